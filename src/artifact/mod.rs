@@ -1,0 +1,1 @@
+//! A run's artifacts: index, manifest, bundle.

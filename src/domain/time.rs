@@ -1,0 +1,86 @@
+//! Moments, as whole microseconds; the shell reads the clock, the core is told.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A moment in UTC with microsecond precision, written `2026-11-16T01:02:03.456789Z`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(jiff::Timestamp);
+
+/// Text that is not a moment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a time (RFC 3339 is expected, such as 2026-11-16T01:02:03Z)")]
+pub struct NotATime {
+    /// What was given.
+    pub text: String,
+}
+
+impl Timestamp {
+    /// The moment this many microseconds after the epoch; out of range clamps to the ends of the calendar.
+    pub fn from_micros(micros: i64) -> Self {
+        let end = if micros < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        Self(jiff::Timestamp::from_microsecond(micros).unwrap_or(end))
+    }
+
+    /// Microseconds after the epoch.
+    pub fn as_micros(self) -> i64 {
+        self.0.as_microsecond()
+    }
+
+    /// This moment plus whole seconds.
+    #[must_use]
+    pub fn plus_seconds(self, seconds: u64) -> Self {
+        let micros = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        Self::from_micros(self.as_micros().saturating_add(micros))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}", self.0)
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = NotATime;
+
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        let parsed: jiff::Timestamp = text.parse().map_err(|_| NotATime { text: text.chars().take(64).collect() })?;
+        Ok(Self::from_micros(parsed.as_microsecond()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_with_six_digits_and_reads_back() {
+        let moment = Timestamp::from_micros(1_794_790_923_456_700);
+        assert_eq!(moment.to_string(), "2026-11-16T01:02:03.456700Z");
+        assert_eq!(moment.to_string().parse(), Ok(moment));
+        assert_eq!("2026-11-16T02:02:03.4567+01:00".parse(), Ok(moment));
+        assert_eq!("yesterday".parse::<Timestamp>(), Err(NotATime { text: "yesterday".into() }));
+    }
+}

@@ -1,0 +1,1 @@
+//! FCMP/1.0: the envelope, its encoding, and windows over a run's log.

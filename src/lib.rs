@@ -1,0 +1,27 @@
+//! skill-runner: runs agent skills and keeps every fact of a run in an append-only FCMP log.
+//!
+//! Modules are listed in layer order; a module names only modules of lower layers.
+#![cfg_attr(test, expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed unwrap is a failed test"))]
+
+// L0, pure
+pub mod domain;
+// L1, pure
+pub mod settings;
+pub mod skill;
+// L2, pure
+pub mod convergence;
+pub mod engine;
+pub mod fcmp;
+pub mod projection;
+// L3, IO
+pub mod artifact;
+pub mod registry;
+pub mod store;
+pub mod supervisor;
+pub mod workspace;
+// L4
+pub mod orchestrator;
+// L5
+pub mod http;
+// L6
+pub mod cli;

@@ -1,0 +1,3 @@
+//! argv in, exit code out.
+
+fn main() {}

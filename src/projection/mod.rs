@@ -1,0 +1,1 @@
+//! Views folded from a run's state: job, pending, result.

@@ -1,0 +1,1 @@
+//! The skills folder: scanning it and seeing its changes.

@@ -1,0 +1,1 @@
+//! Typed settings: defaults, then file, then environment, then flags, each value with its source.

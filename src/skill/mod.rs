@@ -1,0 +1,1 @@
+//! What a skill package is: manifest, package, lint, inputs and schemas, as pure values.

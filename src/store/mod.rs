@@ -1,0 +1,1 @@
+//! The event store: its trait, the group-committing writer, sled and memory back ends, sealed logs.

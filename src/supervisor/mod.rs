@@ -1,0 +1,1 @@
+//! Engine processes: spawn, read, stop, and leave nothing behind.

@@ -1,0 +1,1 @@
+//! Every path under the data folder, and the files of a run.
