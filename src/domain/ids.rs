@@ -37,13 +37,13 @@ macro_rules! uuid_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.as_hyphenated().fmt(f)
+                fmt::Display::fmt(self.0.as_hyphenated(), f)
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.as_hyphenated().fmt(f)
+                fmt::Display::fmt(self.0.as_hyphenated(), f)
             }
         }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn an_id_reads_back_from_its_own_text_and_from_no_other_spelling() {
-        let id = RunId(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001));
+        let id = RunId(Uuid::from_u128(0x0192_abcd_0000_7000_8000_0000_0000_0001));
         assert_eq!(id.to_string().parse(), Ok(id));
         for other in [
             id.to_string().to_uppercase(),

@@ -1,4 +1,22 @@
 //! The pure heart: ids, events, the statechart, and the three words decide, apply, effects.
 
+pub mod artifact;
+pub mod cache_key;
+pub mod command;
+mod decide;
+mod effect;
+pub mod event;
+pub mod fact;
 pub mod ids;
+pub mod interaction;
+pub mod outcome;
+pub mod request;
+pub mod state;
+pub mod statechart;
 pub mod time;
+
+#[cfg(test)]
+mod properties;
+
+pub use decide::decide;
+pub use effect::{Effect, effects};

@@ -1,1 +1,15 @@
-//! FCMP/1.0: the envelope, its encoding, and windows over a run's log.
+//! FCMP/1.0: the envelope, its encoding, its rules, and windows over a run's log.
+
+pub mod audit;
+mod check;
+mod envelope;
+mod scribe;
+mod window;
+
+pub use check::{SchemaViolation, check};
+pub use envelope::{Envelope, Meta, NotAnEvent, PROTOCOL_VERSION, RawRef, read_envelope, stored_ts};
+pub use scribe::{Chain, LogHead, Page, Scribe};
+pub use window::{Side, Window};
+
+/// The machine-readable contract of the envelope and of every type's data.
+pub const SCHEMA: &str = include_str!("../../schema/fcmp.schema.json");

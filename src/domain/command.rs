@@ -1,0 +1,162 @@
+//! What can be asked of a run, and the ways its rules say no.
+
+use serde_json::Value;
+
+use super::fact::Fact;
+use super::ids::RunId;
+use super::interaction::{Interaction, InteractionId};
+use super::outcome::{Completion, Evidence, RunError};
+use super::request::UploadedFile;
+use super::statechart::Status;
+
+/// What becomes of runs that were queued when the service died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartQueued {
+    /// They fail.
+    Fail,
+    /// They are queued again.
+    Requeue,
+}
+
+/// How a turn of the engine ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TurnEnd {
+    /// With the result.
+    Succeeded {
+        /// What proved it.
+        completion: Completion,
+        /// Where the result is, in the run's folder.
+        result_path: String,
+    },
+    /// Without.
+    Failed(RunError),
+    /// With a question; its number is given by the core.
+    NeedsInput(Interaction),
+}
+
+/// Something asked of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Take the uploaded files.
+    Upload {
+        /// The files.
+        files: Vec<UploadedFile>,
+        /// Hash of their list.
+        manifest_sha256: String,
+        /// The run's cache key.
+        cache_key: String,
+    },
+    /// Take an equal run's result.
+    TakeFromCache {
+        /// That run.
+        source: RunId,
+        /// The key both share.
+        cache_key: String,
+        /// Where the result is.
+        result_path: String,
+        /// The files' part of the proof.
+        evidence: Evidence,
+        /// The artifacts taken over, and other facts to log before the end.
+        facts: Vec<Fact>,
+    },
+    /// An engine process was started.
+    StartTurn {
+        /// Program and arguments, without secrets.
+        command: Vec<String>,
+        /// Its process.
+        pid: u32,
+        /// What the engine calls itself.
+        engine_version: String,
+        /// Which parser reads it.
+        parser_version: String,
+        /// The tier of isolation in force.
+        isolation: String,
+    },
+    /// Log what the engine wrote.
+    Record(Vec<Fact>),
+    /// The engine's turn is over.
+    EndTurn {
+        /// What is to be logged before the end: validation, artifacts, warnings.
+        facts: Vec<Fact>,
+        /// How it ended.
+        end: TurnEnd,
+        /// The files' part of the proof.
+        evidence: Evidence,
+    },
+    /// The run cannot start.
+    Reject {
+        /// Why.
+        error: RunError,
+        /// The files' part of the proof.
+        evidence: Evidence,
+    },
+    /// A user answers.
+    Reply {
+        /// Which question.
+        interaction_id: InteractionId,
+        /// The answer.
+        response: Value,
+        /// The client's key.
+        idempotency_key: Option<String>,
+    },
+    /// The deadline of the open question has passed.
+    AutoDecide,
+    /// Stop.
+    Cancel {
+        /// Who asks.
+        requested_by: String,
+        /// Why.
+        reason: String,
+        /// The files' part of the proof, for a run that ends at once.
+        evidence: Evidence,
+    },
+    /// The service was started again, or ends now: settle what it left.
+    Reconcile {
+        /// What becomes of queued runs.
+        restart_queued: RestartQueued,
+        /// Raw output that reached its file but not the log.
+        tails: Vec<Fact>,
+        /// The files' part of the proof.
+        evidence: Evidence,
+    },
+}
+
+/// The rules say no; nothing was written.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The run is over.
+    #[error("the run is final ({})", status.as_str())]
+    RunFinal {
+        /// How it ended.
+        status: Status,
+    },
+    /// Its files are there already.
+    #[error("this run does not wait for an upload: its files are there already or it needs none")]
+    AlreadyUploaded,
+    /// The run asks no questions.
+    #[error("the run is not interactive: create it with runtime_options.execution_mode = \"interactive\"")]
+    NotInteractive,
+    /// Another question is open.
+    #[error("interaction {given} is not open; the run waits for interaction {open}")]
+    InteractionStale {
+        /// Answered.
+        given: InteractionId,
+        /// Open.
+        open: InteractionId,
+    },
+    /// No question is open.
+    #[error("no interaction is open (the run is {})", status.as_str())]
+    InteractionNotPending {
+        /// Where the run is.
+        status: Status,
+    },
+    /// The key was used with another body.
+    #[error("the idempotency key was used before with a different body")]
+    IdempotencyConflict,
+    /// The move is not in the table.
+    #[error("a run that is {} cannot do this", status.as_str())]
+    Illegal {
+        /// Where the run is.
+        status: Status,
+    },
+}

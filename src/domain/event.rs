@@ -1,0 +1,408 @@
+//! The typed events of a run's log: one fact, one event, one FCMP type.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::artifact::ArtifactEntry;
+use super::ids::{RequestId, RunId};
+use super::interaction::{Interaction, InteractionId};
+use super::outcome::{Completion, Proof, RunError, Usage, Warning};
+use super::request::{ExecutionMode, RuntimeOptions, SkillRef, UploadedFile};
+use super::statechart::{Status, Trigger};
+use super::time::Timestamp;
+
+/// Most characters of raw engine output that one event carries.
+pub const RAW_TEXT_MAX: usize = 64 * 1024;
+
+macro_rules! events {
+    ($( $(#[$doc:meta])* $variant:ident($data:ty) $kind:literal $type:literal; )*) => {
+        /// A fact of a run, as the log keeps it.
+        #[derive(Debug, Clone, PartialEq)]
+        #[expect(clippy::large_enum_variant, reason = "events are moved a few times and boxed never")]
+        pub enum Event { $( $(#[$doc])* $variant($data), )* }
+
+        impl Event {
+            /// Every FCMP type with its log kind.
+            pub const TYPES: &'static [(&'static str, &'static str)] = &[ $( ($type, $kind), )* ];
+
+            /// The FCMP `type`.
+            pub fn type_name(&self) -> &'static str {
+                match self { $( Event::$variant(_) => $type, )* }
+            }
+
+            /// The log kind (`meta.kind`).
+            pub fn kind(&self) -> &'static str {
+                match self { $( Event::$variant(_) => $kind, )* }
+            }
+
+            /// Write the event's `data` as JSON.
+            pub fn write_data(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+                match self { $( Event::$variant(data) => serde_json::to_writer(out, data), )* }
+            }
+
+            /// Read an event from its type and the text of its data; `None` for a type this version does not know.
+            pub fn read(type_name: &str, data: &str) -> Option<serde_json::Result<Event>> {
+                match type_name {
+                    $( $type => Some(serde_json::from_str(data).map(Event::$variant)), )*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+events! {
+    /// The run exists.
+    Started(Started) "created" "conversation.started";
+    /// Its files are there.
+    Uploaded(Uploaded) "uploaded" "input.uploaded";
+    /// An equal run's result was taken.
+    CacheHit(CacheHit) "cache_hit" "run.cache_hit";
+    /// The state machine moved.
+    StateChanged(StateChanged) "state_changed" "conversation.state.changed";
+    /// An engine process was started.
+    TurnStarted(TurnStarted) "turn_started" "turn.started";
+    /// The engine named its session.
+    SessionBound(SessionBound) "session_bound" "session.bound";
+    /// The assistant said something.
+    AssistantMessage(AssistantMessage) "engine_output" "assistant.message.final";
+    /// The assistant thought aloud.
+    AssistantReasoning(AssistantReasoning) "engine_output" "assistant.reasoning";
+    /// The assistant used a tool.
+    ToolCall(ToolCall) "engine_output" "assistant.tool_call";
+    /// The assistant ran a command.
+    CommandExecution(CommandExecution) "engine_output" "assistant.command_execution";
+    /// How far the engine says it is.
+    Progress(Progress) "engine_output" "run.progress";
+    /// What the engine says it used.
+    UsageReported(Usage) "engine_output" "usage.reported";
+    /// Standard output no parser claimed.
+    RawStdout(RawText) "engine_output" "raw.stdout";
+    /// Standard error no parser claimed.
+    RawStderr(RawText) "engine_output" "raw.stderr";
+    /// The engine asks the user.
+    InputRequired(Interaction) "interaction_pending" "user.input.required";
+    /// A user's answer was accepted.
+    ReplyAccepted(ReplyAccepted) "reply" "interaction.reply.accepted";
+    /// The deadline answered.
+    AutoDecided(AutoDecided) "auto_decided" "interaction.auto_decide.timeout";
+    /// The output went through validation.
+    Normalized(Normalized) "normalized" "output.normalized";
+    /// A file of the run was indexed.
+    ArtifactIndexed(ArtifactEntry) "artifact_indexed" "artifact.indexed";
+    /// Something worth knowing happened.
+    Warned(Warning) "warning" "diagnostic.warning";
+    /// Somebody asked for the run to stop.
+    CancelRequested(CancelRequested) "cancel_requested" "run.cancel.requested";
+    /// A restarted service took the run over.
+    Recovered(Recovered) "recovered" "run.recovered";
+    /// The run succeeded; nothing follows.
+    Completed(Completed) "terminal" "conversation.completed";
+    /// The run failed or was canceled; nothing follows.
+    Failed(Failed) "terminal" "conversation.failed";
+}
+
+/// Data of `conversation.started`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// The client's name for the run.
+    pub request_id: RequestId,
+    /// Which skill, and which content of it.
+    pub skill: SkillRef,
+    /// The engine chosen.
+    pub engine: String,
+    /// The model asked for.
+    pub model: Option<String>,
+    /// With or without questions to the user.
+    pub execution_mode: ExecutionMode,
+    /// All options in force.
+    pub runtime_options: RuntimeOptions,
+    /// Inline inputs.
+    pub input: Map<String, Value>,
+    /// Parameters.
+    pub parameter: Map<String, Value>,
+    /// Whether the run waits for an upload before it is queued.
+    pub awaiting_upload: bool,
+}
+
+/// Data of `input.uploaded`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Uploaded {
+    /// The files, by name.
+    pub files: Vec<UploadedFile>,
+    /// Hash of the list of files.
+    pub manifest_sha256: String,
+    /// The run's cache key.
+    pub cache_key: String,
+}
+
+/// Data of `run.cache_hit`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheHit {
+    /// The run whose result is taken.
+    pub source_run_id: RunId,
+    /// The key both share.
+    pub cache_key: String,
+}
+
+/// Data of `conversation.state.changed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StateChanged {
+    /// The state before.
+    pub from: Status,
+    /// The state after.
+    pub to: Status,
+    /// What moved it.
+    pub trigger: Trigger,
+    /// When.
+    pub updated_at: Timestamp,
+    /// The question that is open after the change.
+    pub pending_interaction_id: Option<InteractionId>,
+}
+
+/// Data of `turn.started`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnStarted {
+    /// Which turn of the engine: 1, 2, ….
+    pub attempt: u32,
+    /// Program and arguments, without secrets.
+    pub command: Vec<String>,
+    /// The engine's process.
+    pub pid: u32,
+    /// What the engine calls itself.
+    pub engine_version: String,
+    /// Which parser reads its output.
+    pub parser_version: String,
+    /// The tier of isolation in force.
+    pub isolation: String,
+    /// The session this turn goes on with.
+    pub resumed_from: Option<String>,
+}
+
+/// Data of `session.bound`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionBound {
+    /// What sort of handle it is.
+    pub handle_kind: String,
+    /// The handle the engine can be resumed with.
+    pub handle: String,
+}
+
+/// Data of `assistant.message.final`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssistantMessage {
+    /// The engine's name for the message.
+    pub message_id: String,
+    /// Its whole text.
+    pub text: String,
+}
+
+/// Data of `assistant.reasoning`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssistantReasoning {
+    /// The text.
+    pub text: String,
+}
+
+/// Data of `assistant.tool_call`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The engine's name for the call.
+    pub call_id: String,
+    /// Which tool.
+    pub tool: String,
+    /// What it was given.
+    pub input: Value,
+    /// What it answered, cut to a bound.
+    pub output: String,
+    /// How it ended.
+    pub status: String,
+}
+
+/// Data of `assistant.command_execution`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CommandExecution {
+    /// The command line.
+    pub command: String,
+    /// Its exit code, when the engine tells it.
+    pub exit_code: Option<i64>,
+    /// What it printed, cut to a bound.
+    pub output: String,
+    /// How it ended.
+    pub status: String,
+}
+
+/// Data of `run.progress`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// 0 to 100.
+    pub percent: f64,
+    /// What is being done.
+    pub message: String,
+}
+
+/// Data of `raw.stdout` and `raw.stderr`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RawText {
+    /// The text; bytes that are not UTF-8 are shown as replacement characters.
+    pub text: String,
+}
+
+/// Data of `interaction.reply.accepted`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplyAccepted {
+    /// The question answered.
+    pub interaction_id: InteractionId,
+    /// How it was resolved.
+    pub resolution_mode: UserReply,
+    /// When.
+    pub accepted_at: Timestamp,
+    /// The answer.
+    pub response: Value,
+    /// The answer, short, for lists.
+    pub response_preview: String,
+    /// The client's key, so that a repeat is recognised.
+    pub idempotency_key: Option<String>,
+}
+
+/// The one resolution mode of an accepted reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserReply {
+    /// A user replied.
+    UserReply,
+}
+
+/// Data of `interaction.auto_decide.timeout`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AutoDecided {
+    /// The question resolved.
+    pub interaction_id: InteractionId,
+    /// How it was resolved.
+    pub resolution_mode: AutoDecideTimeout,
+    /// How long the question stood.
+    pub timeout_sec: u64,
+    /// The policy that decided.
+    pub policy: String,
+    /// When.
+    pub accepted_at: Timestamp,
+}
+
+/// The one resolution mode of an automatic decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AutoDecideTimeout {
+    /// The deadline passed.
+    AutoDecideTimeout,
+}
+
+/// How much the output had to be changed to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NormalizationLevel {
+    /// It parsed as it stood.
+    #[serde(rename = "none")]
+    None,
+    /// Deterministic, syntax only.
+    N0,
+    /// The skill's normalizer.
+    N1,
+    /// The skill's fallback.
+    N2,
+    /// The runner's repair.
+    N3,
+}
+
+/// One step of the normalization chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NormalizationStep {
+    /// Its name.
+    pub step: String,
+    /// Whether it led to valid output.
+    pub ok: bool,
+    /// What it did or why it did not help.
+    pub detail: String,
+}
+
+/// One place where a value breaks its schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValidationError {
+    /// JSON pointer into the value.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// Data of `output.normalized`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Normalized {
+    /// How far the chain had to go.
+    pub level: NormalizationLevel,
+    /// Whether the output passes its schema.
+    pub valid: bool,
+    /// Where the output was found.
+    pub source: String,
+    /// The steps, in order.
+    pub steps: Vec<NormalizationStep>,
+    /// What is wrong with it.
+    pub validation_errors: Vec<ValidationError>,
+}
+
+/// Data of `run.cancel.requested`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CancelRequested {
+    /// Who asked.
+    pub requested_by: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a restart did to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoveryState {
+    /// It was not interrupted.
+    None,
+    /// It went on waiting for its user.
+    RecoveredWaiting,
+    /// It was ended.
+    FailedReconciled,
+}
+
+/// Data of `run.recovered`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// What became of the run.
+    pub recovery_state: RecoveryState,
+    /// Why.
+    pub recovery_reason: String,
+    /// When.
+    pub recovered_at: Timestamp,
+}
+
+/// Data of `conversation.completed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Completed {
+    /// Always `succeeded`.
+    pub status: Status,
+    /// What proved the end.
+    pub completion: Completion,
+    /// Where the result is, in the run's folder.
+    pub result_path: String,
+    /// All turns together.
+    pub usage: Usage,
+    /// What makes the run checkable offline.
+    pub proof: Proof,
+}
+
+/// Data of `conversation.failed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failed {
+    /// `failed` or `canceled`.
+    pub status: Status,
+    /// Why.
+    pub error: RunError,
+    /// All turns together.
+    pub usage: Usage,
+    /// What makes the run checkable offline.
+    pub proof: Proof,
+}

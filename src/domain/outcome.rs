@@ -1,0 +1,182 @@
+//! How runs end: errors, warnings, usage, and the proof that makes a log checkable.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::event::NormalizationLevel;
+
+/// Codes the runner itself gives to failed runs; script skills add their own.
+pub mod code {
+    /// The engine broke or lied about its success.
+    pub const ENGINE_FAILED: &str = "ENGINE_FAILED";
+    /// The engine's program is not there.
+    pub const ENGINE_NOT_INSTALLED: &str = "ENGINE_NOT_INSTALLED";
+    /// The wall clock ran out.
+    pub const TIMEOUT: &str = "TIMEOUT";
+    /// The engine wrote nothing for too long.
+    pub const STALLED: &str = "STALLED";
+    /// A script wrote more than it may.
+    pub const OUTPUT_LIMIT_EXCEEDED: &str = "OUTPUT_LIMIT_EXCEEDED";
+    /// The output breaks its schema.
+    pub const SCHEMA_VALIDATION_FAILED: &str = "SCHEMA_VALIDATION_FAILED";
+    /// There is no output.
+    pub const OUTPUT_MISSING: &str = "OUTPUT_MISSING";
+    /// A promised file is not there.
+    pub const ARTIFACT_MISSING: &str = "ARTIFACT_MISSING";
+    /// A required input file is not there.
+    pub const MISSING_INPUT_FILES: &str = "MISSING_INPUT_FILES";
+    /// The engine does not know the session any more.
+    pub const SESSION_RESUME_FAILED: &str = "SESSION_RESUME_FAILED";
+    /// The service ended while the run was under way.
+    pub const ORCHESTRATOR_RESTART_INTERRUPTED: &str = "ORCHESTRATOR_RESTART_INTERRUPTED";
+    /// Somebody canceled it.
+    pub const CANCELED_BY_USER: &str = "CANCELED_BY_USER";
+    /// The runner itself failed.
+    pub const INTERNAL: &str = "INTERNAL";
+}
+
+/// Why a run failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunError {
+    /// For programs.
+    pub code: String,
+    /// For people: what was wrong and what to do.
+    pub message: String,
+    /// The particulars.
+    pub details: Map<String, Value>,
+}
+
+impl RunError {
+    /// An error without particulars.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into(), details: Map::new() }
+    }
+
+    /// The same error with one more particular.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(key.to_owned(), value.into());
+        self
+    }
+}
+
+/// How serious a warning is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WarningLevel {
+    /// Good to know.
+    Info,
+    /// Worth a look.
+    Warning,
+}
+
+/// Data of `diagnostic.warning`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Warning {
+    /// For programs.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// How serious it is.
+    pub level: WarningLevel,
+    /// The normalization level that caused it.
+    pub normalization_level: Option<NormalizationLevel>,
+    /// The particulars.
+    pub details: Map<String, Value>,
+}
+
+impl Warning {
+    /// A warning outside normalization, without particulars.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            level: WarningLevel::Warning,
+            normalization_level: None,
+            details: Map::new(),
+        }
+    }
+}
+
+/// What proved that a run succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Completion {
+    /// The explicit marker.
+    DoneMarker,
+    /// Output that passes the schema.
+    Schema,
+    /// The engine's own end.
+    Exit,
+    /// An equal run's result.
+    Cache,
+}
+
+/// Tokens and money, as the engine reports them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Of those, from the engine's cache.
+    pub cached_input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// What it cost, where the engine tells.
+    pub cost_usd: Option<f64>,
+}
+
+impl Usage {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cost_usd: match (self.cost_usd, other.cost_usd) {
+                (None, None) => None,
+                (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+            },
+        }
+    }
+}
+
+/// A whole stream file, by length and hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamProof {
+    /// Bytes in the file.
+    pub bytes: u64,
+    /// Hash of the file, in hexadecimal.
+    pub sha256: String,
+}
+
+/// What makes a run checkable from its export alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// Events before the terminal one.
+    pub events: u64,
+    /// Hash chain over their stored bytes.
+    pub chain_sha256: String,
+    /// The raw streams.
+    pub streams: BTreeMap<String, StreamProof>,
+    /// Hash of the artifact manifest.
+    pub artifacts_sha256: String,
+}
+
+/// The part of a proof that lies in files; the log itself adds the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// The raw streams.
+    pub streams: BTreeMap<String, StreamProof>,
+    /// Hash of the artifact manifest.
+    pub artifacts_sha256: String,
+}
+
+impl Evidence {
+    /// A proof whose log part is still to be filled in by whoever numbers the events.
+    pub fn into_proof(self) -> Proof {
+        Proof { events: 0, chain_sha256: String::new(), streams: self.streams, artifacts_sha256: self.artifacts_sha256 }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a client asked for: skill, mode, options, files.
+
+use serde::{Deserialize, Serialize};
+
+/// Which skill, and which content of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkillRef {
+    /// Its id.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+    /// Hash of the package's content.
+    pub fingerprint: String,
+}
+
+/// With or without questions to the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionMode {
+    /// From start to end on its own.
+    Auto,
+    /// The engine may ask.
+    Interactive,
+}
+
+impl ExecutionMode {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ExecutionMode::Auto => "auto",
+            ExecutionMode::Interactive => "interactive",
+        }
+    }
+}
+
+/// All options of a run, with their values in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeOptions {
+    /// With or without questions.
+    pub execution_mode: ExecutionMode,
+    /// Neither read nor write the cache.
+    pub no_cache: bool,
+    /// Keep and bundle everything.
+    pub debug: bool,
+    /// Keep a temporary skill.
+    pub debug_keep_temp: bool,
+    /// More log.
+    pub verbose: bool,
+    /// Decide by policy when nobody answers in time.
+    pub interactive_auto_reply: bool,
+    /// How long that is.
+    pub interactive_reply_timeout_sec: u64,
+    /// Wall clock of one turn.
+    pub hard_timeout_seconds: u64,
+    /// Longest silence of an engine; 0 = any.
+    pub stall_timeout_seconds: u64,
+}
+
+/// One uploaded file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadedFile {
+    /// The input field it is for.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Hash of its bytes, in hexadecimal.
+    pub sha256: String,
+}

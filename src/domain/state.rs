@@ -1,0 +1,238 @@
+//! What a run's log amounts to: the fold of its events.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::event::{Event, RecoveryState, Started};
+use super::ids::{RequestId, RunId, Seq};
+use super::interaction::{Interaction, InteractionId};
+use super::outcome::{RunError, Usage, Warning};
+use super::request::{RuntimeOptions, SkillRef};
+use super::statechart::Status;
+use super::time::Timestamp;
+
+/// Most warnings kept in the state; the log has them all.
+pub const WARNINGS_KEPT: usize = 100;
+
+/// A question that waits for its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The question.
+    pub interaction: Interaction,
+    /// When it was asked; its deadline counts from here.
+    pub asked_at: Timestamp,
+}
+
+/// A reply that was accepted, so that its repeat is recognised.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AcceptedReply {
+    /// The question answered.
+    pub interaction_id: InteractionId,
+    /// The client's key.
+    pub idempotency_key: Option<String>,
+    /// The answer.
+    pub response: Value,
+}
+
+/// The engine's process of the turn under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Its process.
+    pub pid: u32,
+    /// What the engine calls itself.
+    pub engine_version: String,
+    /// The tier of isolation in force.
+    pub isolation: String,
+}
+
+/// A run, folded from its log. Large things (inputs, texts, artifacts) stay in the log and the run's folder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunState {
+    /// Its name.
+    pub run_id: RunId,
+    /// The client's name for it.
+    pub request_id: RequestId,
+    /// Which skill.
+    pub skill: SkillRef,
+    /// Which engine.
+    pub engine: String,
+    /// Which model.
+    pub model: Option<String>,
+    /// Options in force.
+    pub options: RuntimeOptions,
+    /// Where it is.
+    pub status: Status,
+    /// Whether it waits for an upload before it can be queued.
+    pub awaiting_upload: bool,
+    /// Whether its result came from an equal run.
+    pub cache_hit: bool,
+    /// Its cache key, once known.
+    pub cache_key: Option<String>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its last event happened.
+    pub updated_at: Timestamp,
+    /// Last event.
+    pub head_seq: Seq,
+    /// Which turn the last event belongs to.
+    pub attempt: u32,
+    /// Number of the last event within its turn.
+    pub local_seq: u64,
+    /// Turns begun.
+    pub turns: u32,
+    /// The turn under way or the last one.
+    pub turn: Option<Turn>,
+    /// The engine's session.
+    pub session_handle: Option<String>,
+    /// The open question.
+    pub pending: Option<Pending>,
+    /// Questions asked.
+    pub interaction_count: u64,
+    /// Replies accepted.
+    pub replies: Vec<AcceptedReply>,
+    /// Questions the deadline decided.
+    pub auto_decision_count: u64,
+    /// When the last of them was.
+    pub last_auto_decision_at: Option<Timestamp>,
+    /// Whether somebody asked for the run to stop.
+    pub cancel_requested: bool,
+    /// What a restart did to it.
+    pub recovery_state: RecoveryState,
+    /// When.
+    pub recovered_at: Option<Timestamp>,
+    /// Why.
+    pub recovery_reason: Option<String>,
+    /// The first warnings.
+    pub warnings: Vec<Warning>,
+    /// Why it failed.
+    pub error: Option<RunError>,
+    /// What it used.
+    pub usage: Usage,
+    /// Where its result is.
+    pub result_path: Option<String>,
+}
+
+impl RunState {
+    /// The state after a run's first event.
+    pub fn open(run_id: RunId, started: &Started, at: Timestamp) -> Self {
+        Self {
+            run_id,
+            request_id: started.request_id,
+            skill: started.skill.clone(),
+            engine: started.engine.clone(),
+            model: started.model.clone(),
+            options: started.runtime_options.clone(),
+            status: Status::Queued,
+            awaiting_upload: started.awaiting_upload,
+            cache_hit: false,
+            cache_key: None,
+            created_at: at,
+            updated_at: at,
+            head_seq: Seq(1),
+            attempt: 1,
+            local_seq: 1,
+            turns: 0,
+            turn: None,
+            session_handle: None,
+            pending: None,
+            interaction_count: 0,
+            replies: Vec::new(),
+            auto_decision_count: 0,
+            last_auto_decision_at: None,
+            cancel_requested: false,
+            recovery_state: RecoveryState::None,
+            recovered_at: None,
+            recovery_reason: None,
+            warnings: Vec::new(),
+            error: None,
+            usage: Usage::default(),
+            result_path: None,
+        }
+    }
+
+    /// The state after one more event.
+    pub fn apply(&mut self, event: &Event, at: Timestamp) {
+        self.number(event);
+        self.updated_at = at;
+        match event {
+            Event::Started(_) => {}
+            Event::Uploaded(uploaded) => {
+                self.awaiting_upload = false;
+                self.cache_key = Some(uploaded.cache_key.clone());
+            }
+            Event::CacheHit(hit) => {
+                self.cache_hit = true;
+                self.cache_key = Some(hit.cache_key.clone());
+            }
+            Event::StateChanged(change) => {
+                self.status = change.to;
+                if change.to != Status::WaitingUser {
+                    self.pending = None;
+                }
+            }
+            Event::TurnStarted(turn) => {
+                self.turns = turn.attempt;
+                self.turn = Some(Turn {
+                    pid: turn.pid,
+                    engine_version: turn.engine_version.clone(),
+                    isolation: turn.isolation.clone(),
+                });
+            }
+            Event::SessionBound(bound) => self.session_handle = Some(bound.handle.clone()),
+            Event::UsageReported(usage) => self.usage = self.usage.plus(*usage),
+            Event::InputRequired(interaction) => {
+                self.interaction_count += 1;
+                self.pending = Some(Pending { interaction: interaction.clone(), asked_at: at });
+            }
+            Event::ReplyAccepted(reply) => self.replies.push(AcceptedReply {
+                interaction_id: reply.interaction_id,
+                idempotency_key: reply.idempotency_key.clone(),
+                response: reply.response.clone(),
+            }),
+            Event::AutoDecided(decided) => {
+                self.auto_decision_count += 1;
+                self.last_auto_decision_at = Some(decided.accepted_at);
+            }
+            Event::Warned(warning) => {
+                if self.warnings.len() < WARNINGS_KEPT {
+                    self.warnings.push(warning.clone());
+                }
+            }
+            Event::CancelRequested(_) => self.cancel_requested = true,
+            Event::Recovered(recovered) => {
+                self.recovery_state = recovered.recovery_state;
+                self.recovered_at = Some(recovered.recovered_at);
+                self.recovery_reason = Some(recovered.recovery_reason.clone());
+            }
+            Event::Completed(completed) => self.result_path = Some(completed.result_path.clone()),
+            Event::Failed(failed) => self.error = Some(failed.error.clone()),
+            Event::AssistantMessage(_)
+            | Event::AssistantReasoning(_)
+            | Event::ToolCall(_)
+            | Event::CommandExecution(_)
+            | Event::Progress(_)
+            | Event::RawStdout(_)
+            | Event::RawStderr(_)
+            | Event::Normalized(_)
+            | Event::ArtifactIndexed(_) => {}
+        }
+    }
+
+    /// Count an event of a type this version does not know: it has a place in the log but moves nothing.
+    pub fn apply_unknown(&mut self, at: Timestamp) {
+        self.head_seq = self.head_seq.next();
+        self.local_seq += 1;
+        self.updated_at = at;
+    }
+
+    /// The change queued → running opens the next attempt; attempt 1 is open from the first event on.
+    fn number(&mut self, event: &Event) {
+        self.head_seq = self.head_seq.next();
+        self.local_seq += 1;
+        let starts_turn = matches!(event, Event::StateChanged(change) if change.to == Status::Running);
+        if starts_turn && self.turns > 0 {
+            self.attempt += 1;
+            self.local_seq = 1;
+        }
+    }
+}

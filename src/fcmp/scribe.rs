@@ -1,0 +1,188 @@
+//! The scribe numbers, stamps and encodes a run's facts, once, and keeps the hash chain over what it wrote.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::check::{SchemaViolation, check};
+use super::envelope::{Place, write_envelope};
+use crate::domain::cache_key::hex;
+use crate::domain::event::{Event, Started};
+use crate::domain::fact::Fact;
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::state::RunState;
+use crate::domain::time::Timestamp;
+
+/// Most bytes of one atomic page of events; the store takes 1 MiB.
+const PAGE_MAX: usize = 768 * 1024;
+
+/// Hash chain over a run's stored events: chain(0) = sha256(run id), chain(k) = sha256(chain(k−1) ‖ event k).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chain([u8; 32]);
+
+impl Chain {
+    /// Before the first event.
+    pub fn start(run: RunId) -> Self {
+        Self(Sha256::digest(run.to_string().as_bytes()).into())
+    }
+
+    /// After one more event.
+    #[must_use]
+    pub fn link(self, event: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(event);
+        Self(hash.finalize().into())
+    }
+}
+
+impl std::fmt::Display for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl Serialize for Chain {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Chain {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || serde::de::Error::custom("a chain is 64 hexadecimal digits");
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(wrong());
+        }
+        let mut bytes = [0u8; 32];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// The end of a run's log: its folded state and the chain up to there. Stored as the run's index row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogHead {
+    /// The fold.
+    pub state: RunState,
+    /// The chain.
+    pub chain: Chain,
+}
+
+/// Events encoded together, to be appended atomically with the row that follows from them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// Seq of the first event.
+    pub first: Seq,
+    /// How many.
+    pub count: u32,
+    /// Each event's JSON and a newline.
+    pub ndjson: Vec<u8>,
+    /// The log's end after them.
+    pub head: LogHead,
+}
+
+/// Numbers and encodes the facts of one run.
+#[derive(Debug, Clone)]
+pub struct Scribe {
+    head: LogHead,
+    engine_json: String,
+}
+
+impl Scribe {
+    /// The scribe of a new run, and the page with its first event.
+    pub fn begin(run: RunId, started: Started, now: Timestamp) -> Result<(Self, Page), SchemaViolation> {
+        let state = RunState::open(run, &started, now);
+        let event = Event::Started(started);
+        check(&event, None)?;
+        let mut scribe = Self::resume(LogHead { state, chain: Chain::start(run) });
+        let mut ndjson = Vec::with_capacity(1024);
+        scribe.encode(&mut ndjson, &event, None, now)?;
+        let page = Page { first: Seq(1), count: 1, ndjson, head: scribe.head.clone() };
+        Ok((scribe, page))
+    }
+
+    /// The scribe that goes on from a log's end.
+    pub fn resume(head: LogHead) -> Self {
+        let engine_json = serde_json::Value::from(head.state.engine.as_str()).to_string();
+        Self { head, engine_json }
+    }
+
+    /// The run as logged so far.
+    pub fn state(&self) -> &RunState {
+        &self.head.state
+    }
+
+    /// Encode facts. All of them or none: a fact that breaks the contract leaves the scribe as it was.
+    ///
+    /// More than one page comes back only for very many facts; the last two facts always share a page, so that
+    /// a state change is never torn from the event it belongs to.
+    pub fn write(&mut self, facts: Vec<Fact>, now: Timestamp) -> Result<Vec<Page>, SchemaViolation> {
+        for fact in &facts {
+            check(&fact.event, fact.raw)?;
+        }
+        // Time does not run backwards within a log, so that windows by time are contiguous.
+        let now = now.max(self.head.state.updated_at);
+        let mut pages = Vec::with_capacity(1);
+        let mut page: Vec<u8> = Vec::with_capacity(facts.len() * 400);
+        let mut first = self.head.state.head_seq.next();
+        let together_from = facts.len().saturating_sub(2);
+        for (i, fact) in facts.into_iter().enumerate() {
+            if page.len() > PAGE_MAX / 2 && i <= together_from {
+                let full = std::mem::take(&mut page);
+                pages.push(self.page(first, full));
+                first = self.head.state.head_seq.next();
+            }
+            let event = self.with_proof(fact.event);
+            self.head.state.apply(&event, now);
+            self.encode(&mut page, &event, fact.raw, now)?;
+        }
+        if !page.is_empty() {
+            pages.push(self.page(first, page));
+        }
+        Ok(pages)
+    }
+
+    fn page(&self, first: Seq, ndjson: Vec<u8>) -> Page {
+        let count = u32::try_from(self.head.state.head_seq.0 - first.0 + 1).unwrap_or(u32::MAX);
+        Page { first, count, ndjson, head: self.head.clone() }
+    }
+
+    /// A terminal event carries the proof over everything before it.
+    fn with_proof(&self, mut event: Event) -> Event {
+        let proof = match &mut event {
+            Event::Completed(completed) => &mut completed.proof,
+            Event::Failed(failed) => &mut failed.proof,
+            _ => return event,
+        };
+        proof.events = self.head.state.head_seq.0;
+        proof.chain_sha256 = self.head.chain.to_string();
+        event
+    }
+
+    fn encode(
+        &mut self,
+        out: &mut Vec<u8>,
+        event: &Event,
+        raw: Option<crate::domain::fact::RawRange>,
+        ts: Timestamp,
+    ) -> Result<(), SchemaViolation> {
+        let state = &self.head.state;
+        let place = Place {
+            run_id: state.run_id,
+            seq: state.head_seq,
+            ts,
+            engine_json: &self.engine_json,
+            attempt: state.attempt,
+            local_seq: state.local_seq,
+        };
+        let start = out.len();
+        write_envelope(out, &place, event, raw)
+            .map_err(|source| SchemaViolation::new(event.type_name(), "/data", &source.to_string()))?;
+        self.head.chain = self.head.chain.link(&out[start..]);
+        out.push(b'\n');
+        Ok(())
+    }
+}
