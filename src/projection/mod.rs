@@ -1,1 +1,5 @@
-//! Views folded from a run's state: job, pending, result.
+//! Views of a run, folded from its state: what programs and front ends read.
+
+mod job;
+
+pub use job::{Job, job};

@@ -1,0 +1,95 @@
+//! A script's answer: the protocol envelope on standard output.
+
+use serde_json::{Map, Value};
+
+use crate::domain::event::ValidationError;
+
+/// What a script said.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// It succeeded with this data.
+    Success {
+        /// What the output schema checks.
+        data: Value,
+    },
+    /// It failed and says why.
+    Failure(AnswerError),
+    /// JSON, but not the protocol's.
+    NotAnEnvelope(Vec<ValidationError>),
+}
+
+/// A script's own account of its failure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnswerError {
+    /// One of the protocol's codes or the skill's own.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// The particulars.
+    pub details: Map<String, Value>,
+}
+
+/// Longest code taken from a script.
+const CODE_MAX: usize = 100;
+
+/// Read the envelope.
+pub fn read_answer(value: &Value) -> Answer {
+    let wrong = |path: &str, message: &str| {
+        Answer::NotAnEnvelope(vec![ValidationError { path: path.to_owned(), message: message.to_owned() }])
+    };
+    let Value::Object(envelope) = value else {
+        return wrong("", "the answer must be one JSON object with \"success\"");
+    };
+    match envelope.get("success") {
+        Some(Value::Bool(true)) => {
+            Answer::Success { data: envelope.get("data").cloned().unwrap_or_else(|| Value::Object(Map::new())) }
+        }
+        Some(Value::Bool(false)) => match envelope.get("error") {
+            Some(Value::Object(error)) => failure(error),
+            _ => wrong("/error", "a failure must carry an \"error\" object with \"code\" and \"message\""),
+        },
+        _ => wrong("/success", "\"success\" must be true or false"),
+    }
+}
+
+fn failure(error: &Map<String, Value>) -> Answer {
+    let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+    let code: String = text("code").chars().take(CODE_MAX).collect();
+    let details = match error.get("details") {
+        Some(Value::Object(details)) => details.clone(),
+        None | Some(Value::Null) => Map::new(),
+        Some(other) => Map::from_iter([("details".to_owned(), other.clone())]),
+    };
+    Answer::Failure(AnswerError {
+        code: if code.trim().is_empty() { "INTERNAL_ERROR".to_owned() } else { code },
+        message: text("message").to_owned(),
+        details,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_keeps_its_code_message_and_details() {
+        let answer = read_answer(&json!({"success": false, "error": {"code": "DATA_NOT_FOUND", "message": "none", "details": {"days": 7}}}));
+        let details = Map::from_iter([("days".to_owned(), json!(7))]);
+        let expected = AnswerError { code: "DATA_NOT_FOUND".into(), message: "none".into(), details };
+        assert_eq!(answer, Answer::Failure(expected));
+    }
+
+    #[test]
+    fn json_that_is_not_the_envelope_says_what_is_missing() {
+        let path = |value: Value| match read_answer(&value) {
+            Answer::NotAnEnvelope(errors) => errors[0].path.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(path(json!([1])), "");
+        assert_eq!(path(json!({"data": {}})), "/success");
+        assert_eq!(path(json!({"success": "yes"})), "/success");
+        assert_eq!(path(json!({"success": false})), "/error");
+    }
+}

@@ -1,0 +1,68 @@
+//! The invocation of a script: its command, its one JSON object, its least environment.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::engine::launch::{Launch, PoliteSignal};
+
+/// Everything an invocation depends on.
+#[derive(Debug)]
+pub struct Invocation<'a> {
+    /// Program and arguments, already resolved against the run's copy of the package.
+    pub argv: Vec<String>,
+    /// The action when the parameters name none.
+    pub default_action: Option<&'a str>,
+    /// Input and parameter values together.
+    pub params: Map<String, Value>,
+    /// The skill.
+    pub skill_id: &'a str,
+    /// The client's name for the run.
+    pub request_id: String,
+    /// The run.
+    pub run_id: String,
+    /// Its folder; the working directory.
+    pub run_dir: &'a Path,
+    /// Home for this run only.
+    pub home: &'a Path,
+    /// Where programs are looked for.
+    pub path: &'a str,
+    /// Whether to set SKILL_DEBUG.
+    pub debug: bool,
+}
+
+/// The process to start.
+pub fn launch(invocation: Invocation<'_>) -> Launch {
+    let action = match invocation.params.get("action") {
+        Some(Value::String(action)) => action.clone(),
+        _ => invocation.default_action.unwrap_or("run").to_owned(),
+    };
+    let stdin = json!({
+        "action": action,
+        "params": invocation.params,
+        "context": {
+            "agent_id": invocation.skill_id,
+            "user_id": null,
+            "request_id": invocation.request_id,
+            "run_id": invocation.run_id,
+            "run_dir": invocation.run_dir,
+        },
+    });
+    let mut env = vec![
+        ("PATH".to_owned(), invocation.path.to_owned()),
+        ("HOME".to_owned(), invocation.home.to_string_lossy().into_owned()),
+        ("LANG".to_owned(), "C.UTF-8".to_owned()),
+        // The run's copy of the package stays as it was copied.
+        ("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()),
+    ];
+    if invocation.debug {
+        env.push(("SKILL_DEBUG".to_owned(), "1".to_owned()));
+    }
+    Launch {
+        argv: invocation.argv,
+        env,
+        cwd: invocation.run_dir.to_owned(),
+        stdin: stdin.to_string().into_bytes(),
+        polite: PoliteSignal::TerminateAll,
+    }
+}

@@ -1,0 +1,102 @@
+//! Why the orchestrator says no, or broke.
+
+use crate::domain::command::Refusal;
+use crate::domain::event::ValidationError;
+use crate::domain::ids::Seq;
+use crate::fcmp::SchemaViolation;
+use crate::store;
+
+
+/// Everything that is not a yes.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The rules refuse.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The request itself is wrong; nothing was created.
+    #[error("{message}")]
+    Rejected {
+        /// As in the API: INPUT_VALIDATION_FAILED, UNKNOWN_INPUT_KEY, SKILL_ENGINE_UNSUPPORTED, INVALID_ZIP, ….
+        code: &'static str,
+        /// What was wrong and what to do.
+        message: String,
+        /// Where, by JSON pointer.
+        details: Vec<ValidationError>,
+    },
+    /// No run has this id.
+    #[error("no run has the id {id:?}")]
+    RunNotFound {
+        /// What was asked for.
+        id: String,
+    },
+    /// No skill has this id.
+    #[error("no skill {id:?} is installed{reason}")]
+    SkillNotFound {
+        /// What was asked for.
+        id: String,
+        /// Why a folder of that name does not count, if there is one.
+        reason: String,
+    },
+    /// The idempotency key was used with another body.
+    #[error("the Idempotency-Key was used before with a different request body")]
+    IdempotencyConflict,
+    /// The queue has no room.
+    #[error("the queue is full ({limit} runs); try again later")]
+    QueueFull {
+        /// Its size.
+        limit: usize,
+    },
+    /// The service ends.
+    #[error("the service is shutting down and takes no new work")]
+    ShuttingDown,
+    /// The disk is nearly full.
+    #[error("the disk has {free} bytes left, below the floor of {floor}")]
+    InsufficientStorage {
+        /// Left.
+        free: u64,
+        /// Needed.
+        floor: u64,
+    },
+    /// A seq beyond the log's head.
+    #[error("seq {seq} is beyond the head of the log ({head})")]
+    SeqOutOfRange {
+        /// Asked for.
+        seq: Seq,
+        /// There.
+        head: Seq,
+    },
+    /// The run is not over yet.
+    #[error("the run is not final yet; its result comes with its end")]
+    NotReady,
+    /// The runner tried to log something that breaks the contract.
+    #[error(transparent)]
+    Contract(#[from] SchemaViolation),
+    /// The store failed.
+    #[error("the event store failed")]
+    Store(#[from] store::Error),
+    /// A stored row or event cannot be read.
+    #[error("the log of run {run} cannot be read: {message}")]
+    Corrupt {
+        /// Whose.
+        run: String,
+        /// Why.
+        message: String,
+    },
+    /// A file operation failed.
+    #[error("{doing}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// A failed file operation.
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+        let doing = doing.into();
+        move |source| Error::Io { doing, source }
+    }
+}

@@ -1,0 +1,57 @@
+//! A request for a run, as a client makes it.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::domain::request::ExecutionMode;
+
+/// Body of `POST /v1/jobs`. Unknown keys are refused.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRequest {
+    /// Which skill.
+    pub skill_id: String,
+    /// Which engine; left out: the skill's first that is ready.
+    #[serde(default)]
+    pub engine: Option<String>,
+    /// Inline inputs.
+    #[serde(default)]
+    pub input: Option<Map<String, Value>>,
+    /// Parameters.
+    #[serde(default)]
+    pub parameter: Option<Map<String, Value>>,
+    /// Which model.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// How to run it.
+    #[serde(default)]
+    pub runtime_options: OptionsRequest,
+    /// Whether to wait for an upload; left out: when a file is required.
+    #[serde(default)]
+    pub await_upload: Option<bool>,
+}
+
+/// The options a client gave; what is left out has a default.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is documented where its value in force is: domain::request::RuntimeOptions")]
+pub struct OptionsRequest {
+    #[serde(default)]
+    pub execution_mode: Option<ExecutionMode>,
+    #[serde(default)]
+    pub no_cache: Option<bool>,
+    #[serde(default)]
+    pub debug: Option<bool>,
+    #[serde(default)]
+    pub debug_keep_temp: Option<bool>,
+    #[serde(default)]
+    pub verbose: Option<bool>,
+    #[serde(default)]
+    pub interactive_auto_reply: Option<bool>,
+    #[serde(default)]
+    pub interactive_reply_timeout_sec: Option<u64>,
+    #[serde(default)]
+    pub hard_timeout_seconds: Option<u64>,
+    #[serde(default)]
+    pub stall_timeout_seconds: Option<u64>,
+}

@@ -1,0 +1,104 @@
+//! The job: a run as `GET /v1/jobs/{id}` shows it.
+
+use serde::Serialize;
+
+use crate::domain::event::RecoveryState;
+use crate::domain::ids::{RequestId, RunId, Seq};
+use crate::domain::interaction::InteractionId;
+use crate::domain::outcome::{RunError, Usage, Warning};
+use crate::domain::request::ExecutionMode;
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::domain::time::Timestamp;
+
+/// A run's status and summary.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Job {
+    /// The client's name for it.
+    pub request_id: RequestId,
+    /// Its own name.
+    pub run_id: RunId,
+    /// Where it is.
+    pub status: Status,
+    /// Which skill.
+    pub skill_id: String,
+    /// Which version of it.
+    pub skill_version: String,
+    /// Which engine.
+    pub engine: String,
+    /// What the engine calls itself, once it was started.
+    pub engine_version: Option<String>,
+    /// The tier of isolation in force, once it was started.
+    pub isolation: Option<String>,
+    /// Which model.
+    pub model: Option<String>,
+    /// With or without questions.
+    pub execution_mode: ExecutionMode,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its last event happened.
+    pub updated_at: Timestamp,
+    /// Turn of the engine.
+    pub attempt: u32,
+    /// Last event: the cursor of a reader who has seen everything.
+    pub head_seq: Seq,
+    /// Whether it waits for files.
+    pub awaiting_upload: bool,
+    /// Whether its result came from an equal run.
+    pub cache_hit: bool,
+    /// The open question.
+    pub pending_interaction_id: Option<InteractionId>,
+    /// Questions asked.
+    pub interaction_count: u64,
+    /// What a restart did to it.
+    pub recovery_state: RecoveryState,
+    /// When.
+    pub recovered_at: Option<Timestamp>,
+    /// Why.
+    pub recovery_reason: Option<String>,
+    /// Questions the deadline decided.
+    pub auto_decision_count: u64,
+    /// When the last of them was.
+    pub last_auto_decision_at: Option<Timestamp>,
+    /// Worth knowing.
+    pub warnings: Vec<Warning>,
+    /// Why it failed.
+    pub error: Option<RunError>,
+    /// What it used.
+    pub usage: Usage,
+    /// How many runs are to start before it; `null` when it is not in the queue.
+    pub queue_position: Option<usize>,
+}
+
+/// The job of a run.
+pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
+    Job {
+        request_id: run.request_id,
+        run_id: run.run_id,
+        status: run.status,
+        skill_id: run.skill.id.clone(),
+        skill_version: run.skill.version.clone(),
+        engine: run.engine.clone(),
+        engine_version: run.turn.as_ref().map(|turn| turn.engine_version.clone()),
+        isolation: run.turn.as_ref().map(|turn| turn.isolation.clone()),
+        model: run.model.clone(),
+        execution_mode: run.options.execution_mode,
+        created_at: run.created_at,
+        updated_at: run.updated_at,
+        attempt: run.attempt,
+        head_seq: run.head_seq,
+        awaiting_upload: run.awaiting_upload,
+        cache_hit: run.cache_hit,
+        pending_interaction_id: run.pending.as_ref().map(|pending| pending.interaction.interaction_id),
+        interaction_count: run.interaction_count,
+        recovery_state: run.recovery_state,
+        recovered_at: run.recovered_at,
+        recovery_reason: run.recovery_reason.clone(),
+        auto_decision_count: run.auto_decision_count,
+        last_auto_decision_at: run.last_auto_decision_at,
+        warnings: run.warnings.clone(),
+        error: run.error.clone(),
+        usage: run.usage,
+        queue_position,
+    }
+}
