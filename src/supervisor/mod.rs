@@ -1,1 +1,22 @@
 //! Engine processes: spawn, read, stop, and leave nothing behind.
+//!
+//! Every engine lives under a *shim*, a forked process of ours that adopts whatever the engine leaves
+//! behind. So the tree of a run is known exactly, it can be killed whole, and it dies with the service:
+//! the shim sees its control socket close even when the service is killed with -9.
+
+mod keeper;
+mod log;
+mod process;
+mod processes;
+mod shim;
+mod spawn;
+mod sweep;
+mod tee;
+mod tmp_dir;
+
+pub use process::{Ended, Exit, Output, Process, Stream, StreamTotals};
+pub use spawn::{Error, Limits, Spec, spawn};
+pub use sweep::{Swept, sweep};
+
+/// The environment variable that names the run a process belongs to.
+pub const RUN_MARKER: &str = "SKILL_RUNNER_RUN_ID";

@@ -1,0 +1,222 @@
+//! Follows one engine from its start to the end of its whole tree.
+
+use std::future::pending;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use rustix::process::{Pid, WaitOptions, waitpid};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::warn;
+
+use super::process::{Ended, Exit, Output, StreamTotals};
+use super::shim::{Report, Request};
+use super::{processes, sweep, tmp_dir};
+use crate::domain::ids::RunId;
+use crate::engine::PoliteSignal;
+
+/// How long output may still come from others after the engine itself has exited.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// The service's end of a shim's control socket.
+pub(super) struct Control {
+    socket: UnixStream,
+    unread: BytesMut,
+}
+
+impl Control {
+    pub(super) fn new(socket: std::os::unix::net::UnixStream) -> io::Result<Control> {
+        socket.set_nonblocking(true)?;
+        Ok(Control { socket: UnixStream::from_std(socket)?, unread: BytesMut::new() })
+    }
+
+    /// The next report; `None` when the shim is gone. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Report> {
+        loop {
+            if let Some(report) = self.unread.first_chunk() {
+                let report = Report::decode(*report);
+                self.unread.advance(Report::LEN);
+                return report;
+            }
+            match self.socket.read_buf(&mut self.unread).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    async fn ask(&mut self, request: Request) {
+        // A shim that is gone has already done what can be asked of it.
+        let _ = self.socket.write_all(&[request as u8]).await;
+    }
+}
+
+/// The task's state; everything in it ends with the run.
+pub(super) struct Keeper {
+    pub(super) run: RunId,
+    pub(super) shim: Pid,
+    pub(super) control: Control,
+    pub(super) polite: PoliteSignal,
+    pub(super) kill_at: watch::Receiver<Option<Instant>>,
+    pub(super) stdin: JoinHandle<()>,
+    pub(super) stdout: JoinHandle<StreamTotals>,
+    pub(super) stderr: JoinHandle<StreamTotals>,
+    /// Yields nothing, and ends when both pipes have.
+    pub(super) pipes_open: mpsc::Receiver<()>,
+    pub(super) tree_gone: watch::Sender<bool>,
+    pub(super) tmp_dir: PathBuf,
+    pub(super) outputs: mpsc::Sender<Output>,
+}
+
+impl Keeper {
+    /// Ends with [`Output::Ended`], when nothing of the run is left.
+    pub(super) async fn run(mut self) {
+        let exit = self.until_the_engine_exits().await;
+        if exit.is_some() {
+            self.let_the_pipes_end().await;
+        }
+        let stragglers_killed = self.kill_the_tree().await;
+        // Receivers that are gone have read to the end of their pipes.
+        let _ = self.tree_gone.send(true);
+        self.stdin.abort();
+        let (Ok(stdout), Ok(stderr)) = (self.stdout.await, self.stderr.await) else {
+            // Only a runtime that is shutting down cancels the readers; nobody is left to be told.
+            return;
+        };
+        remove_tmp_dir(self.run, self.tmp_dir).await;
+        let ended = Ended { exit: exit.unwrap_or(Exit::Unknown), stdout, stderr, stragglers_killed };
+        let _ = self.outputs.send(Output::Ended(ended)).await;
+    }
+
+    /// How the engine itself ended; `None` when the shim was killed.
+    async fn until_the_engine_exits(&mut self) -> Option<Exit> {
+        let mut asked = false;
+        let mut kill_at = None;
+        loop {
+            tokio::select! {
+                report = self.control.next() => match report {
+                    Some(Report::EngineEnded(status)) => return Some(exit(status)),
+                    Some(Report::Started(_)) => {}
+                    Some(Report::Gone(_)) | None => return None,
+                },
+                changed = self.kill_at.changed() => {
+                    if changed.is_err() {
+                        // The owner is gone: nobody reads the output, so there is nothing to be polite for.
+                        self.control.ask(Request::Kill).await;
+                        return self.end_of_the_killed().await;
+                    }
+                    kill_at = *self.kill_at.borrow_and_update();
+                    if !asked {
+                        asked = true;
+                        self.ask_politely().await;
+                    }
+                }
+                () = until(kill_at) => {
+                    warn!(run.id = %self.run, "engine did not stop in time; killing its tree");
+                    self.control.ask(Request::Kill).await;
+                    return self.end_of_the_killed().await;
+                }
+            }
+        }
+    }
+
+    async fn end_of_the_killed(&mut self) -> Option<Exit> {
+        loop {
+            match self.control.next().await {
+                Some(Report::EngineEnded(status)) => return Some(exit(status)),
+                Some(Report::Started(_)) => {}
+                Some(Report::Gone(_)) | None => return None,
+            }
+        }
+    }
+
+    async fn ask_politely(&mut self) {
+        match self.polite {
+            PoliteSignal::Interrupt => self.control.ask(Request::Interrupt).await,
+            PoliteSignal::TerminateAll => {
+                let shim = self.shim.as_raw_nonzero().get();
+                if let Ok(Err(error)) = spawn_blocking(move || processes::terminate_below(shim)).await {
+                    warn!(run.id = %self.run, %error, "the run's processes could not be asked to stop");
+                }
+            }
+        }
+    }
+
+    /// Waits a moment for output of processes that outlive the engine, unless a stop was asked for.
+    async fn let_the_pipes_end(&mut self) {
+        let stopping = self.kill_at.wait_for(Option::is_some);
+        let both_ended = self.pipes_open.recv();
+        let _ = timeout(LINGER, async {
+            tokio::select! {
+                _ = stopping => {}
+                _ = both_ended => {}
+            }
+        })
+        .await;
+    }
+
+    /// Kills what is left, reaps the shim, and says how many processes had to be killed.
+    async fn kill_the_tree(&mut self) -> u32 {
+        self.control.ask(Request::Kill).await;
+        let killed = loop {
+            match self.control.next().await {
+                Some(Report::Gone(killed)) => break Some(killed.unsigned_abs()),
+                Some(Report::Started(_) | Report::EngineEnded(_)) => {}
+                None => break None,
+            }
+        };
+        reap(self.shim).await;
+        match killed {
+            Some(killed) => killed,
+            None => self.sweep_up().await,
+        }
+    }
+
+    /// What the shim would have done, when it was killed before it could.
+    async fn sweep_up(&self) -> u32 {
+        let run = self.run;
+        warn!(run.id = %run, "the shim was killed; sweeping up its run's processes by their marker");
+        match spawn_blocking(move || sweep::sweep_run(run)).await {
+            Ok(Ok(swept)) => u32::try_from(swept.len()).unwrap_or(u32::MAX),
+            Ok(Err(error)) => {
+                warn!(run.id = %run, %error, "the run's processes could not all be killed");
+                0
+            }
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Waits for a shim that has said its last word, or whose socket is closed: it is about to exit.
+pub(super) async fn reap(shim: Pid) {
+    let _ = spawn_blocking(move || waitpid(Some(shim), WaitOptions::empty())).await;
+}
+
+async fn until(kill_at: Option<Instant>) {
+    match kill_at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+fn exit(status: i32) -> Exit {
+    let status = ExitStatus::from_raw(status);
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Unknown,
+    }
+}
+
+async fn remove_tmp_dir(run: RunId, path: PathBuf) {
+    if let Ok(Err(error)) = spawn_blocking(move || tmp_dir::remove(&path)).await {
+        warn!(run.id = %run, %error, "the run's temporary folder could not be removed");
+    }
+}

@@ -1,0 +1,190 @@
+//! A stream's log file: appended, hashed as it grows, bounded, made durable on request.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use super::process::StreamTotals;
+
+/// The file itself, shared by the one that appends and the one that syncs.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    file: File,
+    folder: PathBuf,
+    written: AtomicU64,
+    synced: AtomicU64,
+}
+
+impl LogFile {
+    pub(super) fn is_synced(&self) -> bool {
+        self.written.load(Ordering::Acquire) == self.synced.load(Ordering::Acquire)
+    }
+
+    /// Blocks until everything written before the call is on the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let written = self.written.load(Ordering::Acquire);
+        let synced = self.synced.load(Ordering::Acquire);
+        if written == synced {
+            return Ok(());
+        }
+        self.file.sync_data()?;
+        if synced == 0 {
+            // The name of a new file lives in its folder: without this the bytes could be durable and unreachable.
+            File::open(&self.folder)?.sync_all()?;
+        }
+        self.synced.fetch_max(written, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// What became of some bytes that were to be appended.
+#[derive(Debug)]
+pub(super) struct Appended {
+    /// Offset of the first of them.
+    pub(super) from: u64,
+    /// How many were kept.
+    pub(super) kept: usize,
+    /// Why the rest was not kept, when that was no choice.
+    pub(super) error: Option<io::Error>,
+}
+
+/// The writing end of a log file; there is one per stream.
+#[derive(Debug)]
+pub(super) struct Log {
+    file: Arc<LogFile>,
+    length: u64,
+    max: u64,
+    dropped: u64,
+    sha256: Sha256,
+    failed: bool,
+}
+
+impl Log {
+    /// Opens or creates the file and hashes what earlier attempts left in it.
+    pub(super) fn open(path: &Path, max: u64) -> io::Result<Log> {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let length = file.metadata()?.len();
+        let mut sha256 = Sha256::new();
+        hash_existing(&file, length, &mut sha256)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // `synced` starts at 0, not at `length`: whether earlier bytes ever reached the disk is not known here.
+        let file = Arc::new(LogFile {
+            file,
+            folder: folder.to_owned(),
+            written: AtomicU64::new(length),
+            synced: AtomicU64::new(0),
+        });
+        Ok(Log { file, length, max, dropped: 0, sha256, failed: false })
+    }
+
+    pub(super) fn file(&self) -> Arc<LogFile> {
+        Arc::clone(&self.file)
+    }
+
+    /// Appends what fits below the limit and counts the rest.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Appended {
+        let from = self.length;
+        let room = if self.failed { 0 } else { self.max.saturating_sub(self.length) };
+        let fitting = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let (kept, error) = self.write(bytes.get(..fitting).unwrap_or_default());
+        // A later write after a failed one would leave a hole in the stream, so the first failure closes the log.
+        self.failed |= error.is_some();
+        self.dropped += (bytes.len() - kept) as u64;
+        Appended { from, kept, error }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> (usize, Option<io::Error>) {
+        let mut rest = bytes;
+        let error = loop {
+            if rest.is_empty() {
+                break None;
+            }
+            match (&self.file.file).write(rest) {
+                Ok(0) => break Some(io::ErrorKind::WriteZero.into()),
+                Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Some(error),
+            }
+        };
+        let kept = bytes.len() - rest.len();
+        self.sha256.update(bytes.get(..kept).unwrap_or_default());
+        self.length += kept as u64;
+        self.file.written.store(self.length, Ordering::Release);
+        (kept, error)
+    }
+
+    pub(super) fn totals(self) -> StreamTotals {
+        let sha256 = self.sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        StreamTotals { bytes: self.length, sha256, dropped: self.dropped }
+    }
+}
+
+fn hash_existing(file: &File, length: u64, sha256: &mut Sha256) -> io::Result<()> {
+    let mut existing = file.take(length);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match existing.read(&mut buffer)? {
+            0 => return Ok(()),
+            n => sha256.update(buffer.get(..n).unwrap_or_default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn a_second_attempt_goes_on_where_the_first_ended_and_the_hash_covers_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stdout.txt");
+        let mut first = Log::open(&path, 100).unwrap();
+        assert_eq!(first.append(b"one").from, 0);
+        assert_eq!(first.totals(), StreamTotals { bytes: 3, sha256: hex(b"one"), dropped: 0 });
+
+        let mut second = Log::open(&path, 100).unwrap();
+        assert_eq!(second.append(b"two").from, 3);
+        assert_eq!(second.totals(), StreamTotals { bytes: 6, sha256: hex(b"onetwo"), dropped: 0 });
+    }
+
+    #[test]
+    fn bytes_beyond_the_limit_are_counted_and_the_file_stops_exactly_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stdout.txt");
+        let mut log = Log::open(&path, 5).unwrap();
+        let kept: Vec<usize> = [&b"abc"[..], b"def", b"ghi"].iter().map(|bytes| log.append(bytes).kept).collect();
+        assert_eq!(kept, [3, 2, 0]);
+        assert_eq!(log.totals(), StreamTotals { bytes: 5, sha256: hex(b"abcde"), dropped: 4 });
+        assert_eq!(std::fs::read(path).unwrap(), b"abcde");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_once_and_closes_the_log() {
+        let mut log = Log::open(Path::new("/dev/full"), 100).unwrap();
+        let first = log.append(b"abc");
+        assert_eq!((first.kept, first.error.map(|error| error.kind())), (0, Some(io::ErrorKind::StorageFull)));
+        let second = log.append(b"def");
+        assert_eq!((second.kept, second.error.is_none()), (0, true));
+        assert_eq!(log.totals(), StreamTotals { bytes: 0, sha256: hex(b""), dropped: 6 });
+    }
+
+    #[test]
+    fn a_log_is_synced_until_something_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = Log::open(&folder.path().join("stderr.txt"), 100).unwrap();
+        let file = log.file();
+        assert!(file.is_synced());
+        log.append(b"x");
+        assert!(!file.is_synced());
+        file.sync().unwrap();
+        assert!(file.is_synced());
+    }
+}

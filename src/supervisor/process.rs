@@ -1,0 +1,120 @@
+//! A running engine as its owner sees it: output to read, a stop to ask for, an end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::log::LogFile;
+
+/// One of an engine's two output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What a running engine has to tell, in the order it happened on each stream.
+#[derive(Debug)]
+pub enum Output {
+    /// Bytes that are now in the stream's log file.
+    Chunk {
+        /// Where they came from.
+        stream: Stream,
+        /// Where they begin in the log file; offsets go on over the attempts of a run.
+        from: u64,
+        /// The bytes as they were read.
+        bytes: Bytes,
+    },
+    /// Standard output has passed `Limits::stdout_max`; said once, reading goes on.
+    StdoutLimitExceeded,
+    /// A log file could not be written; said once, and nothing more of that stream is kept.
+    LogFailed {
+        /// The stream whose log failed.
+        stream: Stream,
+        /// Why.
+        error: io::Error,
+    },
+    /// The last: the pipes are drained, every process of the run is gone and reaped, its temporary folder is removed.
+    Ended(Ended),
+}
+
+/// How an engine ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this code.
+    Code(i32),
+    /// It was ended by this signal.
+    Signal(i32),
+    /// Its shim was killed from outside, and the engine's status was lost with it.
+    Unknown,
+}
+
+/// What is left of one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamTotals {
+    /// Length of the log file, over all attempts.
+    pub bytes: u64,
+    /// SHA-256 of the whole log file, in lower-case hex.
+    pub sha256: String,
+    /// Bytes of this attempt that were read but not kept.
+    pub dropped: u64,
+}
+
+/// The end of one engine process and of everything it started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// How the engine itself ended.
+    pub exit: Exit,
+    /// Standard output.
+    pub stdout: StreamTotals,
+    /// Standard error.
+    pub stderr: StreamTotals,
+    /// Processes other than the engine that had to be killed.
+    pub stragglers_killed: u32,
+}
+
+/// A running engine. Dropping it kills the whole tree.
+#[derive(Debug)]
+pub struct Process {
+    pub(super) pid: u32,
+    pub(super) outputs: mpsc::Receiver<Output>,
+    pub(super) kill_at: watch::Sender<Option<Instant>>,
+    pub(super) logs: [Arc<LogFile>; 2],
+}
+
+impl Process {
+    /// The process id of the engine itself.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The next output; `None` after [`Output::Ended`]. Cancel-safe.
+    ///
+    /// Output that is not taken makes the engine wait: memory stays bounded, and a stopped engine ends
+    /// only when its owner reads on.
+    pub async fn next(&mut self) -> Option<Output> {
+        self.outputs.recv().await
+    }
+
+    /// Asks the engine to stop as its `Launch` says; after `grace`, or as soon as the engine has exited, the whole
+    /// tree is killed. Returns at once; the end is read with [`Process::next`]. Asking again can only shorten the wait.
+    pub fn stop(&self, grace: Duration) {
+        let wanted = Instant::now() + grace;
+        self.kill_at.send_modify(|at| *at = Some(at.map_or(wanted, |earlier| earlier.min(wanted))));
+    }
+
+    /// Makes every byte yielded so far durable; call it before appending an event that cites them.
+    pub async fn sync_logs(&self) -> io::Result<()> {
+        if self.logs.iter().all(|log| log.is_synced()) {
+            return Ok(());
+        }
+        let logs = self.logs.clone();
+        tokio::task::spawn_blocking(move || logs.iter().try_for_each(|log| log.sync())).await?
+    }
+}
