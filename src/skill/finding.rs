@@ -1,0 +1,88 @@
+//! What a lint has to say: findings, collected so that one look shows them all.
+
+use serde::Serialize;
+
+/// How grave a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The package cannot be used.
+    Error,
+    /// The package works, yet its author should know.
+    Warning,
+}
+
+/// One thing that is wrong with a package, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How grave it is.
+    pub severity: Severity,
+    /// A stable name for the rule, in upper case.
+    pub code: &'static str,
+    /// The file of the package; empty when it is about the package as a whole.
+    pub file: String,
+    /// The place in that file, as a JSON pointer; empty means all of it.
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Finding {
+    /// An error about the package or one of its files as a whole.
+    pub fn error(code: &'static str, file: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            code,
+            file: file.into(),
+            pointer: String::new(),
+            message: message.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// The same, as a warning.
+    #[must_use]
+    pub fn as_warning(self) -> Self {
+        Self { severity: Severity::Warning, ..self }
+    }
+
+    /// The same, at a place in the file.
+    #[must_use]
+    pub fn at(self, pointer: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), ..self }
+    }
+}
+
+/// Findings in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Report {
+    pub(crate) fn push(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    /// Adds a general finding unless a more telling one already names that very place.
+    pub(crate) fn push_unless_said(&mut self, finding: Finding) {
+        // The same rule may speak twice about one place: two missing keys of one object are two findings.
+        let said = |other: &Finding| {
+            other.code != finding.code && other.file == finding.file && other.pointer == finding.pointer
+        };
+        if !self.findings.iter().any(said) {
+            self.findings.push(finding);
+        }
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+    }
+}
+
+/// A key as one step of a JSON pointer.
+pub(crate) fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,111 @@
+//! The YAML head of `SKILL.md` and the instructions below it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What the head of `SKILL.md` says; all but name and description is passed through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontMatter {
+    /// The skill's id.
+    pub name: String,
+    /// What the skill does and when to use it.
+    pub description: String,
+    /// The licence, by name or file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    /// What the skill needs around it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compatibility: Option<String>,
+    /// Whatever the author notes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// The tools the skill asks for, as written.
+    #[serde(default, rename = "allowed-tools", skip_serializing_if = "Option::is_none")]
+    pub allowed_tools: Option<Value>,
+}
+
+/// Why `SKILL.md` has no readable front matter.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// It does not begin with `---`.
+    #[error("the file does not begin with front matter between two lines of ---")]
+    NoFrontMatter,
+    /// The closing `---` is missing.
+    #[error("the front matter has no closing line of ---")]
+    Unclosed,
+    /// What stands between is not YAML.
+    #[error("the front matter is not YAML: {reason}")]
+    NotYaml {
+        /// The parser's words.
+        reason: String,
+    },
+    /// It is YAML, but not keys and values.
+    #[error("the front matter is not a mapping of keys to values")]
+    NotAMapping,
+}
+
+/// `SKILL.md` in two parts: the front matter's keys, and the instructions.
+pub fn split(text: &str) -> Result<(Value, &str), Unreadable> {
+    // Editors on some systems put a byte order mark first; it means nothing here.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().filter(|line| line.trim_end() == "---").ok_or(Unreadable::NoFrontMatter)?;
+    let mut end = first.len();
+    for line in lines {
+        if line.trim_end() == "---" {
+            let head = read(&text[first.len()..end])?;
+            return Ok((head, text[end + line.len()..].trim_start_matches(['\r', '\n'])));
+        }
+        end += line.len();
+    }
+    Err(Unreadable::Unclosed)
+}
+
+fn read(yaml: &str) -> Result<Value, Unreadable> {
+    let not_yaml = |reason: String| Unreadable::NotYaml { reason };
+    // By way of the YAML value: it alone refuses a key that is written twice.
+    let yaml: serde_norway::Value = serde_norway::from_str(yaml).map_err(|error| not_yaml(error.to_string()))?;
+    let json = serde_json::to_value(yaml).map_err(|error| not_yaml(error.to_string()))?;
+    if json.is_object() { Ok(json) } else { Err(Unreadable::NotAMapping) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_head_is_read_and_the_body_kept_as_it_is() {
+        let text = "---\nname: demo\ndescription: >\n  Two\n  lines\n---\n\n# Title\n\n---\nrest\n";
+        assert_eq!(
+            split(text),
+            Ok((json!({ "name": "demo", "description": "Two lines\n" }), "# Title\n\n---\nrest\n"))
+        );
+        let windows = "\u{feff}---\r\nname: demo\r\n---\r\nbody";
+        assert_eq!(split(windows), Ok((json!({ "name": "demo" }), "body")));
+    }
+
+    #[test]
+    fn a_head_that_cannot_be_read_says_why() {
+        assert_eq!(split("# Title\n"), Err(Unreadable::NoFrontMatter));
+        assert_eq!(split(""), Err(Unreadable::NoFrontMatter));
+        assert_eq!(split("---\nname: demo\n"), Err(Unreadable::Unclosed));
+        assert_eq!(split("---\n- a\n---\n"), Err(Unreadable::NotAMapping));
+        for broken in ["name: [", "name: a\nname: b", "a: &x [*x]"] {
+            assert!(matches!(split(&format!("---\n{broken}\n---\n")), Err(Unreadable::NotYaml { .. })), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_head_made_to_swell_is_refused() {
+        let mut yaml = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..12 {
+            let last = level - 1;
+            yaml += &format!("a{level}: &a{level} [{}]\n", vec![format!("*a{last}"); 10].join(", "));
+        }
+        assert!(matches!(split(&format!("---\n{yaml}---\n")), Err(Unreadable::NotYaml { .. })));
+    }
+}

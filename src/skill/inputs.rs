@@ -1,0 +1,332 @@
+//! What a caller gives to a run: inline values checked against the schemas, files found by strict key match.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::Skill;
+use super::finding::escape;
+use super::manifest::EntrypointKind;
+use super::schema::{Validator, Violation};
+
+/// The action of a script when nobody names one.
+const DEFAULT_ACTION: &str = "run";
+
+/// An input that is uploaded as a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileField {
+    /// The field, and the file's exact name in `uploads/`.
+    pub name: String,
+    /// Whether a run without it fails.
+    pub required: bool,
+}
+
+/// Which rule a request broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RejectionCode {
+    /// A file field was given as JSON.
+    FileInputInline,
+    /// A field the skill does not have.
+    UnknownInputKey,
+    /// The inline input breaks its schema.
+    InputValidationFailed,
+    /// The parameter breaks its schema.
+    ParameterValidationFailed,
+}
+
+impl RejectionCode {
+    /// The code as clients see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FileInputInline => "FILE_INPUT_INLINE",
+            Self::UnknownInputKey => "UNKNOWN_INPUT_KEY",
+            Self::InputValidationFailed => "INPUT_VALIDATION_FAILED",
+            Self::ParameterValidationFailed => "PARAMETER_VALIDATION_FAILED",
+        }
+    }
+}
+
+/// A request the skill cannot take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {message}", code.as_str())]
+pub struct Rejection {
+    /// The rule.
+    pub code: RejectionCode,
+    /// What was wrong and what to do.
+    pub message: String,
+    /// The places, relative to `input` or `parameter`.
+    pub details: Vec<Violation>,
+}
+
+/// Required files that were not uploaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("missing input files: {}", keys.join(", "))]
+pub struct MissingFiles {
+    /// Their keys.
+    pub keys: Vec<String>,
+}
+
+/// Checks what is given as JSON; nothing given is an empty object.
+pub fn check_request(skill: &Skill, input: Option<&Value>, parameter: Option<&Value>) -> Result<(), Rejection> {
+    let input = object(input, RejectionCode::InputValidationFailed, "input")?;
+    let parameter = object(parameter, RejectionCode::ParameterValidationFailed, "parameter")?;
+    refuse_inline_files(skill, &input)?;
+    refuse_unknown_keys(skill, &input)?;
+    check(&skill.checks.inline_input, input, RejectionCode::InputValidationFailed, "input")?;
+    let parameter = without_reserved_action(skill, parameter);
+    check(&skill.checks.parameter, parameter, RejectionCode::ParameterValidationFailed, "parameter")
+}
+
+/// The run's input: files as absolute paths below `uploads_dir`, inline values as they are.
+pub fn resolve(
+    skill: &Skill,
+    input: Option<&Value>,
+    uploads_dir: &Path,
+    uploaded: &BTreeSet<String>,
+) -> Result<Map<String, Value>, MissingFiles> {
+    let mut resolved = input.and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut missing = Vec::new();
+    for field in skill.file_fields() {
+        // A string in the JSON is never a substitute for the file.
+        resolved.shift_remove(&field.name);
+        if uploaded.contains(&field.name) {
+            let path = uploads_dir.join(&field.name).to_string_lossy().into_owned();
+            resolved.insert(field.name, Value::String(path));
+        } else if field.required {
+            missing.push(field.name);
+        }
+    }
+    if missing.is_empty() { Ok(resolved) } else { Err(MissingFiles { keys: missing }) }
+}
+
+/// A script's `params`: input and parameter side by side; where both have a name, the parameter wins.
+pub fn script_params(input: &Map<String, Value>, parameter: Option<&Value>) -> Map<String, Value> {
+    let mut params = input.clone();
+    params.extend(parameter.and_then(Value::as_object).cloned().unwrap_or_default());
+    params
+}
+
+/// A script's `action`: the caller's, else the manifest's, else `run`.
+pub fn script_action(skill: &Skill, parameter: Option<&Value>) -> String {
+    let asked = parameter.and_then(|parameter| parameter.get("action")).and_then(Value::as_str);
+    let declared = skill.manifest.entrypoint.script.as_ref().and_then(|script| script.action.as_deref());
+    asked.or(declared).unwrap_or(DEFAULT_ACTION).into()
+}
+
+/// The fields of an input schema that are files: all that do not say `inline`.
+pub(crate) fn file_fields(input_schema: &Value) -> Vec<FileField> {
+    let required = input_schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|other| other == name));
+    let is_file = |field: &Value| field.get("x-input-source").and_then(Value::as_str) != Some("inline");
+    properties(input_schema)
+        .filter(|(_, field)| is_file(field))
+        .map(|(name, _)| FileField { name: name.clone(), required: is_required(name) })
+        .collect()
+}
+
+/// The input schema as far as it speaks of inline values: files are no part of the JSON, so they cannot be required.
+pub(crate) fn inline_schema(input_schema: &Value) -> Value {
+    let mut schema = input_schema.clone();
+    let files: BTreeSet<String> = file_fields(input_schema).into_iter().map(|field| field.name).collect();
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|name, _| !files.contains(name));
+    }
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !name.as_str().is_some_and(|name| files.contains(name)));
+    }
+    schema
+}
+
+pub(crate) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+}
+
+fn object(value: Option<&Value>, code: RejectionCode, what: &str) -> Result<Map<String, Value>, Rejection> {
+    match value {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(fields)) => Ok(fields.clone()),
+        Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Err(Rejection {
+            code,
+            message: format!("`{what}` is not a JSON object; send its fields as {{\"name\": value}}"),
+            details: vec![Violation { path: String::new(), message: "an object is expected".into() }],
+        }),
+    }
+}
+
+fn refuse_inline_files(skill: &Skill, input: &Map<String, Value>) -> Result<(), Rejection> {
+    let given: Vec<String> =
+        skill.file_fields().into_iter().map(|field| field.name).filter(|name| input.contains_key(name)).collect();
+    if given.is_empty() {
+        return Ok(());
+    }
+    let keys = given.join(", ");
+    Err(Rejection {
+        code: RejectionCode::FileInputInline,
+        message: format!(
+            "{keys}: a file input, which cannot be given in `input`; leave it out there and upload a zip \
+             that holds a file of exactly that name at its top"
+        ),
+        details: at_each(&given, "this field is a file: upload it"),
+    })
+}
+
+fn refuse_unknown_keys(skill: &Skill, input: &Map<String, Value>) -> Result<(), Rejection> {
+    let schema = &skill.input_schema;
+    let open = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false))
+        || schema.get("patternProperties").is_some();
+    let known: BTreeSet<&String> = properties(schema).map(|(name, _)| name).collect();
+    let unknown: Vec<String> = input.keys().filter(|key| !known.contains(key)).cloned().collect();
+    if open || unknown.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
+    let fields = if names.is_empty() { "no input fields".into() } else { format!("the fields {}", names.join(", ")) };
+    Err(Rejection {
+        code: RejectionCode::UnknownInputKey,
+        message: format!("{} is not an input of {}, which has {fields}", unknown.join(", "), skill.id),
+        details: at_each(&unknown, "the skill has no such input"),
+    })
+}
+
+/// `parameter.action` chooses a script's action, so it may be given although the schema does not name it.
+fn without_reserved_action(skill: &Skill, mut parameter: Map<String, Value>) -> Map<String, Value> {
+    let runs_a_script = match skill.manifest.entrypoint.kind {
+        EntrypointKind::Script | EntrypointKind::Hybrid => true,
+        EntrypointKind::Prompt => false,
+    };
+    let declared = properties(&skill.parameter_schema).any(|(name, _)| name == "action");
+    if runs_a_script && !declared && parameter.get("action").is_some_and(Value::is_string) {
+        parameter.shift_remove("action");
+    }
+    parameter
+}
+
+fn check(validator: &Validator, fields: Map<String, Value>, code: RejectionCode, what: &str) -> Result<(), Rejection> {
+    let details = validator.errors(&Value::Object(fields));
+    let Some(first) = details.first() else { return Ok(()) };
+    let place = if first.path.is_empty() { String::new() } else { format!(" at {}", first.path) };
+    let more = if details.len() > 1 { format!(" (and {} more)", details.len() - 1) } else { String::new() };
+    let message = format!(
+        "`{what}` does not keep the skill's schema{place}: {}{more}; correct it and send it again",
+        first.message
+    );
+    Err(Rejection { code, message, details })
+}
+
+fn at_each(keys: &[String], message: &str) -> Vec<Violation> {
+    keys.iter().map(|key| Violation { path: format!("/{}", escape(key)), message: message.into() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::lint::tests::Draft;
+    use super::*;
+
+    fn skill() -> Skill {
+        Draft::script()
+            .json(
+                "assets/input.schema.json",
+                &json!({ "type": "object", "required": ["doc", "title"], "properties": {
+                "doc": { "type": "string" },
+                "extra": { "x-input-source": "file" },
+                "title": { "type": "string", "x-input-source": "inline" }
+            } }),
+            )
+            .json(
+                "assets/parameter.schema.json",
+                &json!({
+                    "type": "object", "additionalProperties": false, "properties": { "depth": { "type": "integer" } }
+                }),
+            )
+            .skill()
+    }
+
+    fn violation(path: &str, message: &str) -> Violation {
+        Violation { path: path.into(), message: message.into() }
+    }
+
+    #[test]
+    fn a_file_is_never_required_of_the_json() {
+        assert_eq!(check_request(&skill(), Some(&json!({ "title": "x" })), None), Ok(()));
+        assert_eq!(check_request(&skill(), Some(&json!({ "title": "x" })), Some(&json!({ "depth": 2 }))), Ok(()));
+    }
+
+    #[test]
+    fn an_action_may_be_named_although_the_schema_is_closed() {
+        let input = json!({ "title": "x" });
+        assert_eq!(check_request(&skill(), Some(&input), Some(&json!({ "action": "check" }))), Ok(()));
+        assert_eq!(script_action(&skill(), Some(&json!({ "action": "check" }))), "check");
+        assert_eq!(script_action(&skill(), None), "run");
+        assert!(check_request(&skill(), Some(&input), Some(&json!({ "action": 1 }))).is_err());
+    }
+
+    #[test]
+    fn each_broken_rule_has_its_code_and_its_places() {
+        let cases = [
+            (
+                json!({ "doc": "a.txt", "title": "x" }),
+                None,
+                "FILE_INPUT_INLINE",
+                violation("/doc", "this field is a file: upload it"),
+            ),
+            (json!({ "tilte": "x" }), None, "UNKNOWN_INPUT_KEY", violation("/tilte", "the skill has no such input")),
+            (
+                json!({ "title": 1 }),
+                None,
+                "INPUT_VALIDATION_FAILED",
+                violation("/title", "1 is not of type \"string\""),
+            ),
+            (json!({}), None, "INPUT_VALIDATION_FAILED", violation("", "\"title\" is a required property")),
+            (json!([]), None, "INPUT_VALIDATION_FAILED", violation("", "an object is expected")),
+            (
+                json!({ "title": "x" }),
+                Some(json!({ "depth": "2" })),
+                "PARAMETER_VALIDATION_FAILED",
+                violation("/depth", "\"2\" is not of type \"integer\""),
+            ),
+            (
+                json!({ "title": "x" }),
+                Some(json!(3)),
+                "PARAMETER_VALIDATION_FAILED",
+                violation("", "an object is expected"),
+            ),
+        ];
+        for (input, parameter, code, detail) in cases {
+            let rejection = check_request(&skill(), Some(&input), parameter.as_ref()).unwrap_err();
+            assert_eq!((rejection.code.as_str(), rejection.details), (code, vec![detail]), "{input}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_by_their_exact_key_and_a_string_never_stands_for_one() {
+        let input = json!({ "title": "x", "doc": "/etc/passwd" });
+        let uploads = Path::new("/runs/1/uploads");
+        let uploaded = |names: &[&str]| names.iter().map(|name| String::from(*name)).collect::<BTreeSet<_>>();
+        assert_eq!(
+            resolve(&skill(), Some(&input), uploads, &uploaded(&["doc.txt", "Doc"])),
+            Err(MissingFiles { keys: vec!["doc".into()] })
+        );
+        assert_eq!(
+            resolve(&skill(), Some(&input), uploads, &uploaded(&["doc", "stray"])).map(Value::Object),
+            Ok(json!({ "title": "x", "doc": "/runs/1/uploads/doc" }))
+        );
+    }
+
+    #[test]
+    fn a_parameter_wins_over_an_input_of_the_same_name() {
+        let input = json!({ "a": 1, "b": 1 });
+        let params = script_params(input.as_object().unwrap(), Some(&json!({ "b": 2, "c": 2 })));
+        assert_eq!(Value::Object(params), json!({ "a": 1, "b": 2, "c": 2 }));
+    }
+
+    #[test]
+    fn an_open_schema_takes_any_inline_field() {
+        let skill = Draft::script()
+            .json("assets/input.schema.json", &json!({ "type": "object", "additionalProperties": true }))
+            .skill();
+        assert_eq!(check_request(&skill, Some(&json!({ "anything": [1] })), None), Ok(()));
+    }
+}

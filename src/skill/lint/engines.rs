@@ -1,0 +1,86 @@
+//! Which engines a skill runs on: known names, no contradiction, and at least one left.
+
+use serde_json::Value;
+
+use super::super::finding::{Finding, Report, escape};
+use super::super::manifest::{self, EntrypointKind};
+use super::super::{PROMPT_ENGINES, SCRIPT_ENGINE, effective_engines};
+
+pub(super) fn check(runner: &Value, report: &mut Report) {
+    let engines = names(runner, "engines");
+    let unsupported = names(runner, "unsupported_engines").unwrap_or_default();
+    for (key, listed) in [("engines", engines.as_deref().unwrap_or_default()), ("unsupported_engines", &unsupported)] {
+        for (index, name) in listed.iter().enumerate() {
+            known(name, &format!("/{key}/{index}"), report);
+        }
+    }
+    for key in ["engine_configs", "/entrypoint/prompts"] {
+        let pointer = if key.starts_with('/') { key.into() } else { format!("/{key}") };
+        let keyed = runner.pointer(&pointer).and_then(Value::as_object);
+        for name in keyed.into_iter().flatten().map(|(name, _)| name) {
+            known(name, &format!("{pointer}/{}", escape(name)), report);
+        }
+    }
+    overlap(engines.as_deref().unwrap_or_default(), &unsupported, report);
+    if let Some(kind) = kind(runner) {
+        fits(kind, engines.as_deref(), &unsupported, report);
+    }
+}
+
+pub(super) fn kind(runner: &Value) -> Option<EntrypointKind> {
+    serde_json::from_value(runner.pointer("/entrypoint/type")?.clone()).ok()
+}
+
+fn names(runner: &Value, key: &str) -> Option<Vec<String>> {
+    let listed = runner.get(key)?.as_array()?;
+    Some(listed.iter().filter_map(Value::as_str).map(String::from).collect())
+}
+
+fn known(name: &str, pointer: &str, report: &mut Report) {
+    if name == SCRIPT_ENGINE || PROMPT_ENGINES.contains(&name) {
+        return;
+    }
+    let message = format!("there is no engine {name:?}");
+    let hint = format!("use one of: {}, {SCRIPT_ENGINE}", PROMPT_ENGINES.join(", "));
+    report.push(Finding::error("ENGINE_UNKNOWN", manifest::PATH, message, hint).at(pointer));
+}
+
+fn overlap(engines: &[String], unsupported: &[String], report: &mut Report) {
+    for name in engines.iter().filter(|name| unsupported.contains(name)) {
+        let message = format!("{name:?} is in both engines and unsupported_engines");
+        let hint = "keep it in one of them";
+        report.push(Finding::error("ENGINES_OVERLAP", manifest::PATH, message, hint).at("/unsupported_engines"));
+    }
+}
+
+fn fits(kind: EntrypointKind, engines: Option<&[String]>, unsupported: &[String], report: &mut Report) {
+    let named = engines.unwrap_or_default();
+    let finding = match kind {
+        EntrypointKind::Script if named.iter().any(|name| name != SCRIPT_ENGINE) => Finding::error(
+            "ENGINE_UNFIT",
+            manifest::PATH,
+            "a script skill runs on the engine \"script\" only",
+            "remove engines, or make the entrypoint prompt or hybrid",
+        ),
+        EntrypointKind::Prompt | EntrypointKind::Hybrid if named.iter().any(|name| name == SCRIPT_ENGINE) => {
+            Finding::error(
+                "ENGINE_UNFIT",
+                manifest::PATH,
+                "the engine \"script\" runs no prompts",
+                "remove it from engines, or make the entrypoint script",
+            )
+        }
+        EntrypointKind::Prompt | EntrypointKind::Script | EntrypointKind::Hybrid => {
+            if !effective_engines(kind, engines, unsupported).is_empty() {
+                return;
+            }
+            Finding::error(
+                "ENGINES_EMPTY",
+                manifest::PATH,
+                "no engine is left to run this skill on",
+                "leave engines out to allow all, or take fewer away",
+            )
+        }
+    };
+    report.push(finding.at("/engines"));
+}

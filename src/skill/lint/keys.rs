@@ -1,0 +1,79 @@
+//! A file against its published schema: what is wrong, and which keys nobody reads.
+
+use serde_json::Value;
+
+use super::super::finding::{Finding, Report, escape};
+use super::super::schema::Validator;
+
+/// Checks a value against one of the embedded schemas; unknown keys are warnings.
+pub(super) fn check(schema: &str, value: &Value, file: &str, report: &mut Report) {
+    violations(schema, value, file, "SHAPE_INVALID", report);
+    if let Ok(schema) = serde_json::from_str::<Value>(schema) {
+        let mut walk = Walk { root: &schema, file, report };
+        walk.unknown_keys(&schema, value, "");
+    }
+}
+
+/// Reports each violation, unless a rule of its own has already spoken about that place.
+pub(super) fn violations(schema: &str, value: &Value, file: &str, code: &'static str, report: &mut Report) {
+    let compiled = serde_json::from_str(schema).ok().and_then(|schema| Validator::new(&schema).ok());
+    let Some(validator) = compiled else {
+        // The embedded schemas are tested to compile; were one broken, nothing may pass as checked.
+        report.push(Finding::error(code, file, "the runner's own schema is broken", "report this as a defect"));
+        return;
+    };
+    for violation in validator.errors(value) {
+        let hint = "see the published schema of this file for what may stand here";
+        report.push_unless_said(Finding::error(code, file, violation.message, hint).at(violation.path));
+    }
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    file: &'a str,
+    report: &'a mut Report,
+}
+
+impl Walk<'_> {
+    fn unknown_keys(&mut self, schema: &Value, value: &Value, pointer: &str) {
+        let schema = self.target(schema);
+        match value {
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    self.key(&schema, key, field, &format!("{pointer}/{}", escape(key)));
+                }
+            }
+            Value::Array(items) => {
+                let Some(of_items) = schema.get("items") else { return };
+                for (index, item) in items.iter().enumerate() {
+                    self.unknown_keys(of_items, item, &format!("{pointer}/{index}"));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn key(&mut self, schema: &Value, key: &str, field: &Value, pointer: &str) {
+        let Some(known) = schema.get("properties") else { return };
+        if let Some(of_field) = known.get(key) {
+            return self.unknown_keys(of_field, field, pointer);
+        }
+        // `$schema` serves editors, and `x-` is everybody's own.
+        if key.starts_with('$') || key.starts_with("x-") {
+            return;
+        }
+        let names: Vec<&str> = known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let finding = Finding::error(
+            "UNKNOWN_KEY",
+            self.file,
+            format!("the key {key:?} is unknown and has no effect"),
+            format!("remove it, or use one of: {}", names.join(", ")),
+        );
+        self.report.push_unless_said(finding.as_warning().at(pointer));
+    }
+
+    fn target(&self, schema: &Value) -> Value {
+        let reference = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+        reference.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema).clone()
+    }
+}

@@ -1,0 +1,129 @@
+//! The lint: from the files of a package to a skill, or to everything that is wrong with it.
+
+mod engines;
+mod entrypoint;
+mod identity;
+mod keys;
+mod runner_json;
+mod schemas;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use serde_json::Value;
+
+pub use identity::is_id;
+
+use super::finding::{Finding, Report};
+use super::package::{NoText, PackageFiles};
+use super::{Checks, FrontMatter, Manifest, Skill, manifest};
+
+/// How a package comes in: rules that are younger than installed packages are errors for new ones only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intake {
+    /// An upload, or an author's folder: every rule holds.
+    New,
+    /// It is already in the skills folder: what used to be legal is a warning.
+    Installed,
+}
+
+impl Intake {
+    /// The finding as grave as it is for such a package, when the rule is younger than some packages.
+    fn grade(self, finding: Finding) -> Finding {
+        match self {
+            Self::New => finding,
+            Self::Installed => finding.as_warning(),
+        }
+    }
+}
+
+/// Reads a package that lies in a folder of this name. On refusal the findings hold the warnings too.
+pub fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result<Skill, Vec<Finding>> {
+    let mut report = Report::default();
+    let head = identity::front_matter(files, &mut report);
+    let runner = runner_json::read(files, intake, &mut report);
+    identity::check(folder, head.as_ref().map(|(head, _)| head), runner.as_ref(), &mut report);
+    let schemas = schemas::read(files, runner.as_ref(), intake, &mut report);
+    if let Some(runner) = &runner {
+        engines::check(runner, &mut report);
+        entrypoint::check(runner, files, &mut report);
+        runner_json::check(runner, &mut report);
+    }
+    let parts = (head, runner, schemas);
+    match assembled(files, parts, &mut report) {
+        Some(skill) if !report.has_errors() => Ok(Skill { findings: report.findings, ..skill }),
+        Some(_) | None => Err(report.findings),
+    }
+}
+
+type Parts<'a> = (Option<(Value, &'a str)>, Option<Value>, Option<schemas::Schemas>);
+
+fn assembled(files: &PackageFiles, parts: Parts<'_>, report: &mut Report) -> Option<Skill> {
+    let (Some((head, body)), Some(runner), Some(schemas)) = parts else { return None };
+    if report.has_errors() {
+        return None;
+    }
+    let manifest: Manifest = typed(runner, manifest::PATH, report)?;
+    let front_matter: FrontMatter = typed(head, identity::PATH, report)?;
+    let version = manifest.version.parse().ok()?;
+    Some(Skill {
+        id: manifest.id.clone(),
+        version,
+        name: manifest.name.clone().unwrap_or_else(|| manifest.id.clone()),
+        description: front_matter.description.trim().into(),
+        manifest,
+        front_matter,
+        input_schema: schemas.input,
+        parameter_schema: schemas.parameter,
+        output_schema: schemas.output,
+        body: body.into(),
+        fingerprint: files.fingerprint(),
+        findings: Vec::new(),
+        checks: Checks {
+            inline_input: schemas.inline_input,
+            parameter: schemas.parameter_check,
+            output: schemas.output_check,
+        },
+    })
+}
+
+/// What the published schema accepts must fit the type; a number beyond the type's range is the one thing left.
+fn typed<T: serde::de::DeserializeOwned>(value: Value, file: &'static str, report: &mut Report) -> Option<T> {
+    serde_json::from_value(value)
+        .inspect_err(|error| {
+            report.push(Finding::error("VALUE_OUT_OF_RANGE", file, error.to_string(), "use a smaller value"));
+        })
+        .ok()
+}
+
+/// The text of a file that has to be there.
+fn required_text<'a>(files: &'a PackageFiles, path: &str, report: &mut Report) -> Option<&'a str> {
+    let finding = match files.text(path) {
+        Ok(text) => return Some(text),
+        Err(NoText::Absent) => {
+            Finding::error("FILE_MISSING", path, format!("{path} is missing"), "add the file to the package")
+        }
+        Err(NoText::TooLarge) => {
+            Finding::error("FILE_TOO_LARGE", path, format!("{path} is larger than 1 MiB"), "make it shorter")
+        }
+        Err(NoText::NotUtf8) => Finding::error("NOT_UTF8", path, format!("{path} is not UTF-8"), "save it as UTF-8"),
+    };
+    report.push(finding);
+    None
+}
+
+/// The JSON of a file that has to be there.
+fn required_json(files: &PackageFiles, path: &str, report: &mut Report) -> Option<Value> {
+    let text = required_text(files, path, report)?;
+    match serde_json::from_str(text) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            report.push(Finding::error(
+                "INVALID_JSON",
+                path,
+                format!("{path} is not JSON: {error}"),
+                "correct the syntax at that line and column",
+            ));
+            None
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `assets/runner.json` as a whole: its shape, keys of the past, limits and artifacts.
+
+use serde_json::{Value, json};
+
+use super::super::finding::{Finding, Report};
+use super::super::package::PackageFiles;
+use super::super::{artifacts, manifest};
+use super::{Intake, keys};
+
+const SCHEMA: &str = include_str!("../../../schema/runner.schema.json");
+
+/// The manifest's JSON, with what older packages may leave out filled in.
+pub(super) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) -> Option<Value> {
+    let mut runner = super::required_json(files, manifest::PATH, report)?;
+    if let Some(fields) = runner.as_object_mut() {
+        if fields.contains_key("unsupport_engine") {
+            let message = "the key \"unsupport_engine\" is no longer read";
+            let hint = "rename it to \"unsupported_engines\"";
+            report.push(Finding::error("OLD_KEY", manifest::PATH, message, hint).at("/unsupport_engine"));
+        }
+        if !fields.contains_key("execution_modes") {
+            let message = "execution_modes is missing; packages from before it was required are read as [\"auto\"]";
+            let hint = "add \"execution_modes\": [\"auto\"], with \"interactive\" if the skill may ask";
+            let finding = Finding::error("EXECUTION_MODES_MISSING", manifest::PATH, message, hint);
+            report.push(intake.grade(finding.at("/execution_modes")));
+            fields.insert("execution_modes".into(), json!(["auto"]));
+        }
+    }
+    Some(runner)
+}
+
+/// Rules about single keys, then the published schema for everything they did not mention.
+pub(super) fn check(runner: &Value, report: &mut Report) {
+    artifact_patterns(runner, report);
+    network(runner, report);
+    keys::check(SCHEMA, runner, manifest::PATH, report);
+}
+
+fn artifact_patterns(runner: &Value, report: &mut Report) {
+    let declared = runner.get("artifacts").and_then(Value::as_array);
+    for (index, artifact) in declared.into_iter().flatten().enumerate() {
+        let Some(pattern) = artifact.get("pattern").and_then(Value::as_str) else { continue };
+        if let Some(fault) = artifacts::pattern_fault(pattern) {
+            let message = format!("the pattern {pattern:?} cannot be used: {fault}");
+            let hint = "write a glob such as report.md or images/*.png";
+            let finding = Finding::error("ARTIFACT_PATTERN_INVALID", manifest::PATH, message, hint);
+            report.push(finding.at(format!("/artifacts/{index}/pattern")));
+        }
+    }
+}
+
+fn network(runner: &Value, report: &mut Report) {
+    let Some(automation) = runner.get("automation") else { return };
+    let listed = automation.get("allowlist").and_then(Value::as_array).is_some_and(|hosts| !hosts.is_empty());
+    let by_list = automation.get("network").and_then(Value::as_str) == Some("allowlist");
+    let (message, hint) = match (by_list, listed) {
+        (true, false) => ("network is \"allowlist\", but the allowlist is empty", "name the hosts, or say \"off\""),
+        (false, true) => {
+            ("the allowlist is only read when network is \"allowlist\"", "set network, or remove the list")
+        }
+        (true, true) | (false, false) => return,
+    };
+    let finding = Finding::error("ALLOWLIST_UNUSED", manifest::PATH, message, hint);
+    report.push(finding.as_warning().at("/automation/allowlist"));
+}

@@ -1,0 +1,142 @@
+//! The three schemas of a skill: found, readable, compiled, and with extensions that mean something.
+
+use serde_json::{Value, json};
+
+use super::super::finding::{Finding, Report, escape};
+use super::super::inputs::{file_fields, inline_schema, properties};
+use super::super::package::{PackageFiles, stays_inside};
+use super::super::schema::Validator;
+use super::super::{artifacts, manifest};
+use super::{Intake, keys};
+
+const INPUT_META: &str = include_str!("../../../schema/input-schema.schema.json");
+const PARAMETER_META: &str = include_str!("../../../schema/parameter-schema.schema.json");
+const OUTPUT_META: &str = include_str!("../../../schema/output-schema.schema.json");
+
+/// The schemas and their compiled forms.
+pub(super) struct Schemas {
+    pub(super) input: Value,
+    pub(super) parameter: Value,
+    pub(super) output: Value,
+    pub(super) inline_input: Validator,
+    pub(super) parameter_check: Validator,
+    pub(super) output_check: Validator,
+}
+
+struct Found {
+    file: String,
+    schema: Value,
+    compiled: Validator,
+}
+
+pub(super) fn read(
+    files: &PackageFiles,
+    runner: Option<&Value>,
+    intake: Intake,
+    report: &mut Report,
+) -> Option<Schemas> {
+    // Without a readable manifest the schemas' paths are unknown: nothing true can be said about them.
+    let runner = runner?;
+    // All three are read before any is given up, so that one lint tells everything.
+    let input = found("input", INPUT_META, files, runner, report);
+    let parameter = found("parameter", PARAMETER_META, files, runner, report);
+    let output = found("output", OUTPUT_META, files, runner, report);
+    if let Some(input) = &input {
+        file_names(input, report);
+    }
+    if let Some(output) = &output {
+        artifact_names(output, report);
+    }
+    if let (Some(input), Some(parameter)) = (&input, &parameter) {
+        clashes(input, parameter, intake, report);
+    }
+    let (input, parameter, output) = (input?, parameter?, output?);
+    Some(Schemas {
+        // A part of a schema that compiles may still fail, when a reference pointed into what was taken out.
+        inline_input: compiled(&inline_schema(&input.schema), &input.file, report)?,
+        input: input.schema,
+        parameter: parameter.schema,
+        output: output.schema,
+        parameter_check: parameter.compiled,
+        output_check: output.compiled,
+    })
+}
+
+fn found(kind: &str, meta: &str, files: &PackageFiles, runner: &Value, report: &mut Report) -> Option<Found> {
+    let usual = format!("assets/{kind}.schema.json");
+    let pointer = format!("/schemas/{kind}");
+    let written = runner.pointer(&pointer).and_then(Value::as_str);
+    if written.is_none() && !files.contains(&usual) && kind != "output" {
+        // A skill may take nothing; what it returns it always has to say.
+        let none = json!({ "type": "object", "properties": {} });
+        return Some(Found { file: usual, compiled: Validator::new(&none).ok()?, schema: none });
+    }
+    let path = written.unwrap_or(&usual);
+    if !stays_inside(path) {
+        let message = format!("{path:?} is not a relative path inside the package");
+        let hint = format!("write {usual}");
+        report.push(Finding::error("PATH_UNSAFE", manifest::PATH, message, hint).at(pointer));
+        return None;
+    }
+    let schema = super::required_json(files, path, report)?;
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        let message = format!("the {kind} schema does not say \"type\": \"object\" at its top");
+        report.push(Finding::error("SCHEMA_NOT_OBJECT", path, message, "add it").at("/type"));
+    }
+    keys::violations(meta, &without_said_type(&schema), path, "SCHEMA_EXTENSION_INVALID", report);
+    let compiled = compiled(&schema, path, report)?;
+    Some(Found { file: path.into(), schema, compiled })
+}
+
+/// The top-level type has its own finding; the meta-schema need not repeat it.
+fn without_said_type(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("type".into(), json!("object"));
+    }
+    schema
+}
+
+fn compiled(schema: &Value, file: &str, report: &mut Report) -> Option<Validator> {
+    Validator::new(schema)
+        .inspect_err(|error| {
+            let hint = "correct the schema; references to other documents are not followed";
+            let finding = Finding::error("SCHEMA_INVALID", file, error.message.clone(), hint);
+            report.push_unless_said(finding.at(error.path.clone()));
+        })
+        .ok()
+}
+
+/// A file input is a file of exactly that name, so the name has to be one.
+fn file_names(input: &Found, report: &mut Report) {
+    for field in file_fields(&input.schema) {
+        if field.name.contains('/') || !stays_inside(&field.name) {
+            let message = format!("the file input {:?} cannot be a file's name", field.name);
+            let hint = "rename it, or make it \"x-input-source\": \"inline\"";
+            let finding = Finding::error("INPUT_NAME_UNSAFE", &input.file, message, hint);
+            report.push(finding.at(format!("/properties/{}", escape(&field.name))));
+        }
+    }
+}
+
+fn artifact_names(output: &Found, report: &mut Report) {
+    for (name, field) in artifacts::artifact_fields(&output.schema) {
+        let pattern = field.get("x-filename").and_then(Value::as_str).unwrap_or(name);
+        if let Some(fault) = artifacts::pattern_fault(pattern) {
+            let message = format!("the artifact {pattern:?} cannot be used: {fault}");
+            let hint = "set x-filename to a name such as report.md";
+            let finding = Finding::error("ARTIFACT_PATTERN_INVALID", &output.file, message, hint);
+            report.push(finding.at(format!("/properties/{}", escape(name))));
+        }
+    }
+}
+
+fn clashes(input: &Found, parameter: &Found, intake: Intake, report: &mut Report) {
+    for (name, _) in properties(&parameter.schema) {
+        if properties(&input.schema).any(|(other, _)| other == name) {
+            let message = format!("{name:?} is both an input and a parameter; the parameter wins");
+            let finding = Finding::error("NAME_CLASH", &parameter.file, message, "rename one of them");
+            report.push(intake.grade(finding.at(format!("/properties/{}", escape(name)))));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The lint's rules, each broken once in an otherwise good package.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::{Finding, PackageFiles, Severity, Skill};
+use super::{Intake, lint};
+
+/// A package in the making: good as it begins, then bent.
+pub(crate) struct Draft {
+    folder: String,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Draft {
+    /// A good script skill called `demo`.
+    pub(crate) fn script() -> Self {
+        let runner = json!({
+            "id": "demo", "version": "1.0.0", "execution_modes": ["auto"],
+            "entrypoint": { "type": "script", "script": { "command": "python3 scripts/run.py" } },
+            "schemas": { "output": "assets/output.schema.json" }
+        });
+        Self { folder: "demo".into(), files: BTreeMap::new() }
+            .text("SKILL.md", "---\nname: demo\ndescription: Shows a thing.\n---\n# Demo\n")
+            .text("scripts/run.py", "print()\n")
+            .json("assets/runner.json", &runner)
+            .json("assets/output.schema.json", &json!({ "type": "object" }))
+    }
+
+    /// The same as a prompt skill.
+    pub(crate) fn prompt() -> Self {
+        Self::script().runner("/entrypoint", json!({ "type": "prompt" }))
+    }
+
+    pub(crate) fn text(mut self, path: &str, text: &str) -> Self {
+        self.files.insert(path.into(), text.as_bytes().to_vec());
+        self
+    }
+
+    pub(crate) fn json(self, path: &str, value: &Value) -> Self {
+        self.text(path, &value.to_string())
+    }
+
+    fn without(mut self, path: &str) -> Self {
+        self.files.remove(path);
+        self
+    }
+
+    fn folder(self, folder: &str) -> Self {
+        Self { folder: folder.into(), ..self }
+    }
+
+    fn head(self, yaml: &str) -> Self {
+        self.text("SKILL.md", &format!("---\n{yaml}\n---\nbody"))
+    }
+
+    /// Sets (or, with null, removes) a key of the manifest.
+    fn runner(self, pointer: &str, value: Value) -> Self {
+        let mut runner: Value = serde_json::from_slice(&self.files["assets/runner.json"]).unwrap();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        let holder = runner.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+        match value {
+            Value::Null => holder.remove(key),
+            value => holder.insert(key.into(), value),
+        };
+        self.json("assets/runner.json", &runner)
+    }
+
+    fn files(&self) -> PackageFiles {
+        let mut files = PackageFiles::new();
+        self.files.iter().for_each(|(path, bytes)| files.insert(path.clone(), bytes.clone()));
+        files
+    }
+
+    fn lint(&self, intake: Intake) -> Result<Skill, Vec<Finding>> {
+        lint(&self.folder, &self.files(), intake)
+    }
+
+    pub(crate) fn skill(&self) -> Skill {
+        self.lint(Intake::New).unwrap()
+    }
+
+    fn findings(&self, intake: Intake) -> Vec<Finding> {
+        self.lint(intake).map_or_else(|findings| findings, |skill| skill.findings)
+    }
+}
+
+type Brief<'a> = (Severity, &'a str, &'a str, &'a str);
+
+fn check(draft: Draft, expected: &[Brief<'_>]) {
+    let findings = draft.findings(Intake::New);
+    let brief: Vec<Brief<'_>> = findings
+        .iter()
+        .map(|found| (found.severity, found.code, found.file.as_str(), found.pointer.as_str()))
+        .collect();
+    assert_eq!(brief, expected, "{findings:#?}");
+    assert!(findings.iter().all(|finding| !finding.message.is_empty() && !finding.hint.is_empty()), "{findings:#?}");
+}
+
+const RUNNER: &str = "assets/runner.json";
+use Severity::{Error, Warning};
+
+#[test]
+fn a_good_package_has_no_findings() {
+    check(Draft::script(), &[]);
+    check(Draft::prompt(), &[]);
+    let skill = Draft::script().skill();
+    assert_eq!((skill.id.as_str(), skill.name.as_str(), skill.body.as_str()), ("demo", "demo", "# Demo\n"));
+    assert_eq!((skill.description.as_str(), skill.version), ("Shows a thing.", semver::Version::new(1, 0, 0)));
+}
+
+#[test]
+fn everything_wrong_is_told_at_once() {
+    let draft = Draft::script()
+        .folder("Demo_1")
+        .head("name: demo\ndescription: ''\ncompatibility: 7")
+        .runner("/version", json!("one"))
+        .runner("/entrypoint/script/command", json!("python3 scripts/gone.py"))
+        .runner("/automation", json!({ "timeout_sec": 0 }))
+        .text("assets/output.schema.json", "{");
+    check(
+        draft,
+        &[
+            (Error, "DESCRIPTION_EMPTY", "SKILL.md", "/description"),
+            (Error, "SHAPE_INVALID", "SKILL.md", "/compatibility"),
+            (Error, "NAME_INVALID", "", ""),
+            (Error, "NAME_MISMATCH", "SKILL.md", "/name"),
+            (Error, "NAME_MISMATCH", RUNNER, "/id"),
+            (Error, "VERSION_INVALID", RUNNER, "/version"),
+            (Error, "INVALID_JSON", "assets/output.schema.json", ""),
+            (Error, "FILE_MISSING", RUNNER, "/entrypoint/script/command"),
+            (Error, "SHAPE_INVALID", RUNNER, "/automation/timeout_sec"),
+        ],
+    );
+}
+
+#[test]
+fn ids_keep_to_their_letters() {
+    for good in ["a", "demo-1", "1-2-3", &"x".repeat(64)] {
+        assert!(super::is_id(good), "{good}");
+    }
+    for bad in ["", "-a", "a-", "a--b", "A", "a_b", "ä", "a/b", "..", &"x".repeat(65)] {
+        assert!(!super::is_id(bad), "{bad}");
+    }
+}
+
+#[test]
+fn the_front_matter_keeps_to_its_lengths() {
+    let described = |length: usize| format!("name: demo\ndescription: {}", "é".repeat(length));
+    check(Draft::script().head(&described(1024)), &[]);
+    check(Draft::script().head(&described(1025)), &[(Error, "SHAPE_INVALID", "SKILL.md", "/description")]);
+    let compatible = |length: usize| format!("{}\ncompatibility: {}", described(1), "x".repeat(length));
+    check(Draft::script().head(&compatible(500)), &[]);
+    check(Draft::script().head(&compatible(501)), &[(Error, "SHAPE_INVALID", "SKILL.md", "/compatibility")]);
+    check(Draft::script().head("name: demo"), &[(Error, "SHAPE_INVALID", "SKILL.md", "")]);
+    let extra = "name: demo\ndescription: x\nlicense: MIT\nallowed-tools: Read\nmetadata: {a: 'b', n: 1.0}\nmodel: x";
+    check(
+        Draft::script().head(extra),
+        &[(Error, "SHAPE_INVALID", "SKILL.md", "/metadata/n"), (Warning, "UNKNOWN_KEY", "SKILL.md", "/model")],
+    );
+}
+
+#[test]
+fn missing_and_unreadable_files_are_named() {
+    check(Draft::script().without("SKILL.md"), &[(Error, "FILE_MISSING", "SKILL.md", "")]);
+    check(Draft::script().text("SKILL.md", "# Demo"), &[(Error, "FRONT_MATTER_INVALID", "SKILL.md", "")]);
+    check(Draft::script().without(RUNNER), &[(Error, "FILE_MISSING", RUNNER, "")]);
+    check(Draft::script().text(RUNNER, "[]"), &[(Error, "SHAPE_INVALID", RUNNER, "")]);
+    check(Draft::script().text(RUNNER, &" ".repeat(1024 * 1024 + 1)), &[(Error, "FILE_TOO_LARGE", RUNNER, "")]);
+    let mut latin = Draft::script();
+    latin.files.insert("SKILL.md".into(), b"---\nname: \xe9\n---\n".to_vec());
+    check(latin, &[(Error, "NOT_UTF8", "SKILL.md", "")]);
+}
+
+#[test]
+fn every_missing_key_is_a_finding_of_its_own() {
+    check(
+        Draft::script().runner("/id", Value::Null).runner("/version", Value::Null),
+        &[(Error, "SHAPE_INVALID", RUNNER, ""), (Error, "SHAPE_INVALID", RUNNER, "")],
+    );
+}
+
+#[test]
+fn the_old_name_of_a_key_is_refused_with_the_new_one() {
+    let draft = Draft::script().runner("/unsupport_engine", json!(["codex"]));
+    assert!(draft.findings(Intake::Installed)[0].hint.contains("unsupported_engines"));
+    check(draft, &[(Error, "OLD_KEY", RUNNER, "/unsupport_engine")]);
+}
+
+#[test]
+fn unknown_keys_are_warnings_wherever_they_stand() {
+    let draft = Draft::script()
+        .runner("/colour", json!("red"))
+        .runner("/$schema", json!("x"))
+        .runner("/artifacts", json!([{ "pattern": "a", "size": 1 }]))
+        .runner("/normalizer", json!({ "command": "true", "when": 1 }));
+    check(
+        draft,
+        &[
+            (Warning, "UNKNOWN_KEY", RUNNER, "/colour"),
+            (Warning, "UNKNOWN_KEY", RUNNER, "/artifacts/0/size"),
+            (Warning, "UNKNOWN_KEY", RUNNER, "/normalizer/when"),
+        ],
+    );
+}
+
+#[test]
+fn execution_modes_may_be_missing_only_in_an_installed_package() {
+    let draft = Draft::script().runner("/execution_modes", Value::Null);
+    let installed = draft.lint(Intake::Installed).unwrap();
+    assert_eq!(installed.manifest.execution_modes, [super::manifest::ExecutionMode::Auto]);
+    assert_eq!(installed.findings[0].code, "EXECUTION_MODES_MISSING");
+    check(draft, &[(Error, "EXECUTION_MODES_MISSING", RUNNER, "/execution_modes")]);
+    let empty = Draft::script().runner("/execution_modes", json!([]));
+    assert!(empty.lint(Intake::Installed).is_err());
+    check(empty, &[(Error, "SHAPE_INVALID", RUNNER, "/execution_modes")]);
+}
+
+#[test]
+fn engines_are_those_named_or_all_less_the_unsupported() {
+    let effective = |draft: Draft| draft.skill().effective_engines();
+    assert_eq!(effective(Draft::script()), ["script"]);
+    assert_eq!(effective(Draft::prompt()), super::super::PROMPT_ENGINES);
+    assert_eq!(effective(Draft::prompt().runner("/engines", json!(["qwen", "codex"]))), ["qwen", "codex"]);
+    let less = Draft::prompt().runner("/unsupported_engines", json!(["codex", "gemini", "script", "iflow"]));
+    assert_eq!(effective(less), ["opencode", "claude", "qwen"]);
+}
+
+#[test]
+fn contradictory_engines_are_errors() {
+    let engines = |draft: Draft, engines: Value| draft.runner("/engines", engines);
+    check(engines(Draft::prompt(), json!(["vim"])), &[(Error, "ENGINE_UNKNOWN", RUNNER, "/engines/0")]);
+    check(engines(Draft::prompt(), json!(["script"])), &[(Error, "ENGINE_UNFIT", RUNNER, "/engines")]);
+    check(engines(Draft::script(), json!(["codex"])), &[(Error, "ENGINE_UNFIT", RUNNER, "/engines")]);
+    check(engines(Draft::script(), json!(["script"])), &[]);
+    check(engines(Draft::prompt(), json!([])), &[(Error, "ENGINES_EMPTY", RUNNER, "/engines")]);
+    check(
+        engines(Draft::prompt(), json!(["codex", "qwen"])).runner("/unsupported_engines", json!(["qwen"])),
+        &[(Error, "ENGINES_OVERLAP", RUNNER, "/unsupported_engines")],
+    );
+    check(
+        Draft::script().runner("/unsupported_engines", json!(["script"])),
+        &[(Error, "ENGINES_EMPTY", RUNNER, "/engines")],
+    );
+    check(
+        Draft::prompt().runner("/entrypoint/prompts", json!({ "vim": "{{ x }}" })),
+        &[(Error, "ENGINE_UNKNOWN", RUNNER, "/entrypoint/prompts/vim")],
+    );
+}
+
+#[test]
+fn entrypoints_name_what_is_there() {
+    let template = |text: &str| Draft::prompt().runner("/entrypoint/prompt", json!({ "template": text }));
+    check(template("Do {{ input.x }}"), &[]);
+    check(template("assets/prompt.md").text("assets/prompt.md", "x"), &[]);
+    let at = "/entrypoint/prompt/template";
+    check(template("assets/prompt.md"), &[(Error, "FILE_MISSING", RUNNER, at)]);
+    check(template("../prompt.md"), &[(Error, "PATH_UNSAFE", RUNNER, at)]);
+    let command = |text: &str| Draft::script().runner("/entrypoint/script/command", json!(text));
+    check(command("python3 './scripts/run.py' --out artifacts/x"), &[]);
+    check(command("python3 'scripts/run.py"), &[(Error, "COMMAND_INVALID", RUNNER, "/entrypoint/script/command")]);
+    let hybrid = Draft::script().runner("/entrypoint", json!({ "type": "hybrid" }));
+    check(hybrid, &[(Error, "SCRIPT_MISSING", RUNNER, "/entrypoint/script")]);
+    let unused = Draft::prompt().runner("/entrypoint/script", json!({ "command": "true" }));
+    check(unused, &[(Warning, "SCRIPT_UNUSED", RUNNER, "/entrypoint/script")]);
+    let result = Draft::prompt().runner("/entrypoint/prompt", json!({ "result_file": "/tmp/x" }));
+    check(result, &[(Error, "PATH_UNSAFE", RUNNER, "/entrypoint/prompt/result_file")]);
+    let kind = Draft::script().runner("/entrypoint/type", json!("wish"));
+    check(kind, &[(Error, "SHAPE_INVALID", RUNNER, "/entrypoint/type")]);
+    let asks = Draft::script().runner("/execution_modes", json!(["auto", "interactive"]));
+    check(asks, &[(Warning, "MODE_UNFIT", RUNNER, "/execution_modes")]);
+    let config = Draft::prompt().runner("/engine_configs", json!({ "codex": "assets/c.toml" }));
+    check(config, &[(Error, "FILE_MISSING", RUNNER, "/engine_configs/codex")]);
+}
+
+#[test]
+fn schemas_are_there_valid_and_of_objects() {
+    let path = "assets/output.schema.json";
+    let output = |schema: Value| Draft::script().json(path, &schema);
+    check(Draft::script().without(path), &[(Error, "FILE_MISSING", path, "")]);
+    check(
+        Draft::script().runner("/schemas/output", json!("../o.json")),
+        &[(Error, "PATH_UNSAFE", RUNNER, "/schemas/output")],
+    );
+    check(output(json!({})), &[(Error, "SCHEMA_NOT_OBJECT", path, "/type")]);
+    check(output(json!({ "type": "array" })), &[(Error, "SCHEMA_NOT_OBJECT", path, "/type")]);
+    check(
+        output(json!([])),
+        &[(Error, "SCHEMA_NOT_OBJECT", path, "/type"), (Error, "SCHEMA_EXTENSION_INVALID", path, "")],
+    );
+    check(output(json!({ "type": "object", "required": "a" })), &[(Error, "SCHEMA_INVALID", path, "/required")]);
+    let far = json!({ "type": "object", "properties": { "a": { "$ref": "https://example.com/a.json" } } });
+    assert_eq!(output(far).findings(Intake::New)[0].code, "SCHEMA_INVALID");
+    let field = |field: Value| output(json!({ "type": "object", "properties": { "f": field } }));
+    check(field(json!({ "x-type": "artifact", "x-filename": "a.md", "extensions": 7 })), &[]);
+    check(field(json!({ "x-type": "picture" })), &[(Error, "SCHEMA_EXTENSION_INVALID", path, "/properties/f/x-type")]);
+    check(
+        field(json!({ "x-type": "file", "x-filename": "../a" })),
+        &[(Error, "ARTIFACT_PATTERN_INVALID", path, "/properties/f")],
+    );
+}
+
+#[test]
+fn inputs_have_a_source_and_a_name_that_can_be_a_file() {
+    let path = "assets/input.schema.json";
+    let input = |properties: Value| Draft::script().json(path, &json!({ "type": "object", "properties": properties }));
+    check(input(json!({ "a": {}, "b": { "x-input-source": "inline" }, "c": true })), &[]);
+    check(
+        input(json!({ "a": { "x-input-source": "web" } })),
+        &[(Error, "SCHEMA_EXTENSION_INVALID", path, "/properties/a/x-input-source")],
+    );
+    check(input(json!({ "a/b": {} })), &[(Error, "INPUT_NAME_UNSAFE", path, "/properties/a~1b")]);
+    check(input(json!({ "..": {} })), &[(Error, "INPUT_NAME_UNSAFE", path, "/properties/..")]);
+    check(input(json!({ "a/b": { "x-input-source": "inline" } })), &[]);
+}
+
+#[test]
+fn an_input_and_a_parameter_of_one_name_clash() {
+    let one = json!({ "type": "object", "properties": { "n": { "x-input-source": "inline" } } });
+    let path = "assets/parameter.schema.json";
+    let draft = Draft::script().json("assets/input.schema.json", &one).json(path, &one);
+    assert_eq!(draft.lint(Intake::Installed).unwrap().findings.len(), 1);
+    check(draft, &[(Error, "NAME_CLASH", path, "/properties/n")]);
+}
+
+#[test]
+fn artifacts_stay_below_their_folder_and_limits_make_sense() {
+    let artifact = |pattern: &str| Draft::script().runner("/artifacts", json!([{ "role": "r", "pattern": pattern }]));
+    check(artifact("artifacts/a/*.md"), &[]);
+    check(artifact("../a"), &[(Error, "ARTIFACT_PATTERN_INVALID", RUNNER, "/artifacts/0/pattern")]);
+    let automation = |value: Value| Draft::script().runner("/automation", value);
+    check(automation(json!({ "timeout_sec": 5, "network": "off", "fs_scope": "run" })), &[]);
+    check(automation(json!({ "network": "sometimes" })), &[(Error, "SHAPE_INVALID", RUNNER, "/automation/network")]);
+    check(
+        automation(json!({ "network": "allowlist" })),
+        &[(Warning, "ALLOWLIST_UNUSED", RUNNER, "/automation/allowlist")],
+    );
+    assert_eq!(automation(json!({ "timeout_sec": 5 })).skill().timeout_seconds(), Some(5));
+    assert_eq!(Draft::script().skill().timeout_seconds(), Some(300));
+    assert_eq!(Draft::prompt().skill().timeout_seconds(), None);
+    check(Draft::script().runner("/max_attempt", json!(1u64 << 40)), &[(Error, "VALUE_OUT_OF_RANGE", RUNNER, "")]);
+}

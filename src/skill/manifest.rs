@@ -1,0 +1,224 @@
+//! `assets/runner.json`, typed: the execution contract after the lint has accepted it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Where the manifest stands in a package.
+pub const PATH: &str = "assets/runner.json";
+
+/// The execution contract.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The skill's id.
+    pub id: String,
+    /// Its semantic version.
+    pub version: String,
+    /// A title for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The engines it runs on; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engines: Option<Vec<String>>,
+    /// Engines taken away from those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsupported_engines: Vec<String>,
+    /// The modes in which it can run.
+    pub execution_modes: Vec<ExecutionMode>,
+    /// How many attempts an interactive run may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempt: Option<u32>,
+    /// What is started.
+    pub entrypoint: Entrypoint,
+    /// Where the schemas stand.
+    pub schemas: SchemaPaths,
+    /// The artifacts a run leaves; when empty, the output schema says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<DeclaredArtifact>,
+    /// Limits.
+    #[serde(default)]
+    pub automation: Automation,
+    /// The skill's own N1 step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalizer: Option<OutputCommand>,
+    /// The skill's own N2 step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<OutputCommand>,
+    /// A configuration file of the package for each engine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub engine_configs: BTreeMap<String, String>,
+    /// Defaults for runs.
+    #[serde(default)]
+    pub runtime: Runtime,
+}
+
+/// With or without a person who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExecutionMode {
+    /// Runs to its end alone.
+    Auto,
+    /// May ask.
+    Interactive,
+}
+
+/// What a run starts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entrypoint {
+    /// Prompt, script or both.
+    #[serde(rename = "type")]
+    pub kind: EntrypointKind,
+    /// The prompt for every engine.
+    #[serde(default)]
+    pub prompt: Prompt,
+    /// Templates for single engines.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompts: BTreeMap<String, String>,
+    /// The script; always there for script and hybrid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
+}
+
+/// The three kinds of skills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntrypointKind {
+    /// An engine does the work.
+    Prompt,
+    /// A script does the work, without any model.
+    Script,
+    /// An engine first, then a script.
+    Hybrid,
+}
+
+/// How a prompt is made and where its result is found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// A path in the package, or the text itself: see [`Template::of`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// Where the engine is told to leave its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_mode: Option<ResultMode>,
+    /// The result's path in the run, when it is not `result/result.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_file: Option<String>,
+}
+
+/// Where an engine leaves its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResultMode {
+    /// In a file of the run.
+    File,
+    /// In its last message.
+    Stdout,
+}
+
+/// The command of a script.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// Words without a shell.
+    pub command: String,
+    /// The protocol's action when the caller names none; `run` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+}
+
+/// Paths of the schemas; a path left out means `assets/<kind>.schema.json`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchemaPaths {
+    /// The input schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    /// The parameter schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
+    /// The output schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+/// One entry of `artifacts`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeclaredArtifact {
+    /// What it is for; `output` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// A glob, with or without `artifacts/` before it.
+    pub pattern: String,
+    /// Its media type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime: Option<String>,
+    /// Whether a run without it has failed.
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// Limits on a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Automation {
+    /// Seconds an attempt may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_sec: Option<u64>,
+    /// What the skill wants of the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// The hosts of `network: allowlist`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowlist: Vec<String>,
+    /// What the skill wants of the file system, as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fs_scope: Option<String>,
+}
+
+/// What a skill wants of the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// Nothing.
+    Off,
+    /// The hosts it lists.
+    Allowlist,
+    /// Everything.
+    On,
+}
+
+/// A command that turns raw output into a result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputCommand {
+    /// Words without a shell.
+    pub command: String,
+    /// Whether it is used.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Defaults for runs of this skill.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Runtime {
+    /// Runtime options, overridden by the caller's.
+    #[serde(default)]
+    pub default_options: Map<String, Value>,
+}
+
+/// A template as a manifest writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Template<'a> {
+    /// The text itself.
+    Inline(&'a str),
+    /// A path in the package.
+    Path(&'a str),
+}
+
+impl<'a> Template<'a> {
+    /// Text with `{{` or a newline is the template, anything else its path.
+    pub fn of(written: &'a str) -> Self {
+        if written.contains("{{") || written.contains('\n') { Self::Inline(written) } else { Self::Path(written) }
+    }
+}
