@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
+use zip::CompressionMethod;
 use zip::ZipReadOptions;
 use zip::read::{Config, ZipFileEntry};
 use zip::result::ZipError;
@@ -195,6 +196,9 @@ fn checked_name(entry: &ZipFileEntry<'_>) -> Result<String, UploadError> {
     }
     if entry.encrypted() {
         return Err(invalid(format!("{name:?} is encrypted")));
+    }
+    if !matches!(entry.compression(), CompressionMethod::Stored | CompressionMethod::Deflated) {
+        return Err(invalid(format!("{name:?} is packed with {}; store and deflate are read", entry.compression())));
     }
     if folder && entry.size() > 0 {
         return Err(invalid(format!("{name:?} is a folder and has contents")));

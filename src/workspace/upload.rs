@@ -111,16 +111,12 @@ impl UploadError {
 impl From<ZipError> for UploadError {
     fn from(error: ZipError) -> Self {
         match error {
-            // The zip reader reports broken content as these kinds; any other is the disk's doing.
-            ZipError::Io(error) if !broken_content(error.kind()) => Self::io("read", Path::new("the zip"), error),
+            // The zip reader's own findings have no number from the operating system; the disk's have.
+            ZipError::Io(error) if error.raw_os_error().is_some() => Self::io("read", Path::new("the zip"), error),
             ZipError::Io(error) => Self::InvalidZip { reason: error.to_string() },
             other => Self::InvalidZip { reason: other.to_string() },
         }
     }
-}
-
-fn broken_content(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
 /// Unpacks an uploaded zip into `staging` (`requests/<id>/uploads`), replacing what was staged before, and returns when
