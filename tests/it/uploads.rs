@@ -1,1 +1,407 @@
-//! Placeholder.
+//! Uploads from strangers: what is taken, what is refused, and that a refusal leaves nothing behind.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use skill_runner::workspace::{
+    Archive, Manifest, UploadError, UploadLimits, UploadedFile, promote_uploads, stage_uploads,
+};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+/// One entry of a zip written byte by byte, so that it can lie where an honest writer would not.
+#[derive(Clone)]
+struct RawEntry {
+    name: Vec<u8>,
+    local_name: Option<Vec<u8>>,
+    content: Vec<u8>,
+    declared_size: Option<u32>,
+    crc: Option<u32>,
+    unix_mode: u32,
+    flags: u16,
+    method: u16,
+}
+
+impl RawEntry {
+    fn file(name: impl AsRef<[u8]>, content: &[u8]) -> Self {
+        Self {
+            name: name.as_ref().to_vec(),
+            local_name: None,
+            content: content.to_vec(),
+            declared_size: None,
+            crc: None,
+            unix_mode: 0o100_644,
+            flags: 0,
+            method: 0,
+        }
+    }
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+    }
+    !crc
+}
+
+/// The fields that local and central headers share, from `flags` to the sizes.
+fn shared_fields(entry: &RawEntry, name: &[u8]) -> Vec<u8> {
+    let size = entry.declared_size.unwrap_or(entry.content.len() as u32);
+    let mut out = Vec::new();
+    out.extend(entry.flags.to_le_bytes());
+    out.extend(entry.method.to_le_bytes());
+    out.extend([0, 0, 0x21, 0]);
+    out.extend(entry.crc.unwrap_or_else(|| crc32(&entry.content)).to_le_bytes());
+    out.extend((entry.content.len() as u32).to_le_bytes());
+    out.extend(size.to_le_bytes());
+    out.extend((name.len() as u16).to_le_bytes());
+    out.extend([0, 0]);
+    out
+}
+
+fn raw_zip(entries: &[RawEntry]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let offset = out.len() as u32;
+        let local_name = entry.local_name.as_ref().unwrap_or(&entry.name);
+        out.extend(*b"PK\x03\x04\x14\x00");
+        out.extend(shared_fields(entry, local_name));
+        out.extend(local_name);
+        out.extend(&entry.content);
+        directory.extend(*b"PK\x01\x02\x14\x03\x14\x00");
+        directory.extend(shared_fields(entry, &entry.name));
+        directory.extend([0; 6]);
+        directory.extend((entry.unix_mode << 16).to_le_bytes());
+        directory.extend(offset.to_le_bytes());
+        directory.extend(&entry.name);
+    }
+    let offset = out.len() as u32;
+    out.extend(&directory);
+    out.extend(end_record(entries.len() as u16, directory.len() as u32, offset));
+    out
+}
+
+fn end_record(entries: u16, directory_bytes: u32, directory_offset: u32) -> Vec<u8> {
+    let mut out = b"PK\x05\x06\x00\x00\x00\x00".to_vec();
+    out.extend(entries.to_le_bytes());
+    out.extend(entries.to_le_bytes());
+    out.extend(directory_bytes.to_le_bytes());
+    out.extend(directory_offset.to_le_bytes());
+    out.extend([0, 0]);
+    out
+}
+
+fn deflated(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in files {
+        writer.start_file(*name, SimpleFileOptions::default().compression_method(CompressionMethod::Deflated)).unwrap();
+        writer.write_all(content).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+fn small_limits() -> UploadLimits {
+    UploadLimits {
+        max_upload_bytes: 1_000_000,
+        max_unpacked_bytes: 4_000_000,
+        max_entries: 20,
+        max_file_bytes: 3_000_000,
+        max_ratio: 50,
+        ratio_from_bytes: 100_000,
+    }
+}
+
+struct Desk {
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("requests")).unwrap();
+        Self { folder }
+    }
+
+    fn staging(&self) -> PathBuf {
+        self.folder.path().join("requests/r1/uploads")
+    }
+
+    fn upload(&self, zip: &[u8], fields: &[&str], limits: &UploadLimits) -> Result<Manifest, UploadError> {
+        let path = self.folder.path().join("upload.zip");
+        fs::write(&path, zip).unwrap();
+        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+        stage_uploads(&path, &self.staging(), &fields, limits)
+    }
+
+    fn refusal(zip: &[u8]) -> (&'static str, String) {
+        let desk = Self::new();
+        let error = desk.upload(zip, &["a", "b", "A", "dir/"], &small_limits()).unwrap_err();
+        assert_eq!(desk.left_behind(), Vec::<PathBuf>::new(), "after {error}");
+        (error.code(), error.to_string())
+    }
+
+    fn left_behind(&self) -> Vec<PathBuf> {
+        list(&self.folder.path().join("requests"))
+    }
+}
+
+fn list(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn uploaded(name: &str, content: &[u8]) -> UploadedFile {
+    let sha256 = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+    UploadedFile { name: name.into(), size: content.len() as u64, sha256 }
+}
+
+#[test]
+fn uploads_are_staged_under_their_request_and_promoted_to_the_run() {
+    let desk = Desk::new();
+    let zip = deflated(&[("b", b"second"), ("a", b"first"), ("empty", b"")]);
+    let manifest = desk.upload(&zip, &["a", "b", "empty", "not-given"], &small_limits()).unwrap();
+    let expected = vec![uploaded("a", b"first"), uploaded("b", b"second"), uploaded("empty", b"")];
+    assert_eq!(manifest, Manifest { files: expected });
+
+    let run = desk.folder.path().join("run");
+    fs::create_dir_all(run.join("uploads")).unwrap();
+    promote_uploads(&desk.staging(), &run.join("uploads")).unwrap();
+    assert_eq!(fs::read(run.join("uploads/b")).unwrap(), b"second");
+    assert_eq!(desk.left_behind(), Vec::<PathBuf>::new());
+    promote_uploads(&desk.staging(), &run.join("uploads")).unwrap();
+    assert_eq!(fs::read(run.join("uploads/a")).unwrap(), b"first");
+}
+
+#[test]
+fn the_manifest_hash_depends_on_names_and_contents_and_not_on_the_zip() {
+    let hash = |zip: &[u8]| Desk::new().upload(zip, &["a", "b"], &small_limits()).unwrap().sha256();
+    let first = hash(&deflated(&[("a", b"1"), ("b", b"2")]));
+    assert_eq!(first, hash(&raw_zip(&[RawEntry::file("b", b"2"), RawEntry::file("a", b"1")])));
+    assert_ne!(first, hash(&deflated(&[("a", b"2"), ("b", b"1")])));
+    let written = format!(
+        r#"[{{"name":"a","size":1,"sha256":"{}"}},{{"name":"b","size":1,"sha256":"{}"}}]"#,
+        uploaded("a", b"1").sha256,
+        uploaded("b", b"2").sha256
+    );
+    assert_eq!(first, uploaded("", written.as_bytes()).sha256);
+}
+
+#[test]
+fn a_second_upload_replaces_what_was_staged_and_a_refused_one_does_not() {
+    let desk = Desk::new();
+    desk.upload(&deflated(&[("a", b"old"), ("b", b"old")]), &["a", "b"], &small_limits()).unwrap();
+    desk.upload(&deflated(&[("a", b"new")]), &["a", "b"], &small_limits()).unwrap();
+    desk.upload(b"rubbish", &["a", "b"], &small_limits()).unwrap_err();
+    assert_eq!(list(&desk.folder.path().join("requests/r1")), [desk.staging()]);
+    assert_eq!(list(&desk.staging()), [desk.staging().join("a")]);
+    assert_eq!(fs::read(desk.staging().join("a")).unwrap(), b"new");
+}
+
+#[test]
+fn names_that_are_no_file_field_are_refused_with_the_expected_keys() {
+    let desk = Desk::new();
+    let zip = deflated(&[("a", b"1"), ("a.txt", b"1"), ("folder/a", b"1")]);
+    let error = desk.upload(&zip, &["a", "b"], &small_limits()).unwrap_err();
+    assert_eq!(error.code(), "UNKNOWN_INPUT_KEY");
+    let UploadError::UnexpectedFiles { names, expected } = error else { panic!("{error}") };
+    assert_eq!((names, expected), (vec!["a.txt".into(), "folder/a".into()], vec!["a".into(), "b".into()]));
+    assert_eq!(desk.left_behind(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn bytes_that_are_no_zip_are_refused() {
+    for bytes in [&b""[..], b"PK", b"hello, not a zip", &[0; 5000], b"PK\x05\x06", &end_record(1, 46, 0)] {
+        let (code, message) = Desk::refusal(bytes);
+        assert_eq!(code, "INVALID_ZIP", "{message}");
+    }
+}
+
+#[test]
+fn a_zip_cut_at_any_byte_is_refused_and_leaves_nothing() {
+    let zip = deflated(&[("a", &[b'a'; 300]), ("b", b"second")]);
+    for length in 0..zip.len() {
+        assert_eq!(Desk::refusal(&zip[..length]).0, "INVALID_ZIP", "cut at {length}");
+    }
+}
+
+#[test]
+fn a_zip_with_one_changed_byte_is_refused_or_unpacks_to_the_same_files() {
+    let files: [(&str, &[u8]); 2] = [("a", b"some text, some text, some text"), ("b", b"second")];
+    let zip = deflated(&files);
+    let whole = Desk::new().upload(&zip, &["a", "b"], &small_limits()).unwrap();
+    for at in 0..zip.len() {
+        let mut changed = zip.clone();
+        changed[at] ^= 0x41;
+        let desk = Desk::new();
+        match desk.upload(&changed, &["a", "b"], &small_limits()) {
+            Ok(manifest) => assert_eq!(manifest, whole, "byte {at}"),
+            Err(error) => {
+                assert!(!matches!(error, UploadError::Io(_)), "byte {at}: {error:?}");
+                assert_eq!(desk.left_behind(), Vec::<PathBuf>::new(), "byte {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    let (long, deep) = ("x".repeat(300), "d/".repeat(40));
+    for name in [
+        &b"../a"[..],
+        b"dir/../../a",
+        b"/etc/passwd",
+        b"C:/a",
+        b"C:a",
+        b"..\\a",
+        b"dir\\a",
+        b"a\0b",
+        b"a\nb",
+        b"a\x1b[2J",
+        b"",
+        b".",
+        b"./a",
+        b"dir//a",
+        b"\xff\xfe",
+        long.as_bytes(),
+        deep.as_bytes(),
+    ] {
+        let (code, message) = Desk::refusal(&raw_zip(&[RawEntry::file(name, b"x")]));
+        assert_eq!(code, "UNSAFE_PATH", "{name:?}: {message}");
+    }
+}
+
+#[test]
+fn links_and_special_files_are_refused() {
+    for (kind, mode) in [
+        ("link", 0o120_777),
+        ("fifo", 0o010_644),
+        ("character device", 0o020_644),
+        ("block device", 0o060_644),
+        ("socket", 0o140_644),
+        ("folder that is named like a file", 0o040_755),
+    ] {
+        let entry = RawEntry { unix_mode: mode, ..RawEntry::file("a", b"/etc/passwd") };
+        assert_eq!(
+            Desk::refusal(&raw_zip(&[entry])),
+            (
+                "UNSAFE_PATH",
+                r#"the zip's entry "a" is refused: it is a link, a device or another special file"#.to_owned()
+            ),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn names_that_meet_on_some_disk_are_refused() {
+    let pairs = [("a", "a"), ("a", "A"), ("É", "é"), ("dir/", "dir"), ("dir/x", "DIR/X")];
+    for (one, other) in pairs {
+        let zip = raw_zip(&[RawEntry::file(one, b""), RawEntry::file(other, b"")]);
+        let zip = if one.ends_with('/') {
+            let folder = RawEntry { unix_mode: 0o040_755, ..RawEntry::file(one, b"") };
+            raw_zip(&[folder, RawEntry::file(other, b"")])
+        } else {
+            zip
+        };
+        assert_eq!(Desk::refusal(&zip).0, "UNSAFE_PATH", "{one} and {other}");
+    }
+    let file_as_folder = raw_zip(&[RawEntry::file("a", b""), RawEntry::file("a/b", b"")]);
+    let (code, message) = Desk::refusal(&file_as_folder);
+    assert_eq!(code, "UNSAFE_PATH");
+    assert_eq!(message, r#"the zip's entry "a/b" is refused: a file stands where its folder should be"#);
+}
+
+#[test]
+fn an_encrypted_entry_is_refused() {
+    let entry = RawEntry { flags: 1, ..RawEntry::file("a", &[7; 40]) };
+    assert_eq!(
+        Desk::refusal(&raw_zip(&[entry])),
+        ("INVALID_ZIP", r#"the upload is not a readable zip: "a" is encrypted"#.to_owned())
+    );
+}
+
+#[test]
+fn an_entry_that_lies_about_itself_is_refused() {
+    let honest = RawEntry::file("a", b"content");
+    for (lie, entry) in [
+        ("a smaller size", RawEntry { declared_size: Some(3), ..honest.clone() }),
+        ("a larger size", RawEntry { declared_size: Some(70), ..honest.clone() }),
+        ("another checksum", RawEntry { crc: Some(1), ..honest.clone() }),
+        ("another name in its local header", RawEntry { local_name: Some(b"../a".to_vec()), ..honest.clone() }),
+        ("a method nobody knows", RawEntry { method: 77, ..honest.clone() }),
+        ("bytes that are no deflate stream", RawEntry { method: 8, ..honest }),
+    ] {
+        assert_eq!(Desk::refusal(&raw_zip(&[entry])).0, "INVALID_ZIP", "{lie}");
+    }
+}
+
+#[test]
+fn each_limit_is_named_when_it_is_passed() {
+    let noise: Vec<u8> = (0..1_100_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let many: Vec<RawEntry> = (0..21).map(|n| RawEntry::file(n.to_string(), b"")).collect();
+    let too_large =
+        |limit: &str, allowed: u64| ("PAYLOAD_TOO_LARGE", format!("the upload passes the limit {limit} of {allowed}"));
+    assert_eq!(Desk::refusal(&raw_zip(&[RawEntry::file("a", &noise)])), too_large("max_upload_bytes", 1_000_000));
+    assert_eq!(Desk::refusal(&raw_zip(&many)), too_large("max_entries", 20));
+    assert_eq!(Desk::refusal(&deflated(&[("a", &vec![0; 3_000_001])])), too_large("max_file_bytes", 3_000_000));
+    let halves = deflated(&[("a", &vec![0; 2_500_000]), ("b", &vec![0; 2_500_000])]);
+    assert_eq!(Desk::refusal(&halves), too_large("max_unpacked_bytes", 4_000_000));
+    assert_eq!(Desk::refusal(&deflated(&[("a", &vec![0; 2_000_000])])), too_large("max_ratio", 50));
+}
+
+#[test]
+fn a_short_repetitive_text_is_no_bomb() {
+    let text = vec![b'x'; 90_000];
+    let manifest = Desk::new().upload(&deflated(&[("a", &text)]), &["a"], &small_limits()).unwrap();
+    assert_eq!(manifest.files, [uploaded("a", &text)]);
+}
+
+#[test]
+fn a_directory_that_claims_more_entries_than_it_has_room_for_is_refused_at_once() {
+    let mut zip = raw_zip(&[RawEntry::file("a", b"x")]);
+    let end = zip.len() - 22;
+    zip[end + 8..end + 12].copy_from_slice(&[0xfe, 0xff, 0xfe, 0xff]);
+    assert!(matches!(Desk::refusal(&zip).0, "INVALID_ZIP" | "PAYLOAD_TOO_LARGE"));
+}
+
+#[test]
+fn entries_that_share_one_body_are_refused() {
+    // Ten directory entries that all point at the same bytes: small as a zip, ten times that unpacked.
+    let single = raw_zip(&[RawEntry::file("0", &vec![1; 250_000])]);
+    let body = 30 + 1 + 250_000;
+    let record = &single[body..single.len() - 22];
+    let mut zip = single[..body].to_vec();
+    for name in b'0'..=b'9' {
+        zip.extend(&record[..record.len() - 1]);
+        zip.push(name);
+    }
+    zip.extend(end_record(10, 10 * record.len() as u32, body as u32));
+    assert_eq!(Desk::refusal(&zip).0, "INVALID_ZIP");
+}
+
+#[test]
+fn a_package_with_folders_unpacks_sorted_and_keeps_its_executables() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (zip, into) = (folder.path().join("package.zip"), folder.path().join("into"));
+    fs::create_dir(&into).unwrap();
+    let script = RawEntry { unix_mode: 0o104_755, ..RawEntry::file("pkg/scripts/run.sh", b"#!/bin/sh\n") };
+    let entries = [
+        script,
+        RawEntry { unix_mode: 0o040_755, ..RawEntry::file("pkg/empty/", b"") },
+        RawEntry::file("pkg/SKILL.md", b"---\n"),
+    ];
+    fs::write(&zip, raw_zip(&entries)).unwrap();
+    let archive = Archive::open(&zip, &UploadLimits::default()).unwrap();
+    assert_eq!(archive.names().collect::<Vec<_>>(), ["pkg/scripts/run.sh", "pkg/empty/", "pkg/SKILL.md"]);
+    let names: Vec<String> = archive.unpack(&into).unwrap().into_iter().map(|file| file.name).collect();
+    assert_eq!(names, ["pkg/SKILL.md", "pkg/scripts/run.sh"]);
+    let mode = fs::metadata(into.join("pkg/scripts/run.sh")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7111, 0o111, "executable, and no set-user bit");
+    assert!(into.join("pkg/empty").is_dir());
+}

@@ -1,0 +1,183 @@
+//! A file below a folder, by a path from a stranger.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// A path that leads to no file that may be handed out.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    /// The path leaves the folder, goes through a link, or is no relative path at all.
+    #[error("the path is refused: {reason}")]
+    Unsafe {
+        /// Why.
+        reason: &'static str,
+    },
+    /// Nothing is there.
+    #[error("there is no such file")]
+    NotFound,
+    /// A folder or a special file is there.
+    #[error("it is not a regular file")]
+    NotAFile,
+    /// It could not be opened.
+    #[error("the file cannot be opened")]
+    Io {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Opens a regular file at `path` below `root` for reading. No component may be a link, so neither the path nor
+/// what a skill left on the disk leads anywhere else.
+pub fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError> {
+    check(path)?;
+    let root = rustix::fs::open(root, folder_flags(), Mode::empty()).map_err(lookup_error)?;
+    let opened = match open_at_once(&root, path) {
+        // An old kernel, or a sandbox that filters the call.
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::INVAL) => open_step_by_step(root, path),
+        opened => opened,
+    };
+    let file = File::from(opened.map_err(lookup_error)?);
+    let found = file.metadata().map_err(|source| LookupError::Io { source })?;
+    if !found.is_file() {
+        return Err(LookupError::NotAFile);
+    }
+    Ok(file)
+}
+
+fn check(path: &Path) -> Result<(), LookupError> {
+    let bytes = path.as_os_str().as_bytes();
+    let objections = [
+        (bytes.is_empty(), "it is empty"),
+        (bytes.contains(&0), "it contains a NUL character"),
+        (path.is_absolute(), "it is absolute"),
+        // On the text and not on components, which silently drop `.` and doubled slashes: one file, one path.
+        (bytes.split(|byte| *byte == b'/').any(|part| part == b".."), "it contains `..`"),
+        (bytes.split(|byte| *byte == b'/').any(|part| part.is_empty() || part == b"."), "it has an empty part or `.`"),
+    ];
+    match objections.into_iter().find(|(holds, _)| *holds) {
+        Some((_, reason)) => Err(LookupError::Unsafe { reason }),
+        None => Ok(()),
+    }
+}
+
+fn folder_flags() -> OFlags {
+    OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
+}
+
+fn file_flags() -> OFlags {
+    // NONBLOCK: opening a fifo must not wait for its writer. It means nothing for the regular file that is wanted.
+    OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC
+}
+
+fn open_at_once(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(root, path, file_flags(), Mode::empty(), resolve)
+}
+
+fn open_step_by_step(root: OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let parts: Vec<_> = path
+        .components()
+        .map(|component| match component {
+            Component::Normal(part) => Ok(part),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => Err(Errno::XDEV),
+        })
+        .collect::<Result<_, _>>()?;
+    let Some((file, folders)) = parts.split_last() else { return Err(Errno::NOENT) };
+    let mut at = root;
+    for folder in folders {
+        at = rustix::fs::openat(&at, *folder, folder_flags() | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    rustix::fs::openat(&at, *file, file_flags(), Mode::empty())
+}
+
+fn lookup_error(error: Errno) -> LookupError {
+    match error {
+        Errno::LOOP => LookupError::Unsafe { reason: "it goes through a link" },
+        Errno::XDEV => LookupError::Unsafe { reason: "it leaves the folder" },
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => LookupError::NotFound,
+        // A socket, or a fifo or device without its other end.
+        Errno::NXIO | Errno::NODEV => LookupError::NotAFile,
+        other => LookupError::Io { source: other.into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn hostile_folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("sub")).unwrap();
+        fs::write(root.join("sub/file"), "inside").unwrap();
+        fs::write(folder.path().join("secret"), "outside").unwrap();
+        symlink("../secret", root.join("link")).unwrap();
+        symlink("sub", root.join("linked-sub")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, root.join("fifo"), rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+        folder
+    }
+
+    fn content(opened: Result<File, LookupError>) -> String {
+        match opened {
+            Ok(mut file) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text).unwrap();
+                text
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn only_regular_files_below_the_folder_are_opened() {
+        let folder = hostile_folder();
+        for (path, expected) in [
+            ("sub/file", "inside"),
+            ("", "the path is refused: it is empty"),
+            ("/etc/passwd", "the path is refused: it is absolute"),
+            ("../secret", "the path is refused: it contains `..`"),
+            ("sub/../sub/file", "the path is refused: it contains `..`"),
+            ("sub/..", "the path is refused: it contains `..`"),
+            ("sub//file", "the path is refused: it has an empty part or `.`"),
+            ("./sub/file", "the path is refused: it has an empty part or `.`"),
+            ("sub/file/", "the path is refused: it has an empty part or `.`"),
+            ("a\0b", "the path is refused: it contains a NUL character"),
+            ("link", "the path is refused: it goes through a link"),
+            ("linked-sub/file", "the path is refused: it goes through a link"),
+            ("missing", "there is no such file"),
+            ("sub/file/below", "there is no such file"),
+            ("sub", "it is not a regular file"),
+            ("fifo", "it is not a regular file"),
+            ("socket", "it is not a regular file"),
+        ] {
+            assert_eq!(content(open_beneath(&folder.path().join("root"), Path::new(path))), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn the_way_without_openat2_follows_no_link_either() {
+        let folder = hostile_folder();
+        let step = |path: &str| {
+            let root = rustix::fs::open(folder.path().join("root"), folder_flags(), Mode::empty()).unwrap();
+            content(open_step_by_step(root, Path::new(path)).map(File::from).map_err(lookup_error))
+        };
+        assert_eq!(step("sub/file"), "inside");
+        assert_eq!(step("link"), "the path is refused: it goes through a link");
+        assert_eq!(step("../secret"), "the path is refused: it leaves the folder");
+        // A link in the middle is opened as itself, which is no folder.
+        assert_eq!(step("linked-sub/file"), "there is no such file");
+    }
+}

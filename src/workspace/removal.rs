@@ -1,0 +1,168 @@
+//! Whole folders removed, whatever a skill left in them.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{Error, RunPaths};
+
+/// Removes a run's folder and its temporary files; returns the bytes that this freed. A run that is gone frees 0.
+pub fn remove_run(paths: &RunPaths) -> Result<u64, Error> {
+    Ok(remove_tree(&paths.tmp)? + remove_tree(&paths.root)?)
+}
+
+/// Removes a folder with all that is in it, or a single file; returns the bytes that this freed.
+///
+/// The folder is renamed away first, so it is gone at once; a removal cut short is finished by the next call.
+pub fn remove_tree(path: &Path) -> Result<u64, Error> {
+    let Some(name) = path.file_name() else {
+        return Err(Error::on("remove", path)(io::Error::from(io::ErrorKind::InvalidInput)));
+    };
+    let mut grave_name = OsString::from(".removing-");
+    grave_name.push(name);
+    let mut grave = Grave { folder: path.with_file_name(grave_name), moved: 0, freed: 0, waiting: Vec::new() };
+    grave.take_up_unfinished()?;
+    match fs::symlink_metadata(path) {
+        Ok(found) => {
+            if !grave.folder.exists() {
+                fs::create_dir(&grave.folder).map_err(Error::on("create", &grave.folder))?;
+            }
+            grave.bury(path, &found)?;
+        }
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => {}
+        Err(other) => return Err(Error::on("look at", path)(other)),
+    }
+    grave.empty()
+}
+
+/// A folder next to the removed one, which takes every folder found inside it: side by side, so that neither paths
+/// nor open descriptors grow with the depth of the tree. A skill can nest folders deeper than either allows.
+struct Grave {
+    folder: PathBuf,
+    moved: u64,
+    freed: u64,
+    waiting: Vec<PathBuf>,
+}
+
+impl Grave {
+    fn take_up_unfinished(&mut self) -> Result<(), Error> {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return Ok(()) };
+        for entry in entries {
+            let path = entry.map_err(Error::on("list", &self.folder))?.path();
+            let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+            self.moved = self.moved.max(number.unwrap_or(0));
+            self.waiting.push(path);
+        }
+        Ok(())
+    }
+
+    fn empty(mut self) -> Result<u64, Error> {
+        let mut emptied = Vec::new();
+        while let Some(folder) = self.waiting.pop() {
+            self.clear(&folder)?;
+            emptied.push(folder);
+        }
+        for folder in emptied {
+            fs::remove_dir(&folder).map_err(Error::on("remove", &folder))?;
+        }
+        match fs::remove_dir(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::on("remove", &self.folder)(error)),
+            Ok(()) | Err(_) => Ok(self.freed),
+        }
+    }
+
+    fn clear(&mut self, folder: &Path) -> Result<(), Error> {
+        for entry in fs::read_dir(folder).map_err(Error::on("list", folder))? {
+            let entry = entry.map_err(Error::on("list", folder))?;
+            let path = entry.path();
+            let found = entry.metadata().map_err(Error::on("look at", &path))?;
+            self.bury(&path, &found)?;
+        }
+        Ok(())
+    }
+
+    fn bury(&mut self, path: &Path, found: &Metadata) -> Result<(), Error> {
+        if !found.is_dir() {
+            // The bytes of a file that another run links to as well stay on the disk.
+            self.freed += if found.is_file() && found.nlink() == 1 { found.len() } else { 0 };
+            return fs::remove_file(path).map_err(Error::on("remove", path));
+        }
+        // Listing, clearing and moving a folder all need its owner's permissions, which a skill may have taken away.
+        if found.mode() & 0o700 != 0o700 {
+            fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(Error::on("open up", path))?;
+        }
+        self.moved += 1;
+        let moved = self.folder.join(self.moved.to_string());
+        fs::rename(path, &moved).map_err(Error::on("move away", path))?;
+        self.waiting.push(moved);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::{Layout, create_run};
+
+    fn names_in(folder: &Path) -> Vec<OsString> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_removed_run_frees_its_bytes_and_leaves_nothing_even_of_read_only_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path());
+        let paths = layout.run("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11".parse().unwrap());
+        create_run(&paths).unwrap();
+        fs::write(paths.stdout(), [0; 100]).unwrap();
+        fs::write(paths.tmp.join("scratch"), [0; 10]).unwrap();
+        let locked = paths.artifacts().join("locked");
+        fs::create_dir(&locked).unwrap();
+        fs::write(locked.join("inside"), [0; 1000]).unwrap();
+        fs::set_permissions(&locked, Permissions::from_mode(0o000)).unwrap();
+        assert_eq!(remove_run(&paths).unwrap(), 1110);
+        assert_eq!((names_in(&layout.runs()), names_in(&layout.tmp())), (vec![], vec![]));
+        assert_eq!(remove_run(&paths).unwrap(), 0);
+    }
+
+    #[test]
+    fn bytes_that_another_run_links_to_are_not_counted_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, kept) = (folder.path().join("tree"), folder.path().join("kept"));
+        fs::create_dir(&tree).unwrap();
+        fs::create_dir(&kept).unwrap();
+        fs::write(kept.join("shared"), "shared").unwrap();
+        fs::hard_link(kept.join("shared"), tree.join("shared")).unwrap();
+        std::os::unix::fs::symlink(&kept, tree.join("link")).unwrap();
+        assert_eq!(remove_tree(&tree).unwrap(), 0);
+        assert_eq!(names_in(folder.path()), ["kept"]);
+        assert_eq!(names_in(&kept), ["shared"]);
+    }
+
+    #[test]
+    fn folders_nested_deeper_than_any_path_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        let mut at = fs::File::open(&tree).unwrap();
+        for _ in 0..3000 {
+            rustix::fs::mkdirat(&at, "down", rustix::fs::Mode::RWXU).unwrap();
+            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+            at = rustix::fs::openat(&at, "down", flags, rustix::fs::Mode::empty()).unwrap().into();
+        }
+        assert_eq!(remove_tree(&tree).unwrap(), 0);
+        assert_eq!(names_in(folder.path()), Vec::<OsString>::new());
+    }
+
+    #[test]
+    fn a_removal_that_was_cut_short_is_finished_by_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(".removing-tree/7/deep");
+        fs::create_dir_all(&left).unwrap();
+        fs::write(left.join("file"), "12345").unwrap();
+        assert_eq!(remove_tree(&folder.path().join("tree")).unwrap(), 5);
+        assert_eq!(names_in(folder.path()), Vec::<OsString>::new());
+    }
+}

@@ -1,0 +1,238 @@
+//! A zip from a stranger: every name checked before anything is written, every limit on the bytes that come out.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+use zip::CompressionMethod;
+use zip::ZipReadOptions;
+use zip::read::{Config, ZipFileEntry};
+use zip::result::ZipError;
+use zip::unstable::read::ZipIterable;
+
+use super::upload::UploadError;
+use super::{digest, entry_name};
+
+const MIB: u64 = 1024 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
+/// The bits of a Unix mode that name the kind of file, and the two kinds that are taken.
+const KIND: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+const FOLDER: u32 = 0o040_000;
+
+/// How much an archive may hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadLimits {
+    /// Size of the zip itself.
+    pub max_upload_bytes: u64,
+    /// Sum of all unpacked files.
+    pub max_unpacked_bytes: u64,
+    /// Files and folders.
+    pub max_entries: u64,
+    /// Each unpacked file.
+    pub max_file_bytes: u64,
+    /// Unpacked bytes for each byte of the zip…
+    pub max_ratio: u64,
+    /// …which counts only once this much is unpacked: a short repetitive text is no bomb.
+    pub ratio_from_bytes: u64,
+}
+
+impl Default for UploadLimits {
+    fn default() -> Self {
+        Self {
+            max_upload_bytes: 64 * MIB,
+            max_unpacked_bytes: 512 * MIB,
+            max_entries: 10_000,
+            max_file_bytes: 512 * MIB,
+            max_ratio: 200,
+            ratio_from_bytes: 10 * MIB,
+        }
+    }
+}
+
+/// A file that came out of an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnpackedFile {
+    /// Its path in the archive, with `/`.
+    pub name: String,
+    /// Its length.
+    pub size: u64,
+    /// Its sha256 in hex.
+    pub sha256: String,
+}
+
+/// An archive whose list of entries has been found harmless; its contents have not been read yet.
+pub struct Archive {
+    reader: BufReader<File>,
+    zip_bytes: u64,
+    entries: Vec<(String, ZipFileEntry<'static>)>,
+    limits: UploadLimits,
+}
+
+impl Archive {
+    /// Opens a zip and checks its size and all its entries' names, kinds and declared sizes.
+    pub fn open(zip: &Path, limits: &UploadLimits) -> Result<Self, UploadError> {
+        let unreadable = |source| UploadError::io("read", zip, source);
+        let file = File::open(zip).map_err(unreadable)?;
+        let zip_bytes = file.metadata().map_err(unreadable)?.len();
+        within("max_upload_bytes", zip_bytes, limits.max_upload_bytes)?;
+        let mut reader = BufReader::new(file);
+        let entries = list(&mut reader, limits).map_err(|error| error.named(zip))?;
+        check_against_each_other(&entries)?;
+        let declared = entries.iter().fold(0, |sum: u64, (_, entry)| sum.saturating_add(entry.size()));
+        within("max_unpacked_bytes", declared, limits.max_unpacked_bytes)?;
+        Ok(Self { reader, zip_bytes, entries, limits: limits.clone() })
+    }
+
+    /// The names of all entries, in the archive's order; those of folders end with `/`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Unpacks everything into an empty folder of the caller's, who removes it when this fails. Returns the files
+    /// sorted by name.
+    pub fn unpack(mut self, into: &Path) -> Result<Vec<UnpackedFile>, UploadError> {
+        let mut unpacked = Vec::with_capacity(self.entries.len());
+        let mut total = 0;
+        for (name, entry) in std::mem::take(&mut self.entries) {
+            let target = into.join(&name);
+            if name.ends_with('/') {
+                fs::create_dir_all(&target).map_err(|source| UploadError::io("create", &target, source))?;
+                continue;
+            }
+            if let Some(folder) = target.parent() {
+                fs::create_dir_all(folder).map_err(|source| UploadError::io("create", folder, source))?;
+            }
+            unpacked.push(self.unpack_file(name, entry, &target, &mut total)?);
+        }
+        unpacked.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(unpacked)
+    }
+
+    fn unpack_file(
+        &mut self,
+        name: String,
+        entry: ZipFileEntry<'static>,
+        target: &Path,
+        total: &mut u64,
+    ) -> Result<UnpackedFile, UploadError> {
+        let declared = entry.size();
+        let mode = if entry.unix_mode().is_some_and(|mode| mode & 0o111 != 0) { 0o755 } else { 0o644 };
+        let unwritable = |source| UploadError::io("write", target, source);
+        let mut output = OpenOptions::new().write(true).create_new(true).mode(mode).open(target).map_err(unwritable)?;
+        let mut content = entry.with_reader(&mut self.reader, ZipReadOptions::new()).map_err(UploadError::from)?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut hasher = Sha256::new();
+        let mut size = 0;
+        loop {
+            let count = content.read(&mut chunk).map_err(|error| unreadable_entry(&name, error))?;
+            if count == 0 {
+                break;
+            }
+            size += count as u64;
+            *total += count as u64;
+            // Checked on the bytes that came out, before they are written: what the archive declares may be a lie.
+            self.limits.check(size, *total, self.zip_bytes)?;
+            hasher.update(&chunk[..count]);
+            output.write_all(&chunk[..count]).map_err(unwritable)?;
+        }
+        if size != declared {
+            return Err(invalid(format!("{name:?} declares {declared} bytes and holds {size}")));
+        }
+        Ok(UnpackedFile { name, size, sha256: digest::hex(hasher) })
+    }
+}
+
+impl UploadLimits {
+    fn check(&self, file_bytes: u64, total_bytes: u64, zip_bytes: u64) -> Result<(), UploadError> {
+        within("max_file_bytes", file_bytes, self.max_file_bytes)?;
+        within("max_unpacked_bytes", total_bytes, self.max_unpacked_bytes)?;
+        if total_bytes > self.ratio_from_bytes && total_bytes > zip_bytes.saturating_mul(self.max_ratio) {
+            return Err(UploadError::TooLarge { limit: "max_ratio", allowed: self.max_ratio });
+        }
+        Ok(())
+    }
+}
+
+fn within(limit: &'static str, found: u64, allowed: u64) -> Result<(), UploadError> {
+    if found > allowed { Err(UploadError::TooLarge { limit, allowed }) } else { Ok(()) }
+}
+
+fn list(
+    reader: &mut BufReader<File>,
+    limits: &UploadLimits,
+) -> Result<Vec<(String, ZipFileEntry<'static>)>, UploadError> {
+    // One entry at a time: an index of the whole archive would take memory before the entries could be counted.
+    let mut archive = ZipIterable::try_new(reader, Config::default())?.enforce_header_consistency(true);
+    within("max_entries", archive.len() as u64, limits.max_entries)?;
+    let mut entries = Vec::with_capacity(archive.len());
+    for entry in archive.files()? {
+        let entry = entry?;
+        let name = checked_name(&entry)?;
+        within("max_file_bytes", entry.size(), limits.max_file_bytes)?;
+        entries.push((name, entry));
+    }
+    Ok(entries)
+}
+
+fn checked_name(entry: &ZipFileEntry<'_>) -> Result<String, UploadError> {
+    let Ok(name) = std::str::from_utf8(entry.name_raw()) else {
+        let name = String::from_utf8_lossy(entry.name_raw()).into_owned();
+        return Err(UploadError::UnsafePath { name, reason: "it is not UTF-8" });
+    };
+    let folder = name.ends_with('/');
+    let kind = entry.unix_mode().map_or(0, |mode| mode & KIND);
+    let objection = entry_name::objection(name).or(match kind {
+        0 => None,
+        REGULAR if !folder => None,
+        FOLDER if folder => None,
+        _ => Some("it is a link, a device or another special file"),
+    });
+    if let Some(reason) = objection {
+        return Err(UploadError::UnsafePath { name: name.chars().take(200).collect(), reason });
+    }
+    if entry.encrypted() {
+        return Err(invalid(format!("{name:?} is encrypted")));
+    }
+    if !matches!(entry.compression(), CompressionMethod::Stored | CompressionMethod::Deflated) {
+        return Err(invalid(format!("{name:?} is packed with {}; store and deflate are read", entry.compression())));
+    }
+    if folder && entry.size() > 0 {
+        return Err(invalid(format!("{name:?} is a folder and has contents")));
+    }
+    Ok(name.to_owned())
+}
+
+fn check_against_each_other(entries: &[(String, ZipFileEntry<'static>)]) -> Result<(), UploadError> {
+    let mut seen = BTreeSet::new();
+    for (name, _) in entries {
+        if !seen.insert(entry_name::folded(name)) {
+            let reason = "it occurs twice, or differs from another name only in case";
+            return Err(UploadError::UnsafePath { name: name.clone(), reason });
+        }
+    }
+    let files: BTreeSet<String> =
+        entries.iter().filter(|(name, _)| !name.ends_with('/')).map(|(name, _)| entry_name::folded(name)).collect();
+    for (name, _) in entries {
+        let folded = entry_name::folded(name);
+        if folded.match_indices('/').any(|(end, _)| files.contains(&folded[..end])) {
+            let reason = "a file stands where its folder should be";
+            return Err(UploadError::UnsafePath { name: name.clone(), reason });
+        }
+    }
+    Ok(())
+}
+
+fn invalid(reason: String) -> UploadError {
+    UploadError::InvalidZip { reason }
+}
+
+fn unreadable_entry(name: &str, error: io::Error) -> UploadError {
+    match UploadError::from(ZipError::Io(error)) {
+        UploadError::InvalidZip { reason } => invalid(format!("{name:?}: {reason}")),
+        other => other,
+    }
+}
