@@ -1,0 +1,112 @@
+//! One run's log under the pen: decide, encode, append; a conflict means somebody else wrote.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::clock;
+use super::error::Error;
+use crate::domain::command::{Command, Refusal};
+use crate::domain::decide;
+use crate::domain::event::Started;
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::fcmp::{LogHead, Page, Scribe};
+use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey};
+
+/// Writes one run's log.
+pub(super) struct Journal {
+    store: Arc<dyn EventStore>,
+    scribe: Scribe,
+}
+
+impl Journal {
+    /// Create a run: its first event, its rows, and what else must commit with them.
+    pub async fn create(
+        store: Arc<dyn EventStore>,
+        run: RunId,
+        started: Started,
+        more: Vec<IndexChange>,
+        require_absent: Option<IndexKey>,
+    ) -> Result<Self, Error> {
+        let request = started.request_id;
+        let (scribe, page) = Scribe::begin(run, started, clock::now())?;
+        let journal = Self { store, scribe };
+        let mut append = journal.append(page, Seq::START)?;
+        append.index.push(IndexChange::Put(IndexKey::Request(request), Bytes::copy_from_slice(run.as_bytes())));
+        append.index.push(IndexChange::Put(IndexKey::Open(run), Bytes::new()));
+        append.index.extend(more);
+        append.require_absent = require_absent;
+        journal.store.append(append).await?;
+        Ok(journal)
+    }
+
+    /// Open a run's log at its end.
+    pub fn open(store: Arc<dyn EventStore>, run: RunId) -> Result<Self, Error> {
+        let head = read_head(&*store, run)?;
+        Ok(Self { store, scribe: Scribe::resume(head) })
+    }
+
+    /// The run as logged.
+    pub fn state(&self) -> &RunState {
+        self.scribe.state()
+    }
+
+    /// Decide on a command and log what follows from it; durable when `Ok`.
+    pub async fn commit(&mut self, command: Command) -> Result<(), Error> {
+        let now = clock::now();
+        let facts = decide(self.state(), command, now)?;
+        if facts.is_empty() {
+            return Ok(());
+        }
+        // The scribe is replaced only when the store has everything: a failed append leaves no trace.
+        let mut scribe = self.scribe.clone();
+        for page in scribe.write(facts, now)? {
+            let head = page.head.clone();
+            let append = self.append(page, self.state().head_seq)?;
+            self.store.append(append).await?;
+            self.scribe = Scribe::resume(head);
+        }
+        Ok(())
+    }
+
+    fn append(&self, page: Page, expected_head: Seq) -> Result<Append, Error> {
+        let run = page.head.state.run_id;
+        let row = serde_json::to_vec(&page.head)
+            .map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })?;
+        Ok(Append {
+            run,
+            expected_head,
+            events: vec![EventBatch { first: page.first, count: page.count, ndjson: page.ndjson.into() }],
+            index: vec![IndexChange::Put(IndexKey::Run(run), row.into())],
+            require_absent: None,
+        })
+    }
+}
+
+/// A run's row: its folded state and chain.
+pub(super) fn read_head(store: &dyn EventStore, run: RunId) -> Result<LogHead, Error> {
+    match store.index(&IndexKey::Run(run))? {
+        Some(row) => parse_head(run, &row),
+        None => Err(Error::RunNotFound { id: run.to_string() }),
+    }
+}
+
+/// A run's row from its bytes.
+pub(super) fn parse_head(run: RunId, row: &[u8]) -> Result<LogHead, Error> {
+    serde_json::from_slice(row).map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })
+}
+
+/// Whether an append lost a race: reload and decide again.
+pub(super) fn lost_race(error: &Error) -> bool {
+    matches!(error, Error::Store(store::Error::Conflict { .. }))
+}
+
+/// The status a refused command met, when the run was over already.
+pub(super) fn met_final(error: &Error) -> Option<Status> {
+    match error {
+        Error::Refused(Refusal::RunFinal { status }) => Some(*status),
+        _ => None,
+    }
+}

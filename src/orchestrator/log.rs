@@ -1,0 +1,104 @@
+//! A run's log for readers: from the store while it is live, from its sealed file afterwards.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::error::Error;
+use super::journal::read_head;
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::state::RunState;
+use crate::fcmp::{Chain, LogHead, read_envelope};
+use crate::domain::event::Event;
+use crate::store::{EventBatch, EventStore, SealedLog};
+use crate::workspace::Layout;
+
+/// Most bytes read at once while folding.
+const FOLD_BYTES: usize = 1024 * 1024;
+
+/// Reads logs of runs, live or finished.
+#[derive(Clone)]
+pub struct RunLog {
+    store: Arc<dyn EventStore>,
+    layout: Layout,
+}
+
+impl RunLog {
+    /// A reader over a store and the folder of sealed logs.
+    pub fn new(store: Arc<dyn EventStore>, layout: Layout) -> Self {
+        Self { store, layout }
+    }
+
+    /// Events from exactly `after + 1` on, about `max_bytes` of them; empty at the durable head. Blocks on the disk.
+    pub fn read(&self, run: RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
+        let sealed = self.layout.run(run).events_jsonl();
+        if let Some(batches) = read_sealed(&sealed, after, max_bytes)? {
+            return Ok(batches);
+        }
+        let batches = self.store.read(&run, after, max_bytes)?;
+        if !batches.is_empty() {
+            return Ok(batches);
+        }
+        // The log may have been sealed, and its events have left the store, between the two looks.
+        Ok(read_sealed(&sealed, after, max_bytes)?.unwrap_or_default())
+    }
+
+    /// The durable head, to wait on. Watch first, then read, then wait.
+    pub fn watch(&self, run: RunId) -> watch::Receiver<Seq> {
+        self.store.watch(&run)
+    }
+
+    /// The run as its row says.
+    pub fn head(&self, run: RunId) -> Result<LogHead, Error> {
+        read_head(&*self.store, run)
+    }
+
+    /// The run as it was after one event.
+    pub fn state_at(&self, run: RunId, seq: Seq) -> Result<RunState, Error> {
+        let head = self.head(run)?.state.head_seq;
+        if seq > head || seq == Seq::START {
+            return Err(Error::SeqOutOfRange { seq, head });
+        }
+        self.fold(run, seq).map(|head| head.state)
+    }
+
+    /// The log folded from its first event up to one: the truth the row is a copy of.
+    pub fn fold(&self, run: RunId, to: Seq) -> Result<LogHead, Error> {
+        let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
+        let mut folded: Option<LogHead> = None;
+        let mut at = Seq::START;
+        while at < to {
+            let batches = self.read(run, at, FOLD_BYTES)?;
+            if batches.is_empty() {
+                return Err(corrupt(format!("it ends at {at}, before {to}")));
+            }
+            for (seq, bytes) in batches.iter().flat_map(EventBatch::events).take_while(|(seq, _)| *seq <= to) {
+                let envelope = read_envelope(&bytes).map_err(|error| corrupt(format!("event {seq}: {error}")))?;
+                let chain = folded.as_ref().map_or_else(|| Chain::start(run), |head| head.chain).link(&bytes);
+                let state = match (folded.take(), &envelope.event) {
+                    (None, Some(Event::Started(started))) => RunState::open(run, started, envelope.ts),
+                    (None, _) => return Err(corrupt("its first event is not conversation.started".into())),
+                    (Some(mut head), Some(event)) => {
+                        head.state.apply(event, envelope.ts);
+                        head.state
+                    }
+                    (Some(mut head), None) => {
+                        head.state.apply_unknown(envelope.ts);
+                        head.state
+                    }
+                };
+                folded = Some(LogHead { state, chain });
+                at = seq;
+            }
+        }
+        folded.ok_or_else(|| corrupt("it is empty".into()))
+    }
+}
+
+fn read_sealed(path: &Path, after: Seq, max_bytes: usize) -> Result<Option<Vec<EventBatch>>, Error> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    Ok(Some(SealedLog::open(path)?.read(after, max_bytes)?))
+}
