@@ -1,1 +1,121 @@
 //! The event store: its trait, the group-committing writer, sled and memory back ends, sealed logs.
+//!
+//! The store deals in bytes. Whoever appends has encoded each event once, with its `seq` inside; the
+//! store keeps those bytes, and readers get them back unchanged.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::domain::ids::{RequestId, RunId, Seq};
+
+mod admission;
+mod batch;
+pub mod contract;
+mod error;
+mod memory;
+pub mod sealed;
+mod sled;
+mod tails;
+
+pub use self::batch::EventBatch;
+pub use self::error::{Cause, Error};
+pub use self::memory::MemoryStore;
+pub use self::sealed::{Sealed, SealedLog, seal};
+pub use self::sled::SledStore;
+
+/// The most bytes of events one append may carry.
+pub const MAX_APPEND_BYTES: usize = 1024 * 1024;
+
+/// A future that owns all it needs.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Names a row of the run index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IndexKey {
+    /// The state row of a run.
+    Run(RunId),
+    /// Which run serves a request.
+    Request(RequestId),
+    /// What a client's idempotency key led to, by the key's digest.
+    Idempotency([u8; 32]),
+    /// The run whose result may be reused, by cache key.
+    Cache([u8; 32]),
+}
+
+/// A change to the run index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexChange {
+    /// Write the row, whether it was there or not.
+    Put(IndexKey, Bytes),
+    /// Remove the row, if it is there.
+    Delete(IndexKey),
+}
+
+/// What one decision writes: events of one run and the index rows that follow from them.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// The run whose log grows.
+    pub run: RunId,
+    /// The head the writer decided upon. If the log has another, nothing is written.
+    pub expected_head: Seq,
+    /// Consecutive batches that begin right after `expected_head`; may be empty, for rows alone.
+    pub events: Vec<EventBatch>,
+    /// Changes to the index that commit with the events.
+    pub index: Vec<IndexChange>,
+    /// A row that must not exist yet, e.g. an idempotency key. If it does, nothing is written.
+    pub require_absent: Option<IndexKey>,
+}
+
+/// The durable head after an append, or why there was none.
+pub type AppendResult = Result<Seq, Error>;
+
+/// What an acknowledged append survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Nothing: it lives as long as the process.
+    Memory,
+    /// The death of the process.
+    Process,
+    /// Loss of power, on drives that honour flushes.
+    PowerLoss,
+}
+
+/// Where runs keep their events and their index rows.
+///
+/// Every append states the head it expects. There is no "append whatever the head is": encoded
+/// events carry their `seq`, so a writer always knows where its events belong.
+///
+/// Readers see durable events and rows only, never those of an append still on its way to the disk.
+pub trait EventStore: Send + Sync {
+    /// Writes events and rows, all or nothing; durable when `Ok`. The append is under way once this
+    /// returns, in the order of the calls; dropping the future does not withdraw it.
+    fn append(&self, append: Append) -> BoxFuture<'static, AppendResult>;
+
+    /// The last durable event of the run; [`Seq::START`] when it has none.
+    fn head(&self, run: &RunId) -> Result<Seq, Error>;
+
+    /// Events from exactly `after + 1` on: as many as fit `max_bytes`, but at least one if there is any.
+    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error>;
+
+    /// The durable head, to wait on; it carries no payload. It begins at the present head, so: watch,
+    /// then read, then wait. The channel closes when the run's events are deleted.
+    fn watch(&self, run: &RunId) -> watch::Receiver<Seq>;
+
+    /// The row as last made durable.
+    fn index(&self, key: &IndexKey) -> Result<Option<Bytes>, Error>;
+
+    /// Rows of runs with ids below `before`, newest id first.
+    fn runs(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error>;
+
+    /// Removes the run's events and keeps all index rows: for a run whose log is sealed.
+    fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>>;
+
+    /// Removes the run's events, its own row and the rows named.
+    fn delete_run(&self, run: &RunId, index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>>;
+
+    /// What `Ok` from this store survives.
+    fn durability(&self) -> Durability;
+}

@@ -1,0 +1,128 @@
+//! What can go wrong in the store, and what the caller may conclude from it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::domain::ids::{RunId, Seq};
+
+/// What went wrong below; shared, because one failure answers many callers.
+pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
+
+/// Why the store did not do what was asked.
+///
+/// After every variant but [`Error::Unavailable`], an append has written nothing.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The log's head is not the expected one: somebody else writes to this run.
+    #[error("the log stands at {actual}, not at the expected head")]
+    Conflict {
+        /// The head the log has.
+        actual: Seq,
+    },
+    /// The row that had to be absent exists.
+    #[error("the index row exists already")]
+    Taken {
+        /// What the row holds.
+        value: Bytes,
+    },
+    /// The append carries more than [`super::MAX_APPEND_BYTES`] of events.
+    #[error("an append of {bytes} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// The size of its events.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The batches of an append do not fit together: a mistake of the caller.
+    #[error("malformed append: {reason}")]
+    Malformed {
+        /// What does not fit.
+        reason: String,
+    },
+    /// The disk is so full that a write might fail half-way, so none was tried.
+    #[error("only {available} bytes are free on the disk of {path}")]
+    Full {
+        /// The folder whose disk is full.
+        path: PathBuf,
+        /// What is left of it.
+        available: u64,
+    },
+    /// A write, flush or sync failed. Whether the append is on the disk is unknown until the store is
+    /// opened again.
+    #[error("the store failed: the outcome of the write is unknown")]
+    Unavailable {
+        /// What failed.
+        #[source]
+        source: Cause,
+    },
+    /// Stored bytes are not what this program writes.
+    #[error("the log of run {run} is damaged: {reason}")]
+    Corrupt {
+        /// The run, where one is known.
+        run: RunId,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file's content is not what this program writes.
+    #[error("{path} is damaged: {reason}")]
+    CorruptFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Another process has the data directory open.
+    #[error("another skill-runner uses this data directory: {path}")]
+    Locked {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// The data directory belongs to another store or a later version.
+    #[error("{path} says {found:?}, but this program reads {expected:?}")]
+    Format {
+        /// The file that names the format.
+        path: PathBuf,
+        /// What it says.
+        found: String,
+        /// What it would have to say.
+        expected: &'static str,
+    },
+    /// A file could not be opened, read or written.
+    #[error("{action} {path}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: Arc<std::io::Error>,
+    },
+    /// The data base could not be opened or read.
+    #[error("{action} the event store")]
+    Engine {
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: Cause,
+    },
+    /// The store has stopped and accepts nothing more.
+    #[error("the event store is closed")]
+    Closed,
+}
+
+impl Error {
+    /// A cause that is only known in words.
+    pub(super) fn cause(text: impl Into<String>) -> Cause {
+        Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(text.into()))
+    }
+
+    /// For `map_err`: an IO error that names what was done to which file.
+    pub(super) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.to_path_buf();
+        move |source| Error::Io { action, path, source: Arc::new(source) }
+    }
+}

@@ -1,0 +1,124 @@
+//! The reference back end: the contract in its plainest form, kept in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::batch::Page;
+use super::tails::Tails;
+use super::{
+    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexChange, IndexKey, admission,
+};
+use crate::domain::ids::{RunId, Seq};
+
+/// A store that forgets everything when the process ends.
+#[derive(Clone, Default)]
+pub struct MemoryStore(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    tails: Tails,
+}
+
+#[derive(Default)]
+struct State {
+    logs: HashMap<RunId, Vec<EventBatch>>,
+    rows: BTreeMap<IndexKey, Bytes>,
+}
+
+impl State {
+    fn head(&self, run: &RunId) -> Seq {
+        self.logs.get(run).and_then(|log| log.last()).map_or(Seq::START, EventBatch::last)
+    }
+
+    fn apply(&mut self, change: IndexChange) {
+        match change {
+            IndexChange::Put(key, value) => self.rows.insert(key, value),
+            IndexChange::Delete(key) => self.rows.remove(&key),
+        };
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn append(&self, append: Append) -> AppendResult {
+        admission::check_shape(&append)?;
+        let mut state = self.state();
+        let head = admission::admit(&append, state.head(&append.run), |key| Ok(state.rows.get(key).cloned()))?;
+        if !append.events.is_empty() {
+            state.logs.entry(append.run).or_default().extend(append.events);
+        }
+        append.index.into_iter().for_each(|change| state.apply(change));
+        drop(state);
+        self.tails.publish(&append.run, head);
+        Ok(head)
+    }
+
+    fn delete(&self, run: &RunId, rows: Vec<IndexKey>) {
+        let mut state = self.state();
+        state.logs.remove(run);
+        rows.into_iter().for_each(|key| state.apply(IndexChange::Delete(key)));
+        drop(state);
+        self.tails.close(run);
+    }
+}
+
+impl EventStore for MemoryStore {
+    fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
+        Box::pin(ready(self.0.append(append)))
+    }
+
+    fn head(&self, run: &RunId) -> Result<Seq, Error> {
+        Ok(self.0.state().head(run))
+    }
+
+    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
+        let state = self.0.state();
+        let mut page = Page::new(max_bytes);
+        for batch in state.logs.get(run).into_iter().flatten().filter_map(|batch| batch.after(after)) {
+            if !page.add(batch) {
+                break;
+            }
+        }
+        Ok(page.batches)
+    }
+
+    fn watch(&self, run: &RunId) -> watch::Receiver<Seq> {
+        self.0.tails.subscribe(run, || self.0.state().head(run))
+    }
+
+    fn index(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
+        Ok(self.0.state().rows.get(key).cloned())
+    }
+
+    fn runs(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
+        let state = self.0.state();
+        let rows = state.rows.iter().rev().filter_map(|(key, value)| match key {
+            IndexKey::Run(run) if before.is_none_or(|before| *run < before) => Some((*run, value.clone())),
+            IndexKey::Run(_) | IndexKey::Request(_) | IndexKey::Idempotency(_) | IndexKey::Cache(_) => None,
+        });
+        Ok(rows.take(limit).collect())
+    }
+
+    fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {
+        self.0.delete(run, Vec::new());
+        Box::pin(ready(Ok(())))
+    }
+
+    fn delete_run(&self, run: &RunId, mut index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
+        index.push(IndexKey::Run(*run));
+        self.0.delete(run, index);
+        Box::pin(ready(Ok(())))
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Memory
+    }
+}

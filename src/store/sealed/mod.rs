@@ -1,0 +1,185 @@
+//! Sealed logs: the events of a finished run as one file, `events.jsonl`, read at file speed.
+//!
+//! The file is the truth. Beside it stands `events.idx`, which tells where every 128th event begins; an
+//! index that is missing or does not fit is made anew from the file.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use self::index::{Builder, INTERVAL, Index};
+use super::batch::{count_lines, end_of};
+use super::{Error, EventBatch};
+use crate::domain::ids::Seq;
+
+mod index;
+
+/// What a finished seal holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sealed {
+    /// The last event.
+    pub head: Seq,
+    /// The length of the file.
+    pub bytes: u64,
+}
+
+/// Writes a run's whole log to `path`. The file appears complete or not at all, so a seal that was
+/// interrupted is simply done again.
+pub fn seal(path: &Path, batches: impl Iterator<Item = Result<EventBatch, Error>>) -> Result<Sealed, Error> {
+    let folder = folder_of(path);
+    let mut temp = temp_in(folder)?;
+    let mut index = Builder::default();
+    let mut head = Seq::START;
+    {
+        let mut out = BufWriter::with_capacity(256 * 1024, temp.as_file_mut());
+        for batch in batches {
+            let batch = batch?;
+            if let Some(reason) = batch.flaw() {
+                return Err(Error::Malformed { reason });
+            }
+            if batch.first != head.next() {
+                return Err(Error::Malformed { reason: format!("a batch begins at {} after {head}", batch.first) });
+            }
+            out.write_all(&batch.ndjson).map_err(Error::io("write", path))?;
+            index.add(&batch.ndjson);
+            head = batch.last();
+        }
+        out.flush().map_err(Error::io("write", path))?;
+    }
+    temp.as_file().sync_all().map_err(Error::io("sync", path))?;
+    let index = index.finish();
+    let sealed = Sealed { head: index.head(), bytes: index.log_bytes() };
+    // The index first: a log without one would be scanned, an index without a log is never looked at.
+    write_index(path, &index)?;
+    temp.persist(path).map_err(|error| Error::io("write", path)(error.error))?;
+    super::sled::sync(folder).map_err(Error::io("sync", folder))?;
+    Ok(sealed)
+}
+
+/// A sealed log, open for reading. Any number of readers may share it.
+#[derive(Debug)]
+pub struct SealedLog {
+    path: PathBuf,
+    file: File,
+    index: Index,
+}
+
+impl SealedLog {
+    /// Opens the log at `path`, making its index anew if it is missing or wrong.
+    pub fn open(path: &Path) -> Result<SealedLog, Error> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let bytes = file.metadata().map_err(Error::io("read", path))?.len();
+        let stored = match fs::read(index_path(path)) {
+            Ok(stored) => Index::decode(&stored).filter(|index| index.log_bytes() == bytes),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::io("read", &index_path(path))(error)),
+        };
+        let index = match stored {
+            Some(index) if index.fits(&file).map_err(Error::io("read", path))? => index,
+            Some(_) | None => rebuild(path, &file)?,
+        };
+        Ok(SealedLog { path: path.to_path_buf(), file, index })
+    }
+
+    /// The last event.
+    pub fn head(&self) -> Seq {
+        self.index.head()
+    }
+
+    /// Events from exactly `after + 1` on: as many as fit `max_bytes`, but at least one if there is any.
+    pub fn read(&self, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
+        if after >= self.head() {
+            return Ok(Vec::new());
+        }
+        let (block, skipped) = ((after.0 / INTERVAL) as usize, (after.0 % INTERVAL) as u32);
+        let start = self.index.offset(block);
+        let lead = if skipped == 0 { 0 } else { self.index.offset(block + 1) - start };
+        let mut wanted = lead.saturating_add(max_bytes as u64);
+        loop {
+            let bytes = self.read_bytes(start, wanted)?;
+            let complete = bytes.len() as u64 >= self.index.log_bytes() - start;
+            let from = end_of(&bytes, skipped);
+            let fitting = &bytes[from..bytes.len().min(from.saturating_add(max_bytes))];
+            let end = match fitting.iter().rposition(|byte| *byte == b'\n') {
+                Some(newline) => from + newline + 1,
+                // Not one event fits: it is given all the same, once it is read to its end.
+                None => from + end_of(&bytes[from..], 1),
+            };
+            if end > from && bytes[end - 1] == b'\n' {
+                let ndjson = bytes.slice(from..end);
+                let count = u32::try_from(count_lines(&ndjson)).unwrap_or(u32::MAX);
+                return Ok(vec![EventBatch { first: after.next(), count, ndjson }]);
+            }
+            if complete {
+                let reason = format!("event {} is missing", after.next());
+                return Err(Error::CorruptFile { path: self.path.clone(), reason });
+            }
+            wanted = wanted.saturating_mul(2).max(64 * 1024);
+        }
+    }
+
+    fn read_bytes(&self, start: u64, wanted: u64) -> Result<Bytes, Error> {
+        let len = wanted.min(self.index.log_bytes() - start);
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+        self.file.read_exact_at(&mut bytes, start).map_err(Error::io("read", &self.path))?;
+        Ok(bytes.into())
+    }
+}
+
+/// Makes the index from the log itself.
+fn rebuild(path: &Path, file: &File) -> Result<Index, Error> {
+    let mut builder = Builder::default();
+    let mut buffer = vec![0; 1024 * 1024];
+    let mut last = b'\n';
+    loop {
+        let len = match file.read_at(&mut buffer, builder.log_bytes()) {
+            Ok(0) => break,
+            Ok(len) => len,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::io("read", path)(error)),
+        };
+        builder.add(&buffer[..len]);
+        last = buffer[len - 1];
+    }
+    if last != b'\n' {
+        return Err(Error::CorruptFile { path: path.to_path_buf(), reason: "its last line has no end".to_owned() });
+    }
+    let index = builder.finish();
+    if let Err(error) = write_index(path, &index) {
+        // The log can be read all the same, only each opening takes longer.
+        tracing::warn!(path = %path.display(), %error, "the index of a sealed log could not be written");
+    }
+    Ok(index)
+}
+
+fn write_index(log: &Path, index: &Index) -> Result<(), Error> {
+    let path = index_path(log);
+    let mut temp = temp_in(folder_of(log))?;
+    temp.write_all(&index.encode()).map_err(Error::io("write", &path))?;
+    temp.as_file().sync_all().map_err(Error::io("sync", &path))?;
+    temp.persist(&path).map_err(|error| Error::io("write", &path)(error.error))?;
+    Ok(())
+}
+
+fn temp_in(folder: &Path) -> Result<tempfile::NamedTempFile, Error> {
+    // A name of its own kind, so that what a killed process leaves behind is recognised as waste.
+    tempfile::Builder::new()
+        .prefix(".events-")
+        .suffix(".tmp")
+        .tempfile_in(folder)
+        .map_err(Error::io("write in", folder))
+}
+
+fn index_path(log: &Path) -> PathBuf {
+    log.with_extension("idx")
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests;

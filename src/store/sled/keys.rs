@@ -1,0 +1,211 @@
+//! How events and rows are laid out as keys and values of the one tree.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `e` run, first seq (u64, big-endian) | tag 1, count (u32), the events |
+//! | the same, for an event longer than one value | tag 2, its length (u32), its first bytes |
+//! | … followed by part number (u32) | tag 3, its next bytes |
+//! | `r` run · `q` request · `i` digest · `c` digest | tag 1, the row |
+//!
+//! A run's events are one range in order, and its last key tells its head.
+
+use bytes::Bytes;
+use sled::IVec;
+
+use crate::domain::ids::{RunId, Seq};
+use crate::store::{EventBatch, IndexKey};
+
+/// The longest value. sled keeps up to 16 values in a page (19 for a moment, while pages merge) and moves
+/// pages over 128 KiB to files of their own, which it rewrites and does not sync: 19 of these stay below.
+const MAX_VALUE_BYTES: usize = 6 * 1024;
+
+const EVENTS: u8 = b'e';
+const RUN: u8 = b'r';
+const EVENT_KEY_LEN: usize = 1 + 16 + 8;
+
+const TAG_WHOLE: u8 = 1;
+const TAG_FIRST_PART: u8 = 2;
+const TAG_NEXT_PART: u8 = 3;
+const TAG_ROW: u8 = 1;
+
+/// The key under which a value beginning with this event is found.
+pub(super) fn event_key(run: &RunId, first: Seq) -> [u8; EVENT_KEY_LEN] {
+    let mut key = [EVENTS; EVENT_KEY_LEN];
+    key[1..17].copy_from_slice(run.as_bytes());
+    key[17..].copy_from_slice(&first.0.to_be_bytes());
+    key
+}
+
+/// A key after every key of the run's events.
+pub(super) fn events_end(run: &RunId) -> [u8; EVENT_KEY_LEN] {
+    event_key(run, Seq(u64::MAX))
+}
+
+/// A stored piece of a run's log.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Whole events.
+    Whole(EventBatch),
+    /// The beginning of one long event, whose full length is given.
+    FirstPart { seq: Seq, len: usize, bytes: Bytes },
+    /// More of the long event with this seq.
+    NextPart { seq: Seq, bytes: Bytes },
+}
+
+impl Piece {
+    /// Reads a stored piece; `None` if it is not one.
+    pub(super) fn decode(key: &[u8], value: IVec) -> Option<Piece> {
+        let seq = Seq(u64::from_be_bytes(key.get(17..EVENT_KEY_LEN)?.try_into().ok()?));
+        let value = Bytes::from_owner(value);
+        match *value.first()? {
+            TAG_WHOLE => {
+                Some(Piece::Whole(EventBatch { first: seq, count: number(&value)?, ndjson: value.slice(5..) }))
+            }
+            TAG_FIRST_PART => {
+                Some(Piece::FirstPart { seq, len: usize::try_from(number(&value)?).ok()?, bytes: value.slice(5..) })
+            }
+            TAG_NEXT_PART => Some(Piece::NextPart { seq, bytes: value.slice(1..) }),
+            _ => None,
+        }
+    }
+
+    /// The last event that the piece holds or is part of.
+    pub(super) fn last(&self) -> Seq {
+        match self {
+            Piece::Whole(batch) => batch.last(),
+            Piece::FirstPart { seq, .. } | Piece::NextPart { seq, .. } => *seq,
+        }
+    }
+}
+
+fn number(value: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(value.get(1..5)?.try_into().ok()?))
+}
+
+/// Lays consecutive batches out as keys and values. Small batches share a value.
+pub(super) fn lay_out(run: &RunId, batches: &[EventBatch], mut put: impl FnMut(IVec, IVec)) {
+    let mut open: Option<EventBatchBuilder> = None;
+    for batch in batches {
+        let mut rest = Some(batch.clone());
+        while let Some(batch) = rest {
+            let room = MAX_VALUE_BYTES - open.as_ref().map_or(0, |value| value.ndjson.len());
+            let part = batch.fitting(room);
+            if part.ndjson.len() <= room {
+                open.get_or_insert_with(|| EventBatchBuilder::at(part.first)).push(&part);
+                rest = batch.after(part.last());
+            } else if let Some(full) = open.take() {
+                full.finish(run, &mut put);
+                rest = Some(batch);
+            } else {
+                lay_out_long(run, &part, &mut put);
+                rest = batch.after(part.last());
+            }
+        }
+    }
+    if let Some(last) = open {
+        last.finish(run, &mut put);
+    }
+}
+
+/// A value being filled.
+struct EventBatchBuilder {
+    first: Seq,
+    count: u32,
+    ndjson: Vec<u8>,
+}
+
+impl EventBatchBuilder {
+    fn at(first: Seq) -> Self {
+        EventBatchBuilder { first, count: 0, ndjson: Vec::new() }
+    }
+
+    fn push(&mut self, batch: &EventBatch) {
+        self.count += batch.count;
+        self.ndjson.extend_from_slice(&batch.ndjson);
+    }
+
+    fn finish(self, run: &RunId, put: &mut impl FnMut(IVec, IVec)) {
+        put(IVec::from(&event_key(run, self.first)), tagged(TAG_WHOLE, Some(self.count), &self.ndjson));
+    }
+}
+
+/// One event longer than a value, in parts.
+fn lay_out_long(run: &RunId, event: &EventBatch, put: &mut impl FnMut(IVec, IVec)) {
+    let key = event_key(run, event.first);
+    for (part, bytes) in (0_u32..).zip(event.ndjson.chunks(MAX_VALUE_BYTES)) {
+        if part == 0 {
+            // An append, and so an event, is at most 1 MiB long.
+            let len = u32::try_from(event.ndjson.len()).unwrap_or(u32::MAX);
+            put(IVec::from(&key), tagged(TAG_FIRST_PART, Some(len), bytes));
+        } else {
+            put(IVec::from([&key[..], &part.to_be_bytes()].concat()), tagged(TAG_NEXT_PART, None, bytes));
+        }
+    }
+}
+
+fn tagged(tag: u8, number: Option<u32>, bytes: &[u8]) -> IVec {
+    let mut value = Vec::with_capacity(5 + bytes.len());
+    value.push(tag);
+    value.extend(number.into_iter().flat_map(u32::to_be_bytes));
+    value.extend_from_slice(bytes);
+    IVec::from(value)
+}
+
+/// The key of an index row.
+pub(super) fn row_key(key: &IndexKey) -> Vec<u8> {
+    let (prefix, id): (u8, &[u8]) = match key {
+        IndexKey::Run(run) => (RUN, run.as_bytes()),
+        IndexKey::Request(request) => (b'q', request.as_bytes()),
+        IndexKey::Idempotency(digest) => (b'i', digest),
+        IndexKey::Cache(digest) => (b'c', digest),
+    };
+    [&[prefix], id].concat()
+}
+
+/// The first key of all run rows, and the first key after them.
+pub(super) fn run_rows() -> (Vec<u8>, Vec<u8>) {
+    (vec![RUN], vec![RUN + 1])
+}
+
+/// The run whose row has this key.
+pub(super) fn run_of_row(key: &[u8]) -> Option<RunId> {
+    Some(RunId::from_bytes(key.get(1..)?.try_into().ok()?))
+}
+
+/// An index row as stored.
+pub(super) fn row_value(row: &[u8]) -> IVec {
+    tagged(TAG_ROW, None, row)
+}
+
+/// The index row that was stored; `None` if it is not one. Copied, because a slice would keep its page alive.
+pub(super) fn row_of_value(value: &[u8]) -> Option<Bytes> {
+    value.strip_prefix(&[TAG_ROW]).map(Bytes::copy_from_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_batches_share_a_value_and_a_long_event_gets_parts() {
+        let run = RunId::from_bytes([7; 16]);
+        let batch = |first, texts: &[&str]| EventBatch {
+            first: Seq(first),
+            count: texts.len() as u32,
+            ndjson: texts.iter().map(|text| format!("{text}\n")).collect::<String>().into(),
+        };
+        let long = "x".repeat(MAX_VALUE_BYTES + 9);
+        let mut pieces = Vec::new();
+        lay_out(&run, &[batch(1, &["a", "b"]), batch(3, &["c", &long, "d"])], |key, value| {
+            pieces.push(Piece::decode(&key, value).unwrap());
+        });
+        let bytes = Bytes::from(format!("{long}\n"));
+        let expected = vec![
+            Piece::Whole(batch(1, &["a", "b", "c"])),
+            Piece::FirstPart { seq: Seq(4), len: bytes.len(), bytes: bytes.slice(..MAX_VALUE_BYTES) },
+            Piece::NextPart { seq: Seq(4), bytes: bytes.slice(MAX_VALUE_BYTES..) },
+            Piece::Whole(batch(5, &["d"])),
+        ];
+        assert_eq!(pieces, expected);
+    }
+}

@@ -1,0 +1,224 @@
+//! What was acknowledged survives: a child process appends and is killed, or its disk loses power.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use skill_runner::domain::ids::Seq;
+use skill_runner::store::{EventStore, IndexChange, IndexKey, SledStore, contract};
+
+const RUNS: u128 = 24;
+const CHILD_DIR: &str = "SKILL_RUNNER_TEST_APPEND_TO";
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut acknowledged = HashMap::new();
+    for round in 0..24 {
+        let mut appender = Appender::start(&data);
+        appender.take(random(400) + 1, &mut acknowledged);
+        appender.kill(&mut acknowledged);
+        check(&data, &acknowledged, round);
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_power_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut disk = match Disk::make(dir.path()) {
+        Ok(disk) => disk,
+        Err(reason) => {
+            eprintln!("SKIPPED: nothing_acknowledged_is_lost_when_the_power_fails: {reason}");
+            return;
+        }
+    };
+    // A store that grows over several cuts, and new ones: creation must be durable as well.
+    for store in 0..4 {
+        let data = disk.mount_point.join(format!("data-{store}"));
+        let mut acknowledged = HashMap::new();
+        for round in 0..4 {
+            let mut appender = Appender::start(&data);
+            appender.take(random(if round == 0 { 5 } else { 400 }) + 1, &mut acknowledged);
+            disk.cut_power();
+            appender.kill(&mut acknowledged);
+            disk.restore_power();
+            check(&data, &acknowledged, round);
+        }
+    }
+}
+
+/// Opens the store and finds at least what was acknowledged, without a hole, with rows that fit the events.
+fn check(data: &Path, acknowledged: &HashMap<u128, u64>, round: usize) {
+    let store = SledStore::open(data, |error| panic!("{error:?}")).unwrap();
+    for n in 0..RUNS {
+        let run = contract::run(n);
+        let head = contract::holds_whole_log(&store, run).unwrap();
+        let acknowledged = acknowledged.get(&n).copied().unwrap_or(0);
+        assert!(head.0 >= acknowledged, "round {round}: run {n} was at {acknowledged} and is now at {head}");
+        let row = store.index(&IndexKey::Run(run)).unwrap();
+        assert_eq!(row, (head.0 > 0).then(|| row_at(head)), "round {round}: run {n}");
+    }
+}
+
+/// A row so long that the data base keeps some of its pages in files of their own.
+fn row_at(head: Seq) -> Bytes {
+    Bytes::from(format!("{head} {}", "r".repeat(12 * 1024)))
+}
+
+/// A number below `limit`.
+fn random(limit: u64) -> u64 {
+    RandomState::new().hash_one(limit) % limit
+}
+
+/// Not a test of its own: what the child process runs, in which it is killed.
+#[test]
+#[ignore = "run by the other tests as a child process"]
+fn append_until_killed() {
+    let Some(data) = std::env::var_os(CHILD_DIR) else { return };
+    let store = Arc::new(SledStore::open(Path::new(&data), |_| std::process::exit(1)).unwrap());
+    // Ends the line that the test harness has begun.
+    println!();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let appenders = (0..RUNS).map(|n| runtime.spawn(append_forever(store.clone(), n)));
+    for appender in appenders.collect::<Vec<_>>() {
+        runtime.block_on(appender).unwrap();
+    }
+}
+
+async fn append_forever(store: Arc<SledStore>, n: u128) {
+    let run = contract::run(n);
+    let mut head = store.head(&run).unwrap();
+    loop {
+        let count = (head.0 % 7 + 1) as u32;
+        let mut append = contract::events(run, head, count);
+        append.index = vec![IndexChange::Put(IndexKey::Run(run), row_at(Seq(head.0 + u64::from(count))))];
+        head = store.append(append).await.unwrap();
+        // One write per line, so that a kill does not cut it.
+        std::io::stdout().write_all(format!("ack {n} {head}\n").as_bytes()).unwrap();
+    }
+}
+
+/// A child that appends, and the acknowledgements it reports.
+struct Appender {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Appender {
+    fn start(data: &Path) -> Appender {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "store::crash::append_until_killed", "--ignored", "--nocapture"])
+            .env(CHILD_DIR, data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        // Read all the time: a full pipe would stop the child.
+        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Appender { child, lines }
+    }
+
+    /// Waits for so many acknowledgements.
+    fn take(&mut self, count: u64, acknowledged: &mut HashMap<u128, u64>) {
+        for _ in 0..count {
+            let deadline = Duration::from_secs(60);
+            while !note(&self.lines.recv_timeout(deadline).expect("the child acknowledges appends"), acknowledged) {}
+        }
+        // Not to wait for anything: to end at any point of a commit, not always right after one.
+        std::thread::sleep(Duration::from_micros(random(4000)));
+    }
+
+    /// Kills the child and notes what it had still reported.
+    fn kill(mut self, acknowledged: &mut HashMap<u128, u64>) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.lines.iter().for_each(|line| drop(note(&line, acknowledged)));
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        // When a test fails half-way; harmless after `kill`.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Notes an acknowledgement; false for any other line.
+fn note(line: &str, acknowledged: &mut HashMap<u128, u64>) -> bool {
+    let Some((run, head)) = line.strip_prefix("ack ").and_then(|rest| rest.split_once(' ')) else { return false };
+    acknowledged.insert(run.parse().unwrap(), head.parse().unwrap());
+    true
+}
+
+/// A file system of its own whose power can be cut; unmounted when dropped.
+struct Disk {
+    image: PathBuf,
+    mount_point: PathBuf,
+    mounted: bool,
+}
+
+impl Disk {
+    fn make(dir: &Path) -> Result<Disk, String> {
+        let (image, mount_point) = (dir.join("disk.img"), dir.join("disk"));
+        std::fs::create_dir(&mount_point).map_err(|error| error.to_string())?;
+        File::create(&image).and_then(|file| file.set_len(1 << 30)).map_err(|error| error.to_string())?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
+        let mut disk = Disk { image, mount_point, mounted: false };
+        disk.mount()?;
+        Ok(disk)
+    }
+
+    fn mount(&mut self) -> Result<(), String> {
+        // The loop device is set up by mount and goes away with it.
+        run(Command::new("mount").args(["-o", "loop"]).arg(&self.image).arg(&self.mount_point))?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    fn unmount(&mut self) -> Result<(), String> {
+        run(Command::new("umount").arg(&self.mount_point))?;
+        self.mounted = false;
+        Ok(())
+    }
+
+    /// From now on nothing reaches the disk, not even the file system's own journal.
+    fn cut_power(&self) {
+        const EXT4_IOC_SHUTDOWN: libc::Ioctl = 0x8004_587d_u32 as libc::Ioctl;
+        let no_log_flush: u32 = 2;
+        let root = File::open(&self.mount_point).unwrap();
+        // SAFETY: the request reads one u32 behind the pointer, which outlives the call.
+        let result = unsafe { libc::ioctl(root.as_raw_fd(), EXT4_IOC_SHUTDOWN, &raw const no_log_flush) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    fn restore_power(&mut self) {
+        self.unmount().unwrap();
+        self.mount().unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.mounted && self.unmount().is_err() {
+            let _ = run(Command::new("umount").arg("-l").arg(&self.mount_point));
+        }
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said.trim())) }
+}
