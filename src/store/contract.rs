@@ -285,8 +285,10 @@ async fn deleted_events_leave_their_rows_and_a_deleted_run_leaves_nothing(store:
         let mut append = events(run(n), Seq(0), 50);
         append.index =
             vec![IndexChange::Put(IndexKey::Run(run(n)), row("run")), IndexChange::Put(request(n), row("request"))];
+        append.index.push(IndexChange::Put(IndexKey::Open(run(n)), row("")));
         store.append(append).await?;
     }
+    assert_eq!(store.open_runs()?, vec![run(1), run(2), run(3)]);
     store.delete_events(&run(1)).await?;
     store.delete_run(&run(2), vec![request(2)]).await?;
     store.delete_run(&run(9), vec![request(9)]).await?;
@@ -296,6 +298,7 @@ async fn deleted_events_leave_their_rows_and_a_deleted_run_leaves_nothing(store:
         assert_eq!(store.read(&run(gone), Seq(0), 1000)?, vec![]);
         assert_eq!(refusal(store.append(events(run(gone), Seq(50), 1)).await), "Conflict { actual: Seq(0) }");
     }
+    assert_eq!(store.open_runs()?, vec![run(3)]);
     assert_eq!(store.index(&request(1))?, Some(row("request")));
     assert_eq!(store.index(&request(2))?, None);
     assert_eq!(store.runs(None, 9)?, vec![(run(3), row("run")), (run(1), row("run"))]);

@@ -102,18 +102,31 @@ impl EventStore for MemoryStore {
         let state = self.0.state();
         let rows = state.rows.iter().rev().filter_map(|(key, value)| match key {
             IndexKey::Run(run) if before.is_none_or(|before| *run < before) => Some((*run, value.clone())),
-            IndexKey::Run(_) | IndexKey::Request(_) | IndexKey::Idempotency(_) | IndexKey::Cache(_) => None,
+            IndexKey::Run(_)
+            | IndexKey::Request(_)
+            | IndexKey::Idempotency(_)
+            | IndexKey::Cache(_)
+            | IndexKey::Open(_) => None,
         });
         Ok(rows.take(limit).collect())
     }
 
+    fn open_runs(&self) -> Result<Vec<RunId>, Error> {
+        let state = self.0.state();
+        let marked = state.rows.keys().filter_map(|key| match key {
+            IndexKey::Open(run) => Some(*run),
+            IndexKey::Run(_) | IndexKey::Request(_) | IndexKey::Idempotency(_) | IndexKey::Cache(_) => None,
+        });
+        Ok(marked.collect())
+    }
+
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {
-        self.0.delete(run, Vec::new());
+        self.0.delete(run, vec![IndexKey::Open(*run)]);
         Box::pin(ready(Ok(())))
     }
 
     fn delete_run(&self, run: &RunId, mut index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
-        index.push(IndexKey::Run(*run));
+        index.extend([IndexKey::Run(*run), IndexKey::Open(*run)]);
         self.0.delete(run, index);
         Box::pin(ready(Ok(())))
     }

@@ -43,6 +43,8 @@ pub enum IndexKey {
     Idempotency([u8; 32]),
     /// The run whose result may be reused, by cache key.
     Cache([u8; 32]),
+    /// Marks a run that the service still owes something: it is not final, or its events are still here.
+    Open(RunId),
 }
 
 /// A change to the run index.
@@ -110,7 +112,10 @@ pub trait EventStore: Send + Sync {
     /// Rows of runs with ids below `before`, newest id first.
     fn runs(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error>;
 
-    /// Removes the run's events and keeps all index rows: for a run whose log is sealed.
+    /// The runs marked [`IndexKey::Open`], oldest first; meant for start-up, before anything is appended.
+    fn open_runs(&self) -> Result<Vec<RunId>, Error>;
+
+    /// Removes the run's events and its open mark, and keeps all other rows: for a run whose log is sealed.
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Removes the run's events, its own row and the rows named.

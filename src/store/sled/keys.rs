@@ -21,6 +21,7 @@ const MAX_VALUE_BYTES: usize = 6 * 1024;
 
 const EVENTS: u8 = b'e';
 const RUN: u8 = b'r';
+const OPEN: u8 = b'o';
 const EVENT_KEY_LEN: usize = 1 + 16 + 8;
 
 const TAG_WHOLE: u8 = 1;
@@ -158,6 +159,7 @@ pub(super) fn row_key(key: &IndexKey) -> Vec<u8> {
         IndexKey::Request(request) => (b'q', request.as_bytes()),
         IndexKey::Idempotency(digest) => (b'i', digest),
         IndexKey::Cache(digest) => (b'c', digest),
+        IndexKey::Open(run) => (OPEN, run.as_bytes()),
     };
     [&[prefix], id].concat()
 }
@@ -165,6 +167,11 @@ pub(super) fn row_key(key: &IndexKey) -> Vec<u8> {
 /// The first key of all run rows, and the first key after them.
 pub(super) fn run_rows() -> (Vec<u8>, Vec<u8>) {
     (vec![RUN], vec![RUN + 1])
+}
+
+/// The first key of all open marks, and the first key after them.
+pub(super) fn open_rows() -> (Vec<u8>, Vec<u8>) {
+    (vec![OPEN], vec![OPEN + 1])
 }
 
 /// The run whose row has this key.

@@ -124,12 +124,16 @@ impl EventStore for SledStore {
         self.shared.runs(before, limit)
     }
 
+    fn open_runs(&self) -> Result<Vec<RunId>, Error> {
+        self.shared.open_runs()
+    }
+
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {
-        self.ask(|answer| Request::Delete(*run, Vec::new(), answer))
+        self.ask(|answer| Request::Delete(*run, vec![IndexKey::Open(*run)], answer))
     }
 
     fn delete_run(&self, run: &RunId, mut index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
-        index.push(IndexKey::Run(*run));
+        index.extend([IndexKey::Run(*run), IndexKey::Open(*run)]);
         self.ask(|answer| Request::Delete(*run, index, answer))
     }
 

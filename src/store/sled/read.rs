@@ -76,7 +76,11 @@ impl Shared {
         let inflight = self.inflight.read().unwrap_or_else(PoisonError::into_inner);
         let shown = inflight.rows.iter().filter_map(|(key, row)| match key {
             IndexKey::Run(run) if before.is_none_or(|before| *run < before) => Some((*run, row)),
-            IndexKey::Run(_) | IndexKey::Request(_) | IndexKey::Idempotency(_) | IndexKey::Cache(_) => None,
+            IndexKey::Run(_)
+            | IndexKey::Request(_)
+            | IndexKey::Idempotency(_)
+            | IndexKey::Cache(_)
+            | IndexKey::Open(_) => None,
         });
         let shown: Vec<_> = shown.collect();
 
@@ -101,6 +105,18 @@ impl Shared {
             };
         }
         Ok(rows.into_iter().rev().take(limit).collect())
+    }
+
+    pub(super) fn open_runs(&self) -> Result<Vec<RunId>, Error> {
+        let (first, end) = keys::open_rows();
+        let marked = self.db.range(first..end).map(|entry| {
+            let (key, _) = entry.map_err(engine_failed)?;
+            keys::run_of_row(&key).ok_or_else(|| Error::Engine {
+                action: "read",
+                source: Error::cause(format!("open mark {key:?} is damaged")),
+            })
+        });
+        marked.collect()
     }
 
     pub(super) fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
