@@ -123,6 +123,8 @@ pub struct Started {
     pub parameter: Map<String, Value>,
     /// Whether the run waits for an upload before it is queued.
     pub awaiting_upload: bool,
+    /// Hash of the client's idempotency key, when it gave one.
+    pub idempotency_sha256: Option<String>,
 }
 
 /// Data of `input.uploaded`.

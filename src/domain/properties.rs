@@ -37,6 +37,7 @@ fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Star
         input: Map::new(),
         parameter: Map::new(),
         awaiting_upload,
+        idempotency_sha256: None,
     }
 }
 

@@ -110,6 +110,8 @@ pub struct RunState {
     pub usage: Usage,
     /// Where its result is.
     pub result_path: Option<String>,
+    /// Hash of the idempotency key it was created with.
+    pub idempotency_sha256: Option<String>,
 }
 
 impl RunState {
@@ -147,6 +149,7 @@ impl RunState {
             error: None,
             usage: Usage::default(),
             result_path: None,
+            idempotency_sha256: started.idempotency_sha256.clone(),
         }
     }
 

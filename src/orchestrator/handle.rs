@@ -261,8 +261,8 @@ impl Orchestrator {
     pub async fn upload(&self, run: RunId, zip: PathBuf) -> Result<Uploaded, Error> {
         let shared = &self.shared;
         shared.admits()?;
-        let mut journal = Journal::open(shared.store.clone(), run)?;
         let _alone = Uploading::begin(shared.clone(), run)?;
+        let mut journal = Journal::open(shared.store.clone(), run)?;
         let state = journal.state().clone();
         if state.status.is_final() {
             return Err(crate::domain::command::Refusal::RunFinal { status: state.status }.into());
@@ -400,18 +400,18 @@ impl Orchestrator {
                     kept += 1;
                     continue;
                 }
-                cleaned.bytes_freed += self.delete(&state, &row).await?;
+                cleaned.bytes_freed += self.delete(&state).await?;
                 cleaned.runs_deleted += 1;
                 cleaned.requests_deleted += 1;
             }
         }
     }
 
-    async fn delete(&self, state: &RunState, row: &[u8]) -> Result<u64, Error> {
+    async fn delete(&self, state: &RunState) -> Result<u64, Error> {
         let run = state.run_id;
         let shared = &self.shared;
         let mut keys = vec![IndexKey::Request(state.request_id)];
-        keys.extend(super::create::idempotency_key_of(run, row));
+        keys.extend(state.idempotency_sha256.as_deref().and_then(super::create::idempotency_row));
         // The rows go first: files without a row are swept at the next start, a row without files would be a lie.
         shared.sealer.forget(run);
         shared.store.delete_run(&run, keys).await?;

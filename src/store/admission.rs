@@ -2,12 +2,17 @@
 
 use bytes::Bytes;
 
-use super::{Append, Error, IndexKey, MAX_APPEND_BYTES};
+use super::{Append, Error, IndexChange, IndexKey, MAX_APPEND_BYTES};
 use crate::domain::ids::Seq;
 
 /// What is wrong with the append itself, whatever the store holds. Needs no lock and no disk.
 pub(super) fn check_shape(append: &Append) -> Result<(), Error> {
-    let bytes = append.events.iter().map(|batch| batch.ndjson.len()).sum();
+    let events = append.events.iter().map(|batch| batch.ndjson.len());
+    let rows = append.index.iter().map(|change| match change {
+        IndexChange::Put(_, row) => row.len(),
+        IndexChange::Delete(_) => 0,
+    });
+    let bytes = events.chain(rows).sum();
     if bytes > MAX_APPEND_BYTES {
         return Err(Error::TooLarge { bytes, limit: MAX_APPEND_BYTES });
     }

@@ -21,6 +21,7 @@ pub async fn check(make: impl Fn() -> Arc<dyn EventStore>) -> Result<(), Error> 
     rows_change_with_the_events_or_not_at_all(&*make()).await?;
     a_read_from_any_cursor_gives_exactly_the_suffix(&*make()).await?;
     long_events_come_back_whole(&*make()).await?;
+    long_rows_come_back_whole(&*make()).await?;
     a_watch_begins_at_the_head_and_wakes(&*make()).await?;
     runs_are_listed_newest_first_in_pages(&*make()).await?;
     deleted_events_leave_their_rows_and_a_deleted_run_leaves_nothing(&*make()).await?;
@@ -123,8 +124,9 @@ async fn batches_that_do_not_follow_the_head_are_refused(store: &dyn EventStore)
 }
 
 async fn an_append_over_the_limit_changes_nothing(store: &dyn EventStore) -> Result<(), Error> {
+    // The row's three bytes count as well.
     let of = |len: usize| Append {
-        events: vec![EventBatch { first: Seq(1), count: 1, ndjson: format!("{}\n", "x".repeat(len - 1)).into() }],
+        events: vec![EventBatch { first: Seq(1), count: 1, ndjson: format!("{}\n", "x".repeat(len - 4)).into() }],
         index: vec![IndexChange::Put(IndexKey::Run(run(1)), row("row"))],
         ..events(run(1), Seq(0), 0)
     };
@@ -193,6 +195,25 @@ async fn rows_change_with_the_events_or_not_at_all(store: &dyn EventStore) -> Re
     append.index = vec![IndexChange::Delete(keys[0])];
     assert_eq!(refusal(store.append(append).await), "Conflict { actual: Seq(1) }");
     assert_eq!(rows(store)?, expected);
+    Ok(())
+}
+
+async fn long_rows_come_back_whole(store: &dyn EventStore) -> Result<(), Error> {
+    let value = |n: u128, len: usize| Bytes::from(format!("{n} {}", "r".repeat(len)));
+    // Growing, shrinking and vanishing, with neighbours of their own lengths.
+    for len in [10, 6_142, 6_143, 30_000, 100_000, 6_144, 20_000, 0, 12_286, 12_287] {
+        for n in 1..=3 {
+            let mut append = events(run(n), Seq::START, 0);
+            append.index = vec![IndexChange::Put(IndexKey::Run(run(n)), value(n, len * n as usize))];
+            store.append(append).await?;
+        }
+        let expected: Vec<_> = [3, 2, 1].map(|n| (run(n), value(n, len * n as usize))).into();
+        assert_eq!(store.runs(None, 9)?, expected, "{len}");
+        assert_eq!(store.runs(Some(run(3)), 1)?, expected[1..2], "{len}");
+        assert_eq!(store.index(&IndexKey::Run(run(2)))?.as_ref(), Some(&expected[1].1), "{len}");
+    }
+    store.delete_run(&run(2), vec![]).await?;
+    assert_eq!(store.runs(None, 9)?.into_iter().map(|(run, _)| run).collect::<Vec<_>>(), [run(3), run(1)]);
     Ok(())
 }
 

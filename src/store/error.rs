@@ -27,10 +27,10 @@ pub enum Error {
         /// What the row holds.
         value: Bytes,
     },
-    /// The append carries more than [`super::MAX_APPEND_BYTES`] of events.
+    /// The append carries more than [`super::MAX_APPEND_BYTES`].
     #[error("an append of {bytes} bytes is over the limit of {limit}")]
     TooLarge {
-        /// The size of its events.
+        /// The size of its events and rows.
         bytes: usize,
         /// The limit.
         limit: usize,

@@ -26,7 +26,7 @@ pub use self::memory::MemoryStore;
 pub use self::sealed::{Sealed, SealedLog, seal};
 pub use self::sled::SledStore;
 
-/// The most bytes of events one append may carry.
+/// The most bytes of events and rows one append may carry.
 pub const MAX_APPEND_BYTES: usize = 1024 * 1024;
 
 /// A future that owns all it needs.

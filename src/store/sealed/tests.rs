@@ -122,7 +122,7 @@ fn a_failing_source_and_a_hole_leave_no_log_behind() {
 fn a_log_cut_in_the_middle_of_an_event_is_named_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let path = sealed(folder.path(), &batches(&vec![30; 300], 7));
-    let bytes = fs::read(&path).unwrap();
+    let bytes = fs::read(&path).expect("the sealed log is there");
     fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
     match SealedLog::open(&path) {
         Err(Error::CorruptFile { reason, .. }) => assert_eq!(reason, "its last line has no end"),

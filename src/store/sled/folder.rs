@@ -1,10 +1,10 @@
 //! The data directory: claimed by one process, marked with its format, synced as a whole.
 
-use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::store::Error;
 
@@ -22,13 +22,36 @@ pub(super) fn claim(data_dir: &Path) -> Result<Claim, Error> {
     let path = data_dir.join("LOCK");
     let lock =
         File::options().create(true).write(true).truncate(false).open(&path).map_err(Error::io("open", &path))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(Error::Locked { path: data_dir.to_path_buf() }),
-        Err(TryLockError::Error(source)) => return Err(Error::io("lock", &path)(source)),
-    }
+    let taken = with_patience(|| match lock.try_lock() {
+        Ok(()) => Some(Ok(())),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(source)) => Some(Err(Error::io("lock", &path)(source))),
+    });
+    taken.unwrap_or_else(|| Err(Error::Locked { path: data_dir.to_path_buf() }))?;
     check_format(data_dir)?;
     Ok(Claim { _lock: lock })
+}
+
+/// Tries until it works, for a moment. A process that starts another one shares its locks with it until that
+/// one has become its own program, so a lock may outlive its owner by some milliseconds.
+fn with_patience<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
+    (0..50).find_map(|tries| {
+        if tries > 0 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        attempt()
+    })
+}
+
+/// Opens sled's data base in a claimed directory.
+pub(super) fn open_db(store_dir: &Path, config: &sled::Config) -> Result<sled::Db, Error> {
+    let failed = |source| Error::Engine { action: "open", source: Arc::new(source) };
+    let db = with_patience(|| match config.open() {
+        // sled tells it in words only.
+        Err(sled::Error::Io(error)) if error.to_string().starts_with("could not acquire lock") => None,
+        result => Some(result.map_err(failed)),
+    });
+    db.unwrap_or_else(|| Err(Error::Locked { path: store_dir.to_path_buf() }))
 }
 
 /// Where sled keeps its files.
@@ -68,7 +91,6 @@ pub(in crate::store) fn sync(path: &Path) -> io::Result<()> {
 pub(super) struct Files {
     db: File,
     blobs: PathBuf,
-    synced_blobs: HashSet<OsString>,
 }
 
 impl Files {
@@ -82,40 +104,28 @@ impl Files {
         let data_dir = store_dir.parent().unwrap_or(store_dir);
         sync(data_dir)?;
         data_dir.canonicalize()?.parent().map_or(Ok(()), sync)?;
-        let mut files = Files {
-            db: File::open(store_dir.join("db"))?,
-            blobs: store_dir.join("blobs"),
-            synced_blobs: HashSet::new(),
-        };
-        files.sync_blobs()?;
-        Ok(files)
+        Ok(Files { db: File::open(store_dir.join("db"))?, blobs: store_dir.join("blobs") })
     }
 
     /// Brings everything that sled has flushed to the disk.
-    pub(super) fn sync(&mut self) -> io::Result<()> {
+    pub(super) fn sync(&self) -> io::Result<()> {
         // What the log points at goes first.
         self.sync_blobs()?;
         self.db.sync_data()
     }
 
-    /// Pages that grew long through index rows stand in files of their own; mostly there is none.
-    fn sync_blobs(&mut self) -> io::Result<()> {
-        let mut present = HashSet::new();
-        let mut added = false;
+    /// Long pages stand in files of their own. Values are kept so short that there are none; should sled
+    /// make one all the same, what is acknowledged must not depend on it.
+    fn sync_blobs(&self) -> io::Result<()> {
+        let mut found = false;
         for entry in fs::read_dir(&self.blobs)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if !self.synced_blobs.contains(&name) {
-                match sync(&entry.path()) {
-                    Ok(()) => added = true,
-                    Err(error) if error.kind() == ErrorKind::NotFound => continue, // replaced by sled just now
-                    Err(error) => return Err(error),
-                }
+            found = true;
+            match sync(&entry?.path()) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {} // replaced by sled just now
+                result => result?,
             }
-            present.insert(name);
         }
-        self.synced_blobs = present;
-        if added { sync(&self.blobs) } else { Ok(()) }
+        if found { sync(&self.blobs) } else { Ok(()) }
     }
 }
 

@@ -94,9 +94,12 @@ impl<'a> Group<'a> {
             keys::lay_out(run, batches, |key, value| self.batch.insert(key, value));
         }
         for (key, row) in &self.rows {
-            match row {
-                Some(row) => self.batch.insert(keys::row_key(key), keys::row_value(row)),
-                None => self.batch.remove(keys::row_key(key)),
+            // The row before may have had more parts.
+            if let Some(Some(old)) = self.hidden.rows.get(key) {
+                keys::keys_of_row(key, old.len()).for_each(|key| self.batch.remove(key));
+            }
+            if let Some(row) = row {
+                keys::lay_out_row(key, row, |key, value| self.batch.insert(key, value));
             }
         }
         let heads = self.heads.into_iter().filter(|(run, _)| !self.deleted.contains(run)).collect();

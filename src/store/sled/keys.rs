@@ -6,6 +6,8 @@
 //! | the same, for an event longer than one value | tag 2, its length (u32), its first bytes |
 //! | … followed by part number (u32) | tag 3, its next bytes |
 //! | `r` run · `q` request · `i` digest · `c` digest | tag 1, the row |
+//! | the same, for a row longer than one value | tag 2, its length (u32), its first bytes |
+//! | … followed by part number (u32) | tag 3, its next bytes |
 //!
 //! A run's events are one range in order, and its last key tells its head.
 
@@ -16,18 +18,19 @@ use crate::domain::ids::{RunId, Seq};
 use crate::store::{EventBatch, IndexKey};
 
 /// The longest value. sled keeps up to 16 values in a page (19 for a moment, while pages merge) and moves
-/// pages over 128 KiB to files of their own, which it rewrites and does not sync: 19 of these stay below.
-const MAX_VALUE_BYTES: usize = 6 * 1024;
+/// pages over 128 KiB to files of their own. It does not sync those before the log that points at them, so
+/// that loss of power would tear batches apart. 19 of these values stay below.
+pub(super) const MAX_VALUE_BYTES: usize = 6 * 1024;
 
 const EVENTS: u8 = b'e';
 const RUN: u8 = b'r';
 const OPEN: u8 = b'o';
 const EVENT_KEY_LEN: usize = 1 + 16 + 8;
+const RUN_ROW_KEY_LEN: usize = 1 + 16;
 
 const TAG_WHOLE: u8 = 1;
 const TAG_FIRST_PART: u8 = 2;
 const TAG_NEXT_PART: u8 = 3;
-const TAG_ROW: u8 = 1;
 
 /// The key under which a value beginning with this event is found.
 pub(super) fn event_key(run: &RunId, first: Seq) -> [u8; EVENT_KEY_LEN] {
@@ -132,16 +135,21 @@ impl EventBatchBuilder {
 
 /// One event longer than a value, in parts.
 fn lay_out_long(run: &RunId, event: &EventBatch, put: &mut impl FnMut(IVec, IVec)) {
-    let key = event_key(run, event.first);
-    for (part, bytes) in (0_u32..).zip(event.ndjson.chunks(MAX_VALUE_BYTES)) {
-        if part == 0 {
-            // An append, and so an event, is at most 1 MiB long.
-            let len = u32::try_from(event.ndjson.len()).unwrap_or(u32::MAX);
-            put(IVec::from(&key), tagged(TAG_FIRST_PART, Some(len), bytes));
-        } else {
-            put(IVec::from([&key[..], &part.to_be_bytes()].concat()), tagged(TAG_NEXT_PART, None, bytes));
-        }
+    lay_out_parts(&event_key(run, event.first), &event.ndjson, put);
+}
+
+fn lay_out_parts(key: &[u8], bytes: &[u8], put: &mut impl FnMut(IVec, IVec)) {
+    // Appends, and so events, are at most 1 MiB long, and rows are refused beyond that.
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    for (part, bytes) in (0_u32..).zip(bytes.chunks(MAX_VALUE_BYTES)) {
+        let number = (part == 0).then_some(len);
+        let tag = if part == 0 { TAG_FIRST_PART } else { TAG_NEXT_PART };
+        put(part_key(key, part), tagged(tag, number, bytes));
     }
+}
+
+fn part_key(key: &[u8], part: u32) -> IVec {
+    if part == 0 { IVec::from(key) } else { IVec::from([key, &part.to_be_bytes()].concat()) }
 }
 
 fn tagged(tag: u8, number: Option<u32>, bytes: &[u8]) -> IVec {
@@ -174,19 +182,53 @@ pub(super) fn open_rows() -> (Vec<u8>, Vec<u8>) {
     (vec![OPEN], vec![OPEN + 1])
 }
 
-/// The run whose row has this key.
+/// The run whose row begins with this key; `None` for the further parts of a row.
 pub(super) fn run_of_row(key: &[u8]) -> Option<RunId> {
-    Some(RunId::from_bytes(key.get(1..)?.try_into().ok()?))
+    let id = key.get(1..).filter(|_| key.len() == RUN_ROW_KEY_LEN)?;
+    Some(RunId::from_bytes(id.try_into().ok()?))
 }
 
-/// An index row as stored.
-pub(super) fn row_value(row: &[u8]) -> IVec {
-    tagged(TAG_ROW, None, row)
+/// Lays a row out as keys and values.
+pub(super) fn lay_out_row(key: &IndexKey, row: &[u8], mut put: impl FnMut(IVec, IVec)) {
+    let key = row_key(key);
+    if row.len() <= MAX_VALUE_BYTES {
+        put(IVec::from(key), tagged(TAG_WHOLE, None, row));
+    } else {
+        lay_out_parts(&key, row, &mut put);
+    }
 }
 
-/// The index row that was stored; `None` if it is not one. Copied, because a slice would keep its page alive.
-pub(super) fn row_of_value(value: &[u8]) -> Option<Bytes> {
-    value.strip_prefix(&[TAG_ROW]).map(Bytes::copy_from_slice)
+/// All keys that a row of this length has.
+pub(super) fn keys_of_row(key: &IndexKey, len: usize) -> impl Iterator<Item = IVec> {
+    let key = row_key(key);
+    let parts = u32::try_from(len.div_ceil(MAX_VALUE_BYTES).max(1)).unwrap_or(u32::MAX);
+    (0..parts).map(move |part| part_key(&key, part))
+}
+
+/// What the first value of a row holds.
+pub(super) enum RowStart {
+    /// All of it. Copied, because a slice would keep its page alive.
+    Whole(Bytes),
+    /// The beginning of a row of this length.
+    FirstPart(usize),
+}
+
+/// Reads the first value of a row; `None` if it is not one.
+pub(super) fn row_start(value: &[u8]) -> Option<RowStart> {
+    match *value.first()? {
+        TAG_WHOLE => Some(RowStart::Whole(Bytes::copy_from_slice(&value[1..]))),
+        TAG_FIRST_PART => Some(RowStart::FirstPart(usize::try_from(number(value)?).ok()?)),
+        _ => None,
+    }
+}
+
+/// The bytes that one part of a row contributes; `None` if it is not one.
+pub(super) fn row_part(value: &[u8]) -> Option<&[u8]> {
+    match *value.first()? {
+        TAG_FIRST_PART => value.get(5..),
+        TAG_NEXT_PART => value.get(1..),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

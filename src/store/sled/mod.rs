@@ -45,7 +45,7 @@ impl SledStore {
         let store_dir = folder::store_dir(data_dir);
         // No flushing by the clock: the writer flushes each group.
         let config = sled::Config::new().path(&store_dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
-        let db = config.open().map_err(|source| Error::Engine { action: "open", source: Arc::new(source) })?;
+        let db = folder::open_db(&store_dir, &config)?;
         let files = folder::Files::open(&store_dir).map_err(Error::io("sync", &store_dir))?;
         let shared = Arc::new(Shared { db, inflight: RwLock::new(Inflight::default()), tails: Tails::default() });
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::{Bytes, BytesMut};
 
-use super::keys::{self, Piece};
+use super::keys::{self, Piece, RowStart};
 use crate::domain::ids::{RunId, Seq};
 use crate::store::batch::Page;
 use crate::store::tails::Tails;
@@ -46,13 +46,25 @@ impl Shared {
 
     /// The row in the tree, durable or not.
     pub(super) fn stored_row(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
-        let Some(value) = self.db.get(keys::row_key(key)).map_err(engine_failed)? else {
-            return Ok(None);
-        };
-        match keys::row_of_value(&value) {
-            Some(row) => Ok(Some(row)),
-            None => Err(Error::Engine { action: "read", source: Error::cause(format!("{key:?} has an unknown tag")) }),
+        match self.db.get(keys::row_key(key)).map_err(engine_failed)? {
+            Some(value) => self.whole_row(key, &value).map(Some),
+            None => Ok(None),
         }
+    }
+
+    /// The row that begins with this value.
+    fn whole_row(&self, key: &IndexKey, value: &[u8]) -> Result<Bytes, Error> {
+        let damaged = || Error::Engine { action: "read", source: Error::cause(format!("row {key:?} is damaged")) };
+        let len = match keys::row_start(value).ok_or_else(damaged)? {
+            RowStart::Whole(row) => return Ok(row),
+            RowStart::FirstPart(len) => len,
+        };
+        let mut row = BytesMut::with_capacity(len);
+        for key in keys::keys_of_row(key, len) {
+            let value = self.db.get(key).map_err(engine_failed)?.ok_or_else(damaged)?;
+            row.extend_from_slice(keys::row_part(&value).ok_or_else(damaged)?);
+        }
+        if row.len() == len { Ok(row.freeze()) } else { Err(damaged()) }
     }
 
     pub(super) fn head(&self, run: &RunId) -> Result<Seq, Error> {
@@ -87,16 +99,15 @@ impl Shared {
         let (first, end) = keys::run_rows();
         let end = before.map_or(end, |before| keys::row_key(&IndexKey::Run(before)));
         let mut rows = BTreeMap::new();
-        // Rows in flight may turn out not to be there, so that many more are needed.
-        for entry in self.db.range(first..end).rev().take(limit.saturating_add(shown.len())) {
+        for entry in self.db.range(first..end).rev() {
+            // Rows in flight may turn out not to be there, so that many more are needed.
+            if rows.len() >= limit.saturating_add(shown.len()) {
+                break;
+            }
             let (key, value) = entry.map_err(engine_failed)?;
-            let (Some(run), Some(row)) = (keys::run_of_row(&key), keys::row_of_value(&value)) else {
-                return Err(Error::Engine {
-                    action: "read",
-                    source: Error::cause(format!("run row {key:?} is damaged")),
-                });
-            };
-            rows.insert(run, row);
+            if let Some(run) = keys::run_of_row(&key) {
+                rows.insert(run, self.whole_row(&IndexKey::Run(run), &value)?);
+            }
         }
         for (run, row) in shown {
             match row {
