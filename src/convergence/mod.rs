@@ -1,1 +1,168 @@
 //! From an engine's raw output to a validated result: candidate, validation, the normalization ladder.
+
+mod extract;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::skill::schema::{Validator, Violation};
+
+/// How far a text had to be carried to become a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Level {
+    /// It was JSON as it stood, after trimming.
+    #[serde(rename = "none")]
+    None,
+    /// Syntax alone was repaired.
+    N0,
+    /// The skill's normalizer made the value.
+    N1,
+    /// The skill's fallback made the value.
+    N2,
+    /// The runner's repair made the value.
+    N3,
+}
+
+/// The rungs of the ladder, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepName {
+    /// Read as it stood.
+    AsIs,
+    /// A byte order mark was removed.
+    RemoveBom,
+    /// The inside of a code fence was taken.
+    RemoveFences,
+    /// The text around the value was left out.
+    RemoveProse,
+    /// Commas before closing brackets were removed.
+    TrailingCommas,
+    /// Typographic quotes around strings were made straight.
+    SmartQuotes,
+    /// Brackets still open at the very end were closed.
+    CloseBrackets,
+    /// Looked for a value and found none.
+    Extract,
+    /// Checked against the output schema.
+    Validate,
+    /// The skill's normalizer (N1).
+    Normalizer,
+    /// The skill's fallback (N2).
+    Fallback,
+    /// The runner's repair (N3).
+    Repair,
+}
+
+/// One step and how it went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// What was done.
+    pub step: StepName,
+    /// Whether it led on.
+    pub ok: bool,
+    /// What was seen.
+    pub detail: String,
+}
+
+impl Step {
+    /// A step with its outcome.
+    pub fn new(step: StepName, ok: bool, detail: impl Into<String>) -> Self {
+        Self { step, ok, detail: detail.into() }
+    }
+}
+
+/// A text read as JSON, or not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parsed {
+    /// How far it had to be carried; without a value, how far it was tried.
+    pub level: Level,
+    /// The value, when there is one.
+    pub value: Option<Value>,
+    /// What was done, in order.
+    pub steps: Vec<Step>,
+}
+
+/// How a text came out against a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A value that keeps the schema.
+    Valid,
+    /// No JSON at all.
+    Missing,
+    /// JSON that breaks the schema.
+    Invalid,
+}
+
+/// A text read and validated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Convergence {
+    /// How far the text had to be carried.
+    pub level: Level,
+    /// The value, valid or not.
+    pub value: Option<Value>,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// What was done, in order.
+    pub steps: Vec<Step>,
+    /// Where the value breaks the schema.
+    pub validation_errors: Vec<Violation>,
+}
+
+impl Convergence {
+    /// Whether the value keeps the schema.
+    pub fn valid(&self) -> bool {
+        match self.outcome {
+            Outcome::Valid => true,
+            Outcome::Missing | Outcome::Invalid => false,
+        }
+    }
+}
+
+/// Reads a text as JSON: as it stands, else with its syntax repaired and never a guess at its meaning.
+pub fn parse(text: &str) -> Parsed {
+    let text = text.trim();
+    match serde_json::from_str(text) {
+        Ok(value) => Parsed {
+            level: Level::None,
+            value: Some(value),
+            steps: vec![Step::new(StepName::AsIs, true, "the text is JSON as it stands")],
+        },
+        Err(error) => {
+            let mut steps = vec![Step::new(StepName::AsIs, false, error.to_string())];
+            let value = extract::value(text, &mut steps);
+            Parsed { level: Level::N0, value, steps }
+        }
+    }
+}
+
+/// Checks a value, or a part of one, and gives the step to record.
+pub fn validate(value: &Value, schema: &Validator) -> (Step, Vec<Violation>) {
+    let violations = schema.errors(value);
+    let step = match violations.first() {
+        None => Step::new(StepName::Validate, true, "the value keeps the output schema"),
+        Some(first) => {
+            let detail = format!("{} violations, the first at {:?}: {}", violations.len(), first.path, first.message);
+            Step::new(StepName::Validate, false, detail)
+        }
+    };
+    (step, violations)
+}
+
+/// Reads a text and checks the value it holds.
+pub fn converge(text: &str, schema: &Validator) -> Convergence {
+    let Parsed { level, value, mut steps } = parse(text);
+    let (outcome, validation_errors) = match &value {
+        None => (Outcome::Missing, Vec::new()),
+        Some(value) => {
+            let (step, violations) = validate(value, schema);
+            let outcome = if step.ok { Outcome::Valid } else { Outcome::Invalid };
+            steps.push(step);
+            (outcome, violations)
+        }
+    };
+    Convergence { level, value, outcome, steps, validation_errors }
+}
