@@ -1,1 +1,241 @@
 //! Typed settings: defaults, then file, then environment, then flags, each value with its source.
+
+mod keys;
+mod layers;
+mod load;
+mod reader;
+
+pub use keys::ENGINES;
+pub use layers::{Problem, Source};
+pub use reader::{Described, Secret};
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Everything a service or a command can be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The HTTP service.
+    pub http: Http,
+    /// Folders.
+    pub paths: Paths,
+    /// Where the log is kept.
+    pub store: Store,
+    /// How runs are admitted and treated.
+    pub runs: Runs,
+    /// How long engines may take.
+    pub times: Times,
+    /// How much of everything.
+    pub limits: Limits,
+    /// By engine name; every engine has an entry.
+    pub engines: BTreeMap<String, Engine>,
+    /// The service's own log.
+    pub log: Log,
+    /// The example client.
+    pub e2e_client: E2eClient,
+    /// Routes of the old user interface.
+    pub legacy_ui_api: LegacyUiApi,
+    described: Vec<Described>,
+}
+
+/// The HTTP service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// Address to bind.
+    pub host: IpAddr,
+    /// Port to bind; 0 is any free one.
+    pub port: u16,
+    /// The bearer token, where one is asked for.
+    pub token: Option<Secret>,
+    /// Values of `Host` that are answered.
+    pub allowed_hosts: Vec<String>,
+    /// Who may use the user interface, where that is restricted.
+    pub ui_login: Option<UiLogin>,
+    /// Silence on an event stream before a heartbeat.
+    pub heartbeat_seconds: u64,
+    /// How long a stop waits for running engines.
+    pub drain_grace_seconds: u64,
+}
+
+/// Credentials for the user interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UiLogin {
+    /// The name.
+    pub username: String,
+    /// The password.
+    pub password: Secret,
+}
+
+/// Folders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// All that is written.
+    pub data_dir: PathBuf,
+    /// Installed skills.
+    pub skills_dir: PathBuf,
+    /// The home folder engines see.
+    pub agent_home: PathBuf,
+    /// Where managed engines are installed.
+    pub npm_prefix: PathBuf,
+}
+
+/// Where the log is kept, and how long a finished run's events stay in the hot part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    /// The back end.
+    pub kind: StoreKind,
+    /// Seconds after which a finished run's events leave the store for its folder.
+    pub seal_grace_seconds: u64,
+}
+
+/// Back ends of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    /// The embedded database.
+    Sled,
+}
+
+/// How runs are admitted and treated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runs {
+    /// Engines at work at the same time.
+    pub max_running_jobs: usize,
+    /// Runs that may wait for one.
+    pub max_queued_jobs: usize,
+    /// What a restart does with runs that waited.
+    pub restart_queued: RestartQueued,
+    /// Whether the runner may repair output itself.
+    pub repair: bool,
+    /// Whether engines are confined.
+    pub sandbox: Sandbox,
+}
+
+/// What a restart does with runs that waited for their turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartQueued {
+    /// They fail.
+    Fail,
+    /// They wait again.
+    Requeue,
+}
+
+/// Whether engines are confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sandbox {
+    /// Where the machine can.
+    Auto,
+    /// Always; where the machine cannot, nothing runs.
+    On,
+    /// Never.
+    Off,
+}
+
+/// How long engines may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Times {
+    /// Each attempt's running time.
+    pub hard_timeout_seconds: u64,
+    /// Silence of an engine; 0 is no limit.
+    pub stall_timeout_seconds: u64,
+    /// From an engine's result to its exit.
+    pub exit_grace_seconds: u64,
+    /// From TERM to KILL.
+    pub kill_grace_seconds: u64,
+}
+
+/// How much of everything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Size of an uploaded zip.
+    pub max_upload_bytes: u64,
+    /// What may come out of it.
+    pub max_unpacked_bytes: u64,
+    /// Files and folders in it.
+    pub max_entries: u64,
+    /// What is kept of each stream of an engine.
+    pub max_log_bytes: u64,
+    /// Free space below which nothing new is taken.
+    pub min_free_bytes: u64,
+}
+
+/// One engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Engine {
+    /// Its program; left out, the managed prefix and then PATH are searched.
+    pub command: Option<String>,
+    /// Names of variables it may inherit.
+    pub env_pass: Vec<String>,
+}
+
+/// The service's own log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// What is written.
+    pub level: LogLevel,
+    /// Where to.
+    pub file: PathBuf,
+    /// Length at which a new file is begun.
+    pub max_bytes: u64,
+    /// Old files kept.
+    pub backup_count: u32,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Everything.
+    Trace,
+    /// For developers.
+    Debug,
+    /// For operators.
+    Info,
+    /// What needs attention.
+    Warn,
+    /// What went wrong.
+    Error,
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Trace => "TRACE",
+            Self::Debug => "DEBUG",
+            Self::Info => "INFO",
+            Self::Warn => "WARN",
+            Self::Error => "ERROR",
+        })
+    }
+}
+
+/// The example client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct E2eClient {
+    /// Its port.
+    pub port: u16,
+    /// The service it talks to.
+    pub backend_base_url: String,
+    /// Recorded runs it can play.
+    pub recordings_dir: PathBuf,
+}
+
+/// Routes of the old user interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LegacyUiApi {
+    /// What they answer.
+    pub mode: LegacyMode,
+    /// The day they end, as `YYYY-MM-DD`.
+    pub sunset: String,
+}
+
+/// What old routes answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LegacyMode {
+    /// As before.
+    Allow,
+    /// As before, with deprecation headers.
+    Warn,
+    /// 410.
+    Gone,
+}

@@ -1,1 +1,276 @@
-//! Placeholder.
+//! What a run produced: indexed against the contract, hashed, bundled.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+use skill_runner::artifact::{
+    ArtifactEntry, Bundle, BundleFile, Contents, ContractEntry, Error, Indexed, Refused, artifacts_sha256, bundle,
+    index, write_manifest,
+};
+
+fn run_with(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let run = tempfile::tempdir().unwrap();
+    for folder in ["artifacts", "bundle", "result"] {
+        fs::create_dir(run.path().join(folder)).unwrap();
+    }
+    for (path, content) in files {
+        let path = run.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    run
+}
+
+fn sha256(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn promise(role: &str, pattern: &str, mime: Option<&str>, required: bool) -> ContractEntry {
+    ContractEntry { role: role.into(), pattern: pattern.into(), mime: mime.map(str::to_owned), required }
+}
+
+fn entry(role: &str, path: &str, mime: &str, content: &[u8], required: bool) -> ArtifactEntry {
+    ArtifactEntry {
+        role: role.into(),
+        path_rel: path.into(),
+        filename: path.rsplit('/').next().unwrap().into(),
+        mime: mime.into(),
+        size: content.len() as u64,
+        sha256: sha256(content),
+        required,
+    }
+}
+
+fn refused(path: &str, reason: &'static str) -> Refused {
+    Refused { path_rel: path.into(), reason }
+}
+
+#[test]
+fn each_file_belongs_to_the_first_promise_it_fits_and_the_rest_is_output() {
+    let run = run_with(&[
+        ("artifacts/report.md", b"# r"),
+        ("artifacts/charts/a.svg", b"<svg/>"),
+        ("artifacts/charts/deep/b.svg", b"<svg/>"),
+        ("artifacts/notes.custom", b"n"),
+        ("artifacts/unknown", b""),
+    ]);
+    let contract = [
+        promise("report", "artifacts/report.md", None, true),
+        promise("chart", "charts/*.svg", None, false),
+        promise("any-svg", "**/*.svg", Some("image/x-special"), false),
+        promise("notes", "./artifacts/*.custom", Some("text/x-notes"), true),
+    ];
+    assert_eq!(
+        index(run.path(), &contract).unwrap(),
+        Indexed {
+            entries: vec![
+                entry("chart", "artifacts/charts/a.svg", "image/svg+xml", b"<svg/>", false),
+                entry("any-svg", "artifacts/charts/deep/b.svg", "image/x-special", b"<svg/>", false),
+                entry("notes", "artifacts/notes.custom", "text/x-notes", b"n", true),
+                entry("report", "artifacts/report.md", "text/markdown", b"# r", true),
+                entry("output", "artifacts/unknown", "application/octet-stream", b"", false),
+            ],
+            missing: vec![],
+            refused: vec![],
+        }
+    );
+}
+
+#[test]
+fn a_required_promise_that_no_file_fits_is_missing_and_one_fit_by_anothers_file_is_not() {
+    let run = run_with(&[("artifacts/report.md", b"r")]);
+    let contract = [
+        promise("docs", "*.md", None, true),
+        promise("report", "report.md", None, true),
+        promise("data", "*.csv", None, true),
+        promise("extra", "*.png", None, false),
+    ];
+    let found = index(run.path(), &contract).unwrap();
+    assert_eq!(found.entries, [entry("docs", "artifacts/report.md", "text/markdown", b"r", true)]);
+    assert_eq!(found.missing, [contract[2].clone()]);
+}
+
+#[test]
+fn links_pipes_and_sockets_are_refused_and_never_followed_or_waited_for() {
+    let run = run_with(&[("artifacts/real.txt", b"real"), ("secret", b"secret"), ("outside/file", b"x")]);
+    let artifacts = run.path().join("artifacts");
+    symlink("../secret", artifacts.join("link.md")).unwrap();
+    symlink("../outside", artifacts.join("linked-folder")).unwrap();
+    symlink("loop", artifacts.join("loop")).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, artifacts.join("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(artifacts.join("socket")).unwrap();
+    let contract = [promise("linked", "link.md", None, true)];
+    assert_eq!(
+        index(run.path(), &contract).unwrap(),
+        Indexed {
+            entries: vec![entry("output", "artifacts/real.txt", "text/plain", b"real", false)],
+            missing: contract.to_vec(),
+            refused: vec![
+                refused("artifacts/link.md", "it is a link"),
+                refused("artifacts/linked-folder", "it is a link"),
+                refused("artifacts/loop", "it is a link"),
+                refused("artifacts/pipe", "it is a named pipe"),
+                refused("artifacts/socket", "it is a socket"),
+            ],
+        }
+    );
+}
+
+#[test]
+fn an_artifacts_folder_that_is_a_link_is_refused_and_a_missing_one_is_empty() {
+    let run = run_with(&[("outside/file", b"x")]);
+    fs::remove_dir(run.path().join("artifacts")).unwrap();
+    assert_eq!(index(run.path(), &[]).unwrap(), Indexed::default());
+    symlink("outside", run.path().join("artifacts")).unwrap();
+    let refused = vec![refused("artifacts", "it is a link")];
+    assert_eq!(index(run.path(), &[]).unwrap(), Indexed { refused, ..Indexed::default() });
+}
+
+#[test]
+fn names_that_are_no_text_and_folders_without_end_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let run = run_with(&[]);
+    fs::write(run.path().join("artifacts").join(std::ffi::OsStr::from_bytes(b"\xff.txt")), "x").unwrap();
+    let deep = vec!["d"; 40].join("/");
+    fs::create_dir_all(run.path().join("artifacts").join(deep)).unwrap();
+    let found = index(run.path(), &[]).unwrap();
+    let cut = format!("artifacts/{}", vec!["d"; 33].join("/"));
+    assert_eq!(
+        found.refused,
+        [refused(&cut, "it is nested too deeply"), refused("artifacts/\u{fffd}.txt", "its name is not UTF-8")]
+    );
+}
+
+#[test]
+fn a_pattern_that_is_no_glob_is_named() {
+    let run = run_with(&[]);
+    let error = index(run.path(), &[promise("x", "a[", None, false)]).unwrap_err();
+    assert!(matches!(&error, Error::Pattern { pattern, .. } if pattern == "a["), "{error:?}");
+}
+
+#[test]
+fn the_manifest_lists_the_artifacts_with_one_hash_over_their_canonical_form() {
+    let run = run_with(&[("artifacts/b", b"2"), ("artifacts/a", b"1")]);
+    let entries = index(run.path(), &[]).unwrap().entries;
+    let path = run.path().join("manifest.json");
+    write_manifest(&path, &entries).unwrap();
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let canonical = format!(
+        concat!(
+            r#"[{{"role":"output","path_rel":"artifacts/a","filename":"a","mime":"application/octet-stream","#,
+            r#""size":1,"sha256":"{}","required":false}},"#,
+            r#"{{"role":"output","path_rel":"artifacts/b","filename":"b","mime":"application/octet-stream","#,
+            r#""size":1,"sha256":"{}","required":false}}]"#
+        ),
+        sha256(b"1"),
+        sha256(b"2")
+    );
+    assert_eq!(serde_json::to_string(&entries).unwrap(), canonical, "the type's own JSON is the canonical form");
+    let expected = serde_json::json!({"artifacts": entries, "artifacts_sha256": sha256(canonical.as_bytes())});
+    assert_eq!(written, expected);
+    let backwards: Vec<_> = entries.iter().rev().cloned().collect();
+    assert_eq!(artifacts_sha256(&backwards), artifacts_sha256(&entries));
+}
+
+fn unzip(path: &Path) -> Vec<(String, Vec<u8>, u32)> {
+    let mut archive = zip::ZipArchive::new(fs::File::open(path).unwrap()).unwrap();
+    (0..archive.len())
+        .map(|number| {
+            let mut file = archive.by_index(number).unwrap();
+            let mut content = Vec::new();
+            file.read_to_end(&mut content).unwrap();
+            (file.name().unwrap().into_owned(), content, file.unix_mode().unwrap() & 0o777)
+        })
+        .collect()
+}
+
+fn finished_run() -> tempfile::TempDir {
+    let run = run_with(&[
+        ("artifacts/report.md", b"# r"),
+        ("artifacts/sub/long.txt", &[b'x'; 200_000]),
+        ("result/result.json", b"{}"),
+        ("result/validation.json", b"[]"),
+        ("manifest.json", b"{\"artifacts\":[]}"),
+        ("input.json", b"{}"),
+        ("logs/stdout.txt", b"out"),
+        (".codex/skills/s/scripts/run.sh", b"#!/bin/sh\n"),
+        ("bundle/old.zip", b"old"),
+    ]);
+    let script = run.path().join(".codex/skills/s/scripts/run.sh");
+    fs::set_permissions(script, fs::Permissions::from_mode(0o700)).unwrap();
+    symlink("/etc/passwd", run.path().join("artifacts/evil")).unwrap();
+    run
+}
+
+fn make(run: &Path, contents: Contents) -> (Bundle, serde_json::Value, Vec<u8>) {
+    let (zip, manifest) = (run.join("bundle/b.zip"), run.join("bundle/m.json"));
+    let made = bundle(run, contents, &zip, &manifest).unwrap();
+    let listed = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+    (made, listed, fs::read(zip).unwrap())
+}
+
+#[test]
+fn the_result_bundle_holds_result_artifacts_and_manifest_and_lists_them() {
+    let run = finished_run();
+    let (made, listed, _) = make(run.path(), Contents::Result);
+    let long = [b'x'; 200_000];
+    let contents: [(&str, &[u8]); 4] = [
+        ("artifacts/report.md", b"# r"),
+        ("artifacts/sub/long.txt", &long),
+        ("manifest.json", b"{\"artifacts\":[]}"),
+        ("result/result.json", b"{}"),
+    ];
+    let files = contents.map(|(path, content)| BundleFile {
+        path: path.into(),
+        size: content.len() as u64,
+        sha256: sha256(content),
+    });
+    assert_eq!(listed, serde_json::json!({ "files": files }));
+    assert_eq!(made, Bundle { files: files.into(), refused: vec![refused("artifacts/evil", "it is a link")] });
+    let unzipped = contents.map(|(path, content)| (path.to_owned(), content.to_vec(), 0o644));
+    assert_eq!(unzip(&run.path().join("bundle/b.zip")), unzipped);
+}
+
+#[test]
+fn the_debug_bundle_holds_everything_but_the_bundles() {
+    let run = finished_run();
+    let (made, _, _) = make(run.path(), Contents::Everything);
+    let paths: Vec<&str> = made.files.iter().map(|file| file.path.as_str()).collect();
+    let expected = [
+        ".codex/skills/s/scripts/run.sh",
+        "artifacts/report.md",
+        "artifacts/sub/long.txt",
+        "input.json",
+        "logs/stdout.txt",
+        "manifest.json",
+        "result/result.json",
+        "result/validation.json",
+    ];
+    assert_eq!(paths, expected);
+    assert_eq!(unzip(&run.path().join("bundle/b.zip"))[0].2, 0o755);
+}
+
+#[test]
+fn the_same_files_give_the_same_bundle_bytes() {
+    let (one, other) = (finished_run(), finished_run());
+    for contents in [Contents::Result, Contents::Everything] {
+        let (_, _, bytes) = make(one.path(), contents);
+        assert_eq!(bytes, make(one.path(), contents).2);
+        assert_eq!(bytes, make(other.path(), contents).2);
+    }
+}
+
+#[test]
+fn a_bundle_leaves_no_temporary_file_and_replaces_the_old_one() {
+    let run = finished_run();
+    make(run.path(), Contents::Everything);
+    make(run.path(), Contents::Result);
+    let mut names: Vec<_> =
+        fs::read_dir(run.path().join("bundle")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["b.zip", "m.json", "old.zip"]);
+}

@@ -1,1 +1,277 @@
-//! Placeholder.
+//! Configuration: which layer wins, what is refused, and that every message names the key and the place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use skill_runner::settings::{
+    Described, ENGINES, Engine, LegacyMode, LogLevel, RestartQueued, Sandbox, Settings, Source, UiLogin,
+};
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn load(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
+    let env: BTreeMap<String, String> = pairs(env).into_iter().collect();
+    Settings::load(Some(("skill-runner.yaml", file)), &env, &pairs(flags), 6)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+fn described(settings: &Settings, key: &str) -> (String, String) {
+    let found = settings.describe().iter().find(|described| described.key == key).unwrap();
+    (found.value.clone(), found.source.to_string())
+}
+
+#[test]
+fn without_any_configuration_every_setting_has_its_documented_default() {
+    let settings = Settings::load(None, &BTreeMap::new(), &[], 6).unwrap();
+    let listed: Vec<(&str, &str)> = settings
+        .describe()
+        .iter()
+        .filter(|found| !found.key.starts_with("engines."))
+        .map(|found| (found.key.as_str(), found.value.as_str()))
+        .collect();
+    assert_eq!(
+        listed,
+        [
+            ("host", "127.0.0.1"),
+            ("port", "8000"),
+            ("token", "none"),
+            ("allowed_hosts", "localhost,127.0.0.1,[::1]"),
+            ("ui_basic_auth_enabled", "off"),
+            ("ui_basic_auth_username", "none"),
+            ("ui_basic_auth_password", "none"),
+            ("heartbeat_seconds", "15"),
+            ("drain_grace_seconds", "30"),
+            ("data_dir", "./data"),
+            ("skills_dir", "./skills"),
+            ("agent_home", "./data/agent-home"),
+            ("npm_prefix", "./data/npm"),
+            ("store", "sled"),
+            ("seal_grace_seconds", "60"),
+            ("max_running_jobs", "6"),
+            ("max_queued_jobs", "1000"),
+            ("restart_queued", "fail"),
+            ("repair", "off"),
+            ("sandbox", "auto"),
+            ("hard_timeout_seconds", "1200"),
+            ("stall_timeout_seconds", "600"),
+            ("exit_grace_seconds", "10"),
+            ("kill_grace_seconds", "5"),
+            ("max_upload_bytes", "67108864"),
+            ("max_unpacked_bytes", "536870912"),
+            ("max_entries", "10000"),
+            ("max_log_bytes", "268435456"),
+            ("min_free_bytes", "134217728"),
+            ("log_level", "INFO"),
+            ("log_file", "./data/logs/skill-runner.log"),
+            ("log_max_bytes", "5000000"),
+            ("log_backup_count", "5"),
+            ("e2e_client_port", "8011"),
+            ("e2e_client_backend_base_url", "http://127.0.0.1:8000"),
+            ("e2e_client_recordings_dir", "replay/recordings"),
+            ("ui_legacy_api_mode", "warn"),
+            ("ui_legacy_api_sunset", "2026-06-30"),
+        ]
+    );
+    assert!(settings.describe().iter().all(|found| found.source == Source::Default));
+    assert_eq!(settings.engines.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(ENGINES));
+}
+
+#[test]
+fn flags_win_over_the_environment_which_wins_over_the_file() {
+    let file = "port: 1001\nheartbeat_seconds: 21\nkill_grace_seconds: 31\n";
+    let env = [("SKILL_RUNNER_PORT", "1002"), ("SKILL_RUNNER_HEARTBEAT_SECONDS", "22")];
+    let settings = load(file, &env, &[("port", "1003")]).unwrap();
+    let found = (settings.http.port, settings.http.heartbeat_seconds, settings.times.kill_grace_seconds);
+    assert_eq!(found, (1003, 22, 31));
+    assert_eq!(described(&settings, "port"), ("1003".into(), "--port".into()));
+    assert_eq!(described(&settings, "heartbeat_seconds"), ("22".into(), "SKILL_RUNNER_HEARTBEAT_SECONDS".into()));
+    assert_eq!(described(&settings, "kill_grace_seconds"), ("31".into(), "skill-runner.yaml".into()));
+    assert_eq!(described(&settings, "exit_grace_seconds"), ("10".into(), "default".into()));
+}
+
+#[test]
+fn every_setting_can_be_given_in_the_environment_under_its_own_name() {
+    let defaults = Settings::load(None, &BTreeMap::new(), &[], 6).unwrap();
+    for Described { key, value, source: _ } in defaults.describe() {
+        let value = match (key.as_str(), value.as_str()) {
+            ("ui_basic_auth_enabled", _) => "off",
+            (_, "none" | "") => "X",
+            (_, value) => value,
+        };
+        let variable = format!("SKILL_RUNNER_{}", key.to_uppercase().replace('.', "_"));
+        let settings = load("", &[(&variable, value)], &[]).unwrap();
+        assert_eq!(described(&settings, key).1, variable);
+    }
+}
+
+#[test]
+fn the_special_variables_are_known() {
+    let env = [
+        ("SKILL_RUNNER_ENGINE_HARD_TIMEOUT_SECONDS", "77"),
+        ("SKILL_RUNNER_CODEX_BIN", "/opt/codex"),
+        ("SKILL_RUNNER_ENGINES_CLAUDE_ENV_PASS", "ANTHROPIC_API_KEY, HTTPS_PROXY"),
+        ("LOG_LEVEL", "warning"),
+        ("LOG_FILE", "/var/log/x.log"),
+        ("LOG_MAX_BYTES", "5MB"),
+        ("LOG_BACKUP_COUNT", "0"),
+        ("UI_BASIC_AUTH_ENABLED", "true"),
+        ("UI_BASIC_AUTH_USERNAME", "ann"),
+        ("UI_BASIC_AUTH_PASSWORD", "pass word"),
+        ("SKILL_RUNNER_UI_LEGACY_API_MODE", "gone"),
+        ("SKILL_RUNNER_TOKEN", ""),
+        ("PATH", "/bin"),
+    ];
+    let settings = load("", &env, &[]).unwrap();
+    assert_eq!(settings.times.hard_timeout_seconds, 77);
+    assert_eq!(settings.engines["codex"], Engine { command: Some("/opt/codex".into()), env_pass: vec![] });
+    assert_eq!(settings.engines["claude"].env_pass, ["ANTHROPIC_API_KEY", "HTTPS_PROXY"]);
+    assert_eq!((settings.log.level, settings.log.file.as_path()), (LogLevel::Warn, Path::new("/var/log/x.log")));
+    assert_eq!((settings.log.max_bytes, settings.log.backup_count), (5_000_000, 0));
+    let Some(UiLogin { username, password }) = settings.http.ui_login else { panic!("no login") };
+    assert_eq!((username.as_str(), password.expose()), ("ann", "pass word"));
+    assert_eq!(settings.legacy_ui_api.mode, LegacyMode::Gone);
+    assert_eq!(settings.http.token, None, "an empty variable is not set");
+}
+
+#[test]
+fn the_file_may_use_booleans_or_words_lists_and_units() {
+    let file = "
+repair: on
+sandbox: false
+restart_queued: requeue
+max_upload_bytes: 1 GiB
+allowed_hosts: [runner.local, 10.0.0.1]
+data_dir: /srv/data
+engines:
+  codex: { command: /opt/codex, env_pass: [OPENAI_API_KEY] }
+  qwen:
+    command: qwen
+";
+    let settings = load(file, &[], &[]).unwrap();
+    assert_eq!((settings.runs.repair, settings.runs.sandbox), (true, Sandbox::Off));
+    assert_eq!((settings.runs.restart_queued, settings.limits.max_upload_bytes), (RestartQueued::Requeue, 1 << 30));
+    assert_eq!(settings.http.allowed_hosts, ["runner.local", "10.0.0.1"]);
+    assert_eq!(settings.paths.agent_home, Path::new("/srv/data/agent-home"));
+    assert_eq!(settings.log.file, Path::new("/srv/data/logs/skill-runner.log"));
+    assert_eq!(
+        settings.engines["codex"],
+        Engine { command: Some("/opt/codex".into()), env_pass: vec!["OPENAI_API_KEY".into()] }
+    );
+    assert_eq!(settings.engines["qwen"].command.as_deref(), Some("qwen"));
+    assert!(load("repair: true\n", &[], &[]).unwrap().runs.repair);
+    assert!(!load("repair: 'off'\n", &[], &[]).unwrap().runs.repair);
+    assert_eq!(load("# nothing yet\n", &[], &[]), load("", &[], &[]));
+}
+
+#[test]
+fn unknown_names_are_refused_wherever_they_stand_and_all_are_reported() {
+    let file = "prot: 1\nengines: { codx: { command: x }, codex: { colour: red } }\n";
+    assert_eq!(
+        load(file, &[("SKILL_RUNNER_PROT", "1"), ("PROT", "1")], &[("prot", "1")]),
+        Err(vec![
+            "prot (skill-runner.yaml): there is no such setting".into(),
+            "engines.codx.command (skill-runner.yaml): there is no such setting".into(),
+            "engines.codex.colour (skill-runner.yaml): there is no such setting".into(),
+            "SKILL_RUNNER_PROT (environment): there is no such setting".into(),
+            "prot (--prot): there is no such setting".into(),
+        ])
+    );
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_key_and_place() {
+    for (file, expected) in [
+        ("port: 65536", "port (skill-runner.yaml): must be a whole number from 0 to 65535, not \"65536\""),
+        ("port: [1, 2]", "port (skill-runner.yaml): must be one value, not a list"),
+        ("port:", "port (skill-runner.yaml): must be one value or a list of values"),
+        ("port: { a: 1 }", "port.a (skill-runner.yaml): there is no such setting"),
+        (
+            "max_running_jobs: 0",
+            "max_running_jobs (skill-runner.yaml): must be a whole number from 1 to 4096, not \"0\"",
+        ),
+        ("sandbox: maybe", "sandbox (skill-runner.yaml): must be one of auto, on, off, not \"maybe\""),
+        ("store: oracle", "store (skill-runner.yaml): must be one of sled, not \"oracle\""),
+        ("host: example.com", "host (skill-runner.yaml): must be an IP address or localhost, not \"example.com\""),
+        ("allowed_hosts: ['a b']", "allowed_hosts (skill-runner.yaml): \"a b\" cannot be one of its values"),
+        (
+            "max_log_bytes: 1 parsec",
+            "max_log_bytes (skill-runner.yaml): must be 1 to 1099511627776 bytes, as a number or with KiB, MiB, GiB, KB, MB or GB; not \"1 parsec\"",
+        ),
+        (
+            "ui_legacy_api_sunset: soon",
+            "ui_legacy_api_sunset (skill-runner.yaml): must be a day such as 2026-06-30, not \"soon\"",
+        ),
+        ("- a", "the file (skill-runner.yaml): must be a list of `key: value` lines"),
+    ] {
+        assert_eq!(load(file, &[], &[]), Err(vec![expected.to_owned()]), "{file}");
+    }
+    let env = [("SKILL_RUNNER_PORT", "http")];
+    assert_eq!(
+        load("", &env, &[]),
+        Err(vec!["port (SKILL_RUNNER_PORT): must be a whole number from 0 to 65535, not \"http\"".into()])
+    );
+    let twice = "the file (skill-runner.yaml): duplicate entry with key \"port\"";
+    assert_eq!(load("port: 1\nport: 2\n", &[], &[]), Err(vec![twice.into()]));
+    let broken = load("port: 1\n: [\n", &[], &[]).unwrap_err();
+    assert!(broken[0].starts_with("the file (skill-runner.yaml): ") && broken[0].contains("line 2"), "{broken:?}");
+}
+
+#[test]
+fn two_variables_for_one_setting_must_agree() {
+    let env = |second| [("SKILL_RUNNER_LOG_LEVEL", "debug"), ("LOG_LEVEL", second)];
+    assert_eq!(load("", &env("debug"), &[]).unwrap().log.level, LogLevel::Debug);
+    assert_eq!(
+        load("", &env("error"), &[]),
+        Err(vec!["log_level (LOG_LEVEL): SKILL_RUNNER_LOG_LEVEL says something else; set one of them".into()])
+    );
+}
+
+#[test]
+fn an_address_others_can_reach_needs_a_token() {
+    for host in ["0.0.0.0", "192.168.1.4", "::"] {
+        let expected =
+            format!("host (--host): {host} can be reached from other machines: set token (SKILL_RUNNER_TOKEN) as well");
+        assert_eq!(load("", &[], &[("host", host)]), Err(vec![expected]));
+        let settings = load("", &[("SKILL_RUNNER_TOKEN", "t0ken")], &[("host", host)]).unwrap();
+        assert_eq!(settings.http.token.unwrap().expose(), "t0ken");
+    }
+    for host in ["localhost", "127.0.0.2", "::1", "[::1]"] {
+        assert!(load("", &[], &[("host", host)]).is_ok(), "{host}");
+    }
+}
+
+#[test]
+fn a_guarded_user_interface_needs_both_credentials() {
+    let refused =
+        "ui_basic_auth_enabled (UI_BASIC_AUTH_ENABLED): needs ui_basic_auth_username and ui_basic_auth_password";
+    for extra in [&[][..], &[("UI_BASIC_AUTH_USERNAME", "ann")], &[("UI_BASIC_AUTH_PASSWORD", "secret")]] {
+        let env = [&[("UI_BASIC_AUTH_ENABLED", "on")], extra].concat();
+        assert_eq!(load("", &env, &[]), Err(vec![refused.to_owned()]));
+    }
+    let unused = [("UI_BASIC_AUTH_USERNAME", "ann"), ("UI_BASIC_AUTH_PASSWORD", "secret")];
+    assert_eq!(load("", &unused, &[]).unwrap().http.ui_login, None);
+}
+
+#[test]
+fn secrets_are_shown_nowhere() {
+    let env = [("SKILL_RUNNER_TOKEN", "hunter2"), ("UI_BASIC_AUTH_PASSWORD", "hunter2")];
+    let settings = load("", &env, &[]).unwrap();
+    assert_eq!(described(&settings, "token"), ("********".into(), "SKILL_RUNNER_TOKEN".into()));
+    assert!(!format!("{settings:?}").contains("hunter2"));
+    let problems = load("", &[("SKILL_RUNNER_TOKEN", "hunter2 hunter2")], &[]).unwrap_err();
+    assert_eq!(
+        problems,
+        ["token (SKILL_RUNNER_TOKEN): must be visible ASCII characters without spaces, since a header carries it"]
+    );
+}
+
+#[test]
+fn an_invalid_port_of_the_example_client_is_the_usual_one() {
+    for text in ["", "0", "99999", "http", "-1"] {
+        let settings = load("", &[("SKILL_RUNNER_E2E_CLIENT_PORT", text)], &[]).unwrap();
+        assert_eq!(settings.e2e_client.port, 8011, "{text}");
+    }
+    assert_eq!(load("", &[("SKILL_RUNNER_E2E_CLIENT_PORT", "9000")], &[]).unwrap().e2e_client.port, 9000);
+}

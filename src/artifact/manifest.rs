@@ -1,0 +1,47 @@
+//! The manifest of a run's artifacts, and the one hash that stands for all of them.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::content::{hex, replace};
+use super::{ArtifactEntry, Error};
+
+/// sha256 over the compact JSON array of the entries, sorted by path, members in the order of [`ArtifactEntry`].
+pub fn artifacts_sha256(entries: &[ArtifactEntry]) -> String {
+    let mut sorted: Vec<&ArtifactEntry> = entries.iter().collect();
+    sorted.sort_by(|one, other| one.path_rel.cmp(&other.path_rel));
+    let canonical: Vec<_> = sorted.into_iter().map(canonical).collect();
+    hex(Sha256::new_with_prefix(serde_json::Value::Array(canonical).to_string()))
+}
+
+/// The bytes of `manifest.json`: the artifacts and their hash.
+pub fn manifest_json(entries: &[ArtifactEntry]) -> Vec<u8> {
+    let artifacts: Vec<_> = entries.iter().map(canonical).collect();
+    pretty(&json!({"artifacts": artifacts, "artifacts_sha256": artifacts_sha256(entries)}))
+}
+
+/// Writes `manifest.json` whole. Making it durable is the caller's, together with the run's other files.
+pub fn write_manifest(path: &Path, entries: &[ArtifactEntry]) -> Result<(), Error> {
+    let bytes = manifest_json(entries);
+    replace(path, |file| file.write_all(&bytes).map_err(Error::on("write", path)))
+}
+
+fn canonical(entry: &ArtifactEntry) -> serde_json::Value {
+    json!({
+        "role": entry.role,
+        "path_rel": entry.path_rel,
+        "filename": entry.filename,
+        "mime": entry.mime,
+        "size": entry.size,
+        "sha256": entry.sha256,
+        "required": entry.required,
+    })
+}
+
+/// Indented JSON with a newline at its end, for people who open the file.
+pub(super) fn pretty(value: &serde_json::Value) -> Vec<u8> {
+    format!("{value:#}\n").into_bytes()
+}

@@ -1,0 +1,70 @@
+//! The names of all settings: the one list that the file, the environment and the flags are read against.
+
+/// Engines with a command line of their own, each with its settings below `engines.<name>`.
+pub const ENGINES: [&str; 6] = ["codex", "gemini", "opencode", "iflow", "claude", "qwen"];
+
+/// A setting's names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    /// In the file and as a flag.
+    pub name: String,
+    /// In the environment, the name that every setting has first.
+    pub variables: Vec<String>,
+}
+
+/// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
+const PLAIN: [(&str, Option<&str>); 38] = [
+    ("host", None),
+    ("port", None),
+    ("token", None),
+    ("allowed_hosts", None),
+    ("ui_basic_auth_enabled", Some("UI_BASIC_AUTH_ENABLED")),
+    ("ui_basic_auth_username", Some("UI_BASIC_AUTH_USERNAME")),
+    ("ui_basic_auth_password", Some("UI_BASIC_AUTH_PASSWORD")),
+    ("heartbeat_seconds", None),
+    ("drain_grace_seconds", None),
+    ("data_dir", None),
+    ("skills_dir", None),
+    ("agent_home", None),
+    ("npm_prefix", None),
+    ("store", None),
+    ("seal_grace_seconds", None),
+    ("max_running_jobs", None),
+    ("max_queued_jobs", None),
+    ("restart_queued", None),
+    ("repair", None),
+    ("sandbox", None),
+    ("hard_timeout_seconds", Some("SKILL_RUNNER_ENGINE_HARD_TIMEOUT_SECONDS")),
+    ("stall_timeout_seconds", None),
+    ("exit_grace_seconds", None),
+    ("kill_grace_seconds", None),
+    ("max_upload_bytes", None),
+    ("max_unpacked_bytes", None),
+    ("max_entries", None),
+    ("max_log_bytes", None),
+    ("min_free_bytes", None),
+    ("log_level", Some("LOG_LEVEL")),
+    ("log_file", Some("LOG_FILE")),
+    ("log_max_bytes", Some("LOG_MAX_BYTES")),
+    ("log_backup_count", Some("LOG_BACKUP_COUNT")),
+    ("e2e_client_port", None),
+    ("e2e_client_backend_base_url", None),
+    ("e2e_client_recordings_dir", None),
+    ("ui_legacy_api_mode", None),
+    ("ui_legacy_api_sunset", None),
+];
+
+/// Every setting there is.
+pub(super) fn all() -> Vec<Key> {
+    let plain = PLAIN.iter().map(|(name, extra)| key(name, extra.map(str::to_owned)));
+    let engines = ENGINES.iter().flat_map(|engine| {
+        let binary = format!("SKILL_RUNNER_{}_BIN", engine.to_uppercase());
+        [key(&format!("engines.{engine}.command"), Some(binary)), key(&format!("engines.{engine}.env_pass"), None)]
+    });
+    plain.chain(engines).collect()
+}
+
+fn key(name: &str, extra_variable: Option<String>) -> Key {
+    let usual = format!("SKILL_RUNNER_{}", name.to_uppercase().replace('.', "_"));
+    Key { name: name.to_owned(), variables: std::iter::once(usual).chain(extra_variable).collect() }
+}

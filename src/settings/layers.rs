@@ -1,0 +1,169 @@
+//! The layers of configuration laid over each other: for each setting the last word, and where it was said.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_norway::Value;
+
+use super::keys::{self, Key};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody set it.
+    Default,
+    /// The configuration file.
+    File {
+        /// Its path.
+        path: String,
+    },
+    /// The environment.
+    Environment {
+        /// The variable.
+        variable: String,
+    },
+    /// The command line.
+    Flag {
+        /// The flag.
+        flag: String,
+    },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path } => f.write_str(path),
+            Self::Environment { variable } => f.write_str(variable),
+            Self::Flag { flag } => f.write_str(flag),
+        }
+    }
+}
+
+/// A setting that stops the start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} ({place}): {message}")]
+pub struct Problem {
+    /// The setting, or what stands in its place.
+    pub key: String,
+    /// Where it was set.
+    pub place: String,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+/// A value as it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Given {
+    /// One value.
+    Text(String),
+    /// Several, which only the file can say apart.
+    List(Vec<String>),
+}
+
+/// What was given for each setting, and by whom.
+pub(super) type Layers = BTreeMap<String, (Given, Source)>;
+
+/// Lays file, environment and flags over each other; the later wins.
+pub(super) fn lay(
+    file: Option<(&str, &str)>,
+    env: &BTreeMap<String, String>,
+    flags: &[(String, String)],
+    problems: &mut Vec<Problem>,
+) -> Layers {
+    let keys = keys::all();
+    let mut layers = Layers::new();
+    if let Some((path, text)) = file {
+        from_file(path, text, &keys, &mut layers, problems);
+    }
+    from_environment(env, &keys, &mut layers, problems);
+    for (name, value) in flags {
+        let flag = format!("--{}", name.replace('_', "-"));
+        if known(&keys, name) {
+            layers.insert(name.clone(), (Given::Text(value.clone()), Source::Flag { flag }));
+        } else {
+            problems.push(Problem { key: name.clone(), place: flag, message: UNKNOWN.to_owned() });
+        }
+    }
+    layers
+}
+
+const UNKNOWN: &str = "there is no such setting";
+
+fn known(keys: &[Key], name: &str) -> bool {
+    keys.iter().any(|key| key.name == name)
+}
+
+fn from_file(path: &str, text: &str, keys: &[Key], layers: &mut Layers, problems: &mut Vec<Problem>) {
+    let mut problem = |key: &str, message: String| {
+        problems.push(Problem { key: key.to_owned(), place: path.to_owned(), message });
+    };
+    let mut found = Vec::new();
+    match serde_norway::from_str(text) {
+        Ok(Value::Null) => {}
+        Ok(Value::Mapping(mapping)) => flatten("", mapping, &mut found),
+        Ok(_) => problem("the file", "must be a list of `key: value` lines".to_owned()),
+        Err(error) => problem("the file", error.to_string()),
+    }
+    for (name, value) in found {
+        match given(value) {
+            _ if !known(keys, &name) => problem(&name, UNKNOWN.to_owned()),
+            Some(value) => {
+                layers.insert(name, (value, Source::File { path: path.to_owned() }));
+            }
+            None => problem(&name, "must be one value or a list of values".to_owned()),
+        }
+    }
+}
+
+fn flatten(prefix: &str, mapping: serde_norway::Mapping, found: &mut Vec<(String, Value)>) {
+    for (key, value) in mapping {
+        let key = match given(key) {
+            Some(Given::Text(key)) => format!("{prefix}{key}"),
+            Some(Given::List(_)) | None => format!("{prefix}?"),
+        };
+        match value {
+            Value::Mapping(below) if !below.is_empty() => flatten(&format!("{key}."), below, found),
+            value => found.push((key, value)),
+        }
+    }
+}
+
+fn given(value: Value) -> Option<Given> {
+    match value {
+        Value::Bool(value) => Some(Given::Text(value.to_string())),
+        Value::Number(value) => Some(Given::Text(value.to_string())),
+        Value::String(value) => Some(Given::Text(value)),
+        Value::Sequence(values) => {
+            let texts = values.into_iter().map(|value| match given(value) {
+                Some(Given::Text(text)) => Some(text),
+                Some(Given::List(_)) | None => None,
+            });
+            texts.collect::<Option<_>>().map(Given::List)
+        }
+        Value::Null | Value::Mapping(_) | Value::Tagged(_) => None,
+    }
+}
+
+fn from_environment(env: &BTreeMap<String, String>, keys: &[Key], layers: &mut Layers, problems: &mut Vec<Problem>) {
+    for key in keys {
+        // An empty variable is how compose files and unit files say "not set".
+        let mut set = key
+            .variables
+            .iter()
+            .filter_map(|name| env.get(name).filter(|value| !value.is_empty()).map(|value| (name, value)));
+        let Some((variable, value)) = set.next() else { continue };
+        if let Some((other, _)) = set.find(|(_, other)| *other != value) {
+            let message = format!("{variable} says something else; set one of them");
+            problems.push(Problem { key: key.name.clone(), place: other.clone(), message });
+        }
+        let source = Source::Environment { variable: variable.clone() };
+        layers.insert(key.name.clone(), (Given::Text(value.clone()), source));
+    }
+    for variable in env.keys().filter(|variable| variable.starts_with("SKILL_RUNNER_")) {
+        if !keys.iter().any(|key| key.variables.contains(variable)) {
+            let place = "environment".to_owned();
+            problems.push(Problem { key: variable.clone(), place, message: UNKNOWN.to_owned() });
+        }
+    }
+}

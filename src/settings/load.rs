@@ -1,0 +1,218 @@
+//! Every setting read, with its default and its range, and what must fit together.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::layers::{self, Problem};
+use super::reader::{Described, Reader};
+use super::{
+    E2eClient, ENGINES, Engine, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, RestartQueued, Runs,
+    Sandbox, Settings, Store, StoreKind, Times, UiLogin,
+};
+
+const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
+const HOUR: u64 = 3600;
+const WEEK: u64 = 7 * 24 * HOUR;
+const E2E_CLIENT_PORT: u16 = 8011;
+
+impl Settings {
+    /// Reads the configuration: the file's path and text, where there is one; the environment; flags by the names of
+    /// their settings; the machine's number of cores. All problems are reported, not only the first.
+    pub fn load(
+        file: Option<(&str, &str)>,
+        env: &BTreeMap<String, String>,
+        flags: &[(String, String)],
+        cores: usize,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let layers = layers::lay(file, env, flags, &mut problems);
+        let from = &mut Reader::new(layers, problems);
+        let paths = paths(from);
+        let settings = Self {
+            http: http(from),
+            store: store(from),
+            runs: runs(from, cores),
+            times: times(from),
+            limits: limits(from),
+            engines: ENGINES.iter().map(|name| ((*name).to_owned(), engine(from, name))).collect(),
+            log: log(from, &paths),
+            e2e_client: e2e_client(from),
+            legacy_ui_api: legacy_ui_api(from),
+            paths,
+            described: from.listing(),
+        };
+        if from.problems.is_empty() { Ok(settings) } else { Err(std::mem::take(&mut from.problems)) }
+    }
+
+    /// Every setting with its value and source, in a fixed order; secrets are masked.
+    pub fn describe(&self) -> &[Described] {
+        &self.described
+    }
+}
+
+fn paths(from: &mut Reader) -> Paths {
+    let data_dir = from.path("data_dir", "./data");
+    Paths {
+        skills_dir: from.path("skills_dir", "./skills"),
+        agent_home: from.path("agent_home", data_dir.join("agent-home")),
+        npm_prefix: from.path("npm_prefix", data_dir.join("npm")),
+        data_dir,
+    }
+}
+
+fn http(from: &mut Reader) -> Http {
+    let host = from.parsed("host", IpAddr::V4(Ipv4Addr::LOCALHOST), |text| match text {
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        _ => {
+            let bare = text.trim_start_matches('[').trim_end_matches(']');
+            bare.parse().map_err(|_| format!("must be an IP address or localhost, not {text:?}"))
+        }
+    });
+    let token = from.secret(
+        "token",
+        |character| character.is_ascii_graphic(),
+        "must be visible ASCII characters without spaces, since a header carries it",
+    );
+    if !host.is_loopback() && token.is_none() {
+        let message = format!("{host} can be reached from other machines: set token (SKILL_RUNNER_TOKEN) as well");
+        from.object("host", message);
+    }
+    Http {
+        host,
+        port: from.whole("port", 8000, 0..=u16::MAX),
+        token,
+        allowed_hosts: from.list("allowed_hosts", usual_hosts(host), |name| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]*".contains(&byte))
+        }),
+        ui_login: ui_login(from),
+        heartbeat_seconds: from.whole("heartbeat_seconds", 15, 1..=HOUR),
+        drain_grace_seconds: from.whole("drain_grace_seconds", 30, 0..=HOUR),
+    }
+}
+
+fn usual_hosts(bound: IpAddr) -> Vec<String> {
+    let bound = match bound {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    let mut hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
+    if !hosts.contains(&bound) {
+        hosts.push(bound);
+    }
+    hosts
+}
+
+fn ui_login(from: &mut Reader) -> Option<UiLogin> {
+    let enabled = from.switch("ui_basic_auth_enabled", false);
+    let username = from.text("ui_basic_auth_username");
+    let password = from.secret(
+        "ui_basic_auth_password",
+        |character| !character.is_control(),
+        "must not be empty nor hold control characters",
+    );
+    if username.as_ref().is_some_and(|name| name.contains(':')) {
+        from.object("ui_basic_auth_username", "must not contain `:`, which ends the name in the header".to_owned());
+    }
+    match (enabled, username, password) {
+        (false, _, _) => None,
+        (true, Some(username), Some(password)) => Some(UiLogin { username, password }),
+        (true, _, _) => {
+            let message = "needs ui_basic_auth_username and ui_basic_auth_password".to_owned();
+            from.object("ui_basic_auth_enabled", message);
+            None
+        }
+    }
+}
+
+fn store(from: &mut Reader) -> Store {
+    Store {
+        kind: from.choice("store", StoreKind::Sled, &[("sled", StoreKind::Sled)]),
+        seal_grace_seconds: from.whole("seal_grace_seconds", 60, 0..=WEEK),
+    }
+}
+
+fn runs(from: &mut Reader, cores: usize) -> Runs {
+    let restart = [("fail", RestartQueued::Fail), ("requeue", RestartQueued::Requeue)];
+    let sandbox = [("auto", Sandbox::Auto), ("on", Sandbox::On), ("off", Sandbox::Off)];
+    Runs {
+        max_running_jobs: from.whole("max_running_jobs", cores.max(1), 1..=4096),
+        max_queued_jobs: from.whole("max_queued_jobs", 1000, 1..=1_000_000),
+        restart_queued: from.choice("restart_queued", RestartQueued::Fail, &restart),
+        repair: from.switch("repair", false),
+        sandbox: from.choice("sandbox", Sandbox::Auto, &sandbox),
+    }
+}
+
+fn times(from: &mut Reader) -> Times {
+    Times {
+        hard_timeout_seconds: from.whole("hard_timeout_seconds", 1200, 1..=WEEK),
+        stall_timeout_seconds: from.whole("stall_timeout_seconds", 600, 0..=WEEK),
+        exit_grace_seconds: from.whole("exit_grace_seconds", 10, 0..=HOUR),
+        kill_grace_seconds: from.whole("kill_grace_seconds", 5, 0..=HOUR),
+    }
+}
+
+fn limits(from: &mut Reader) -> Limits {
+    Limits {
+        max_upload_bytes: from.bytes("max_upload_bytes", 64 * MIB, 1..=TIB),
+        max_unpacked_bytes: from.bytes("max_unpacked_bytes", 512 * MIB, 1..=TIB),
+        max_entries: from.whole("max_entries", 10_000, 1..=1_000_000),
+        max_log_bytes: from.bytes("max_log_bytes", 256 * MIB, 1..=TIB),
+        min_free_bytes: from.bytes("min_free_bytes", 128 * MIB, 0..=TIB),
+    }
+}
+
+fn engine(from: &mut Reader, name: &str) -> Engine {
+    let variable =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    Engine {
+        command: from.text(&format!("engines.{name}.command")),
+        env_pass: from.list(&format!("engines.{name}.env_pass"), Vec::new(), variable),
+    }
+}
+
+fn log(from: &mut Reader, paths: &Paths) -> Log {
+    let level = |text: &str| match text.to_uppercase().as_str() {
+        "TRACE" => Ok(LogLevel::Trace),
+        "DEBUG" => Ok(LogLevel::Debug),
+        "INFO" => Ok(LogLevel::Info),
+        "WARN" | "WARNING" => Ok(LogLevel::Warn),
+        "ERROR" | "CRITICAL" => Ok(LogLevel::Error),
+        _ => Err(format!("must be TRACE, DEBUG, INFO, WARN or ERROR, not {text:?}")),
+    };
+    Log {
+        level: from.parsed("log_level", LogLevel::Info, level),
+        file: from.path("log_file", paths.data_dir.join("logs").join("skill-runner.log")),
+        max_bytes: from.bytes("log_max_bytes", 5_000_000, 1024..=TIB),
+        backup_count: from.whole("log_backup_count", 5, 0..=1000),
+    }
+}
+
+fn e2e_client(from: &mut Reader) -> E2eClient {
+    E2eClient {
+        // The one setting whose wrong value is not an error: the usual port is used instead.
+        port: from.parsed("e2e_client_port", E2E_CLIENT_PORT, |text| {
+            Ok(text.parse().ok().filter(|port| *port != 0).unwrap_or(E2E_CLIENT_PORT))
+        }),
+        backend_base_url: from.parsed("e2e_client_backend_base_url", "http://127.0.0.1:8000".to_owned(), |text| {
+            if text.starts_with("http://") || text.starts_with("https://") {
+                Ok(text.trim_end_matches('/').to_owned())
+            } else {
+                Err(format!("must begin with http:// or https://, not {text:?}"))
+            }
+        }),
+        recordings_dir: from.path("e2e_client_recordings_dir", "replay/recordings"),
+    }
+}
+
+fn legacy_ui_api(from: &mut Reader) -> LegacyUiApi {
+    let modes = [("allow", LegacyMode::Allow), ("warn", LegacyMode::Warn), ("gone", LegacyMode::Gone)];
+    LegacyUiApi {
+        mode: from.choice("ui_legacy_api_mode", LegacyMode::Warn, &modes),
+        sunset: from.parsed("ui_legacy_api_sunset", "2026-06-30".to_owned(), |text| {
+            let day: Result<jiff::civil::Date, _> = text.parse();
+            day.map(|day| day.to_string()).map_err(|_| format!("must be a day such as 2026-06-30, not {text:?}"))
+        }),
+    }
+}
