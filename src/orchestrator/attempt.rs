@@ -1,0 +1,242 @@
+//! One turn of an engine, from its start to the end of its last process.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::actor::Message;
+use super::error::Error;
+use super::journal::Journal;
+use crate::domain::command::Command;
+use crate::domain::fact::{Fact, Stream};
+use crate::domain::outcome::{Evidence, RunError, Warning, code};
+use crate::domain::event::Event;
+use crate::domain::statechart::Status;
+use crate::engine::{LineParser, StreamReader};
+use crate::supervisor::{Ended, Output, Process};
+
+/// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
+const STEP_BYTES: usize = 128 * 1024;
+/// An unfinished line is shown after this long.
+const UNFINISHED_LINE_WAITS: Duration = Duration::from_millis(500);
+
+/// Why an engine is being stopped.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Stop {
+    /// On request.
+    Canceled,
+    /// The wall clock ran out.
+    HardTimeout { seconds: u64 },
+    /// It wrote nothing for too long.
+    Stalled { seconds: u64 },
+    /// It wrote too much.
+    OutputLimit { limit: u64 },
+    /// Its output can no longer be kept.
+    LogFailed { message: String },
+    /// The service ends.
+    Shutdown,
+}
+
+impl Stop {
+    /// The run's error for this reason.
+    pub fn error(&self) -> RunError {
+        match self {
+            Stop::Canceled => RunError::new(code::CANCELED_BY_USER, "the run was canceled on request"),
+            Stop::HardTimeout { seconds } => RunError::new(
+                code::TIMEOUT,
+                format!("the engine did not finish within {seconds} s; raise hard_timeout_seconds or make it faster"),
+            )
+            .with("hard_timeout_seconds", *seconds),
+            Stop::Stalled { seconds } => RunError::new(
+                code::STALLED,
+                format!("the engine wrote nothing for {seconds} s; raise stall_timeout_seconds or let it report progress"),
+            )
+            .with("stall_timeout_seconds", *seconds),
+            Stop::OutputLimit { limit } => RunError::new(
+                code::OUTPUT_LIMIT_EXCEEDED,
+                format!("the script wrote more than {limit} bytes to standard output; write large results to artifacts/"),
+            )
+            .with("limit_bytes", *limit),
+            Stop::LogFailed { message } => {
+                RunError::new(code::INTERNAL, format!("the engine's output could not be kept: {message}"))
+            }
+            Stop::Shutdown => RunError::new(
+                code::ORCHESTRATOR_RESTART_INTERRUPTED,
+                "the service ended while the run was under way; start the run again",
+            ),
+        }
+    }
+}
+
+/// The clocks of one turn.
+pub(super) struct Clocks {
+    pub hard_timeout_seconds: u64,
+    pub stall_timeout_seconds: u64,
+    pub kill_grace: Duration,
+    pub stdout_limit: u64,
+}
+
+/// The end of a turn: what is not logged yet, and why it was stopped.
+pub(super) struct TurnOver {
+    pub facts: Vec<Fact>,
+    pub ended: Ended,
+    pub stop: Option<Stop>,
+}
+
+/// An engine being watched.
+pub(super) struct Attempt<'a> {
+    pub process: Process,
+    pub stdout: StreamReader,
+    pub stderr: StreamReader,
+    pub parser: Box<dyn LineParser>,
+    pub clocks: Clocks,
+    pub mailbox: &'a mut mpsc::Receiver<Message>,
+    pub stop: Option<Stop>,
+}
+
+impl Attempt<'_> {
+    /// See the turn through: log what the engine writes, mind the clocks, hear requests.
+    pub async fn watch(mut self, journal: &mut Journal) -> Result<TurnOver, Error> {
+        let started = Instant::now();
+        let hard = started + Duration::from_secs(self.clocks.hard_timeout_seconds);
+        let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
+        let mut last_byte = started;
+        let mut facts = Vec::new();
+        loop {
+            let unfinished = self.stdout.holds_unfinished_line() || self.stderr.holds_unfinished_line();
+            let show_at = last_byte + UNFINISHED_LINE_WAITS;
+            let stall_at = last_byte + stall;
+            let stalls = self.stop.is_none() && !stall.is_zero();
+            tokio::select! {
+                biased;
+                Some(message) = self.mailbox.recv() => self.hear(message, journal).await?,
+                output = self.process.next() => {
+                    match self.take(output, &mut facts)? {
+                        Taken::Ended(ended) => {
+                            self.flush(&mut facts);
+                            return Ok(TurnOver { facts, ended, stop: self.stop });
+                        }
+                        Taken::Bytes => last_byte = Instant::now(),
+                        Taken::Nothing => {}
+                    }
+                }
+                () = tokio::time::sleep_until(hard), if self.stop.is_none() => {
+                    self.stop(Stop::HardTimeout { seconds: self.clocks.hard_timeout_seconds });
+                }
+                () = tokio::time::sleep_until(stall_at), if stalls => {
+                    self.stop(Stop::Stalled { seconds: self.clocks.stall_timeout_seconds });
+                }
+                () = tokio::time::sleep_until(show_at), if unfinished => self.flush(&mut facts),
+            }
+            if let Some(ended) = self.take_ready(&mut facts)? {
+                self.flush(&mut facts);
+                return Ok(TurnOver { facts, ended, stop: self.stop });
+            }
+            if !facts.is_empty() {
+                self.process.sync_logs().await.map_err(Error::io("sync the run's logs"))?;
+                journal.commit(Command::Record(std::mem::take(&mut facts))).await?;
+            }
+        }
+    }
+
+    /// Take what is there without waiting, up to a bound, so that one append serves it all.
+    fn take_ready(&mut self, facts: &mut Vec<Fact>) -> Result<Option<Ended>, Error> {
+        let mut bytes = raw_bytes(facts);
+        while bytes < STEP_BYTES {
+            let Some(output) = self.process.try_next() else { return Ok(None) };
+            if let Taken::Ended(ended) = self.take(Some(output), facts)? {
+                return Ok(Some(ended));
+            }
+            bytes = raw_bytes(facts);
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, output: Option<Output>, facts: &mut Vec<Fact>) -> Result<Taken, Error> {
+        match output {
+            Some(Output::Chunk { stream, bytes, .. }) => {
+                let reader = match stream {
+                    Stream::Stdout | Stream::Pty => &mut self.stdout,
+                    Stream::Stderr => &mut self.stderr,
+                };
+                reader.push(&bytes, self.parser.as_mut(), facts);
+                Ok(Taken::Bytes)
+            }
+            Some(Output::StdoutLimitExceeded) => {
+                self.stop(Stop::OutputLimit { limit: self.clocks.stdout_limit });
+                Ok(Taken::Nothing)
+            }
+            Some(Output::LogFailed { stream, error }) => {
+                self.stop(Stop::LogFailed { message: format!("{}: {error}", stream.as_str()) });
+                Ok(Taken::Nothing)
+            }
+            Some(Output::Ended(ended)) => Ok(Taken::Ended(ended)),
+            None => Err(Error::io("watch the engine")(std::io::Error::other("its supervisor is gone"))),
+        }
+    }
+
+    fn flush(&mut self, facts: &mut Vec<Fact>) {
+        self.stdout.flush(self.parser.as_mut(), facts);
+        self.stderr.flush(self.parser.as_mut(), facts);
+    }
+
+    /// The first reason stands.
+    fn stop(&mut self, why: Stop) {
+        self.process.stop(self.clocks.kill_grace);
+        self.stop.get_or_insert(why);
+    }
+
+    async fn hear(&mut self, message: Message, journal: &mut Journal) -> Result<(), Error> {
+        match message {
+            Message::Cancel { requested_by, reason, answer } => {
+                let evidence = Evidence { streams: Default::default(), artifacts_sha256: String::new() };
+                let committed = journal.commit(Command::Cancel { requested_by, reason, evidence }).await;
+                let accepted = committed.is_ok();
+                // Whoever asked may be gone; the cancel stands all the same.
+                let _ = answer.send(committed.map(|()| Status::Running));
+                if accepted {
+                    self.stop(Stop::Canceled);
+                }
+            }
+            Message::Shutdown => self.stop(Stop::Shutdown),
+        }
+        Ok(())
+    }
+}
+
+enum Taken {
+    Bytes,
+    Nothing,
+    Ended(Ended),
+}
+
+fn raw_bytes(facts: &[Fact]) -> usize {
+    facts.iter().filter_map(|fact| fact.raw).map(|raw| usize::try_from(raw.to - raw.from).unwrap_or(usize::MAX)).sum()
+}
+
+/// Facts about what the supervisor had to do.
+pub(super) fn warnings(ended: &Ended) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for (name, totals) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
+        if totals.dropped > 0 {
+            let message = format!("{} bytes of {name} came after the limit and were dropped", totals.dropped);
+            let mut warning = Warning::new("LOG_LIMIT_EXCEEDED", message);
+            warning.details.insert("stream".into(), name.into());
+            warning.details.insert("dropped_bytes".into(), totals.dropped.into());
+            warnings.push(warning);
+        }
+    }
+    if ended.stragglers_killed > 0 {
+        let message = format!("{} processes outlived the engine and were ended", ended.stragglers_killed);
+        let mut warning = Warning::new("PROCESSES_LEFT_BEHIND", message);
+        warning.details.insert("processes".into(), ended.stragglers_killed.into());
+        warnings.push(warning);
+    }
+    warnings
+}
+
+/// A warning as a fact.
+pub(super) fn warned(warning: &Warning) -> Fact {
+    Fact::own(Event::Warned(warning.clone()))
+}

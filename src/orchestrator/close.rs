@@ -1,0 +1,160 @@
+//! A run's last files: manifest, result, validation, bundle; on disk before the run is said to be over.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::create::pretty;
+use super::error::Error;
+use super::handle::Shared;
+use crate::artifact::{self, Contents};
+use crate::domain::artifact::ArtifactEntry;
+use crate::domain::cache_key::hex;
+use crate::domain::event::Normalized;
+use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::workspace::{self, RunPaths};
+
+/// Where the result is, in the run's folder.
+pub(super) const RESULT_PATH: &str = "result/result.json";
+
+/// Everything the last files say.
+pub(super) struct Closing<'a> {
+    pub state: &'a RunState,
+    pub status: Status,
+    pub data: Option<Value>,
+    pub error: Option<RunError>,
+    pub artifacts: Vec<ArtifactEntry>,
+    /// Warnings of this turn, besides those in the state.
+    pub warnings: Vec<Warning>,
+    pub normalized: Option<Normalized>,
+    pub streams: BTreeMap<String, StreamProof>,
+}
+
+/// The streams of a run that never had an engine.
+pub(super) fn no_streams() -> BTreeMap<String, StreamProof> {
+    let empty = StreamProof { bytes: 0, sha256: hex(&Sha256::digest(b"")) };
+    BTreeMap::from([("stdout".to_owned(), empty.clone()), ("stderr".to_owned(), empty)])
+}
+
+/// Write the last files; returns when they would survive a power cut. Blocks.
+pub(super) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evidence, Error> {
+    let evidence =
+        Evidence { streams: closing.streams, artifacts_sha256: artifact::artifacts_sha256(&closing.artifacts) };
+    artifact::write_manifest(&paths.manifest_json(), &closing.artifacts)?;
+    let mut warnings = closing.state.warnings.clone();
+    warnings.extend(closing.warnings);
+    let result = json!({
+        "status": closing.status,
+        "data": closing.data,
+        "artifacts": listed(closing.state, &closing.artifacts),
+        "validation_warnings": warnings,
+        "error": closing.error,
+    });
+    workspace::write_whole(&paths.result_json(), &pretty(&result))?;
+    if let Some(normalized) = &closing.normalized {
+        workspace::write_whole(&paths.validation_json(), &pretty(&json!(normalized)))?;
+    }
+    let debug = closing.state.options.debug;
+    let contents = if debug { Contents::Everything } else { Contents::Result };
+    artifact::bundle(&paths.root, contents, &paths.bundle(debug), &paths.bundle_manifest(debug))?;
+    workspace::sync_run(paths)?;
+    Ok(evidence)
+}
+
+fn listed(state: &RunState, artifacts: &[ArtifactEntry]) -> Vec<Value> {
+    let with_url = |artifact: &ArtifactEntry| {
+        let mut entry = match json!(artifact) {
+            Value::Object(entry) => entry,
+            _ => Map::new(),
+        };
+        let url = format!("/v1/jobs/{}/artifacts/{}", state.request_id, url_path(&artifact.path_rel));
+        entry.insert("url".into(), url.into());
+        Value::Object(entry)
+    };
+    artifacts.iter().map(with_url).collect()
+}
+
+/// A path with everything escaped that has a meaning in URLs.
+fn url_path(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => escaped.push(char::from(byte)),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+/// The last files of a run that ends without (another) turn of its engine.
+pub(super) async fn without_engine(
+    shared: &Arc<Shared>,
+    state: &RunState,
+    status: Status,
+    error: RunError,
+) -> Result<Evidence, Error> {
+    let paths = shared.layout.run(state.run_id);
+    let state = state.clone();
+    tokio::task::spawn_blocking(move || {
+        workspace::create_run(&paths)?;
+        let streams = stream_proofs(&paths)?;
+        let contract = Vec::new();
+        let artifacts = artifact::index(&paths.root, &contract)?.entries;
+        let closing = Closing {
+            state: &state,
+            status,
+            data: None,
+            error: Some(error),
+            artifacts,
+            warnings: Vec::new(),
+            normalized: None,
+            streams,
+        };
+        write_files(&paths, closing)
+    })
+    .await
+    .map_err(|error| Error::io("write the run's last files")(error.into()))?
+}
+
+/// The raw streams as they are on disk.
+pub(super) fn stream_proofs(paths: &RunPaths) -> Result<BTreeMap<String, StreamProof>, Error> {
+    let mut proofs = no_streams();
+    for (name, path) in [("stdout", paths.stdout()), ("stderr", paths.stderr()), ("pty", paths.pty())] {
+        if let Some(proof) = file_proof(&path)? {
+            proofs.insert(name.to_owned(), proof);
+        }
+    }
+    Ok(proofs)
+}
+
+/// Length and hash of a file; `None` when it is not there.
+pub fn file_proof(path: &Path) -> Result<Option<StreamProof>, Error> {
+    let doing = || format!("read {}", path.display());
+    let mut file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(doing())(error)),
+    };
+    let mut hash = Sha256::new();
+    let mut bytes = 0;
+    let mut chunk = vec![0; 256 * 1024];
+    loop {
+        let read = std::io::Read::read(&mut file, &mut chunk).map_err(Error::io(doing()))?;
+        if read == 0 {
+            return Ok(Some(StreamProof { bytes, sha256: hex(&hash.finalize()) }));
+        }
+        bytes += read as u64;
+        hash.update(&chunk[..read]);
+    }
+}
+
+/// The error of a canceled run, for its result.
+pub(super) fn canceled() -> RunError {
+    RunError::new(code::CANCELED_BY_USER, "the run was canceled on request")
+}

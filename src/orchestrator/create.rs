@@ -1,0 +1,323 @@
+//! A request becomes a run: everything is checked first, and nothing is created when a check fails.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::clock;
+use super::error::Error;
+use super::handle::{Created, Orchestrator, Shared};
+use super::journal::Journal;
+use super::request::{CreateRequest, OptionsRequest};
+use crate::domain::cache_key::{canonical, sha256_hex};
+use crate::domain::event::{Event, Started};
+use crate::domain::ids::{RequestId, RunId, Seq};
+use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::engine::script;
+use crate::fcmp::read_envelope;
+use crate::registry::{Installed, Lookup};
+use crate::skill::{Skill, inputs};
+use crate::store::{self, IndexChange, IndexKey};
+use crate::workspace;
+
+/// What an idempotency key led to.
+#[derive(Debug, Serialize, Deserialize)]
+struct FirstAnswer {
+    body_sha256: String,
+    answer: Created,
+}
+
+impl Orchestrator {
+    /// Create a run. With an idempotency key, the same key and body give the first answer again.
+    pub async fn create(&self, request: CreateRequest, idempotency_key: Option<&str>) -> Result<Created, Error> {
+        let shared = &self.shared;
+        let idempotency = idempotency_key.map(|key| (sha256_hex(key.as_bytes()), body_hash(&request)));
+        if let Some((key, body)) = &idempotency
+            && let Some(row) = idempotency_row(key)
+            && let Some(first) = shared.store.index(&row)?
+        {
+            return first_answer(&first, body);
+        }
+        shared.admits()?;
+        let installed = shared.lookup(&request.skill_id)?;
+        let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
+        let place = if started.awaiting_upload { None } else { Some(shared.place()?) };
+
+        let run = RunId(clock::new_id());
+        let answer = Created {
+            request_id: started.request_id,
+            run_id: run,
+            cache_hit: false,
+            status: Status::Queued,
+            awaiting_upload: started.awaiting_upload,
+        };
+        write_folder(shared, run, &started, &installed).await?;
+        let (rows, absent) = idempotency_changes(idempotency.as_ref(), &answer)?;
+        match Journal::create(shared.store.clone(), run, started, rows, absent).await {
+            Ok(_) => {}
+            Err(error) => {
+                // Nothing was created, so nothing may be left.
+                let _ = workspace::remove_run(&shared.layout.run(run));
+                return match (error, &idempotency) {
+                    (Error::Store(store::Error::Taken { value }), Some((_, body))) => first_answer(&value, body),
+                    (error, _) => Err(error),
+                };
+            }
+        }
+        if let Some(place) = place {
+            place.enter(run);
+            shared.start_next();
+        }
+        Ok(answer)
+    }
+}
+
+/// The index row of an idempotency key, by the key's hash in hexadecimal.
+pub(super) fn idempotency_row(hash: &str) -> Option<IndexKey> {
+    let mut bytes = [0u8; 32];
+    if hash.len() != 64 || !hash.is_ascii() {
+        return None;
+    }
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hash[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(IndexKey::Idempotency(bytes))
+}
+
+fn idempotency_changes(
+    idempotency: Option<&(String, String)>,
+    answer: &Created,
+) -> Result<(Vec<IndexChange>, Option<IndexKey>), Error> {
+    let Some((key, body)) = idempotency else { return Ok((Vec::new(), None)) };
+    let Some(row) = idempotency_row(key) else { return Ok((Vec::new(), None)) };
+    let first = FirstAnswer { body_sha256: body.clone(), answer: answer.clone() };
+    let bytes = serde_json::to_vec(&first)
+        .map_err(|error| Error::Corrupt { run: answer.run_id.to_string(), message: error.to_string() })?;
+    Ok((vec![IndexChange::Put(row, Bytes::from(bytes))], Some(row)))
+}
+
+fn first_answer(stored: &[u8], body: &str) -> Result<Created, Error> {
+    let first: FirstAnswer = serde_json::from_slice(stored)
+        .map_err(|error| Error::Corrupt { run: "of an idempotency key".into(), message: error.to_string() })?;
+    if first.body_sha256 == body { Ok(first.answer) } else { Err(Error::IdempotencyConflict) }
+}
+
+/// Two bodies are the same when they ask for the same, whatever their white space and key order.
+fn body_hash(request: &CreateRequest) -> String {
+    let options = &request.runtime_options;
+    let whole = json!({
+        "skill_id": request.skill_id,
+        "engine": request.engine,
+        "input": request.input,
+        "parameter": request.parameter,
+        "model": request.model,
+        "await_upload": request.await_upload,
+        "runtime_options": {
+            "execution_mode": options.execution_mode,
+            "no_cache": options.no_cache,
+            "debug": options.debug,
+            "debug_keep_temp": options.debug_keep_temp,
+            "verbose": options.verbose,
+            "interactive_auto_reply": options.interactive_auto_reply,
+            "interactive_reply_timeout_sec": options.interactive_reply_timeout_sec,
+            "hard_timeout_seconds": options.hard_timeout_seconds,
+            "stall_timeout_seconds": options.stall_timeout_seconds,
+        },
+    });
+    sha256_hex(canonical(&whole).as_bytes())
+}
+
+fn rejected(code: &'static str, message: String) -> Error {
+    Error::Rejected { code, message, details: Vec::new() }
+}
+
+/// The first event of the run, if the request is right.
+fn plan(
+    shared: &Shared,
+    skill: &Skill,
+    request: CreateRequest,
+    idempotency_sha256: Option<String>,
+) -> Result<Started, Error> {
+    let engine = choose_engine(skill, request.engine.as_deref())?;
+    if engine == script::ENGINE && request.model.is_some() {
+        return Err(rejected("MODEL_NOT_ALLOWED", "a script skill runs without a model: leave \"model\" out".into()));
+    }
+    let options = options(shared, skill, &request.runtime_options)?;
+    let mode = options.execution_mode;
+    if !skill.manifest.execution_modes.contains(&mode) {
+        let message = format!("skill {} does not support execution_mode {:?}", skill.id, mode.as_str());
+        return Err(rejected("SKILL_EXECUTION_MODE_UNSUPPORTED", message));
+    }
+    let input = request.input.unwrap_or_default();
+    let parameter = request.parameter.unwrap_or_default();
+    inputs::check_request(skill, Some(&Value::Object(input.clone())), Some(&Value::Object(parameter.clone())))
+        .map_err(|rejection| Error::Rejected {
+            code: rejection.code.as_str(),
+            message: rejection.message,
+            details: rejection.details,
+        })?;
+    let needs_files = skill.file_fields().iter().any(|field| field.required);
+    Ok(Started {
+        request_id: RequestId(clock::new_id()),
+        skill: SkillRef {
+            id: skill.id.clone(),
+            version: skill.version.to_string(),
+            fingerprint: skill.fingerprint.clone(),
+        },
+        engine,
+        model: request.model,
+        execution_mode: mode,
+        runtime_options: options,
+        input,
+        parameter,
+        awaiting_upload: request.await_upload.unwrap_or(needs_files),
+        idempotency_sha256,
+    })
+}
+
+fn choose_engine(skill: &Skill, wanted: Option<&str>) -> Result<String, Error> {
+    let engines = skill.effective_engines();
+    match wanted {
+        None => engines
+            .first()
+            .cloned()
+            .ok_or_else(|| rejected("SKILL_ENGINE_UNSUPPORTED", format!("skill {} supports no engine", skill.id))),
+        Some(engine) if engines.iter().any(|supported| supported == engine) => Ok(engine.to_owned()),
+        Some(engine) => Err(rejected(
+            "SKILL_ENGINE_UNSUPPORTED",
+            format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, engines.join(", ")),
+        )),
+    }
+}
+
+fn options(shared: &Shared, skill: &Skill, asked: &OptionsRequest) -> Result<RuntimeOptions, Error> {
+    let defaults: OptionsRequest = serde_json::from_value(Value::Object(skill.manifest.runtime.default_options.clone()))
+        .map_err(|error| {
+            rejected("INVALID_REQUEST", format!("the skill's own runtime.default_options are wrong: {error}"))
+        })?;
+    let settings = &shared.settings;
+    let hard = asked.hard_timeout_seconds.or(defaults.hard_timeout_seconds).or(skill.timeout_seconds());
+    let hard_timeout_seconds = hard.unwrap_or(settings.hard_timeout_seconds);
+    if hard_timeout_seconds == 0 {
+        return Err(Error::Rejected {
+            code: "INVALID_REQUEST",
+            message: "hard_timeout_seconds must be at least 1".into(),
+            details: vec![crate::domain::event::ValidationError {
+                path: "/runtime_options/hard_timeout_seconds".into(),
+                message: "must be at least 1".into(),
+            }],
+        });
+    }
+    let flag = |asked: Option<bool>, default: Option<bool>| asked.or(default).unwrap_or(false);
+    Ok(RuntimeOptions {
+        execution_mode: asked.execution_mode.or(defaults.execution_mode).unwrap_or(ExecutionMode::Auto),
+        no_cache: flag(asked.no_cache, defaults.no_cache),
+        debug: flag(asked.debug, defaults.debug),
+        debug_keep_temp: flag(asked.debug_keep_temp, defaults.debug_keep_temp),
+        verbose: flag(asked.verbose, defaults.verbose),
+        interactive_auto_reply: flag(asked.interactive_auto_reply, defaults.interactive_auto_reply),
+        interactive_reply_timeout_sec: asked
+            .interactive_reply_timeout_sec
+            .or(defaults.interactive_reply_timeout_sec)
+            .unwrap_or(1200),
+        hard_timeout_seconds,
+        stall_timeout_seconds: asked
+            .stall_timeout_seconds
+            .or(defaults.stall_timeout_seconds)
+            .unwrap_or(settings.stall_timeout_seconds),
+    })
+}
+
+/// The run's folder with its own copy of the skill: editing the skill never touches a run that exists.
+async fn write_folder(shared: &Shared, run: RunId, started: &Started, installed: &Installed) -> Result<(), Error> {
+    let paths = shared.layout.run(run);
+    let copy = paths.skill_copy(&started.engine, &started.skill.id);
+    let (from, files) = (installed.dir.clone(), installed.files.clone());
+    let input = pretty(&json!({
+        "skill_id": started.skill.id,
+        "engine": started.engine,
+        "model": started.model,
+        "input": started.input,
+        "parameter": started.parameter,
+        "runtime_options": started.runtime_options,
+    }));
+    let skill = pretty(&json!({
+        "id": started.skill.id,
+        "version": started.skill.version,
+        "fingerprint": started.skill.fingerprint,
+        "engine": started.engine,
+    }));
+    let undo = paths.clone();
+    let written = tokio::task::spawn_blocking(move || {
+        workspace::create_run(&paths)?;
+        workspace::copy_skill(&from, &files, &copy)?;
+        workspace::write_whole(&paths.input_json(), &input)?;
+        workspace::write_whole(&paths.skill_json(), &skill)
+    })
+    .await
+    .map_err(|error| Error::io("write the run's folder")(error.into()))?;
+    if let Err(error) = written {
+        let _ = workspace::remove_run(&undo);
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// JSON for people and programs, with an end of line.
+pub(super) fn pretty(value: &Value) -> Vec<u8> {
+    let mut text = format!("{value:#}");
+    text.push('\n');
+    text.into_bytes()
+}
+
+impl Shared {
+    /// The installed skill of that name.
+    fn lookup(&self, id: &str) -> Result<std::sync::Arc<Installed>, Error> {
+        self.registry.lookup(id).map_err(|lookup| {
+            let reason = match &lookup {
+                Lookup::NotFound => String::new(),
+                Lookup::Invalid { findings } => {
+                    let first = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
+                    format!(": its folder is not a valid skill ({first}); see `skill-runner skill lint`")
+                }
+            };
+            Error::SkillNotFound { id: id.chars().take(64).collect(), reason }
+        })
+    }
+
+    /// The skill a run was created with: the installed one while unchanged, else the run's own copy.
+    pub fn skill_of(&self, state: &RunState) -> Result<Skill, Error> {
+        if let Ok(installed) = self.registry.lookup(&state.skill.id)
+            && installed.skill.fingerprint == state.skill.fingerprint
+        {
+            return Ok(installed.skill.clone());
+        }
+        let copy = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
+        match self.registry.load_dir(&copy) {
+            Ok(installed) if installed.skill.fingerprint == state.skill.fingerprint => Ok(installed.skill.clone()),
+            Ok(_) | Err(_) => Err(Error::Corrupt {
+                run: state.run_id.to_string(),
+                message: "its copy of the skill is not what it was created with".into(),
+            }),
+        }
+    }
+
+    /// A run's first event.
+    pub fn started(&self, run: RunId) -> Result<Started, Error> {
+        let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
+        let batches = self.log.read(run, Seq::START, 1)?;
+        let (_, first) = batches
+            .first()
+            .and_then(|batch| batch.events().next())
+            .ok_or_else(|| corrupt("it is empty".into()))?;
+        match read_envelope(&first).map_err(|error| corrupt(error.to_string()))?.event {
+            Some(Event::Started(started)) => Ok(started),
+            _ => Err(corrupt("its first event is not conversation.started".into())),
+        }
+    }
+}
+
+/// Inline input and parameters of a run.
+pub(super) type Values = (Map<String, Value>, Map<String, Value>);

@@ -1,0 +1,139 @@
+//! Finished runs leave the store: their log becomes a file, and after a grace time their events go.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::actor::chain;
+use super::error::Error;
+use crate::domain::ids::{RunId, Seq};
+use crate::store::{EventBatch, EventStore, seal};
+use crate::workspace::{self, Layout};
+
+/// Bytes of events read at once while sealing.
+const READ_BYTES: usize = 1024 * 1024;
+/// How often runs past their grace are let go.
+const LET_GO_EVERY: Duration = Duration::from_secs(1);
+
+/// Seals finished runs, one after the other, out of their way.
+pub(super) struct Sealer {
+    /// Unbounded, because it carries sixteen bytes for each finished run and its reader never waits for a client.
+    orders: mpsc::UnboundedSender<Order>,
+    forgotten: Arc<Mutex<HashSet<RunId>>>,
+}
+
+enum Order {
+    Seal(RunId),
+    Finish(tokio::sync::oneshot::Sender<()>),
+}
+
+impl Sealer {
+    pub fn new(store: Arc<dyn EventStore>, layout: Layout, grace: Duration) -> Self {
+        let (orders, received) = mpsc::unbounded_channel();
+        let forgotten = Arc::new(Mutex::new(HashSet::new()));
+        let worker = Worker { store, layout, grace, forgotten: forgotten.clone() };
+        tokio::spawn(worker.work(received));
+        Self { orders, forgotten }
+    }
+
+    /// Seal a finished run soon.
+    pub fn seal_soon(&self, run: RunId) {
+        // The worker ends only with the service; then the next start seals.
+        let _ = self.orders.send(Order::Seal(run));
+    }
+
+    /// A run was deleted: leave it alone.
+    pub fn forget(&self, run: RunId) {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+    }
+
+    /// Wait until everything ordered so far is sealed.
+    pub async fn finish(&self) {
+        let (done, finished) = tokio::sync::oneshot::channel();
+        if self.orders.send(Order::Finish(done)).is_ok() {
+            let _ = finished.await;
+        }
+    }
+}
+
+struct Worker {
+    store: Arc<dyn EventStore>,
+    layout: Layout,
+    grace: Duration,
+    forgotten: Arc<Mutex<HashSet<RunId>>>,
+}
+
+impl Worker {
+    async fn work(self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let mut sealed: Vec<(Instant, RunId)> = Vec::new();
+        let mut ticks = tokio::time::interval(LET_GO_EVERY);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    None => return,
+                    Some(Order::Finish(done)) => { let _ = done.send(()); }
+                    Some(Order::Seal(run)) => match self.seal(run).await {
+                        Ok(()) => sealed.push((Instant::now() + self.grace, run)),
+                        Err(error) => warn!(run.id = %run, error = %chain(&error), "the log was not sealed; the next start tries again"),
+                    },
+                },
+                _ = ticks.tick() => self.let_go(&mut sealed).await,
+            }
+        }
+    }
+
+    fn is_forgotten(&self, run: RunId) -> bool {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
+    }
+
+    async fn seal(&self, run: RunId) -> Result<(), Error> {
+        if self.is_forgotten(run) {
+            return Ok(());
+        }
+        let store = self.store.clone();
+        let path = self.layout.run(run).events_jsonl();
+        tokio::task::spawn_blocking(move || {
+            let mut at = Seq::START;
+            let batches = std::iter::from_fn(move || match store.read(&run, at, READ_BYTES) {
+                Ok(batches) if batches.is_empty() => None,
+                Ok(batches) => {
+                    at = batches.last().map_or(at, EventBatch::last);
+                    Some(batches.into_iter().map(Ok).collect::<Vec<_>>())
+                }
+                Err(error) => Some(vec![Err(error)]),
+            });
+            seal(&path, batches.flatten())
+        })
+        .await
+        .map_err(|error| Error::io("seal the log")(error.into()))??;
+        Ok(())
+    }
+
+    /// Events leave the store only after one sync has made all their files durable.
+    async fn let_go(&self, sealed: &mut Vec<(Instant, RunId)>) {
+        let now = Instant::now();
+        let due = sealed.partition_point(|(at, _)| *at <= now);
+        if due == 0 {
+            return;
+        }
+        let runs = self.layout.runs();
+        let synced = tokio::task::spawn_blocking(move || workspace::sync_file_system(&runs)).await;
+        if !matches!(synced, Ok(Ok(()))) {
+            warn!("sealed logs could not be synced; their events stay in the store");
+            return;
+        }
+        for (_, run) in sealed.drain(..due) {
+            if self.is_forgotten(run) {
+                self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+                continue;
+            }
+            if let Err(error) = self.store.delete_events(&run).await {
+                warn!(run.id = %run, error = %chain(&error), "events of a sealed run stay in the store");
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Start-up: end what a dead service left running, settle every open run, sweep what belongs to none.
+
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use super::actor::chain;
+use super::close;
+use super::error::Error;
+use super::handle::Shared;
+use super::journal::Journal;
+use crate::domain::command::{Command, RestartQueued};
+use crate::domain::fact::{Fact, RawRange, Stream};
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::outcome::{Evidence, RunError, code};
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::domain::{Effect, effects};
+use crate::engine::{LineParser, Reading, StreamReader};
+use crate::fcmp::read_envelope;
+use crate::store::{EventBatch, IndexKey};
+use crate::{settings, supervisor, workspace};
+
+/// Bytes of events read at once.
+const READ_BYTES: usize = 1024 * 1024;
+/// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
+const FOLDERS_SWEPT: usize = 1000;
+
+/// Bring everything an earlier life of the service left into a state that is true now. Doing it twice changes nothing.
+pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
+    let data = shared.layout.data().to_owned();
+    let swept = tokio::task::spawn_blocking(move || supervisor::sweep(&data))
+        .await
+        .map_err(|error| Error::io("look for left-over processes")(error.into()))?
+        .map_err(Error::io("look for left-over processes"))?;
+    for process in swept {
+        warn!(pid = process.pid, run.id = ?process.run, "ended a process that an earlier service left behind");
+    }
+    let open = shared.store.open_runs()?;
+    for run in &open {
+        if let Err(error) = settle_run(shared, *run).await {
+            warn!(run.id = %run, error = %chain(&error), "a run could not be settled");
+        }
+    }
+    sweep_folders(shared).await?;
+    if !open.is_empty() {
+        info!(runs = open.len(), "settled the runs of an earlier service");
+    }
+    Ok(())
+}
+
+async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
+    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let state = journal.state().clone();
+    let restart_queued = match shared.settings.restart_queued {
+        settings::RestartQueued::Fail => RestartQueued::Fail,
+        settings::RestartQueued::Requeue => RestartQueued::Requeue,
+    };
+    if !state.status.is_final() {
+        let tails = match state.status {
+            Status::Running => uncovered(shared, &state).await?,
+            Status::Queued | Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => vec![],
+        };
+        let evidence = last_files(shared, &state, restart_queued).await?;
+        journal.commit(Command::Reconcile { restart_queued, tails, evidence }).await?;
+    }
+    for effect in effects(journal.state()) {
+        match effect {
+            Effect::Enqueue => shared.queue.requeue(run),
+            Effect::Seal => shared.sealer.seal_soon(run),
+            // Nothing runs after a restart, and questions keep their own time.
+            Effect::Supervise | Effect::StopEngine | Effect::DecideAt(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// The last files of a run that the restart ends; nothing for one that goes on.
+async fn last_files(
+    shared: &Arc<Shared>,
+    state: &RunState,
+    restart_queued: RestartQueued,
+) -> Result<Evidence, Error> {
+    let goes_on = match state.status {
+        Status::Queued => state.awaiting_upload || restart_queued == RestartQueued::Requeue,
+        Status::WaitingUser => state.pending.is_some() && state.session_handle.is_some(),
+        Status::Running => false,
+        Status::Succeeded | Status::Failed | Status::Canceled => true,
+    };
+    if goes_on {
+        return Ok(Evidence { streams: close::no_streams(), artifacts_sha256: "0".repeat(64) });
+    }
+    let (status, error) = if state.cancel_requested {
+        (Status::Canceled, close::canceled())
+    } else if state.status == Status::WaitingUser {
+        let message = "the service was restarted and the engine's session cannot be resumed; start the run again";
+        (Status::Failed, RunError::new(code::SESSION_RESUME_FAILED, message))
+    } else {
+        let message = "the service ended while the run was under way; start the run again";
+        (Status::Failed, RunError::new(code::ORCHESTRATOR_RESTART_INTERRUPTED, message))
+    };
+    close::without_engine(shared, state, status, error).await
+}
+
+/// Raw output that reached its file but not the log, as facts that close the gap.
+pub(super) async fn uncovered(shared: &Arc<Shared>, state: &RunState) -> Result<Vec<Fact>, Error> {
+    let shared = shared.clone();
+    let run = state.run_id;
+    tokio::task::spawn_blocking(move || uncovered_blocking(&shared, run))
+        .await
+        .map_err(|error| Error::io("read the run's logs")(error.into()))?
+}
+
+fn uncovered_blocking(shared: &Shared, run: RunId) -> Result<Vec<Fact>, Error> {
+    let paths = shared.layout.run(run);
+    let mut facts = Vec::new();
+    for (stream, path) in [(Stream::Stdout, paths.stdout()), (Stream::Stderr, paths.stderr())] {
+        let covered = covered_bytes(shared, run, stream)?;
+        let doing = || format!("read {}", path.display());
+        let mut file = match std::fs::File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::io(doing())(error)),
+        };
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(covered)).map_err(Error::io(doing()))?;
+        let mut reader = StreamReader::new(stream, covered, crate::domain::event::RAW_TEXT_MAX);
+        let mut chunk = vec![0; 64 * 1024];
+        loop {
+            let read = std::io::Read::read(&mut file, &mut chunk).map_err(Error::io(doing()))?;
+            if read == 0 {
+                break;
+            }
+            reader.push(&chunk[..read], &mut NoParser, &mut facts);
+        }
+        reader.flush(&mut NoParser, &mut facts);
+        file.sync_data().map_err(Error::io(doing()))?;
+    }
+    Ok(facts)
+}
+
+/// After a crash every line is evidence and none is news.
+struct NoParser;
+
+impl LineParser for NoParser {
+    fn read(&mut self, _: Stream, _: &str) -> Reading {
+        Reading::Unclaimed
+    }
+}
+
+/// How far the log covers a stream.
+fn covered_bytes(shared: &Shared, run: RunId, stream: Stream) -> Result<u64, Error> {
+    let mut covered = 0;
+    let mut at = Seq::START;
+    loop {
+        let batches = shared.log.read(run, at, READ_BYTES)?;
+        if batches.is_empty() {
+            return Ok(covered);
+        }
+        for (seq, bytes) in batches.iter().flat_map(EventBatch::events) {
+            at = seq;
+            let envelope = read_envelope(&bytes)
+                .map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })?;
+            if let Some(raw) = envelope.raw_ref.filter(|raw| raw.stream == stream) {
+                let RawRange { to, .. } = RawRange { stream, from: raw.byte_from, to: raw.byte_to };
+                covered = covered.max(to);
+            }
+        }
+    }
+}
+
+/// Folders of runs that were being created when the service died: no log knows them.
+async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
+    let shared = shared.clone();
+    tokio::task::spawn_blocking(move || {
+        let _ = workspace::remove_tree(&shared.layout.tmp());
+        let Ok(entries) = std::fs::read_dir(shared.layout.runs()) else { return Ok(()) };
+        let mut runs: Vec<RunId> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        runs.sort_unstable();
+        for run in runs.into_iter().rev().take(FOLDERS_SWEPT) {
+            if shared.store.index(&IndexKey::Run(run))?.is_none() {
+                warn!(run.id = %run, "removing the folder of a run that was never created");
+                let _ = workspace::remove_run(&shared.layout.run(run));
+            }
+        }
+        Ok(())
+    })
+    .await
+    .map_err(|error| Error::io("sweep left-over folders")(error.into()))?
+}
