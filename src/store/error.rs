@@ -60,7 +60,7 @@ pub enum Error {
     /// Stored bytes are not what this program writes.
     #[error("the log of run {run} is damaged: {reason}")]
     Corrupt {
-        /// The run, where one is known.
+        /// The run.
         run: RunId,
         /// What is wrong.
         reason: String,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use skill_runner::domain::ids::Seq;
-use skill_runner::store::{EventStore, IndexChange, IndexKey, SledStore, contract};
+use skill_runner::store::{Error, EventStore, IndexChange, IndexKey, SledStore, contract};
 
 const RUNS: u128 = 24;
 const CHILD_DIR: &str = "SKILL_RUNNER_TEST_APPEND_TO";
@@ -33,13 +33,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
 #[test]
 fn nothing_acknowledged_is_lost_when_the_power_fails() {
     let dir = tempfile::tempdir().unwrap();
-    let mut disk = match Disk::make(dir.path()) {
-        Ok(disk) => disk,
-        Err(reason) => {
-            eprintln!("SKIPPED: nothing_acknowledged_is_lost_when_the_power_fails: {reason}");
-            return;
-        }
-    };
+    let Some(mut disk) = Disk::make(dir.path(), 1 << 30) else { return };
     // A store that grows over several cuts, and new ones: creation must be durable as well.
     for store in 0..4 {
         let data = disk.mount_point.join(format!("data-{store}"));
@@ -53,6 +47,60 @@ fn nothing_acknowledged_is_lost_when_the_power_fails() {
             check(&data, &acknowledged, round);
         }
     }
+}
+
+#[tokio::test]
+async fn a_failed_disk_fails_the_waiting_appends_and_stops_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = Disk::make(dir.path(), 1 << 28) else { return };
+    let (sender, fatal) = mpsc::channel();
+    let store = SledStore::open(&disk.mount_point.join("data"), move |error| {
+        sender.send(matches!(error, Error::Unavailable { .. })).unwrap();
+    });
+    let store = store.unwrap();
+    let (run, other) = (contract::run(1), contract::run(2));
+    store.append(contract::events(run, Seq(0), 3)).await.unwrap();
+    let mut tail = store.watch(&run);
+
+    disk.cut_power();
+    let mut append = contract::events(run, Seq(3), 2);
+    append.index = vec![IndexChange::Put(IndexKey::Run(run), row_at(Seq(5)))];
+    let waiting = [store.append(append), store.append(contract::events(other, Seq(0), 1))];
+    for result in futures_util::future::join_all(waiting).await {
+        // The second may come with the first, or find the store stopped.
+        assert!(matches!(result, Err(Error::Unavailable { .. } | Error::Closed)), "{result:?}");
+    }
+    assert_eq!(fatal.iter().collect::<Vec<_>>(), [true]);
+    assert!(tail.changed().await.is_err());
+    let after = store.append(contract::events(run, Seq(3), 1)).await;
+    assert!(matches!(after, Err(Error::Closed)), "{after:?}");
+
+    // What was on its way stays unseen.
+    assert_eq!(store.head(&run).unwrap(), Seq(3));
+    assert_eq!(store.index(&IndexKey::Run(run)).unwrap(), None);
+    assert_eq!(store.runs(None, 9).unwrap(), []);
+    drop(store);
+}
+
+#[tokio::test]
+async fn a_disk_that_is_nearly_full_refuses_appends_and_lets_runs_be_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = Disk::make(dir.path(), 80 << 20) else { return };
+    let store = SledStore::open(&disk.mount_point.join("data"), |error| panic!("{error:?}")).unwrap();
+    let run = contract::run(1);
+    store.append(contract::events(run, Seq(0), 3)).await.unwrap();
+
+    let filler = disk.mount_point.join("filler");
+    std::fs::write(&filler, vec![1; 40 << 20]).unwrap();
+    let refused = store.append(contract::events(run, Seq(3), 1)).await;
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    assert_eq!(contract::holds_whole_log(&store, run).unwrap(), Seq(3));
+
+    std::fs::remove_file(&filler).unwrap();
+    store.append(contract::events(run, Seq(3), 1)).await.unwrap();
+    std::fs::write(&filler, vec![1; 40 << 20]).unwrap();
+    store.delete_run(&run, vec![]).await.unwrap();
+    assert_eq!(store.head(&run).unwrap(), Seq::START);
 }
 
 /// Opens the store and finds at least what was acknowledged, without a hole, with rows that fit the events.
@@ -180,10 +228,16 @@ struct Disk {
 }
 
 impl Disk {
-    fn make(dir: &Path) -> Result<Disk, String> {
+    /// A disk of so many bytes; `None`, and a word about it, where that is not possible.
+    fn make(dir: &Path, bytes: u64) -> Option<Disk> {
+        let disk = Disk::try_make(dir, bytes);
+        disk.inspect_err(|reason| eprintln!("SKIPPED: a disk of our own needs root and loop devices: {reason}")).ok()
+    }
+
+    fn try_make(dir: &Path, bytes: u64) -> Result<Disk, String> {
         let (image, mount_point) = (dir.join("disk.img"), dir.join("disk"));
         std::fs::create_dir(&mount_point).map_err(|error| error.to_string())?;
-        File::create(&image).and_then(|file| file.set_len(1 << 30)).map_err(|error| error.to_string())?;
+        File::create(&image).and_then(|file| file.set_len(bytes)).map_err(|error| error.to_string())?;
         run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
         let mut disk = Disk { image, mount_point, mounted: false };
         disk.mount()?;
