@@ -146,6 +146,26 @@ fn names_that_are_no_text_and_folders_without_end_are_refused() {
 }
 
 #[test]
+fn files_and_folders_that_their_owner_locked_are_refused_and_the_rest_is_indexed() {
+    let run = run_with(&[("artifacts/locked.txt", b"x"), ("artifacts/dir/inside", b"x"), ("artifacts/open", b"x")]);
+    let (file, folder) = (run.path().join("artifacts/locked.txt"), run.path().join("artifacts/dir"));
+    for path in [&file, &folder] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let locks_bind = fs::File::open(&file).is_err();
+    let found = index(run.path(), &[]).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    // Nothing is locked for root.
+    let expected = if locks_bind {
+        vec![refused("artifacts/dir", "it cannot be read"), refused("artifacts/locked.txt", "it cannot be read")]
+    } else {
+        vec![]
+    };
+    assert_eq!(found.refused, expected);
+    assert_eq!(found.entries.len() + found.refused.len(), 3);
+}
+
+#[test]
 fn a_pattern_that_is_no_glob_is_named() {
     let run = run_with(&[]);
     let error = index(run.path(), &[promise("x", "a[", None, false)]).unwrap_err();
