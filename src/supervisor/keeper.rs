@@ -38,7 +38,7 @@ impl Control {
     }
 
     /// The next report; `None` when the shim is gone. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Report> {
+    async fn next(&mut self) -> Option<Report> {
         loop {
             if let Some(report) = self.unread.first_chunk() {
                 let report = Report::decode(*report);
@@ -103,7 +103,7 @@ impl Keeper {
             tokio::select! {
                 report = self.control.next() => match report {
                     Some(Report::EngineEnded(status)) => return Some(exit(status)),
-                    Some(Report::Started(_)) => {}
+                    Some(Report::Started(_) | Report::Refused(_)) => {}
                     Some(Report::Gone(_)) | None => return None,
                 },
                 changed = self.kill_at.changed() => {
@@ -131,7 +131,7 @@ impl Keeper {
         loop {
             match self.control.next().await {
                 Some(Report::EngineEnded(status)) => return Some(exit(status)),
-                Some(Report::Started(_)) => {}
+                Some(Report::Started(_) | Report::Refused(_)) => {}
                 Some(Report::Gone(_)) | None => return None,
             }
         }
@@ -168,7 +168,7 @@ impl Keeper {
         let killed = loop {
             match self.control.next().await {
                 Some(Report::Gone(killed)) => break Some(killed.unsigned_abs()),
-                Some(Report::Started(_) | Report::EngineEnded(_)) => {}
+                Some(Report::Started(_) | Report::Refused(_) | Report::EngineEnded(_)) => {}
                 None => break None,
             }
         };

@@ -1,6 +1,6 @@
 //! Engine processes: spawn, read, stop, and leave nothing behind.
 //!
-//! Every engine lives under a *shim*, a forked process of ours that adopts whatever the engine leaves
+//! Every engine lives under a *shim*, a small process of ours that adopts whatever the engine leaves
 //! behind. So the tree of a run is known exactly, it can be killed whole, and it dies with the service:
 //! the shim sees its control socket close even when the service is killed with -9.
 
@@ -15,6 +15,7 @@ mod tee;
 mod tmp_dir;
 
 pub use process::{Ended, Exit, Output, Process, Stream, StreamTotals};
+pub use shim::{THIS_PROGRAM, serve_as_shim_if_asked};
 pub use spawn::{Error, Limits, Spec, spawn};
 pub use sweep::{Swept, sweep};
 

@@ -17,8 +17,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Reads the line without allocating, as the shim needs it.
-    pub(super) fn parse(line: &[u8]) -> Option<Stat> {
+    fn parse(line: &[u8]) -> Option<Stat> {
         // The second field is the program's name in parentheses and may itself hold blanks and parentheses.
         let name_end = line.iter().rposition(|byte| *byte == b')')?;
         let mut fields = line.get(name_end + 1..)?.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
@@ -30,7 +29,7 @@ impl Stat {
 }
 
 /// A whole number in decimal digits.
-pub(super) fn number(digits: &[u8]) -> Option<u64> {
+fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

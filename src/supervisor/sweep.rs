@@ -14,7 +14,6 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::RUN_MARKER;
 use super::processes::{self, Seen};
-use super::shim;
 use crate::domain::ids::RunId;
 
 /// How long killed processes may take to be gone, in all.
@@ -41,8 +40,7 @@ pub fn sweep(data_dir: &Path) -> io::Result<Vec<Swept>> {
     sweep_where(|traces| {
         let below_root = |path: &Path| roots.iter().any(|root| path.starts_with(root));
         let at_home = traces.cwd.as_deref().is_some_and(below_root);
-        let marked = traces.run.is_some() && (at_home || traces.tmp_dir.as_deref().is_some_and(below_root));
-        marked || (traces.is_shim && at_home)
+        traces.run.is_some() && (at_home || traces.tmp_dir.as_deref().is_some_and(below_root))
     })
 }
 
@@ -54,7 +52,6 @@ pub(super) fn sweep_run(run: RunId) -> io::Result<Vec<Swept>> {
 /// What tells whose a process is.
 #[derive(Debug, Default)]
 struct Traces {
-    is_shim: bool,
     run: Option<RunId>,
     cwd: Option<PathBuf>,
     tmp_dir: Option<PathBuf>,
@@ -65,9 +62,7 @@ impl Traces {
         let folder = PathBuf::from(format!("/proc/{}", process.pid.as_raw_nonzero()));
         // What may not be read belongs to another user, so not to a run.
         let environment = fs::read(folder.join("environ")).unwrap_or_default();
-        let name = fs::read(folder.join("comm")).unwrap_or_default();
         Traces {
-            is_shim: name.trim_ascii_end() == shim::NAME.to_bytes(),
             run: value(&environment, RUN_MARKER).and_then(|run| str::from_utf8(run).ok()?.parse().ok()),
             cwd: fs::read_link(folder.join("cwd")).ok(),
             tmp_dir: value(&environment, "TMPDIR").map(|path| PathBuf::from(OsStr::from_bytes(path))),

@@ -15,6 +15,7 @@ use skill_runner::supervisor::{
 };
 use uuid::Uuid;
 
+const SHIM: &str = env!("CARGO_BIN_EXE_skill-runner");
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const AMPLE: Limits = Limits { stdout_max: None, log_max: 1 << 40 };
 const LONG: Duration = Duration::from_secs(60);
@@ -64,7 +65,7 @@ impl Room {
         let (stdout_log, stderr_log) = (self.root.join("stdout.txt"), self.root.join("stderr.txt"));
         let tmp_dir = self.root.join("tmp");
         let (stdout_log, stderr_log, tmp_dir) = (&stdout_log, &stderr_log, &tmp_dir);
-        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits }).await
+        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits, shim: Path::new(SHIM) }).await
     }
 
     async fn spawn(&self, launch: &Launch) -> Process {
@@ -370,16 +371,19 @@ async fn whatever_an_engine_leaves_behind_is_gone_when_it_has_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_an_engine_has_started_is_gone_when_it_is_stopped() {
     let room = Room::new();
-    let script = format!("{DAEMON}\nimport time\nos.system('setsid sleep 1000 & echo $!')\ntime.sleep(1000)");
+    let script = format!(
+        "{DAEMON}
+import subprocess, time
+own = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+print(own.pid, 'end', flush=True)
+time.sleep(1000)"
+    );
     let mut process = room.spawn(&Launch { polite: PoliteSignal::Interrupt, ..room.python(&script) }).await;
-    let mut heard = Finished::default();
-    while heard.pids().len() < 2 || !heard.text().ends_with('\n') {
-        heard.hear(process.next().await.unwrap());
-    }
+    let heard = hear_until(&mut process, "end").await;
     let pids = heard.pids();
     process.stop(LONG);
     let ended = finish(process, heard).await.ended.unwrap();
-    assert_eq!(pids.into_iter().filter(|pid| is_alive(*pid)).count(), 0);
+    assert_eq!((pids.len(), pids.into_iter().filter(|pid| is_alive(*pid)).count()), (2, 0));
     assert_eq!((ended.exit, ended.stragglers_killed), (Exit::Signal(2), 2));
 }
 

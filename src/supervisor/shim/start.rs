@@ -1,0 +1,93 @@
+//! The service's side of a start: a shim, three pipes, an order, and the shim's first word.
+
+use std::ffi::OsStr;
+use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::Pid;
+
+use super::NAME;
+use super::wire::{Order, Report};
+
+/// An engine that runs, before anyone reads its pipes. Dropping it closes the control socket, so the engine dies.
+#[derive(Debug)]
+pub(in crate::supervisor) struct Started {
+    pub(in crate::supervisor) shim: Pid,
+    pub(in crate::supervisor) engine: u32,
+    pub(in crate::supervisor) control: UnixStream,
+    pub(in crate::supervisor) stdin: PipeWriter,
+    pub(in crate::supervisor) stdout: PipeReader,
+    pub(in crate::supervisor) stderr: PipeReader,
+}
+
+/// Who could not be started.
+#[derive(Debug)]
+pub(in crate::supervisor) enum Failure {
+    /// The shim, or the means to talk to it.
+    Shim(io::Error),
+    /// The engine.
+    Engine(io::Error),
+}
+
+/// Starts a shim that starts the engine. Blocks until the engine runs or was refused.
+///
+/// The shim lives in the run's temporary folder and carries its marks, so that a sweep finds it like any process of the run.
+pub(in crate::supervisor) fn start(
+    program: &Path,
+    home: &Path,
+    marks: [(&str, &OsStr); 2],
+    order: &Order,
+) -> Result<Started, Failure> {
+    let order = order.encode().map_err(Failure::Engine)?;
+    let (control, shims_end) = UnixStream::pair().map_err(Failure::Shim)?;
+    let mut command = Command::new(program);
+    command.arg0(NAME).args(marks.first().map(|(_, run)| run)).env_clear().envs(marks).current_dir(home);
+    command.stdin(OwnedFd::from(shims_end)).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut shim = command.spawn().map_err(Failure::Shim)?;
+    // With the command goes our copy of the shim's end, so that the socket ends when the shim does.
+    drop(command);
+    let started = give_order(&shim, control, &order);
+    if started.is_err() {
+        // Either it has exited, or it will at once: its control socket is closed.
+        let _ = shim.wait();
+    }
+    started
+}
+
+fn give_order(shim: &Child, mut control: UnixStream, order: &[u8]) -> Result<Started, Failure> {
+    let talk = |control: &mut UnixStream| -> io::Result<(Option<Report>, PipeWriter, PipeReader, PipeReader)> {
+        let (engines_stdin, stdin) = io::pipe()?;
+        let (stdout, engines_stdout) = io::pipe()?;
+        let (stderr, engines_stderr) = io::pipe()?;
+        send(control, order, &[engines_stdin.as_fd(), engines_stdout.as_fd(), engines_stderr.as_fd()])?;
+        // The engine's ends are closed here: a pipe ends only when nobody else holds them.
+        drop((engines_stdin, engines_stdout, engines_stderr));
+        let mut report = [0; Report::LEN];
+        control.read_exact(&mut report)?;
+        Ok((Report::decode(report), stdin, stdout, stderr))
+    };
+    let (report, stdin, stdout, stderr) = talk(&mut control).map_err(Failure::Shim)?;
+    match report {
+        Some(Report::Started(engine)) => {
+            let (shim, engine) = (Pid::from_child(shim), engine.unsigned_abs());
+            Ok(Started { shim, engine, control, stdin, stdout, stderr })
+        }
+        Some(Report::Refused(error)) => Err(Failure::Engine(io::Error::from_raw_os_error(error))),
+        Some(Report::EngineEnded(_) | Report::Gone(_)) | None => Err(Failure::Shim(io::ErrorKind::InvalidData.into())),
+    }
+}
+
+/// The files travel with the first bytes.
+fn send(control: &mut UnixStream, order: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(files));
+    let sent = sendmsg(&*control, &[IoSlice::new(order)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    control.write_all(order.get(sent..).unwrap_or_default())
+}
