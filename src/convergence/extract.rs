@@ -141,11 +141,11 @@ fn first_in_prose(text: &str) -> Option<Found> {
         at = end;
         let Ok(value) = serde_json::from_str::<Value>(&json) else { continue };
         let is_empty = value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(|o| o.is_empty());
-        let found = Found::new(value, around(text, start, end), repairs);
+        let found = || Found::new(value, around(text, start, end), repairs);
         if !is_empty {
-            return Some(found);
+            return Some(found());
         }
-        empty.get_or_insert(found);
+        empty.get_or_insert_with(found);
     }
     empty
 }

@@ -82,7 +82,7 @@ fn what_would_be_a_guess_is_refused() {
         "{'a': 1}",
         "{\"a\": 1 \"b\": 2}",
         "{\"a\": [1, 2}",
-        "{\"a\": 1} extra }".strip_prefix("{\"a\": 1}").unwrap(),
+        " extra }",
         "{\"a\": \"line\nbreak\"}",
         "an open [",
     ] {
@@ -107,18 +107,18 @@ fn a_value_deeper_than_the_parser_goes_is_refused_without_a_crash() {
 }
 
 #[test]
-fn hostile_texts_of_ten_megabytes_are_read_in_a_moment() {
-    let size = 10 * 1024 * 1024;
+fn hostile_texts_cost_no_more_than_their_length() {
+    let units =
+        ["[", "{\"a\":", "[\"", "{\"a\":1 ", "[“", "[‘]", "[\"\\", "```\n", "```\n[1\n", "[1,", "{}", "[]]", "[\n"];
     let began = std::time::Instant::now();
-    for unit in
-        ["[", "{\"a\":", "[\"", "{\"a\":1 ", "[“", "[‘]", "[\"\\", "```\n", "```\n[1\n", "[1,", "{}", "[]]", "[\n"]
-    {
-        let text = unit.repeat(size / unit.len());
-        let _ = parse(&text);
-        let _ = parse(&format!("{text}\"x\\"));
+    for unit in units {
+        let text = unit.repeat(512 * 1024 / unit.len());
+        parse(&text);
+        parse(&format!("{text}\"x\\"));
     }
-    // Twenty-six texts; anything that grows with the square of the length would take hours.
-    assert!(began.elapsed().as_secs() < 120, "{:?}", began.elapsed());
+    parse(&"[".repeat(10 * 1024 * 1024));
+    // A second or two; anything that grows with the square of the length would take hours.
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
 
 #[test]
@@ -216,6 +216,6 @@ proptest! {
 
     #[test]
     fn nothing_makes_it_panic(text in "[\\[\\]{}\",:\\\\“”‘’`\n a1t\u{feff}-]{0,60}") {
-        let _ = parse(&text);
+        parse(&text);
     }
 }
