@@ -14,39 +14,9 @@ pub use walk::Refused;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+pub use crate::skill::ArtifactRule as ContractEntry;
 
-/// What a skill promises to produce.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContractEntry {
-    /// What the file is for.
-    pub role: String,
-    /// A glob below `artifacts/`; it may begin with `artifacts/` or not.
-    pub pattern: String,
-    /// Its media type, where the skill states one.
-    pub mime: Option<String>,
-    /// Whether a run without it has failed.
-    pub required: bool,
-}
-
-/// A file a run produced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArtifactEntry {
-    /// What the file is for; `output` where the contract does not say.
-    pub role: String,
-    /// Its path in the run's folder, beginning with `artifacts/`.
-    pub path_rel: String,
-    /// The last part of the path.
-    pub filename: String,
-    /// Its media type.
-    pub mime: String,
-    /// Its length.
-    pub size: u64,
-    /// Its sha256 in hex.
-    pub sha256: String,
-    /// Whether the contract requires it.
-    pub required: bool,
-}
+pub use crate::domain::artifact::ArtifactEntry;
 
 /// The runner could not do its part.
 #[derive(Debug, thiserror::Error)]

@@ -10,21 +10,7 @@ use serde_json::Value;
 
 use crate::skill::schema::{Validator, Violation};
 
-/// How far a text had to be carried to become a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Level {
-    /// It was JSON as it stood, after trimming.
-    #[serde(rename = "none")]
-    None,
-    /// Syntax alone was repaired.
-    N0,
-    /// The skill's normalizer made the value.
-    N1,
-    /// The skill's fallback made the value.
-    N2,
-    /// The runner's repair made the value.
-    N3,
-}
+pub use crate::domain::event::NormalizationLevel as Level;
 
 /// The rungs of the ladder, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +40,26 @@ pub enum StepName {
     Fallback,
     /// The runner's repair (N3).
     Repair,
+}
+
+impl StepName {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StepName::AsIs => "as_is",
+            StepName::RemoveBom => "remove_bom",
+            StepName::RemoveFences => "remove_fences",
+            StepName::RemoveProse => "remove_prose",
+            StepName::TrailingCommas => "trailing_commas",
+            StepName::SmartQuotes => "smart_quotes",
+            StepName::CloseBrackets => "close_brackets",
+            StepName::Extract => "extract",
+            StepName::Validate => "validate",
+            StepName::Normalizer => "normalizer",
+            StepName::Fallback => "fallback",
+            StepName::Repair => "repair",
+        }
+    }
 }
 
 /// One step and how it went.

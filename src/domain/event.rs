@@ -18,7 +18,6 @@ macro_rules! events {
     ($( $(#[$doc:meta])* $variant:ident($data:ty) $kind:literal $type:literal; )*) => {
         /// A fact of a run, as the log keeps it.
         #[derive(Debug, Clone, PartialEq)]
-        #[expect(clippy::large_enum_variant, reason = "events are moved a few times and boxed never")]
         pub enum Event { $( $(#[$doc])* $variant($data), )* }
 
         impl Event {

@@ -140,10 +140,8 @@ mod tests {
     #[test]
     fn lines_know_where_they_stand() {
         let pieces = frame(&[b"ab\nc", b"d\n\n", b"e"], 100);
-        let expected =
-            [(true, 7, "ab\n"), (true, 10, "cd\n"), (true, 13, "\n"), (true, 14, "e")].map(|(line, from, text)| {
-                (line, from, text.as_bytes().to_vec())
-            });
+        let expected = [(true, 7, "ab\n"), (true, 10, "cd\n"), (true, 13, "\n"), (true, 14, "e")]
+            .map(|(line, from, text)| (line, from, text.as_bytes().to_vec()));
         assert_eq!(pieces, expected);
     }
 

@@ -71,10 +71,11 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         Err(error) => return reject(shared, &mut journal, error).await,
     };
     let paths = shared.layout.run(run);
-    let limits = Limits { stdout_max: Some(script::STDOUT_MAX), log_max: shared.settings.max_log_bytes };
+    let limits = Limits { stdout_max: Some(script::STDOUT_MAX), log_max: shared.settings.limits.max_log_bytes };
     let spec = Spec {
         launch: &prepared.launch,
         run,
+        shim: &shared.shim,
         stdout_log: &paths.stdout(),
         stderr_log: &paths.stderr(),
         tmp_dir: &paths.tmp,
@@ -102,7 +103,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         clocks: Clocks {
             hard_timeout_seconds: options.hard_timeout_seconds,
             stall_timeout_seconds: options.stall_timeout_seconds,
-            kill_grace: Duration::from_secs(shared.settings.kill_grace_seconds),
+            kill_grace: Duration::from_secs(shared.settings.times.kill_grace_seconds),
             stdout_limit: script::STDOUT_MAX,
         },
         mailbox,
@@ -205,10 +206,8 @@ fn conclude(
         }
         Err(error) => (Status::Failed, None, Some(error.clone()), TurnEnd::Failed(error)),
     };
-    let streams = BTreeMap::from([
-        ("stdout".to_owned(), proof(&ended.stdout)),
-        ("stderr".to_owned(), proof(&ended.stderr)),
-    ]);
+    let streams =
+        BTreeMap::from([("stdout".to_owned(), proof(&ended.stdout)), ("stderr".to_owned(), proof(&ended.stderr))]);
     let artifacts = indexed.entries;
     let closing = Closing { state, status, data, error, artifacts, warnings: noted, normalized, streams };
     let evidence = write_files(paths, closing)?;
@@ -257,8 +256,11 @@ fn missing(indexed: &artifact::Indexed) -> Option<RunError> {
     if indexed.missing.is_empty() {
         return None;
     }
-    let patterns: Vec<String> =
-        indexed.missing.iter().map(|entry| format!("artifacts/{}", entry.pattern.trim_start_matches("artifacts/"))).collect();
+    let patterns: Vec<String> = indexed
+        .missing
+        .iter()
+        .map(|entry| format!("artifacts/{}", entry.pattern.trim_start_matches("artifacts/")))
+        .collect();
     let message = format!("required artifacts are missing: {}", patterns.join(", "));
     Some(RunError::new(code::ARTIFACT_MISSING, message).with("missing", patterns))
 }

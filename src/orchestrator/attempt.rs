@@ -9,9 +9,9 @@ use super::actor::Message;
 use super::error::Error;
 use super::journal::Journal;
 use crate::domain::command::Command;
+use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::{Evidence, RunError, Warning, code};
-use crate::domain::event::Event;
 use crate::domain::statechart::Status;
 use crate::engine::{LineParser, StreamReader};
 use crate::supervisor::{Ended, Output, Process};
@@ -50,12 +50,16 @@ impl Stop {
             .with("hard_timeout_seconds", *seconds),
             Stop::Stalled { seconds } => RunError::new(
                 code::STALLED,
-                format!("the engine wrote nothing for {seconds} s; raise stall_timeout_seconds or let it report progress"),
+                format!(
+                    "the engine wrote nothing for {seconds} s; raise stall_timeout_seconds or let it report progress"
+                ),
             )
             .with("stall_timeout_seconds", *seconds),
             Stop::OutputLimit { limit } => RunError::new(
                 code::OUTPUT_LIMIT_EXCEEDED,
-                format!("the script wrote more than {limit} bytes to standard output; write large results to artifacts/"),
+                format!(
+                    "the script wrote more than {limit} bytes to standard output; write large results to artifacts/"
+                ),
             )
             .with("limit_bytes", *limit),
             Stop::LogFailed { message } => {

@@ -85,7 +85,9 @@ fn url_path(path: &str) -> String {
     let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => escaped.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                escaped.push(char::from(byte))
+            }
             _ => escaped.push_str(&format!("%{byte:02X}")),
         }
     }

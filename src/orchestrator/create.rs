@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::clock;
 use super::error::Error;
@@ -17,10 +17,10 @@ use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::engine::script;
 use crate::fcmp::read_envelope;
-use crate::registry::{Installed, Lookup};
-use crate::skill::{Skill, inputs};
+use crate::registry::{Installed, NotUsable};
+use crate::skill::{Intake, Skill, inputs};
 use crate::store::{self, IndexChange, IndexKey};
-use crate::workspace;
+use crate::{registry, workspace};
 
 /// What an idempotency key led to.
 #[derive(Debug, Serialize, Deserialize)]
@@ -193,13 +193,13 @@ fn choose_engine(skill: &Skill, wanted: Option<&str>) -> Result<String, Error> {
 }
 
 fn options(shared: &Shared, skill: &Skill, asked: &OptionsRequest) -> Result<RuntimeOptions, Error> {
-    let defaults: OptionsRequest = serde_json::from_value(Value::Object(skill.manifest.runtime.default_options.clone()))
-        .map_err(|error| {
+    let defaults: OptionsRequest =
+        serde_json::from_value(Value::Object(skill.manifest.runtime.default_options.clone())).map_err(|error| {
             rejected("INVALID_REQUEST", format!("the skill's own runtime.default_options are wrong: {error}"))
         })?;
     let settings = &shared.settings;
     let hard = asked.hard_timeout_seconds.or(defaults.hard_timeout_seconds).or(skill.timeout_seconds());
-    let hard_timeout_seconds = hard.unwrap_or(settings.hard_timeout_seconds);
+    let hard_timeout_seconds = hard.unwrap_or(settings.times.hard_timeout_seconds);
     if hard_timeout_seconds == 0 {
         return Err(Error::Rejected {
             code: "INVALID_REQUEST",
@@ -226,7 +226,7 @@ fn options(shared: &Shared, skill: &Skill, asked: &OptionsRequest) -> Result<Run
         stall_timeout_seconds: asked
             .stall_timeout_seconds
             .or(defaults.stall_timeout_seconds)
-            .unwrap_or(settings.stall_timeout_seconds),
+            .unwrap_or(settings.times.stall_timeout_seconds),
     })
 }
 
@@ -277,8 +277,8 @@ impl Shared {
     fn lookup(&self, id: &str) -> Result<std::sync::Arc<Installed>, Error> {
         self.registry.lookup(id).map_err(|lookup| {
             let reason = match &lookup {
-                Lookup::NotFound => String::new(),
-                Lookup::Invalid { findings } => {
+                NotUsable::NotFound => String::new(),
+                NotUsable::Invalid { findings } => {
                     let first = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
                     format!(": its folder is not a valid skill ({first}); see `skill-runner skill lint`")
                 }
@@ -295,7 +295,7 @@ impl Shared {
             return Ok(installed.skill.clone());
         }
         let copy = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
-        match self.registry.load_dir(&copy) {
+        match registry::load_dir(&copy, Intake::Installed) {
             Ok(installed) if installed.skill.fingerprint == state.skill.fingerprint => Ok(installed.skill.clone()),
             Ok(_) | Err(_) => Err(Error::Corrupt {
                 run: state.run_id.to_string(),
@@ -308,16 +308,11 @@ impl Shared {
     pub fn started(&self, run: RunId) -> Result<Started, Error> {
         let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
         let batches = self.log.read(run, Seq::START, 1)?;
-        let (_, first) = batches
-            .first()
-            .and_then(|batch| batch.events().next())
-            .ok_or_else(|| corrupt("it is empty".into()))?;
+        let (_, first) =
+            batches.first().and_then(|batch| batch.events().next()).ok_or_else(|| corrupt("it is empty".into()))?;
         match read_envelope(&first).map_err(|error| corrupt(error.to_string()))?.event {
             Some(Event::Started(started)) => Ok(started),
             _ => Err(corrupt("its first event is not conversation.started".into())),
         }
     }
 }
-
-/// Inline input and parameters of a run.
-pub(super) type Values = (Map<String, Value>, Map<String, Value>);

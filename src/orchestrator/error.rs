@@ -4,8 +4,7 @@ use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
 use crate::fcmp::SchemaViolation;
-use crate::store;
-
+use crate::{artifact, store, workspace};
 
 /// Everything that is not a yes.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +90,34 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl From<workspace::Error> for Error {
+    fn from(error: workspace::Error) -> Self {
+        Error::Io { doing: format!("{} {}", error.action, error.path.display()), source: error.source }
+    }
+}
+
+impl From<artifact::Error> for Error {
+    fn from(error: artifact::Error) -> Self {
+        match error {
+            artifact::Error::Io { action, path, source } => {
+                Error::Io { doing: format!("{action} {}", path.display()), source }
+            }
+            pattern @ artifact::Error::Pattern { .. } => {
+                Error::Io { doing: "index the artifacts".into(), source: std::io::Error::other(pattern) }
+            }
+        }
+    }
+}
+
+impl From<workspace::UploadError> for Error {
+    fn from(error: workspace::UploadError) -> Self {
+        match error {
+            workspace::UploadError::Io(error) => error.into(),
+            refused => Error::Rejected { code: refused.code(), message: refused.to_string(), details: Vec::new() },
+        }
+    }
 }
 
 impl Error {

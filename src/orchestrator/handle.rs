@@ -23,7 +23,6 @@ use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
-use crate::fcmp::LogHead;
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -134,6 +133,8 @@ pub(super) struct Shared {
     pub registry: Registry,
     pub queue: Arc<Queue>,
     pub sealer: Sealer,
+    /// The program that keeps engines: skill-runner itself.
+    pub shim: PathBuf,
     live: Mutex<HashMap<RunId, mpsc::Sender<Message>>>,
     uploading: Mutex<HashSet<RunId>>,
     closing: AtomicBool,
@@ -147,11 +148,16 @@ const MAILBOX: usize = 64;
 
 impl Orchestrator {
     /// Take over a data folder: settle what an earlier life left, then be ready. See `startup` for what that means.
-    pub async fn start(store: Arc<dyn EventStore>, registry: Registry, settings: Settings) -> Result<Self, Error> {
-        let layout = Layout::new(&settings.data_dir);
+    pub async fn start(
+        store: Arc<dyn EventStore>,
+        registry: Registry,
+        settings: Settings,
+        shim: PathBuf,
+    ) -> Result<Self, Error> {
+        let layout = Layout::new(&settings.paths.data_dir);
         let log = RunLog::new(store.clone(), layout.clone());
-        let queue = Queue::new(settings.max_running_jobs, settings.max_queued_jobs);
-        let sealer = Sealer::new(store.clone(), layout.clone(), Duration::from_secs(settings.seal_grace_seconds));
+        let queue = Queue::new(settings.runs.max_running_jobs, settings.runs.max_queued_jobs);
+        let sealer = Sealer::new(store.clone(), layout.clone(), Duration::from_secs(settings.store.seal_grace_seconds));
         let shared = Arc::new(Shared {
             store,
             log,
@@ -160,6 +166,7 @@ impl Orchestrator {
             registry,
             queue,
             sealer,
+            shim,
             live: Mutex::default(),
             uploading: Mutex::default(),
             closing: AtomicBool::new(false),
@@ -318,9 +325,9 @@ impl Orchestrator {
     fn upload_limits(&self) -> UploadLimits {
         let settings = &self.shared.settings;
         UploadLimits {
-            max_upload_bytes: settings.max_upload_bytes,
-            max_unpacked_bytes: settings.max_unpacked_bytes,
-            max_entries: settings.max_entries,
+            max_upload_bytes: settings.limits.max_upload_bytes,
+            max_unpacked_bytes: settings.limits.max_unpacked_bytes,
+            max_entries: settings.limits.max_entries,
             ..UploadLimits::default()
         }
     }
@@ -333,8 +340,7 @@ impl Orchestrator {
             let outcome = match live {
                 Some(actor) => {
                     let (answer, answered) = oneshot::channel();
-                    let message =
-                        Message::Cancel { requested_by: requested_by.into(), reason: reason.into(), answer };
+                    let message = Message::Cancel { requested_by: requested_by.into(), reason: reason.into(), answer };
                     match actor.send(message).await {
                         Ok(()) => answered.await.ok(),
                         Err(_) => None,
@@ -484,18 +490,13 @@ impl Shared {
             return Err(Error::ShuttingDown);
         }
         let free = workspace::free_bytes(self.layout.data())?;
-        let floor = self.settings.min_free_bytes;
+        let floor = self.settings.limits.min_free_bytes;
         if free < floor { Err(Error::InsufficientStorage { free, floor }) } else { Ok(()) }
     }
 
     /// A place in the queue.
     pub fn place(&self) -> Result<super::queue::Place, Error> {
-        self.queue.reserve().ok_or(Error::QueueFull { limit: self.settings.max_queued_jobs })
-    }
-
-    /// A run's row.
-    pub fn head(&self, run: RunId) -> Result<LogHead, Error> {
-        self.log.head(run)
+        self.queue.reserve().ok_or(Error::QueueFull { limit: self.settings.runs.max_queued_jobs })
     }
 
     async fn until_idle(&self) {

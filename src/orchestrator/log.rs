@@ -7,10 +7,10 @@ use tokio::sync::watch;
 
 use super::error::Error;
 use super::journal::read_head;
+use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::state::RunState;
 use crate::fcmp::{Chain, LogHead, read_envelope};
-use crate::domain::event::Event;
 use crate::store::{EventBatch, EventStore, SealedLog};
 use crate::workspace::Layout;
 

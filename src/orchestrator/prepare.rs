@@ -64,7 +64,9 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
     };
     let words = match command::split(&entry.command) {
         Ok(words) => words,
-        Err(error) => return Ok(Err(RunError::new(code::ENGINE_FAILED, format!("entrypoint.script.command: {error}")))),
+        Err(error) => {
+            return Ok(Err(RunError::new(code::ENGINE_FAILED, format!("entrypoint.script.command: {error}"))));
+        }
     };
     let copy = paths.skill_copy(&state.engine, &state.skill.id);
     let launch = script::launch(script::Invocation {

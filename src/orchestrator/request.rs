@@ -34,7 +34,10 @@ pub struct CreateRequest {
 /// The options a client gave; what is left out has a default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "each field is documented where its value in force is: domain::request::RuntimeOptions")]
+#[expect(
+    missing_docs,
+    reason = "each field is documented where its value in force is: domain::request::RuntimeOptions"
+)]
 pub struct OptionsRequest {
     #[serde(default)]
     pub execution_mode: Option<ExecutionMode>,

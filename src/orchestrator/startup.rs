@@ -52,7 +52,7 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
 async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
     let mut journal = Journal::open(shared.store.clone(), run)?;
     let state = journal.state().clone();
-    let restart_queued = match shared.settings.restart_queued {
+    let restart_queued = match shared.settings.runs.restart_queued {
         settings::RestartQueued::Fail => RestartQueued::Fail,
         settings::RestartQueued::Requeue => RestartQueued::Requeue,
     };
@@ -76,11 +76,7 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
 }
 
 /// The last files of a run that the restart ends; nothing for one that goes on.
-async fn last_files(
-    shared: &Arc<Shared>,
-    state: &RunState,
-    restart_queued: RestartQueued,
-) -> Result<Evidence, Error> {
+async fn last_files(shared: &Arc<Shared>, state: &RunState, restart_queued: RestartQueued) -> Result<Evidence, Error> {
     let goes_on = match state.status {
         Status::Queued => state.awaiting_upload || restart_queued == RestartQueued::Requeue,
         Status::WaitingUser => state.pending.is_some() && state.session_handle.is_some(),

@@ -53,15 +53,7 @@ pub struct Manifest {
     pub runtime: Runtime,
 }
 
-/// With or without a person who answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ExecutionMode {
-    /// Runs to its end alone.
-    Auto,
-    /// May ask.
-    Interactive,
-}
+pub use crate::domain::request::ExecutionMode;
 
 /// What a run starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// No list of violations is longer than this.
@@ -11,14 +10,7 @@ pub const MAX_VIOLATIONS: usize = 50;
 /// No message is longer than this: one that quotes a huge value would drown the others.
 const MAX_MESSAGE_CHARS: usize = 400;
 
-/// One place where a value breaks its schema.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Violation {
-    /// The place, as a JSON pointer; empty means the value itself.
-    pub path: String,
-    /// What is wrong there.
-    pub message: String,
-}
+pub use crate::domain::event::ValidationError as Violation;
 
 /// A value that is no usable JSON Schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

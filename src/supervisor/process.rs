@@ -10,14 +10,7 @@ use tokio::time::Instant;
 
 use super::log::LogFile;
 
-/// One of an engine's two output streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
+pub use crate::domain::fact::Stream;
 
 /// What a running engine has to tell, in the order it happened on each stream.
 #[derive(Debug)]
@@ -100,6 +93,11 @@ impl Process {
     /// only when its owner reads on.
     pub async fn next(&mut self) -> Option<Output> {
         self.outputs.recv().await
+    }
+
+    /// The next output, if there is one already.
+    pub fn try_next(&mut self) -> Option<Output> {
+        self.outputs.try_recv().ok()
     }
 
     /// Asks the engine to stop as its `Launch` says; after `grace`, or as soon as the engine has exited, the whole

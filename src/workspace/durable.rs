@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::Error;
+use super::{Error, RunPaths};
 
 /// Up to this many files are synced one by one.
 const FEW_FILES: usize = 2;
@@ -42,7 +42,13 @@ pub fn sync_files(folder: &Path, files: &[PathBuf]) -> Result<(), Error> {
     folders.into_iter().try_for_each(sync)
 }
 
-fn sync_file_system(folder: &Path) -> Result<(), Error> {
+/// Makes everything written below a run's folder durable: its last files are many and small.
+pub fn sync_run(paths: &RunPaths) -> Result<(), Error> {
+    sync_file_system(&paths.root)
+}
+
+/// Makes everything on a folder's file system durable.
+pub fn sync_file_system(folder: &Path) -> Result<(), Error> {
     let opened = File::open(folder).map_err(Error::on("open", folder))?;
     rustix::fs::syncfs(&opened).map_err(Error::on("sync the file system of", folder))
 }

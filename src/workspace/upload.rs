@@ -11,16 +11,7 @@ use zip::result::ZipError;
 use super::unpack::{Archive, UploadLimits};
 use super::{Error, digest, sync_files};
 
-/// One uploaded file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UploadedFile {
-    /// The input field it is for, which is also its name in `uploads/`.
-    pub name: String,
-    /// Its length.
-    pub size: u64,
-    /// Its sha256 in hex.
-    pub sha256: String,
-}
+pub use crate::domain::request::UploadedFile;
 
 /// The uploads of a run, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,17 @@
 //! The integration tests: one binary, one module per feature.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
 mod artifacts;
+mod cli;
+mod crash;
+mod hostile;
+mod http;
 mod registry;
 mod settings;
 mod skills;
+mod sse;
 mod store;
 mod supervisor;
 mod uploads;

@@ -75,7 +75,9 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_its_code_message_and_details() {
-        let answer = read_answer(&json!({"success": false, "error": {"code": "DATA_NOT_FOUND", "message": "none", "details": {"days": 7}}}));
+        let answer = read_answer(
+            &json!({"success": false, "error": {"code": "DATA_NOT_FOUND", "message": "none", "details": {"days": 7}}}),
+        );
         let details = Map::from_iter([("days".to_owned(), json!(7))]);
         let expected = AnswerError { code: "DATA_NOT_FOUND".into(), message: "none".into(), details };
         assert_eq!(answer, Answer::Failure(expected));
