@@ -1,1 +1,153 @@
 //! The skills folder: scanning it and seeing its changes.
+
+mod folder;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::warn;
+
+use crate::skill::{Finding, Intake, Skill, is_id};
+use folder::Survey;
+
+/// A skill as it lies on disk.
+#[derive(Debug, Clone)]
+pub struct Installed {
+    /// What the package says.
+    pub skill: Skill,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// Every file of it, relative to the folder, sorted.
+    pub files: Vec<String>,
+}
+
+/// Why there is no skill to give.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotUsable {
+    /// Nothing is installed under that name.
+    #[error("no such skill is installed")]
+    NotFound,
+    /// The package is there and broken.
+    #[error("the installed package is broken: {}", summary(findings))]
+    Invalid {
+        /// All that is wrong with it.
+        findings: Vec<Finding>,
+    },
+}
+
+fn summary(findings: &[Finding]) -> String {
+    findings.first().map(|finding| finding.message.clone()).unwrap_or_default()
+}
+
+/// One folder of the skills folder.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// It can run.
+    Valid(Arc<Installed>),
+    /// It cannot.
+    Invalid {
+        /// The folder's name.
+        folder: String,
+        /// All that is wrong with it.
+        findings: Vec<Finding>,
+    },
+}
+
+/// The skills folder. Every question looks at the disk, so a change is seen at once and without a restart;
+/// a package whose files have not changed is not read again. Calls block on the disk.
+#[derive(Debug)]
+pub struct Registry {
+    skills_dir: PathBuf,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+/// A package as it was read, and the look of its files at that time.
+#[derive(Debug, Clone)]
+struct Known {
+    survey: Survey,
+    /// The files were older than the clock's tick when they were read: no later change can look the same.
+    settled: bool,
+    outcome: Result<Arc<Installed>, Vec<Finding>>,
+}
+
+impl Registry {
+    /// The registry of a folder, which need not exist yet.
+    pub fn new(skills_dir: impl Into<PathBuf>) -> Self {
+        Self { skills_dir: skills_dir.into(), known: Mutex::default() }
+    }
+
+    /// The skill of this id.
+    pub fn lookup(&self, id: &str) -> Result<Arc<Installed>, NotUsable> {
+        // The id becomes a path: nothing but an id may.
+        if !is_id(id) {
+            return Err(NotUsable::NotFound);
+        }
+        let known = self.current(id).ok_or(NotUsable::NotFound)?;
+        known.map_err(|findings| NotUsable::Invalid { findings })
+    }
+
+    /// Every package in the folder, by name; folders with a dot in front are not packages.
+    pub fn list(&self) -> Vec<Entry> {
+        let folders = self.folders();
+        self.known().retain(|folder, _| folders.contains(folder));
+        let entry = |folder: String| {
+            let outcome = self.current(&folder)?;
+            Some(outcome.map_or_else(|findings| Entry::Invalid { folder, findings }, Entry::Valid))
+        };
+        folders.into_iter().filter_map(entry).collect()
+    }
+
+    fn folders(&self) -> BTreeSet<String> {
+        let entries = match fs::read_dir(&self.skills_dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return BTreeSet::new(),
+            Err(error) => {
+                warn!(skills_dir = %self.skills_dir.display(), %error, "the skills folder cannot be read");
+                return BTreeSet::new();
+            }
+        };
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.starts_with('.')).collect()
+    }
+
+    /// The package as it is now; none when there is no such folder.
+    fn current(&self, folder: &str) -> Option<Result<Arc<Installed>, Vec<Finding>>> {
+        let dir = self.skills_dir.join(folder);
+        let Some(survey) = Survey::of(&dir) else {
+            self.known().remove(folder);
+            return None;
+        };
+        let unchanged = |known: &&Known| known.settled && known.survey == survey;
+        if let Some(known) = self.known().get(folder).filter(unchanged) {
+            return Some(known.outcome.clone());
+        }
+        // Read without the lock: a large package must not hold up the others, and reading one twice is harmless.
+        let loaded = folder::load(&dir, folder, survey, Intake::Installed)?;
+        let known = Known { survey: loaded.survey, settled: loaded.settled, outcome: loaded.outcome.map(Arc::new) };
+        let outcome = known.outcome.clone();
+        self.known().insert(folder.into(), known);
+        Some(outcome)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        // Every change of the map is a single call, so a panic elsewhere cannot leave it half done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads one package that lies anywhere.
+pub fn load_dir(path: &Path, intake: Intake) -> Result<Installed, Vec<Finding>> {
+    let unreadable = |reason: String| {
+        let message = format!("{} cannot be read as a package: {reason}", path.display());
+        vec![Finding::error("UNREADABLE", "", message, "give the path of a skill's folder")]
+    };
+    // The real path: `.` has a name too.
+    let dir = path.canonicalize().map_err(|error| unreadable(error.to_string()))?;
+    let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let not_a_folder = || unreadable("it is not a folder".into());
+    let survey = Survey::of(&dir).ok_or_else(not_a_folder)?;
+    folder::load(&dir, &folder, survey, intake).ok_or_else(not_a_folder)?.outcome
+}
