@@ -157,6 +157,7 @@ fn readers_never_see_half_of_a_swap() {
             fs::rename(skills.path().join(".old"), spare.join("one")).unwrap();
         }
     });
+    assert_eq!(registry.lookup("one").unwrap().skill.body, version(&registry.lookup("one")));
 }
 
 #[test]
