@@ -1,4 +1,5 @@
 //! What a skill package is: manifest, package, lint, inputs and schemas, as pure values.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod artifacts;
 pub mod command;

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod architecture;
 mod artifacts;
 mod cli;
 mod crash;
