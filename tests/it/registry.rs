@@ -1,11 +1,14 @@
 //! The registry on a real folder: what it finds, what it refuses, and that it sees every change.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use skill_runner::registry::{Entry, Installed, NotUsable, Registry, load_dir};
 use skill_runner::skill::{Intake, Severity};
@@ -155,23 +158,28 @@ fn readers_never_see_half_of_a_swap() {
         fs::write(dir.join("one/SKILL.md"), format!("---\nname: one\ndescription: x\n---\n{body}")).unwrap();
     }
     let registry = Registry::new(skills.path());
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    for _ in 0..300 {
-                        let Ok(found) = registry.lookup("one") else { continue };
-                        assert_eq!(found.skill.body, found.skill.version.to_string());
-                    }
-                })
-            })
-            .collect();
-        while readers.iter().any(|reader| !reader.is_finished()) {
-            fs::rename(skills.path().join("one"), skills.path().join(".old")).unwrap();
-            fs::rename(spare.join("one"), skills.path().join("one")).unwrap();
-            fs::rename(skills.path().join(".old"), spare.join("one")).unwrap();
-        }
+    let (here, there) = (skills.path().join("one"), spare.join("one"));
+    let done = AtomicBool::new(false);
+    let seen: BTreeSet<String> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &here, CWD, &there, RenameFlags::EXCHANGE).unwrap();
+                // About as long as a reader takes, so that some reads are hit and some are not.
+                load_dir(&there, Intake::New).unwrap();
+            }
+        });
+        let look = |_| match registry.lookup("one") {
+            Ok(found) => Some((found.skill.version.to_string(), found.skill.body.clone())),
+            // It may say that the package keeps changing, and nothing else.
+            Err(NotUsable::Invalid { findings }) if findings[0].code == "CHANGING" => None,
+            Err(other) => Some((String::new(), other.to_string())),
+        };
+        let pairs: BTreeSet<_> = (0..500).filter_map(look).collect();
+        done.store(true, Ordering::Relaxed);
+        pairs.into_iter().map(|(version, body)| format!("{version} with {body}")).collect()
     });
+    let whole = BTreeSet::from(["1.0.0 with 1.0.0".to_string(), "2.0.0 with 2.0.0".to_string()]);
+    assert_eq!(seen, whole);
     assert_eq!(registry.lookup("one").unwrap().skill.body, version(&registry.lookup("one")));
 }
 
