@@ -1,5 +1,6 @@
 //! What a skill package is: manifest, package, lint, inputs and schemas, as pure values.
 
+pub mod agent;
 pub mod artifacts;
 pub mod command;
 pub mod finding;

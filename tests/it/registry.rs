@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
-use skill_runner::registry::{Entry, Installed, NotUsable, Registry, load_dir};
+use skill_runner::registry::{Entry, Installed, NotUsable, Registry, load_agent, load_dir};
 use skill_runner::skill::{Intake, Severity};
 
 fn runner_json(id: &str, version: &str) -> Value {
@@ -269,4 +269,25 @@ fn a_folder_outside_is_read_by_the_rules_it_is_given() {
         let findings = load_dir(&place.path().join(not_a_package), Intake::New).unwrap_err();
         assert_eq!(findings[0].code, "UNREADABLE", "{not_a_package}");
     }
+}
+
+#[test]
+fn an_agents_folder_becomes_packages_that_can_be_installed() {
+    let place = tempfile::tempdir().unwrap();
+    let agent = place.path().join("agents/clerk");
+    fs::create_dir_all(agent.join(".claude/skills")).unwrap();
+    fs::write(agent.join("agent.yaml"), "skills:\n- {name: sort_mail, timeout: 9}\n").unwrap();
+    fs::write(agent.join(".claude/skills/sort_mail.py"), "print()").unwrap();
+    let made = load_agent(&agent).unwrap();
+    let skills = place.path().join("skills");
+    for package in &made {
+        for (path, text) in &package.files {
+            let file = skills.join(&package.id).join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+    }
+    let found = Registry::new(&skills).lookup("clerk-sort-mail").unwrap();
+    assert_eq!((found.skill.timeout_seconds(), found.skill.findings.as_slice()), (Some(9), &[][..]));
+    assert_eq!(load_agent(&place.path().join("agents/gone")).unwrap_err()[0].code, "UNREADABLE");
 }
