@@ -29,7 +29,7 @@ const READS: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Survey {
     files: Vec<Look>,
-    findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
     too_large: bool,
 }
 
@@ -179,13 +179,17 @@ pub(super) fn load(dir: &Path, folder: &str, survey: Survey, intake: Intake) -> 
             Ok(_) | Err(Changed) => survey = after,
         }
     }
-    let message = "the package kept changing while it was read";
-    let finding = Finding::error("CHANGING", "", message, "try again when the change is done");
-    Some(Loaded { survey, settled: false, outcome: Err(vec![finding]) })
+    Some(Loaded { survey, settled: false, outcome: Err(vec![changing()]) })
+}
+
+/// The finding about a folder that does not hold still.
+pub(super) fn changing() -> Finding {
+    let message = "the folder kept changing while it was read";
+    Finding::error("CHANGING", "", message, "try again when the change is done")
 }
 
 /// A file is no longer the one that was looked at.
-struct Changed;
+pub(super) struct Changed;
 
 type Outcome = Result<Installed, Vec<Finding>>;
 
@@ -194,6 +198,18 @@ fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Out
     if survey.too_large {
         return Ok(Err(findings));
     }
+    let files = contents(dir, survey, &mut findings)?;
+    Ok(match lint(folder, &files, intake) {
+        Ok(skill) if findings.is_empty() => {
+            Ok(Installed { skill, dir: dir.into(), files: files.paths().map(String::from).collect() })
+        }
+        Ok(skill) => Err(findings.into_iter().chain(skill.findings).collect()),
+        Err(more) => Err(findings.into_iter().chain(more).collect()),
+    })
+}
+
+/// What the files of a folder hold; those that cannot be read are findings.
+pub(super) fn contents(dir: &Path, survey: &Survey, findings: &mut Vec<Finding>) -> Result<PackageFiles, Changed> {
     let mut files = PackageFiles::new();
     for look in &survey.files {
         match add(&mut files, dir, look) {
@@ -204,13 +220,7 @@ fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Out
             }
         }
     }
-    Ok(match lint(folder, &files, intake) {
-        Ok(skill) if findings.is_empty() => {
-            Ok(Installed { skill, dir: dir.into(), files: files.paths().map(String::from).collect() })
-        }
-        Ok(skill) => Err(findings.into_iter().chain(skill.findings).collect()),
-        Err(more) => Err(findings.into_iter().chain(more).collect()),
-    })
+    Ok(files)
 }
 
 /// Whether the file that was read is the one that was looked at.

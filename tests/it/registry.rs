@@ -1,13 +1,16 @@
 //! The registry on a real folder: what it finds, what it refuses, and that it sees every change.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
-use skill_runner::registry::{Entry, Installed, NotUsable, Registry, load_dir};
+use skill_runner::registry::{Entry, Installed, NotUsable, Registry, load_agent, load_dir};
 use skill_runner::skill::{Intake, Severity};
 
 fn runner_json(id: &str, version: &str) -> Value {
@@ -155,23 +158,28 @@ fn readers_never_see_half_of_a_swap() {
         fs::write(dir.join("one/SKILL.md"), format!("---\nname: one\ndescription: x\n---\n{body}")).unwrap();
     }
     let registry = Registry::new(skills.path());
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    for _ in 0..300 {
-                        let Ok(found) = registry.lookup("one") else { continue };
-                        assert_eq!(found.skill.body, found.skill.version.to_string());
-                    }
-                })
-            })
-            .collect();
-        while readers.iter().any(|reader| !reader.is_finished()) {
-            fs::rename(skills.path().join("one"), skills.path().join(".old")).unwrap();
-            fs::rename(spare.join("one"), skills.path().join("one")).unwrap();
-            fs::rename(skills.path().join(".old"), spare.join("one")).unwrap();
-        }
+    let (here, there) = (skills.path().join("one"), spare.join("one"));
+    let done = AtomicBool::new(false);
+    let seen: BTreeSet<String> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &here, CWD, &there, RenameFlags::EXCHANGE).unwrap();
+                // About as long as a reader takes, so that some reads are hit and some are not.
+                load_dir(&there, Intake::New).unwrap();
+            }
+        });
+        let look = |_| match registry.lookup("one") {
+            Ok(found) => Some((found.skill.version.to_string(), found.skill.body.clone())),
+            // It may say that the package keeps changing, and nothing else.
+            Err(NotUsable::Invalid { findings }) if findings[0].code == "CHANGING" => None,
+            Err(other) => Some((String::new(), other.to_string())),
+        };
+        let pairs: BTreeSet<_> = (0..500).filter_map(look).collect();
+        done.store(true, Ordering::Relaxed);
+        pairs.into_iter().map(|(version, body)| format!("{version} with {body}")).collect()
     });
+    let whole = BTreeSet::from(["1.0.0 with 1.0.0".to_string(), "2.0.0 with 2.0.0".to_string()]);
+    assert_eq!(seen, whole);
     assert_eq!(registry.lookup("one").unwrap().skill.body, version(&registry.lookup("one")));
 }
 
@@ -261,4 +269,25 @@ fn a_folder_outside_is_read_by_the_rules_it_is_given() {
         let findings = load_dir(&place.path().join(not_a_package), Intake::New).unwrap_err();
         assert_eq!(findings[0].code, "UNREADABLE", "{not_a_package}");
     }
+}
+
+#[test]
+fn an_agents_folder_becomes_packages_that_can_be_installed() {
+    let place = tempfile::tempdir().unwrap();
+    let agent = place.path().join("agents/clerk");
+    fs::create_dir_all(agent.join(".claude/skills")).unwrap();
+    fs::write(agent.join("agent.yaml"), "skills:\n- {name: sort_mail, timeout: 9}\n").unwrap();
+    fs::write(agent.join(".claude/skills/sort_mail.py"), "print()").unwrap();
+    let made = load_agent(&agent).unwrap();
+    let skills = place.path().join("skills");
+    for package in &made {
+        for (path, text) in &package.files {
+            let file = skills.join(&package.id).join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+    }
+    let found = Registry::new(&skills).lookup("clerk-sort-mail").unwrap();
+    assert_eq!((found.skill.timeout_seconds(), found.skill.findings.as_slice()), (Some(9), &[][..]));
+    assert_eq!(load_agent(&place.path().join("agents/gone")).unwrap_err()[0].code, "UNREADABLE");
 }
