@@ -2,7 +2,7 @@
 //!
 //! Real server process, real sockets, real scripts. Absolute numbers drift with the machine; read the ratios.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
