@@ -231,7 +231,8 @@ impl Orchestrator {
             let status = journal.state().status;
             return Err(crate::domain::command::Refusal::RunFinal { status }.into());
         }
-        let evidence = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
+        let closed = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
+        let evidence = closed.evidence;
         journal.commit(Command::Cancel { requested_by: requested_by.into(), reason: reason.into(), evidence }).await?;
         shared.sealer.seal_soon(run);
         Ok(journal.state().status)
