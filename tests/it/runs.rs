@@ -159,3 +159,27 @@ async fn a_hanging_script_is_ended_by_the_wall_clock_and_by_the_stall_clock() {
         assert_eq!(state.error.as_ref().unwrap().code, code, "{:?}", state.error);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_unlogged_start_left_behind_is_not_taken_for_the_runs_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [("restart_queued", "requeue"), ("max_running_jobs", "1")];
+    let run = {
+        let orchestrator = open(folder.path(), &flags).await;
+        let create = |request| orchestrator.create(serde_json::from_value(request).unwrap(), None);
+        let blocks = create(json!({"skill_id": "demo-hang"})).await.unwrap().run_id;
+        let waits = create(json!({"skill_id": "demo-echo", "input": {"text": "x"}})).await.unwrap().run_id;
+        // As a service leaves it that is killed after the engine started and before its event was durable.
+        let paths = orchestrator.layout().run(waits);
+        std::fs::create_dir_all(paths.logs()).unwrap();
+        std::fs::write(paths.stdout(), "half an answer").unwrap();
+        std::fs::write(paths.artifacts().join("stale.txt"), "x").unwrap();
+        orchestrator.cancel(blocks, "test", "").await.unwrap();
+        orchestrator.drain(Duration::ZERO).await;
+        waits
+    };
+    let house = House { orchestrator: open(folder.path(), &flags).await, folder };
+    let state = house.end(run).await;
+    assert_eq!(state.status, Status::Succeeded, "{:?}", state.error);
+    assert_eq!(house.result(run)["artifacts"], json!([]));
+}
