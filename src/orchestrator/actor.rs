@@ -85,15 +85,17 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         Ok(process) => process,
         Err(failure) => return reject(shared, &mut journal, not_started(&prepared, &failure)).await,
     };
-    journal
-        .commit(Command::StartTurn {
-            command: prepared.launch.argv.clone(),
-            pid: process.pid(),
-            engine_version: prepared.engine_version.clone(),
-            parser_version: prepared.parser_version.to_owned(),
-            isolation: "process-tree".to_owned(),
-        })
-        .await?;
+    let start = Command::StartTurn {
+        command: prepared.launch.argv.clone(),
+        pid: process.pid(),
+        engine_version: prepared.engine_version.clone(),
+        parser_version: prepared.parser_version.to_owned(),
+        isolation: "process-tree".to_owned(),
+    };
+    if let Err(error) = journal.commit(start).await {
+        take_back(process, &paths).await;
+        return Err(error);
+    }
     let options = &journal.state().options;
     let attempt = Attempt {
         process,
@@ -111,6 +113,15 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
     };
     let over = attempt.watch(&mut journal).await?;
     finish(shared, &mut journal, &prepared.skill, over).await
+}
+
+/// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.
+async fn take_back(mut process: supervisor::Process, paths: &RunPaths) {
+    process.stop(Duration::ZERO);
+    while process.next().await.is_some() {}
+    for left in [paths.stdout(), paths.stderr()] {
+        let _ = std::fs::remove_file(left);
+    }
 }
 
 /// The run cannot start.

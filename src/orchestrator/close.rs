@@ -113,6 +113,7 @@ pub(super) async fn without_engine(
     let paths = shared.layout.run(state.run_id);
     let state = state.clone();
     tokio::task::spawn_blocking(move || {
+        forget_unlogged_start(&paths, &state)?;
         workspace::create_run(&paths)?;
         let streams = stream_proofs(&paths)?;
         let contract = Vec::new();
@@ -132,6 +133,16 @@ pub(super) async fn without_engine(
     })
     .await
     .map_err(|error| Error::io("write the run's last files")(error.into()))?
+}
+
+/// A service that died between the start of an engine and its event left bytes that no event will ever name.
+pub(super) fn forget_unlogged_start(paths: &RunPaths, state: &RunState) -> Result<(), Error> {
+    if state.turns == 0 && paths.stdout().exists() {
+        for left in [paths.logs(), paths.artifacts(), paths.result(), paths.raw()] {
+            workspace::remove_tree(&left)?;
+        }
+    }
+    Ok(())
 }
 
 /// The raw streams as they are on disk.

@@ -191,18 +191,21 @@ impl Orchestrator {
     pub async fn cancel(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Canceled, Error> {
         let shared = &self.shared;
         loop {
-            let live = shared.live().get(&run).cloned();
-            let outcome = match live {
-                Some(actor) => {
-                    let (answer, answered) = oneshot::channel();
-                    let message = Message::Cancel { requested_by: requested_by.into(), reason: reason.into(), answer };
-                    match actor.send(message).await {
-                        Ok(()) => answered.await.ok(),
-                        Err(_) => None,
-                    }
-                }
+            // Out of the line first: nobody starts it any more while it is being ended.
+            let (actor, was_queued) = {
+                let live = shared.live();
+                let actor = live.get(&run).cloned();
+                let was_queued = actor.is_none() && shared.queue.remove(run);
+                (actor, was_queued)
+            };
+            let outcome = match actor {
+                Some(actor) => ask_to_cancel(&actor, requested_by, reason).await,
                 None => Some(self.cancel_at_rest(run, requested_by, reason).await),
             };
+            if was_queued && matches!(outcome, Some(Err(_))) {
+                // It could not be ended, so it keeps its right to run; one that is over by now is passed over.
+                shared.queue.requeue(run);
+            }
             match outcome {
                 // The actor ended meanwhile, or somebody else wrote first: look again.
                 None => tokio::task::yield_now().await,
@@ -212,7 +215,6 @@ impl Orchestrator {
                     return self.canceled(run, status, false, "the run is over already");
                 }
                 Some(Ok(status)) => {
-                    shared.queue.remove(run);
                     let message = if status.is_final() { "the run is canceled" } else { "the run is being stopped" };
                     return self.canceled(run, status, true, message);
                 }
@@ -270,12 +272,26 @@ impl Orchestrator {
     }
 }
 
+/// Ask a running run's actor; `None` when it ended before it could answer.
+async fn ask_to_cancel(
+    actor: &mpsc::Sender<Message>,
+    requested_by: &str,
+    reason: &str,
+) -> Option<Result<Status, Error>> {
+    let (answer, answered) = oneshot::channel();
+    let message = Message::Cancel { requested_by: requested_by.into(), reason: reason.into(), answer };
+    actor.send(message).await.ok()?;
+    answered.await.ok()
+}
+
 impl Shared {
     /// Start queued runs while slots are free.
     pub fn start_next(self: &Arc<Self>) {
+        // Leaving the queue and getting an actor is one step for whoever holds this lock: a cancel meets one or the other.
+        let mut live = self.live();
         while let Some(run) = self.queue.next() {
             let (actor, mailbox) = mpsc::channel(MAILBOX);
-            self.live().insert(run, actor);
+            live.insert(run, actor);
             let shared = self.clone();
             tokio::spawn(async move {
                 actor::run(shared.clone(), run, mailbox).await;

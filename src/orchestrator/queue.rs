@@ -67,9 +67,12 @@ impl Queue {
         self.lock().running.remove(&run);
     }
 
-    /// Take a run out of the line.
-    pub fn remove(&self, run: RunId) {
-        self.lock().waiting.retain(|waiting| *waiting != run);
+    /// Take a run out of the line; whether it was there.
+    pub fn remove(&self, run: RunId) -> bool {
+        let mut inner = self.lock();
+        let before = inner.waiting.len();
+        inner.waiting.retain(|waiting| *waiting != run);
+        inner.waiting.len() < before
     }
 
     /// How many runs are to start before this one.
@@ -133,7 +136,7 @@ mod tests {
         assert_eq!((queue.position(run(3)), queue.next()), (Some(1), None));
         queue.finished(run(1));
         assert_eq!((queue.next(), queue.position(run(3))), (Some(run(2)), Some(0)));
-        queue.remove(run(3));
+        assert_eq!((queue.remove(run(3)), queue.remove(run(3))), (true, false));
         queue.finished(run(2));
         assert_eq!((queue.next(), queue.sizes()), (None, (0, 0)));
     }
