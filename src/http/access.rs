@@ -101,9 +101,11 @@ fn equal(given: &[u8], wanted: &[u8]) -> bool {
 
 fn percent_encoded(text: &str, part: &str) -> Result<(), Problem> {
     let bytes = text.as_bytes();
-    let broken = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').any(|(at, _)| {
-        !bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-    });
+    let broken = bytes
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'%')
+        .any(|(at, _)| !bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)));
     if broken {
         let message = format!("the {part} has a % that is not followed by two hexadecimal digits");
         return Err(Problem::InvalidRequest { message, details: Vec::new() });

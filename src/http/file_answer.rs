@@ -170,9 +170,6 @@ mod tests {
     #[test]
     fn a_filename_cannot_leave_its_quotes() {
         assert_eq!(attachment("a b.txt"), "attachment; filename=\"a b.txt\"; filename*=UTF-8''a%20b.txt");
-        assert_eq!(
-            attachment("ä\"\r\n;x"),
-            "attachment; filename=\"_____x\"; filename*=UTF-8''%C3%A4%22%0D%0A%3Bx"
-        );
+        assert_eq!(attachment("ä\"\r\n;x"), "attachment; filename=\"_____x\"; filename*=UTF-8''%C3%A4%22%0D%0A%3Bx");
     }
 }

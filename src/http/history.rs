@@ -140,7 +140,11 @@ impl Walk {
             let mut taken = Vec::new();
             for batch in &batches {
                 self.at = batch.last();
-                if self.window.by_time() { self.take_by_time(batch, &mut taken)? } else { self.take(batch, &mut taken) }
+                if self.window.by_time() {
+                    self.take_by_time(batch, &mut taken)?
+                } else {
+                    self.take(batch, &mut taken)
+                }
                 if self.done {
                     break;
                 }
@@ -172,8 +176,10 @@ impl Walk {
     fn take_by_time(&mut self, batch: &EventBatch, taken: &mut Vec<EventBatch>) -> Result<(), Error> {
         let (mut first, mut last) = (None, batch.first);
         for (seq, text) in batch.events() {
-            let ts = stored_ts(&text)
-                .ok_or_else(|| Error::Corrupt { run: self.run.to_string(), message: format!("event {seq} has no ts") })?;
+            let ts = stored_ts(&text).ok_or_else(|| Error::Corrupt {
+                run: self.run.to_string(),
+                message: format!("event {seq} has no ts"),
+            })?;
             match self.window.side(seq, ts) {
                 Side::Before => {}
                 Side::Behind => {

@@ -10,11 +10,7 @@ use super::query::Query;
 use crate::domain::ids::Seq;
 use crate::projection::{Job, job};
 
-pub(super) async fn status(
-    State(app): State<App>,
-    asked: AskedRun,
-    mut query: Query,
-) -> Result<Json<Job>, Problem> {
+pub(super) async fn status(State(app): State<App>, asked: AskedRun, mut query: Query) -> Result<Json<Job>, Problem> {
     let at_seq = query.whole("at_seq")?;
     query.finish()?;
     let run = asked.run();

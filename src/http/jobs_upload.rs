@@ -96,7 +96,10 @@ fn broken(error: &MultipartError, limit: u64) -> Problem {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return Problem::BodyTooLarge { limit };
     }
-    Problem::InvalidRequest { message: format!("the multipart body is broken: {}", error.body_text()), details: Vec::new() }
+    Problem::InvalidRequest {
+        message: format!("the multipart body is broken: {}", error.body_text()),
+        details: Vec::new(),
+    }
 }
 
 fn only_one_file(reason: &str) -> Problem {

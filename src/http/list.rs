@@ -13,9 +13,9 @@ const DEFAULT_LIMIT: u64 = 50;
 const MAX_LIMIT: u64 = 500;
 
 pub(super) async fn list(State(app): State<App>, mut query: Query) -> Result<Json<Listing>, Problem> {
-    let before = query.text("before").map(|text| {
-        text.parse().map_err(|_| Problem::invalid("before", "must be the next_before of an earlier page"))
-    });
+    let before = query
+        .text("before")
+        .map(|text| text.parse().map_err(|_| Problem::invalid("before", "must be the next_before of an earlier page")));
     let filter = ListFilter {
         status: query.text("status").map(status).transpose()?,
         skill_id: query.text("skill_id"),

@@ -60,11 +60,7 @@ fn tail(paths: &RunPaths, path: &Path) -> Result<(String, bool), Problem> {
     Ok((String::from_utf8_lossy(&bytes).into_owned(), from > 0))
 }
 
-pub(super) async fn range(
-    State(app): State<App>,
-    asked: AskedRun,
-    mut query: Query,
-) -> Result<Json<Value>, Problem> {
+pub(super) async fn range(State(app): State<App>, asked: AskedRun, mut query: Query) -> Result<Json<Value>, Problem> {
     let stream = stream(query.text("stream"))?;
     let byte_from = query.whole("byte_from")?.unwrap_or(0);
     let byte_to = query.whole("byte_to")?;

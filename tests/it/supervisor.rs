@@ -106,7 +106,7 @@ impl Finished {
         match output {
             Output::Chunk { stream, from, bytes } => {
                 let (text, first) = match stream {
-                    Stream::Stdout => (&mut self.stdout, &mut self.stdout_from),
+                    Stream::Stdout | Stream::Pty => (&mut self.stdout, &mut self.stdout_from),
                     Stream::Stderr => (&mut self.stderr, &mut self.stderr_from),
                 };
                 let expected = *first.get_or_insert(from) + text.len() as u64;
