@@ -164,7 +164,9 @@ fn plan(
         })?;
     let inline = Value::Object(input.clone()).to_string().len() + Value::Object(parameter.clone()).to_string().len();
     if inline > INLINE_MAX {
-        let message = format!("input and parameter together are {inline} bytes of JSON, more than {INLINE_MAX}: upload large values as files");
+        let message = format!(
+            "input and parameter together are {inline} bytes of JSON, more than {INLINE_MAX}: upload large values as files"
+        );
         return Err(rejected("PAYLOAD_TOO_LARGE", message));
     }
     let needs_files = skill.file_fields().iter().any(|field| field.required);

@@ -39,7 +39,11 @@ fn kill_9_at_any_moment_loses_nothing_that_was_seen() {
         let started = Instant::now();
         let mut server = Server::start(folder.path(), policy);
         slowest = slowest.max(started.elapsed());
-        assert_eq!(processes_of(folder.path(), server.child.id()), Vec::<u32>::new(), "nothing is left of round {round}");
+        assert_eq!(
+            processes_of(folder.path(), server.child.id()),
+            Vec::<u32>::new(),
+            "nothing is left of round {round}"
+        );
         let stop = Arc::new(AtomicBool::new(false));
         let load = load(&server.address, &seen, &stop);
         let moment = Duration::from_millis(random.below(250));
@@ -64,7 +68,8 @@ fn kill_9_at_any_moment_loses_nothing_that_was_seen() {
     for run in &runs {
         until("every run ends", || {
             let job = get(&server.address, &format!("/v1/jobs/{run}"));
-            matches!(job["status"].as_str().unwrap(), "succeeded" | "failed" | "canceled") || job["awaiting_upload"] == true
+            matches!(job["status"].as_str().unwrap(), "succeeded" | "failed" | "canceled")
+                || job["awaiting_upload"] == true
         });
         let history = history(&server.address, run);
         for (seq, bytes) in seen.get(run).into_iter().flatten() {

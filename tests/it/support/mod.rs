@@ -17,7 +17,7 @@ use skill_runner::store::SledStore;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-pub use client::{Answer, Call, Sse, SseEvent};
+pub use client::{Answer, Call, Sse};
 pub use skill::script_skill;
 
 /// Longest time anything in a test may take.
