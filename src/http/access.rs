@@ -1,5 +1,6 @@
 //! Who may ask: allowed hosts, the token, foreign pages; and the frame around every answer.
 
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use super::app::App;
-use super::error::{Problem, finish};
+use super::error::{Problem, finish, is_refusal};
+use super::unread_body::UnreadBody;
 use crate::domain::ids::RequestId;
 
 /// The request id of the run that is asked about, once it is known: error envelopes carry it.
@@ -21,14 +23,24 @@ pub(super) struct KnownRequest(pub Arc<OnceLock<RequestId>>);
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let known = KnownRequest::default();
     request.extensions_mut().insert(known.clone());
+    let unread = UnreadBody::default();
+    let request = request.map(|body| unread.lend(body));
     let response = match check(&app, &request) {
-        Ok(()) => AssertUnwindSafe(next.run(request))
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|_| Problem::Panicked.into_response()),
-        Err(problem) => problem.into_response(),
+        Ok(()) => caught(next.run(request)).await,
+        Err(problem) => {
+            drop(request);
+            problem.into_response()
+        }
     };
+    if is_refusal(&response) {
+        unread.discard().await;
+    }
     finish(response, known.0.get().copied())
+}
+
+/// A handler that panics has failed; its connection and everybody else go on.
+async fn caught(answer: impl Future<Output = Response>) -> Response {
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| Problem::Panicked.into_response())
 }
 
 fn check(app: &App, request: &Request) -> Result<(), Problem> {
@@ -136,6 +148,23 @@ mod tests {
         ] {
             assert_eq!(is_host(allowed, host), expected, "{allowed} {host}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_an_internal_error_with_a_log_id() {
+        let panicking = async {
+            if true {
+                panic!("a mistake in a handler");
+            }
+            ().into_response()
+        };
+        let response = finish(caught(panicking).await, None);
+        assert_eq!(response.status().as_u16(), 500);
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["error"]["code"], "INTERNAL");
+        assert!(body["error"]["details"]["log_id"].is_string());
+        assert!(!body.to_string().contains("mistake"), "the cause is for the log alone");
     }
 
     #[test]

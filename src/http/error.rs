@@ -233,6 +233,11 @@ impl IntoResponse for Problem {
     }
 }
 
+/// Whether a response carries a problem.
+pub(super) fn is_refusal(response: &Response) -> bool {
+    response.extensions().get::<Arc<Problem>>().is_some()
+}
+
 /// Write the error envelope of a response that carries a problem; any other passes.
 pub(super) fn finish(mut response: Response, request_id: Option<RequestId>) -> Response {
     let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() else { return response };

@@ -24,6 +24,7 @@ mod results;
 mod skills;
 mod sse;
 mod system;
+mod unread_body;
 
 use std::future::Future;
 use std::time::Duration;

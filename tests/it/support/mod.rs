@@ -1,1 +1,209 @@
-//! What several tests need: servers, clients, the log checker.
+//! A real server in this process, small skills for it, and clients to talk to it.
+
+pub mod check;
+pub mod client;
+pub mod skill;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use skill_runner::orchestrator::{ListFilter, Orchestrator};
+use skill_runner::registry::Registry;
+use skill_runner::settings::Settings;
+use skill_runner::store::SledStore;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+pub use client::{Answer, Call, Sse};
+pub use skill::script_skill;
+
+/// Longest time anything in a test may take.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A server on a free port, with a data folder and a skills folder of its own. When it goes, the log of every run it
+/// ever had is checked.
+pub struct Server {
+    pub orchestrator: Orchestrator,
+    pub address: std::net::SocketAddr,
+    pub folder: tempfile::TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    served: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
+    runtime: Option<Runtime>,
+}
+
+impl Server {
+    /// A server with the usual settings.
+    pub fn start() -> Server {
+        Server::with(&[])
+    }
+
+    /// A server with other settings.
+    pub fn with(flags: &[(&str, &str)]) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("skills")).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let mut all = vec![
+            ("data_dir", folder.path().join("data").to_str().unwrap().to_owned()),
+            ("skills_dir", folder.path().join("skills").to_str().unwrap().to_owned()),
+            ("kill_grace_seconds", "1".to_owned()),
+            ("min_free_bytes", "0".to_owned()),
+        ];
+        all.extend(flags.iter().map(|(key, value)| (*key, (*value).to_owned())));
+        let flags: BTreeMap<String, String> = all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let flags: Vec<(String, String)> = flags.into_iter().collect();
+        let settings = Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap();
+        let store = SledStore::open(&settings.paths.data_dir, |error| panic!("{error}")).unwrap();
+        let registry = Registry::new(&settings.paths.skills_dir);
+        let shim = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
+        let orchestrator = runtime.block_on(Orchestrator::start(Arc::new(store), registry, settings, shim)).unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let served = runtime.spawn(skill_runner::http::serve(listener, orchestrator.clone(), async move {
+            let _ = stopped.await;
+        }));
+        Server { orchestrator, address, folder, stop: Some(stop), served: Some(served), runtime: Some(runtime) }
+    }
+
+    /// The data folder.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The folder of a run.
+    pub fn run_dir(&self, run: &str) -> PathBuf {
+        self.data().join("runs").join(run)
+    }
+
+    /// Install a skill whose script is this.
+    pub fn skill(&self, id: &str, sh: &str, extras: Value) {
+        script_skill(&self.folder.path().join("skills"), id, sh, extras);
+    }
+
+    /// A request, to be completed and sent.
+    pub fn call(&self, method: &str, path: &str) -> Call {
+        Call::new(self.address, method, path)
+    }
+
+    /// GET.
+    pub fn get(&self, path: &str) -> Answer {
+        self.call("GET", path).send()
+    }
+
+    /// POST with a JSON body.
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.call("POST", path).json(body).send()
+    }
+
+    /// Create a run of a skill; its request id and run id.
+    pub fn create(&self, skill: &str) -> (String, String) {
+        self.create_with(&json!({"skill_id": skill}))
+    }
+
+    /// Create a run; its request id and run id.
+    pub fn create_with(&self, body: &Value) -> (String, String) {
+        let answer = self.post("/v1/jobs", body);
+        let created = answer.json();
+        assert_eq!(answer.status, 201, "{created}");
+        let text = |key: &str| created[key].as_str().unwrap().to_owned();
+        (text("request_id"), text("run_id"))
+    }
+
+    /// Create a run and see it end; its request id and run id.
+    pub fn finished(&self, skill: &str) -> (String, String) {
+        let (request, run) = self.create(skill);
+        self.finish(&run);
+        (request, run)
+    }
+
+    /// Wait for the run's end and check its log; its events.
+    pub fn finish(&self, run: &str) -> Vec<Value> {
+        let events = self.events(run, 0).until_end();
+        check::whole_log(self, run);
+        events
+    }
+
+    /// Follow a run's events.
+    pub fn events(&self, id: &str, cursor: u64) -> Sse {
+        Sse::open(self.address, &format!("/v1/jobs/{id}/events?cursor={cursor}"), &[])
+    }
+
+    /// Follow a run until an event of this type whose text holds `needle`.
+    pub fn wait_for(&self, id: &str, event_type: &str, needle: &str) -> Value {
+        let mut events = self.events(id, 0);
+        loop {
+            let event = events.next_chat().unwrap_or_else(|| panic!("no {event_type} with {needle:?}"));
+            if event["type"] == event_type && event["data"].to_string().contains(needle) {
+                return event;
+            }
+        }
+    }
+
+    /// Let a script that waits at its `gate` go on, with a line to read.
+    pub fn open_gate(&self, run: &str, line: &str) {
+        // Opening blocks until the script opens the other end.
+        std::fs::write(self.run_dir(run).join("gate"), format!("{line}\n")).unwrap();
+    }
+
+    /// Tell the server to stop.
+    pub fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+    }
+
+    /// Wait until the server has stopped.
+    pub fn stopped(&mut self) {
+        if let (Some(served), Some(runtime)) = (self.served.take(), &self.runtime) {
+            runtime.block_on(async { tokio::time::timeout(LONG, served).await }).unwrap().unwrap().unwrap();
+        }
+    }
+
+    /// End running engines and wait for the sealing of their logs.
+    pub fn drain(&self) {
+        let runtime = self.runtime.as_ref().unwrap();
+        runtime.block_on(self.orchestrator.drain(Duration::ZERO));
+    }
+
+    /// Every file and folder below the data folder that belongs to runs and requests, by relative path.
+    pub fn left_behind(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for part in ["runs", "requests", "tmp"] {
+            walk(&self.data().join(part), &mut found);
+        }
+        let data = self.data();
+        let mut found: Vec<String> =
+            found.iter().map(|path| path.strip_prefix(&data).unwrap().to_string_lossy().into_owned()).collect();
+        found.sort();
+        found
+    }
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        found.push(entry.path());
+        if entry.file_type().unwrap().is_dir() {
+            walk(&entry.path(), found);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.drain();
+            let all = ListFilter { limit: usize::MAX, ..ListFilter::default() };
+            for job in self.orchestrator.list(&all).unwrap().jobs {
+                check::log_on_disk(self, &job.run_id.to_string());
+            }
+            self.stop();
+            self.stopped();
+        }
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Canceling, in every state a run can be in.
+
+use serde_json::{Value, json};
+
+use crate::support::Server;
+use crate::support::skill::{GATED, HELLO};
+
+/// Processes that carry the run's mark.
+fn processes_of(run: &str) -> Vec<String> {
+    let mark = format!("{}={run}", skill_runner::supervisor::RUN_MARKER);
+    let marked = |pid: &String| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    pids.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(marked).collect()
+}
+
+fn cancel(server: &Server, id: &str) -> Value {
+    let answer = server.call("POST", &format!("/v1/jobs/{id}/cancel")).send();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+#[test]
+fn a_running_run_is_stopped_with_all_its_processes() {
+    let server = Server::start();
+    let sh = "cat >/dev/null\nsetsid sleep 1000 &\n(trap '' TERM; sleep 1000) &\nmkfifo gate\necho ready >&2\nread line < gate\n";
+    server.skill("stubborn", sh, json!({}));
+    let (request, run) = server.create("stubborn");
+    server.wait_for(&run, "raw.stderr", "ready");
+    assert!(!processes_of(&run).is_empty());
+    assert_eq!(
+        cancel(&server, &request),
+        json!({
+            "request_id": request, "run_id": run, "status": "running", "accepted": true,
+            "message": "the run is being stopped",
+        })
+    );
+    let events = server.finish(&run);
+    assert_eq!(processes_of(&run), Vec::<String>::new());
+    let last = events.last().unwrap();
+    assert_eq!(
+        (&last["type"], &last["data"]["status"], &last["data"]["error"]["code"]),
+        (&json!("conversation.failed"), &json!("canceled"), &json!("CANCELED_BY_USER"))
+    );
+    let asked = events.iter().find(|event| event["type"] == "run.cancel.requested").unwrap();
+    assert_eq!(asked["data"], json!({"requested_by": "client", "reason": "canceled over the API"}));
+    let result = server.get(&format!("/v1/jobs/{request}/result")).json();
+    assert_eq!(result["result"]["status"], "canceled");
+}
+
+#[test]
+fn a_final_run_stays_as_it_is() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let (request, run) = server.finished("hello");
+    let before = server.get(&format!("/v1/jobs/{run}")).body;
+    let expected = json!({
+        "request_id": request, "run_id": run, "status": "succeeded", "accepted": false,
+        "message": "the run is over already",
+    });
+    assert_eq!(cancel(&server, &run), expected);
+    assert_eq!(cancel(&server, &run), expected);
+    assert_eq!(server.get(&format!("/v1/jobs/{run}")).body, before);
+}
+
+#[test]
+fn a_queued_run_never_starts() {
+    let server = Server::with(&[("max_running_jobs", "1")]);
+    server.skill("gated", GATED, json!({}));
+    let (_, running) = server.create("gated");
+    let (request, queued) = server.create("gated");
+    server.wait_for(&running, "raw.stderr", "ready");
+    assert_eq!(
+        cancel(&server, &queued),
+        json!({
+            "request_id": request, "run_id": queued, "status": "canceled", "accepted": true,
+            "message": "the run is canceled",
+        })
+    );
+    let events = server.finish(&queued);
+    assert!(events.iter().all(|event| event["type"] != "turn.started"));
+    server.open_gate(&running, "on");
+    server.finish(&running);
+    assert_eq!(server.get("/v1/system").json()["queue"]["queued"], 0);
+}
+
+#[test]
+fn a_run_that_waits_for_its_files_is_canceled_and_takes_none_then() {
+    let server = Server::start();
+    let input = json!({"type": "object", "properties": {"paper": {"type": "string"}}, "required": ["paper"]});
+    server.skill("reader", HELLO, json!({"input": input}));
+    let (request, run) = server.create("reader");
+    let answer = cancel(&server, &request);
+    assert_eq!((&answer["status"], &answer["accepted"]), (&json!("canceled"), &json!(true)));
+    server.finish(&run);
+    let zip = super::create::zip_of(&[("paper", b"late")]);
+    let upload = server.call("POST", &format!("/v1/jobs/{request}/upload")).parts(&[("file", &zip)]).send();
+    assert_eq!(upload.refusal(), (409, "RUN_FINAL".into()));
+    assert!(server.left_behind().iter().all(|path| !path.contains("requests/")));
+}
+
+#[test]
+fn many_cancels_at_once_are_one() {
+    let server = Server::start();
+    server.skill("gated", GATED, json!({}));
+    let (_, run) = server.create("gated");
+    server.wait_for(&run, "raw.stderr", "ready");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| cancel(&server, &run));
+        }
+    });
+    let events = server.finish(&run);
+    assert_eq!(events.iter().filter(|event| event["type"] == "run.cancel.requested").count(), 1);
+}
+
+#[test]
+fn a_run_nobody_knows_cannot_be_canceled() {
+    let server = Server::start();
+    for id in ["nothing", "0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11", "..%2F..", "%00"] {
+        let answer = server.call("POST", &format!("/v1/jobs/{id}/cancel")).send();
+        assert_eq!(answer.refusal(), (404, "REQUEST_NOT_FOUND".into()), "{id}");
+    }
+}

@@ -1,0 +1,203 @@
+//! Requests that cannot be answered, each with its code and its envelope.
+
+use serde_json::{Value, json};
+
+use crate::support::Server;
+use crate::support::skill::HELLO;
+
+#[test]
+fn unknown_routes_and_wrong_methods_have_the_envelope() {
+    let server = Server::start();
+    for path in
+        ["/", "/v1", "/v1/", "/v1/jobs/", "/v2/jobs", "/v1/jobs/x/nothing", "/v1/jobs/x/artifacts/", "//v1/jobs"]
+    {
+        assert_eq!(server.get(path).refusal(), (404, "ROUTE_NOT_FOUND".into()), "{path}");
+    }
+    for (method, path, allow) in [
+        ("DELETE", "/v1/jobs", "GET,HEAD,POST"),
+        ("PUT", "/v1/jobs/x", "GET,HEAD"),
+        ("GET", "/v1/jobs/x/cancel", "POST"),
+        ("POST", "/v1/jobs/x/events", "GET,HEAD"),
+        ("PATCH", "/healthz", "GET,HEAD"),
+    ] {
+        let answer = server.call(method, path).send();
+        assert_eq!(answer.refusal(), (405, "METHOD_NOT_ALLOWED".into()), "{method} {path}");
+        assert_eq!(answer.header("allow"), allow);
+    }
+}
+
+#[test]
+fn an_id_nobody_knows_is_not_found_on_every_route() {
+    let server = Server::start();
+    let id = "0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11";
+    for rest in [
+        "",
+        "/result",
+        "/artifacts",
+        "/artifacts/artifacts/x",
+        "/bundle",
+        "/logs",
+        "/logs/range",
+        "/events",
+        "/events/history",
+    ] {
+        let answer = server.get(&format!("/v1/jobs/{id}{rest}"));
+        assert_eq!(answer.refusal(), (404, "REQUEST_NOT_FOUND".into()), "{rest}");
+        assert_eq!(answer.json()["error"]["request_id"], Value::Null);
+    }
+}
+
+#[test]
+fn bad_percent_encodings_are_refused() {
+    let server = Server::start();
+    for path in [
+        "/v1/jobs/%zz",
+        "/v1/jobs/%",
+        "/v1/jobs/%f",
+        "/v1/jobs/%ff",
+        "/v1/skills/%ff",
+        "/v1/jobs?skill_id=%ff",
+        "/v1/jobs?skill_id=%2",
+    ] {
+        let raw = crate::support::client::raw(
+            server.address,
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes(),
+        );
+        assert!(raw.starts_with("HTTP/1.1 400") && raw.contains("\"code\":\"INVALID_REQUEST\""), "{path}: {raw}");
+    }
+}
+
+#[test]
+fn bodies_that_are_not_json_say_where() {
+    let server = Server::start();
+    let post = |body: &[u8]| server.call("POST", "/v1/jobs").body("application/json", body).send();
+    for (body, place) in [
+        (&b""[..], json!({"line": 1, "column": 0})),
+        (b"{\"skill_id\":\n  oops}", json!({"line": 2, "column": 3})),
+        (b"{\"skill_id\":\"a\"", json!({"line": 1, "column": 15})),
+        (b"{\"skill_id\":\"a\"} x", json!({"line": 1, "column": 18})),
+        (b"{'skill_id':1}", json!({"line": 1, "column": 2})),
+    ] {
+        let answer = post(body);
+        assert_eq!(answer.refusal(), (400, "INVALID_JSON".into()));
+        assert_eq!(answer.json()["error"]["details"], place, "{}", String::from_utf8_lossy(body));
+    }
+    assert_eq!(post(b"{\"skill_id\":\"\xff\"}").refusal(), (400, "INVALID_JSON".into()));
+    let deep = format!("{{\"skill_id\":\"a\",\"input\":{{\"a\":{}", "[".repeat(100_000));
+    assert_eq!(post(deep.as_bytes()).refusal(), (400, "INVALID_JSON".into()));
+}
+
+#[test]
+fn json_that_does_not_fit_is_pointed_at() {
+    let server = Server::start();
+    let details = |path: &str, body: &str| {
+        let answer = server.call("POST", path).body("application/json", body).send();
+        assert_eq!(answer.refusal(), (400, "INVALID_REQUEST".into()), "{body}");
+        let details = answer.json()["error"]["details"].clone();
+        let [detail] = details.as_array().unwrap().as_slice() else { panic!("{details}") };
+        assert!(!detail["message"].as_str().unwrap().is_empty());
+        detail["path"].as_str().unwrap().to_owned()
+    };
+    for (body, path) in [
+        ("[]", ""),
+        ("null", ""),
+        ("{}", ""),
+        (r#"{"skill_id":7}"#, "/skill_id"),
+        (r#"{"skill_id":"a","input":[]}"#, "/input"),
+        (r#"{"skill_id":"a","colour":"red"}"#, "/colour"),
+        (r#"{"skill_id":"a","runtime_options":{"debug":"yes"}}"#, "/runtime_options/debug"),
+        (r#"{"skill_id":"a","runtime_options":{"speed":1}}"#, "/runtime_options/speed"),
+        (r#"{"skill_id":"a","runtime_options":{"execution_mode":"fast"}}"#, "/runtime_options/execution_mode"),
+        (r#"{"skill_id":"a","runtime_options":{"hard_timeout_seconds":-1}}"#, "/runtime_options/hard_timeout_seconds"),
+    ] {
+        assert_eq!(details("/v1/jobs", body), path, "{body}");
+    }
+    assert_eq!(details("/v1/jobs/cleanup", r#"{"keep_last":-1}"#), "/keep_last");
+    assert_eq!(details("/v1/jobs/cleanup", r#"{"all":true}"#), "/all");
+}
+
+#[test]
+fn bodies_of_another_type_or_size_are_refused() {
+    let server = Server::start();
+    for content_type in ["text/plain", "", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+        let answer = server.call("POST", "/v1/jobs").body(content_type, "{}").send();
+        assert_eq!(answer.refusal(), (415, "UNSUPPORTED_MEDIA_TYPE".into()), "{content_type}");
+    }
+    for content_type in ["application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json"] {
+        let answer = server.call("POST", "/v1/jobs").body(content_type, r#"{"skill_id":"none"}"#).send();
+        assert_eq!(answer.refusal(), (404, "SKILL_NOT_FOUND".into()), "{content_type}");
+    }
+    let large = json!({"skill_id": "a", "input": {"text": "x".repeat(9 << 20)}});
+    assert_eq!(server.post("/v1/jobs", &large).refusal(), (413, "PAYLOAD_TOO_LARGE".into()));
+}
+
+#[test]
+fn an_input_too_large_for_one_event_is_refused_and_leaves_nothing() {
+    let server = Server::start();
+    let note = json!({"type": "object", "properties": {"note": {"type": "string", "x-input-source": "inline"}}});
+    server.skill("hello", HELLO, json!({"input": note}));
+    let body = json!({"skill_id": "hello", "input": {"note": "x".repeat(3 << 20)}});
+    assert_eq!(server.post("/v1/jobs", &body).refusal(), (413, "PAYLOAD_TOO_LARGE".into()));
+    assert_eq!(server.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn what_the_skill_cannot_take_is_refused_with_its_code_and_place() {
+    let server = Server::start();
+    server.skill(
+        "picky",
+        HELLO,
+        json!({
+            "input": {"type": "object", "properties": {
+                "paper": {"type": "string"},
+                "n": {"type": "integer", "x-input-source": "inline"},
+            }},
+            "parameter": {"type": "object", "properties": {"k": {"type": "boolean"}}, "additionalProperties": false},
+        }),
+    );
+    for (more, status, code) in [
+        (json!({"input": {"paper": "text"}}), 400, "FILE_INPUT_INLINE"),
+        (json!({"input": {"pages": 1}}), 400, "UNKNOWN_INPUT_KEY"),
+        (json!({"input": {"n": "one"}}), 400, "INPUT_VALIDATION_FAILED"),
+        (json!({"parameter": {"k": 1}}), 400, "PARAMETER_VALIDATION_FAILED"),
+        (json!({"engine": "codex"}), 400, "SKILL_ENGINE_UNSUPPORTED"),
+        (json!({"model": "large"}), 400, "MODEL_NOT_ALLOWED"),
+        (json!({"runtime_options": {"execution_mode": "interactive"}}), 400, "SKILL_EXECUTION_MODE_UNSUPPORTED"),
+        (json!({"runtime_options": {"hard_timeout_seconds": 0}}), 400, "INVALID_REQUEST"),
+        (json!({"skill_id": "missing"}), 404, "SKILL_NOT_FOUND"),
+        (json!({"skill_id": "../picky"}), 404, "SKILL_NOT_FOUND"),
+    ] {
+        let mut body = json!({"skill_id": "picky"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = server.post("/v1/jobs", &body);
+        assert_eq!(answer.refusal(), (status, code.to_owned()), "{body}");
+        if code.ends_with("VALIDATION_FAILED") {
+            assert!(answer.json()["error"]["details"][0]["path"].is_string(), "{}", answer.text());
+        }
+    }
+    assert_eq!(server.left_behind(), Vec::<String>::new());
+    for wrong in ["wait=x", "wait=-1", "wait=1&wait=2", "speed=1"] {
+        let answer = server.post(&format!("/v1/jobs?{wrong}"), &json!({"skill_id": "picky"}));
+        assert_eq!(answer.refusal(), (400, "INVALID_REQUEST".into()), "{wrong}");
+    }
+}
+
+#[test]
+fn after_the_stop_nothing_new_is_answered_and_the_server_ends() {
+    use std::io::{BufRead, BufReader, Write};
+    let mut server = Server::start();
+    // A connection that is open before the stop and in the middle of a request head is still answered.
+    let connection = std::net::TcpStream::connect(server.address).unwrap();
+    connection.set_read_timeout(Some(crate::support::LONG)).unwrap();
+    let mut connection = BufReader::new(connection);
+    let ask = |connection: &mut BufReader<std::net::TcpStream>, rest: &str| {
+        write!(connection.get_mut(), "{rest}").unwrap();
+        let mut status = String::new();
+        connection.read_line(&mut status).unwrap();
+        status
+    };
+    assert_eq!(ask(&mut connection, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"), "HTTP/1.1 200 OK\r\n");
+    server.stop();
+    server.stopped();
+    assert!(std::net::TcpStream::connect(server.address).is_err(), "nobody listens any more");
+}
