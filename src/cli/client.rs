@@ -91,7 +91,8 @@ impl Client {
     /// A long answer, read as it comes.
     pub(super) fn stream(&self, path: &str, accept: &str) -> Result<impl BufRead + use<>, Failure> {
         let request = self.agent.get(self.url(path)).config().timeout_per_read(Some(SILENCE)).build();
-        let response = self.signed(request).header("Accept", accept).call().map_err(|error| self.unreachable(&error))?;
+        let response =
+            self.signed(request).header("Accept", accept).call().map_err(|error| self.unreachable(&error))?;
         if !response.status().is_success() {
             return Err(refusal(response));
         }

@@ -57,9 +57,7 @@ impl Failure {
 
     /// The failure as the API would answer it.
     pub(super) fn to_json(&self) -> Option<Value> {
-        let error = |code: &str, message: &str, details: &Value| {
-            json!({"error": {"code": code, "message": message, "details": details}})
-        };
+        let error = |code: &str, message: &str, details: &Value| json!({"error": {"code": code, "message": message, "details": details}});
         match self {
             Self::Refused { code, message, details } => Some(error(code, message, details)),
             Self::Broken(message) => Some(error("INTERNAL", message, &Value::Null)),

@@ -34,11 +34,8 @@ impl Global {
     pub(super) fn settings(&self, more: &[(&str, Option<String>)]) -> Result<Settings, Failure> {
         let own = [("data_dir", &self.data_dir), ("skills_dir", &self.skills_dir), ("log_level", &self.log_level)];
         let more = more.iter().map(|(name, value)| (*name, value));
-        let flags: Vec<(String, String)> = own
-            .into_iter()
-            .chain(more)
-            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
-            .collect();
+        let flags: Vec<(String, String)> =
+            own.into_iter().chain(more).filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();
         let env: BTreeMap<String, String> = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .collect();

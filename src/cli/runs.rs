@@ -121,10 +121,7 @@ pub(super) enum Row {
 }
 
 /// Hands on each line without its end.
-pub(super) fn lines(
-    mut from: impl BufRead,
-    mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+pub(super) fn lines(mut from: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut line = Vec::new();
     loop {
         line.clear();

@@ -51,7 +51,9 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     let store = data_folder::open_store(&settings)?;
     let address = SocketAddr::new(settings.http.host, settings.http.port);
     let listener = TcpListener::bind(address).await.map_err(|error| {
-        Failure::Broken(format!("listen on {address}: {error}\n  choose another port with --port, or 0 for any free one"))
+        Failure::Broken(format!(
+            "listen on {address}: {error}\n  choose another port with --port, or 0 for any free one"
+        ))
     })?;
     let bound = listener.local_addr().map_err(Failure::broken("look up the port"))?;
     let grace = Duration::from_secs(settings.http.drain_grace_seconds);

@@ -55,7 +55,9 @@ pub(super) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
 
 fn lint(dir: &Path, as_json: bool) -> Result<(), Failure> {
     let (skill, findings) = match registry::load_dir(dir, Intake::New) {
-        Ok(installed) => (Some(format!("{} {}", installed.skill.id, installed.skill.version)), installed.skill.findings),
+        Ok(installed) => {
+            (Some(format!("{} {}", installed.skill.id, installed.skill.version)), installed.skill.findings)
+        }
         Err(findings) => (None, findings),
     };
     if as_json {
