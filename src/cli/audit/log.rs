@@ -113,11 +113,10 @@ impl LogAudit {
         if self.events == 0 {
             report.violated("FCMP", EVENTS, "the log is empty");
         }
-        let found = self.auditor.finish(files, expect).into_iter().map(|violation| Violation {
-            rule: violation.rule,
-            file: EVENTS.to_owned(),
-            seq: (violation.seq > 0).then_some(violation.seq),
-            message: violation.message,
+        let found = self.auditor.finish(files, expect).into_iter().map(|violation| {
+            let seq = (violation.seq > 0).then_some(violation.seq);
+            let (file, message) = place(violation.message);
+            Violation { rule: violation.rule, file, seq, message }
         });
         report.violations.extend(found);
         report.violations.extend(self.violations);
@@ -162,6 +161,14 @@ impl LogAudit {
 
     fn violated(&mut self, rule: &'static str, seq: u64, message: String) {
         self.violations.push(Violation { rule, file: EVENTS.to_owned(), seq: Some(seq), message });
+    }
+}
+
+/// The file a message is about: a stream that the message begins with, else the log itself.
+fn place(message: String) -> (String, String) {
+    match message.split_once(' ') {
+        Some((file, rest)) if file.starts_with("logs/") => (file.to_owned(), format!("it {rest}")),
+        Some(_) | None => (EVENTS.to_owned(), message),
     }
 }
 
