@@ -3,12 +3,14 @@
 
 mod support;
 
+mod architecture;
 mod artifacts;
 mod cli;
 mod crash;
 mod hostile;
 mod http;
 mod registry;
+mod runs;
 mod settings;
 mod skills;
 mod sse;
