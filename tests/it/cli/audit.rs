@@ -32,9 +32,18 @@ fn a_good_run_is_ok_by_id_by_folder_and_by_its_log_alone() {
 fn a_failed_and_a_canceled_run_are_ok_too() {
     let place = Place::new();
     place.skill("broken", "echo oops >&2\nexit 1\n");
-    let run = place.run(&["run", "broken", "--json"]).json();
-    let ran = place.run(&["audit", run["run_id"].as_str().unwrap()]);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    place.skill("slow", "echo begun >&2\nsleep 600\n");
+    assert_eq!(place.run(&["run", "broken"]).code, Some(1));
+    let (running, _) = place.start(&["run", "slow"], "raw.stderr begun");
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!(running.end().code, Some(1));
+    let mut found: Vec<_> = fs::read_dir(place.path().join("data/runs"))
+        .unwrap()
+        .map(|run| place.run(&["audit", run.unwrap().file_name().to_str().unwrap(), "--json"]))
+        .map(|ran| (ran.code, ran.json()["status"].as_str().unwrap().to_owned()))
+        .collect();
+    found.sort();
+    assert_eq!(found, [(Some(0), "canceled".to_owned()), (Some(0), "failed".to_owned())]);
 }
 
 /// The violations in a copy of a run that was damaged, as rule, file and event.

@@ -115,12 +115,13 @@ impl Place {
     pub fn start(&self, args: &[&str], until: &str) -> (Running, String) {
         let mut child = self.command(args).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains(until) {
             line.clear();
             assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the program ended before it said {until:?}");
         }
-        (Running { child, stdout }, line.trim_end().to_owned())
+        (Running { child, stdout, stderr }, line.trim_end().to_owned())
     }
 }
 
@@ -128,6 +129,7 @@ impl Place {
 pub struct Running {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
+    stderr: BufReader<std::process::ChildStderr>,
 }
 
 impl Running {
@@ -136,12 +138,21 @@ impl Running {
         rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
+    /// Waits until it has logged this.
+    pub fn wait_for_stderr(&mut self, text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "the program ended before it logged {text:?}");
+        }
+    }
+
     /// Waits for its end.
     pub fn end(mut self) -> Ran {
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
         let mut stderr = String::new();
-        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut stderr).unwrap();
+        std::io::Read::read_to_string(&mut self.stderr, &mut stderr).unwrap();
         let code = self.child.wait().unwrap().code();
         Ran { code, stdout: rest, stderr }
     }

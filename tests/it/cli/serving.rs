@@ -50,6 +50,61 @@ fn an_address_that_a_killed_service_left_is_not_believed() {
     assert_eq!(place.run(&["audit", &run]).code, Some(0));
 }
 
+#[test]
+fn commands_on_the_data_folder_of_a_service_go_through_it() {
+    let place = Place::new();
+    fs::write(place.path().join("some.txt"), "content of it").unwrap();
+    let (running, _) = place.start(&["serve", "--port", "0"], "listening on ");
+    let ran = place.run(&["run", "./skills/tiny", "--file", "doc=some.txt", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let document = ran.json();
+    let run = document["run_id"].as_str().unwrap();
+    let note = place.run_folder(run).canonicalize().unwrap().join("artifacts/note.txt");
+    assert_eq!(document["result"]["artifacts"][0]["path"], json!(note.display().to_string()));
+    let request = document["request_id"].as_str().unwrap();
+    let history = place.run(&["history", request, "--ndjson"]);
+    assert_eq!((history.code, history.stdout.lines().count()), (Some(0), 11), "{history:?}");
+    let audit = place.run(&["audit", request]);
+    assert_eq!((audit.code, audit.stdout.lines().last()), (Some(0), Some("ok")), "{audit:?}");
+    let unknown = place.run(&["run", "nope", "--json"]);
+    assert_eq!((unknown.code, &unknown.json()["error"]["code"]), (Some(1), &json!("SKILL_NOT_FOUND")));
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let ran = place.run(&["run", elsewhere.path().to_str().unwrap()]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("runs installed skills only"), "{ran:?}");
+
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().code, Some(0));
+    // What the service left is the same log, and nothing of it is lost.
+    assert_eq!(place.run(&["history", request, "--ndjson"]).stdout, history.stdout);
+}
+
+#[test]
+fn a_stop_ends_engines_after_the_grace_and_a_second_signal_does_not_wait() {
+    let place = Place::new();
+    place.skill("slow", "sleep 600\n");
+    let begin = |grace: &str| {
+        fs::write(place.path().join("skill-runner.yaml"), format!("drain_grace_seconds: {grace}\n")).unwrap();
+        let (service, _) = place.start(&["serve", "--port", "0"], "listening on ");
+        let (client, _) = place.start(&["run", "slow"], "turn.started");
+        (service, client)
+    };
+    let (service, client) = begin("0");
+    service.signal(Signal::TERM);
+    let ran = service.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = client.end();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("ORCHESTRATOR_RESTART_INTERRUPTED"), "{ran:?}");
+
+    let (mut service, _client) = begin("3000");
+    service.signal(Signal::TERM);
+    service.wait_for_stderr("no new work is taken");
+    service.signal(Signal::TERM);
+    assert_eq!(service.end().code, Some(130));
+}
+
 /// A service that gives prepared answers; what it was asked goes to the channel.
 fn scripted_service(answers: Vec<(&'static str, String)>) -> (String, mpsc::Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
