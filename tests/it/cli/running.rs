@@ -168,3 +168,16 @@ fn a_second_process_on_the_same_data_directory_is_told_so() {
     let ran = place.run(&["run", "tiny", "--data-dir", "other", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
+
+#[test]
+fn a_write_that_fails_in_the_store_ends_the_process_at_once() {
+    let place = Place::new();
+    // Files may not grow past half a KiB here, so the store's first write fails.
+    let script = format!("trap '' XFSZ; ulimit -f 1; exec '{}' run tiny --json", env!("CARGO_BIN_EXE_skill-runner"));
+    let ended = std::process::Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap();
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!((ended.status.code(), ended.stdout), (Some(70), Vec::new()), "{stderr}");
+    assert!(stderr.contains("the event store failed; ending"), "{stderr}");
+    // The next start finds a data folder it can use.
+    assert_eq!(place.run(&["run", "tiny"]).code, Some(0));
+}
