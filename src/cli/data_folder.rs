@@ -20,7 +20,6 @@ pub(super) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Fai
     std::fs::create_dir_all(data_dir).map_err(Failure::broken(format!("make {}", data_dir.display())))?;
     let store = SledStore::open(data_dir, |failed| {
         error!(error = %chain(failed), "the event store failed; ending, since only a new start can tell what is on disk");
-        eprintln!("error: the event store failed: {}", chain(failed));
         // At once and without tidying up: after a failed sync no write may be tried again.
         std::process::exit(STORE_FAILED);
     })?;

@@ -1,6 +1,6 @@
 //! `history`: the events of a run.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -63,7 +63,7 @@ pub(super) fn history(global: &Global, args: &Args) -> Result<(), Failure> {
         let document = json!({"run_id": run, "count": documents.len(), "events": documents});
         output::bytes(&mut out, format!("{document:#}\n").as_bytes())?;
     }
-    out.flush().map_err(|_| Failure::OutputClosed)
+    output::flushed(&mut out)
 }
 
 fn human(event: &[u8], look: Look) -> String {

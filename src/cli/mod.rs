@@ -16,6 +16,7 @@ mod runs;
 mod serve;
 mod service_address;
 mod skill;
+mod stop;
 mod terminal;
 
 use std::process::ExitCode;

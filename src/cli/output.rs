@@ -8,10 +8,19 @@ use super::failure::Failure;
 
 /// Writes bytes as they are.
 pub(super) fn bytes(out: &mut impl Write, bytes: &[u8]) -> Result<(), Failure> {
-    out.write_all(bytes).map_err(|error| match error.kind() {
+    out.write_all(bytes).map_err(not_written)
+}
+
+/// Hands on what is still held back.
+pub(super) fn flushed(out: &mut impl Write) -> Result<(), Failure> {
+    out.flush().map_err(not_written)
+}
+
+fn not_written(error: io::Error) -> Failure {
+    match error.kind() {
         ErrorKind::BrokenPipe => Failure::OutputClosed,
         _ => Failure::Broken(format!("write the output: {error}")),
-    })
+    }
 }
 
 /// Writes text and an end of line to standard output.

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::failure::Failure;
 use super::global::Global;
+use super::stop::{INTERRUPTED, Stop};
 use super::{data_folder, logging, output, runtime, service_address};
 use crate::http;
 use crate::registry::Registry;
@@ -17,8 +17,6 @@ use crate::settings::{Problem, Settings};
 
 /// How long open connections may take to end once no run is under way any more.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
-/// Exit status of a stop that was not waited for, as shells number an interrupt.
-const INTERRUPTED: i32 = 130;
 
 /// Serves the HTTP API until SIGTERM or SIGINT
 ///
@@ -97,27 +95,5 @@ fn server_ended(how: Result<std::io::Result<()>, tokio::task::JoinError>) -> Fai
         Ok(Ok(())) => Failure::Broken("the HTTP server ended by itself".to_owned()),
         Ok(Err(error)) => Failure::Broken(format!("the HTTP server failed: {error}")),
         Err(error) => Failure::Broken(format!("the HTTP server failed: {error}")),
-    }
-}
-
-/// The signals that end a program.
-pub(super) struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    /// From now on the signals are caught.
-    pub(super) fn listen() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(Failure::broken("listen for signals"));
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    /// Waits for the next one; its name.
-    pub(super) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }

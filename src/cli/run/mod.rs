@@ -12,16 +12,13 @@ use std::sync::Arc;
 
 use super::failure::Failure;
 use super::global::Global;
-use super::serve::Stop;
+use super::stop::{INTERRUPTED, Stop};
 use super::{logging, output, runtime};
 use crate::domain::statechart::Status;
 use crate::settings::{LogLevel, Settings, Source};
 use backend::Backend;
 use request::{KeyValue, Wanted};
 use screen::Screen;
-
-/// Exit status of a run whose end was not waited for, as shells number an interrupt.
-const INTERRUPTED: i32 = 130;
 
 /// Runs one skill and shows its result
 ///

@@ -16,8 +16,8 @@ const MESSAGE_MAX: usize = 45;
 pub(super) struct Screen {
     out: Box<dyn Write>,
     look: Look,
-    /// A moving line is on the screen.
-    moving: bool,
+    /// The moving line that is on the screen.
+    bar: Option<String>,
 }
 
 impl Screen {
@@ -28,7 +28,7 @@ impl Screen {
         } else {
             (Box::new(io::stdout()), Look::of(&io::stdout()))
         };
-        Self { out, look, moving: false }
+        Self { out, look, bar: None }
     }
 
     /// What the screen can show.
@@ -47,7 +47,7 @@ impl Screen {
             return self.line(format!("#{seq} {name} {}", summary(&envelope)).trim_end());
         }
         match &envelope.event {
-            Some(Event::Progress(progress)) => self.bar(progress.percent, &progress.message),
+            Some(Event::Progress(progress)) => self.draw(bar(progress.percent, &progress.message)),
             Some(Event::AssistantMessage(message)) => self.line(harmless(&message.text).trim_end()),
             // The result is shown at the end, and the rest would bury it.
             Some(Event::RawStdout(_) | Event::Completed(_) | Event::Failed(_) | Event::Normalized(_)) => {}
@@ -77,8 +77,7 @@ impl Screen {
 
     /// Takes the moving line away.
     pub(super) fn clear(&mut self) {
-        if self.moving {
-            self.moving = false;
+        if self.bar.take().is_some() {
             self.write("\r\x1b[2K");
         }
     }
@@ -89,13 +88,17 @@ impl Screen {
     }
 
     fn line(&mut self, text: &str) {
+        let bar = self.bar.clone();
         self.clear();
         self.write(&format!("{text}\n"));
+        if let Some(bar) = bar {
+            self.draw(bar);
+        }
     }
 
-    fn bar(&mut self, percent: f64, message: &str) {
-        self.moving = true;
-        self.write(&format!("\r\x1b[2K{}", bar(percent, message)));
+    fn draw(&mut self, bar: String) {
+        self.write(&format!("\r\x1b[2K{bar}"));
+        self.bar = Some(bar);
     }
 
     /// The run goes on even if nobody watches it any more.

@@ -1,0 +1,70 @@
+//! The artifacts of a run: proof, manifest, events and files say the same.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::report::Report;
+use crate::artifact;
+use crate::cli::failure::Failure;
+use crate::domain::artifact::ArtifactEntry;
+use crate::domain::outcome::Proof;
+
+/// The manifest's name in a run's folder.
+const MANIFEST: &str = "manifest.json";
+
+#[derive(Deserialize)]
+struct Manifest {
+    artifacts: Vec<ArtifactEntry>,
+}
+
+/// Checks manifest and files against the proof and the events.
+pub(super) fn check(root: &Path, proof: &Proof, indexed: &[ArtifactEntry], report: &mut Report) -> Result<(), Failure> {
+    let listed = manifest(root, proof, report);
+    for entry in indexed {
+        if let Some(listed) = &listed
+            && !listed.contains(entry)
+        {
+            report.violated("ARTIFACT", MANIFEST, format!("it does not list {} as the log does", entry.path_rel));
+        }
+    }
+    // Without a manifest the log is the next best witness.
+    let expected = listed.as_deref().unwrap_or(indexed);
+    let found = artifact::index(root, &[]).map_err(Failure::broken("look at the artifacts"))?.entries;
+    for entry in expected {
+        match found.iter().find(|other| other.path_rel == entry.path_rel) {
+            None => report.violated("ARTIFACT", &entry.path_rel, "the file is missing"),
+            Some(other) if (other.size, &other.sha256) != (entry.size, &entry.sha256) => {
+                let message = format!(
+                    "it has {} bytes with sha256 {}, and should have {} bytes with sha256 {}",
+                    other.size, other.sha256, entry.size, entry.sha256
+                );
+                report.violated("ARTIFACT", &entry.path_rel, message);
+            }
+            Some(_) => {}
+        }
+    }
+    for other in &found {
+        if !expected.iter().any(|entry| entry.path_rel == other.path_rel) {
+            report.violated("ARTIFACT", &other.path_rel, "the run did not leave this file: the manifest lacks it");
+        }
+    }
+    Ok(())
+}
+
+/// The manifest's entries, where it can be read.
+fn manifest(root: &Path, proof: &Proof, report: &mut Report) -> Option<Vec<ArtifactEntry>> {
+    let read = std::fs::read(root.join(MANIFEST)).map_err(|error| error.to_string());
+    let bytes = read.map_err(|error| report.violated("PROOF", MANIFEST, format!("it cannot be read: {error}"))).ok()?;
+    let parsed = serde_json::from_slice(&bytes);
+    let Manifest { artifacts } =
+        parsed.map_err(|error| report.violated("PROOF", MANIFEST, format!("it cannot be read: {error}"))).ok()?;
+    let hash = artifact::artifacts_sha256(&artifacts);
+    if hash != proof.artifacts_sha256 {
+        let message = format!("its list of artifacts hashes to {hash}, the proof says {}", proof.artifacts_sha256);
+        report.violated("PROOF", MANIFEST, message);
+    } else if bytes != artifact::manifest_json(&artifacts) {
+        report.violated("PROOF", MANIFEST, "it was changed: its list is the proof's, but not the rest of its text");
+    }
+    Some(artifacts)
+}

@@ -1,0 +1,71 @@
+//! What an audit found.
+
+use serde::Serialize;
+
+use crate::cli::terminal::{Ink, Look, harmless};
+use crate::domain::ids::RunId;
+use crate::domain::statechart::Status;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Violation {
+    /// Which rule is broken.
+    pub(super) rule: &'static str,
+    /// In which file of the run.
+    pub(super) file: String,
+    /// At which event.
+    pub(super) seq: Option<u64>,
+    /// What is wrong.
+    pub(super) message: String,
+}
+
+/// What an audit found.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    /// Nothing is wrong.
+    pub(super) ok: bool,
+    /// The run.
+    pub(super) run_id: Option<RunId>,
+    /// Where it is, by its log.
+    pub(super) status: Option<Status>,
+    /// Events in its log.
+    pub(super) events: u64,
+    /// What was looked at.
+    pub(super) checked: Vec<&'static str>,
+    /// What was not, and why.
+    pub(super) not_checked: Vec<String>,
+    /// What is wrong.
+    pub(super) violations: Vec<Violation>,
+}
+
+impl Report {
+    /// Notes something wrong with a file.
+    pub(super) fn violated(&mut self, rule: &'static str, file: impl Into<String>, message: impl Into<String>) {
+        self.violations.push(Violation { rule, file: file.into(), seq: None, message: message.into() });
+    }
+
+    /// Nothing more will be found.
+    pub(super) fn closed(mut self) -> Self {
+        self.ok = self.violations.is_empty();
+        self
+    }
+
+    /// The report in words.
+    pub(super) fn told(&self, look: Look) -> String {
+        let run = self.run_id.map_or_else(|| "run unknown".to_owned(), |run| format!("run {run}"));
+        let status = self.status.map_or("of unknown state", Status::as_str);
+        let mut lines = vec![format!("{run}: {} events, {status}", self.events)];
+        lines.push(format!("checked: {}", self.checked.join(", ")));
+        lines.extend(self.not_checked.iter().map(|what| format!("not checked: {what}")));
+        for Violation { rule, file, seq, message } in &self.violations {
+            let place = seq.map_or_else(String::new, |seq| format!(" event {seq}"));
+            lines.push(format!("{} {}{place}: {}", look.paint(Ink::Bad, rule), harmless(file), harmless(message)));
+        }
+        lines.push(match self.violations.len() {
+            0 => look.paint(Ink::Good, "ok"),
+            1 => look.paint(Ink::Bad, "1 violation"),
+            many => look.paint(Ink::Bad, &format!("{many} violations")),
+        });
+        lines.join("\n")
+    }
+}

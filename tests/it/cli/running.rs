@@ -1,0 +1,183 @@
+//! `run`: events, result, exit status, files, cancel.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::place::Place;
+
+#[test]
+fn a_run_prints_its_events_and_then_its_result() {
+    let place = Place::new();
+    let ran = place.run(&["run", "tiny", "--input", "name=ann"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    let run = fs::read_dir(place.path().join("data/runs")).unwrap().next().unwrap().unwrap().path();
+    let run = run.canonicalize().unwrap();
+    let id = run.file_name().unwrap().to_str().unwrap();
+    let events: Vec<&str> = ran.stdout.lines().take_while(|line| line.starts_with('#')).collect();
+    assert_eq!(events[0], "#1 conversation.started tiny 1.0.0 on script");
+    assert!(events.iter().any(|line| line.ends_with(" run.progress 40% computing")), "{ran:?}");
+    assert!(events.last().unwrap().contains("conversation.completed succeeded"), "{ran:?}");
+    let rest: Vec<&str> = ran.stdout.lines().skip(events.len()).collect();
+    assert!(rest[0].starts_with("succeeded after ") && rest[0].ends_with(&format!(", run {id}")), "{ran:?}");
+    let artifact = format!("  {} (text/plain, 5 bytes)", run.join("artifacts/note.txt").display());
+    assert_eq!(rest[1..], ["artifacts:", &artifact, "data:", "{", "  \"greeting\": \"hi\"", "}"]);
+}
+
+#[test]
+fn with_json_standard_output_is_one_document_and_the_events_go_to_standard_error() {
+    let place = Place::new();
+    let ran = place.run(&["run", "tiny", "--json"]);
+    let document = ran.json();
+    assert_eq!((ran.code, &document["status"]), (Some(0), &json!("succeeded")));
+    assert_eq!((&document["result"]["data"], &document["head_seq"]), (&json!({"greeting": "hi"}), &json!(10)));
+    assert_eq!(ran.stderr.lines().count(), 10, "{ran:?}");
+}
+
+#[test]
+fn a_failed_run_says_code_message_and_details_and_ends_with_1() {
+    let place = Place::new();
+    let answer =
+        r#"{"success":false,"action":"run","error":{"code":"NO_LUCK","message":"not today","details":{"day":1}}}"#;
+    place.skill("unlucky", &format!("cat > /dev/null\necho '{answer}'\nexit 3\n"));
+    let ran = place.run(&["run", "unlucky"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let rest: Vec<&str> = ran.stdout.lines().skip_while(|line| line.starts_with('#')).collect();
+    assert!(rest[0].starts_with("failed after "), "{ran:?}");
+    assert_eq!(rest[1], "error: NO_LUCK: not today");
+    assert!(ran.stdout.contains("\"day\": 1") && ran.stdout.contains("\nhint: ") && ran.stdout.contains("\nlogs: "));
+    let ran = place.run(&["run", "unlucky", "--json"]);
+    assert_eq!((ran.code, &ran.json()["error"]["code"]), (Some(1), &json!("NO_LUCK")));
+}
+
+#[test]
+fn a_file_is_uploaded_under_its_key() {
+    let place = Place::new();
+    let script =
+        r#"cat > /dev/null; printf '{"success":true,"action":"run","data":{"doc":"%s"}}' "$(cat uploads/doc)""#;
+    place.skill("reader", script);
+    fs::write(place.path().join("some.txt"), "content of it").unwrap();
+    let ran = place.run(&["run", "reader", "--file", "doc=some.txt", "--json"]);
+    assert_eq!(ran.json()["result"]["data"], json!({"doc": "content of it"}), "{ran:?}");
+
+    let ran = place.run(&["run", "reader", "--file", "other=some.txt", "--json"]);
+    assert_eq!((ran.code, &ran.json()["error"]["code"]), (Some(1), &json!("UNKNOWN_INPUT_KEY")), "{ran:?}");
+
+    let ran = place.run(&["run", "reader", "--file", "doc=missing.txt"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("--file doc=missing.txt: "), "{ran:?}");
+}
+
+#[test]
+fn values_reach_the_skill_as_json_where_they_are_json_and_else_as_text() {
+    let place = Place::new();
+    let script = r#"printf '{"success":true,"action":"run","data":{"asked":%s}}' "$(cat)""#;
+    place.skill("echo", script);
+    let ran = place.run(&[
+        "run",
+        "echo",
+        "--input",
+        "name=3 apples",
+        "--param",
+        "n=3",
+        "--param",
+        "list=[1,\"x\"]",
+        "--json",
+    ]);
+    let params = &ran.json()["result"]["data"]["asked"]["params"];
+    assert_eq!((&params["name"], &params["n"], &params["list"]), (&json!("3 apples"), &json!(3), &json!([1, "x"])));
+
+    let ran = place.run(&["run", "echo", "--input", "name=3"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: INPUT_VALIDATION_FAILED: ") && ran.stderr.contains("/name"), "{ran:?}");
+}
+
+#[test]
+fn a_folder_outside_the_skills_folder_is_run_where_it_lies() {
+    let place = Place::new();
+    fs::rename(place.path().join("skills"), place.path().join("elsewhere")).unwrap();
+    let ran = place.run(&["run", "./elsewhere/tiny", "--json"]);
+    assert_eq!((ran.code, &ran.json()["status"]), (Some(0), &json!("succeeded")));
+    let ran = place.run(&["run", "./elsewhere"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let ran = place.run(&["run", "./nowhere"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+}
+
+#[test]
+fn an_unknown_skill_is_named_and_nothing_is_made() {
+    let place = Place::new();
+    let ran = place.run(&["run", "nope"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.starts_with("error: SKILL_NOT_FOUND: no skill \"nope\""), "{ran:?}");
+    assert!(!place.path().join("data/runs").exists());
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let place = Place::new();
+    for wrong in [
+        &["run"][..],
+        &["run", "tiny", "--input", "novalue"],
+        &["run", "tiny", "--input", "a=1", "--input", "a=2"],
+        &["run", "tiny", "--timeout", "0"],
+        &["run", "tiny", "--server", "ftp://x"],
+        &["frobnicate"],
+        &["run", "tiny", "--config", "missing.yaml"],
+    ] {
+        let ran = place.run(wrong);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{wrong:?}: {ran:?}");
+        assert!(!ran.stderr.is_empty());
+    }
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended() {
+    let place = Place::new();
+    place.skill("slow", "sleep 600\n");
+    let ran = place.run(&["run", "slow", "--timeout", "1", "--json"]);
+    assert_eq!((ran.code, &ran.json()["error"]["code"]), (Some(1), &json!("TIMEOUT")));
+}
+
+#[test]
+fn ctrl_c_cancels_the_run_and_shows_its_end() {
+    let place = Place::new();
+    place.skill("slow", "sleep 600\n");
+    let (running, _) = place.start(&["run", "slow"], "turn.started");
+    running.signal(Signal::INT);
+    let ran = running.end();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("\ncanceled after "), "{ran:?}");
+    assert!(ran.stdout.contains("\nerror: CANCELED_BY_USER: "), "{ran:?}");
+    assert!(ran.stderr.starts_with("canceling the run"), "{ran:?}");
+}
+
+#[test]
+fn a_second_process_on_the_same_data_directory_is_told_so() {
+    let place = Place::new();
+    place.skill("slow", "sleep 600\n");
+    let (_running, _) = place.start(&["run", "slow"], "turn.started");
+    let data = place.path().join("data").canonicalize().unwrap();
+    let said = format!("error: another skill-runner uses this data directory: {}\n", data.display());
+    for second in [&["run", "tiny"][..], &["serve", "--port", "0", "--log-level", "ERROR"]] {
+        let ran = place.run(second);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{second:?}: {ran:?}");
+        assert!(ran.stderr.starts_with(&said), "{second:?}: {ran:?}");
+    }
+    let ran = place.run(&["run", "tiny", "--data-dir", "other", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[test]
+fn a_write_that_fails_in_the_store_ends_the_process_at_once() {
+    let place = Place::new();
+    // Files may not grow past half a KiB here, so the store's first write fails.
+    let script = format!("trap '' XFSZ; ulimit -f 1; exec '{}' run tiny --json", env!("CARGO_BIN_EXE_skill-runner"));
+    let ended = std::process::Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap();
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!((ended.status.code(), ended.stdout), (Some(70), Vec::new()), "{stderr}");
+    assert!(stderr.contains("the event store failed; ending"), "{stderr}");
+    // The next start finds a data folder it can use.
+    assert_eq!(place.run(&["run", "tiny"]).code, Some(0));
+}
