@@ -27,11 +27,6 @@ use report::Report;
 /// of artifacts), every artifact's content, and for a run of the data directory that its stored row is what its
 /// events amount to.
 #[derive(Debug, clap::Args)]
-<<<<<<< HEAD
-pub(super) struct Args {}
-pub(super) fn audit(_: &Global, _: &Args) -> Result<(), Failure> {
-    Ok(())
-=======
 #[command(after_help = "\
 Examples:
   skill-runner audit 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
@@ -96,5 +91,4 @@ fn log_file(path: &Path) -> Result<Report, Failure> {
         Some(root) if root.join("manifest.json").exists() => RunFolder::with_log(root, path.clone()).audit(),
         Some(_) | None => folder::log_alone(&path),
     }
->>>>>>> cli
 }
