@@ -9,6 +9,7 @@ mod crash;
 mod hostile;
 mod http;
 mod registry;
+mod replay;
 mod settings;
 mod skills;
 mod sse;
