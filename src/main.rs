@@ -1,5 +1,6 @@
 //! argv in, exit code out.
 
-fn main() {
+fn main() -> std::process::ExitCode {
     skill_runner::supervisor::serve_as_shim_if_asked();
+    skill_runner::cli::main()
 }

@@ -1,1 +1,75 @@
 //! The command line: one file per command.
+
+mod audit;
+mod client;
+mod config;
+mod data_folder;
+mod event_line;
+mod failure;
+mod global;
+mod history;
+mod log_file;
+mod logging;
+mod output;
+mod run;
+mod runs;
+mod serve;
+mod service_address;
+mod skill;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+use global::Global;
+
+/// Runs agent skills and keeps every fact of a run in an append-only log.
+#[derive(Debug, Parser)]
+#[command(name = "skill-runner", version, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Configuration comes from skill-runner.yaml (or --config), then SKILL_RUNNER_* variables, then flags; the later wins.
+Exit status: 0 ok, 1 the run or check failed, 2 wrong usage or configuration.
+
+Example:
+  skill-runner run ./skills/word-count --input text='to be or not to be'";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Args),
+    Run(run::Args),
+    History(history::Args),
+    Audit(audit::Args),
+    Skill(skill::Args),
+    Config(config::Args),
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let Cli { global, command } = Cli::parse();
+    let done = match command {
+        Command::Serve(args) => serve::serve(&global, &args),
+        Command::Run(args) => run::run(&global, args),
+        Command::History(args) => history::history(&global, &args),
+        Command::Audit(args) => audit::audit(&global, &args),
+        Command::Skill(args) => skill::skill(&global, &args),
+        Command::Config(args) => config::config(&global, &args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.say(),
+    }
+}
+
+/// The runtime of the commands that run skills.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::broken("start the runtime"))
+}

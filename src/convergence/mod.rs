@@ -1,4 +1,5 @@
 //! From an engine's raw output to a validated result: candidate, validation, the normalization ladder.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod extract;
 mod scan;

@@ -108,17 +108,15 @@ fn a_value_deeper_than_the_parser_goes_is_refused_without_a_crash() {
 
 #[test]
 fn hostile_texts_cost_no_more_than_their_length() {
+    // A second or two; anything that grows with the square of the length would not end today.
     let units =
         ["[", "{\"a\":", "[\"", "{\"a\":1 ", "[“", "[‘]", "[\"\\", "```\n", "```\n[1\n", "[1,", "{}", "[]]", "[\n"];
-    let began = std::time::Instant::now();
     for unit in units {
         let text = unit.repeat(512 * 1024 / unit.len());
         parse(&text);
         parse(&format!("{text}\"x\\"));
     }
     parse(&"[".repeat(10 * 1024 * 1024));
-    // A second or two; anything that grows with the square of the length would take hours.
-    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
 
 #[test]

@@ -272,7 +272,7 @@ fn completed(run: &RunState, completion: Completion, result_path: String, eviden
 }
 
 fn failed(run: &RunState, status: Status, error: RunError, evidence: Evidence) -> Fact {
-    Fact::own(Event::Failed(Failed { status, error, usage: run.usage, proof: evidence.into_proof() }))
+    Fact::own(Event::Failed(Failed { status, error: error.bounded(), usage: run.usage, proof: evidence.into_proof() }))
 }
 
 fn canceled() -> RunError {

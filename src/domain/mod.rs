@@ -1,4 +1,5 @@
 //! The pure heart: ids, events, the statechart, and the three words decide, apply, effects.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod artifact;
 pub mod cache_key;

@@ -37,6 +37,11 @@ pub mod code {
     pub const INTERNAL: &str = "INTERNAL";
 }
 
+/// Longest message of an error, in characters; a script may write megabytes.
+const MESSAGE_MAX: usize = 4000;
+/// Longest particulars of an error, in bytes of JSON.
+const DETAILS_MAX: usize = 64 * 1024;
+
 /// Why a run failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunError {
@@ -52,6 +57,23 @@ impl RunError {
     /// An error without particulars.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), details: Map::new() }
+    }
+
+    /// The same error, cut to what an event may carry; the raw output has the rest.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        if self.message.len() > MESSAGE_MAX && self.message.chars().count() > MESSAGE_MAX {
+            self.message = self.message.chars().take(MESSAGE_MAX).chain(['…']).collect();
+        }
+        let text = Value::Object(self.details.clone()).to_string();
+        if text.len() > DETAILS_MAX {
+            let preview: String = text.chars().take(MESSAGE_MAX).collect();
+            self.details = Map::from_iter([
+                ("truncated".to_owned(), Value::Bool(true)),
+                ("preview".to_owned(), Value::String(preview)),
+            ]);
+        }
+        self
     }
 
     /// The same error with one more particular.

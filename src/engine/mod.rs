@@ -1,4 +1,5 @@
 //! Engines as values: how to launch one, and how to read what it prints.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod adapter;
 pub mod config;

@@ -2,7 +2,7 @@
 
 use crate::domain::event::{Event, RAW_TEXT_MAX};
 use crate::domain::fact::RawRange;
-use crate::domain::outcome::{Proof, RunError};
+use crate::domain::outcome::{Proof, Usage};
 use crate::domain::statechart::Status;
 
 /// An event that breaks the contract; it is not written.
@@ -56,11 +56,7 @@ pub fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation
         Event::Progress(progress) => {
             ensure((0.0..=100.0).contains(&progress.percent), "/data/percent", "must be from 0 to 100")
         }
-        Event::UsageReported(usage) => ensure(
-            usage.cost_usd.is_none_or(|cost| cost.is_finite() && cost >= 0.0),
-            "/data/cost_usd",
-            "must be a number of at least 0",
-        ),
+        Event::UsageReported(usage) => cost(usage, type_name),
         Event::RawStdout(raw) | Event::RawStderr(raw) => {
             // Characters are at most as many as bytes, so most texts are decided without counting.
             let fits = raw.text.len() <= RAW_TEXT_MAX || raw.text.chars().count() <= RAW_TEXT_MAX;
@@ -83,12 +79,14 @@ pub fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation
         Event::Warned(warning) => named(&warning.code, "/data/code"),
         Event::Completed(completed) => {
             ensure(completed.status == Status::Succeeded, "/data/status", "must be succeeded")?;
+            cost(&completed.usage, type_name)?;
             proof(&completed.proof, type_name)
         }
         Event::Failed(failed) => {
             let ended = matches!(failed.status, Status::Failed | Status::Canceled);
             ensure(ended, "/data/status", "must be failed or canceled")?;
-            error(&failed.error, type_name)?;
+            named(&failed.error.code, "/data/error/code")?;
+            cost(&failed.usage, type_name)?;
             proof(&failed.proof, type_name)
         }
         Event::StateChanged(_)
@@ -102,9 +100,11 @@ pub fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation
     }
 }
 
-fn error(error: &RunError, type_name: &'static str) -> Result<(), SchemaViolation> {
-    let code_like = !error.code.is_empty();
-    if code_like { Ok(()) } else { Err(SchemaViolation::new(type_name, "/data/error/code", "must not be empty")) }
+fn cost(usage: &Usage, type_name: &'static str) -> Result<(), SchemaViolation> {
+    if usage.cost_usd.is_none_or(|cost| cost.is_finite() && cost >= 0.0) {
+        return Ok(());
+    }
+    Err(SchemaViolation::new(type_name, "/data/cost_usd", "must be a number of at least 0"))
 }
 
 /// The chain is filled in while writing, so only the files' part is checked here.

@@ -1,10 +1,14 @@
 //! FCMP/1.0: the envelope, its encoding, its rules, and windows over a run's log.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod audit;
 mod check;
 mod envelope;
 mod scribe;
 mod window;
+
+#[cfg(test)]
+mod properties;
 
 pub use check::{SchemaViolation, check};
 pub use envelope::{Envelope, Meta, NotAnEvent, PROTOCOL_VERSION, RawRef, read_envelope, stored_ts};

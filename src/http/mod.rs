@@ -1,8 +1,48 @@
 //! The REST API over the orchestrator.
 
+mod access;
+mod app;
+mod artifacts;
+mod asked_run;
+mod bundle;
+mod cancel;
+mod cleanup;
+mod error;
+mod events;
+mod file_answer;
+mod frames;
+mod health;
+mod history;
+mod jobs_create;
+mod jobs_status;
+mod jobs_upload;
+mod json_body;
+mod list;
+mod logs;
+mod query;
+mod results;
+mod skills;
+mod sse;
+mod system;
+
 use std::future::Future;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use tracing::warn;
 
 use crate::orchestrator::Orchestrator;
+use app::App;
+use error::Problem;
+
+/// How long answers under way may take after the stop.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// Room for the parts of an upload that are not the file.
+const MULTIPART_FRAME_BYTES: u64 = 64 * 1024;
 
 /// Serve the API until told to stop; open event streams are ended then.
 pub async fn serve(
@@ -10,7 +50,63 @@ pub async fn serve(
     orchestrator: Orchestrator,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let _ = (listener, orchestrator);
-    stop.await;
-    Ok(())
+    let app = App::new(orchestrator);
+    let routes = routes(app.clone());
+    // Events are small and people wait for them: send each at once.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            warn!(%error, "small packets will be delayed");
+        }
+    });
+    let closing = app.clone();
+    let stopped = async move {
+        stop.await;
+        closing.close();
+    };
+    let served = axum::serve(listener, routes).with_graceful_shutdown(stopped).into_future();
+    let overdue = async {
+        app.closed().await;
+        tokio::time::sleep(LAST_ANSWERS).await;
+    };
+    tokio::select! {
+        ended = served => ended,
+        // A client that does not read its answer must not hold up the end.
+        () = overdue => Ok(()),
+    }
+}
+
+/// The API's routes over an orchestrator.
+pub fn router(orchestrator: Orchestrator) -> Router {
+    routes(App::new(orchestrator))
+}
+
+fn routes(app: App) -> Router {
+    let upload_limit = app.orchestrator().settings().limits.max_upload_bytes.saturating_add(MULTIPART_FRAME_BYTES);
+    let upload_limit = DefaultBodyLimit::max(usize::try_from(upload_limit).unwrap_or(usize::MAX));
+    Router::new()
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/v1/system", get(system::system))
+        .route("/v1/skills", get(skills::all))
+        .route("/v1/skills/{id}", get(skills::one))
+        .route("/v1/jobs", get(list::list).post(jobs_create::create))
+        .route("/v1/jobs/cleanup", post(cleanup::cleanup))
+        .route("/v1/jobs/{id}", get(jobs_status::status))
+        .route("/v1/jobs/{id}/upload", post(jobs_upload::upload).layer(upload_limit))
+        .route("/v1/jobs/{id}/result", get(results::result))
+        .route("/v1/jobs/{id}/artifacts", get(artifacts::all))
+        .route("/v1/jobs/{id}/artifacts/{*path}", get(artifacts::one))
+        .route("/v1/jobs/{id}/bundle", get(bundle::bundle))
+        .route("/v1/jobs/{id}/logs", get(logs::whole))
+        .route("/v1/jobs/{id}/logs/range", get(logs::range))
+        .route("/v1/jobs/{id}/events", get(events::events))
+        .route("/v1/jobs/{id}/events/history", get(history::history))
+        .route("/v1/jobs/{id}/cancel", post(cancel::cancel))
+        .method_not_allowed_fallback(async |request: Request| Problem::MethodNotAllowed {
+            method: request.method().to_string(),
+            path: request.uri().path().to_owned(),
+        })
+        .fallback(async |request: Request| Problem::RouteNotFound { path: request.uri().path().to_owned() })
+        .layer(from_fn_with_state(app.clone(), access::guard))
+        .with_state(app)
 }

@@ -115,8 +115,8 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
 
 /// The run cannot start.
 async fn reject(shared: &Arc<Shared>, journal: &mut Journal, error: RunError) -> Result<(), Error> {
-    let evidence = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
-    journal.commit(Command::Reject { error, evidence }).await?;
+    let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
+    journal.commit(Command::Reject { error, evidence: closed.evidence }).await?;
     shared.sealer.seal_soon(journal.state().run_id);
     Ok(())
 }
@@ -143,12 +143,12 @@ async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: &Skill, over
     let conclusion = tokio::task::spawn_blocking(move || conclude(&paths, &state, &skill, &turn_ended, turn_stop))
         .await
         .map_err(|error| Error::io("conclude the run")(error.into()))??;
+    facts.extend(conclusion.facts);
     if stop == Some(Stop::Shutdown) && !journal.state().cancel_requested {
         let command =
             Command::Reconcile { restart_queued: RestartQueued::Fail, tails: facts, evidence: conclusion.evidence };
         journal.commit(command).await?;
     } else {
-        facts.extend(conclusion.facts);
         journal.commit(Command::EndTurn { facts, end: conclusion.end, evidence: conclusion.evidence }).await?;
     }
     shared.sealer.seal_soon(run);
@@ -283,9 +283,10 @@ async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<()
     if journal.state().status == Status::Queued {
         return reject(shared, &mut journal, error).await;
     }
-    let tails = super::startup::uncovered(shared, journal.state()).await?;
-    let evidence = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
-    journal.commit(Command::EndTurn { facts: tails, end: TurnEnd::Failed(error), evidence }).await?;
+    let mut facts = super::startup::uncovered(shared, journal.state()).await?;
+    let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
+    facts.extend(closed.facts);
+    journal.commit(Command::EndTurn { facts, end: TurnEnd::Failed(error), evidence: closed.evidence }).await?;
     shared.sealer.seal_soon(run);
     Ok(())
 }

@@ -14,7 +14,8 @@ use super::handle::Shared;
 use crate::artifact::{self, Contents};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::hex;
-use crate::domain::event::Normalized;
+use crate::domain::event::{Event, Normalized};
+use crate::domain::fact::Fact;
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -94,13 +95,21 @@ fn url_path(path: &str) -> String {
     escaped
 }
 
+/// What closing a run's files came to.
+pub(super) struct Closed {
+    /// The files' part of the proof.
+    pub evidence: Evidence,
+    /// The artifacts that were found, to be logged.
+    pub facts: Vec<Fact>,
+}
+
 /// The last files of a run that ends without (another) turn of its engine.
 pub(super) async fn without_engine(
     shared: &Arc<Shared>,
     state: &RunState,
     status: Status,
     error: RunError,
-) -> Result<Evidence, Error> {
+) -> Result<Closed, Error> {
     let paths = shared.layout.run(state.run_id);
     let state = state.clone();
     tokio::task::spawn_blocking(move || {
@@ -108,6 +117,7 @@ pub(super) async fn without_engine(
         let streams = stream_proofs(&paths)?;
         let contract = Vec::new();
         let artifacts = artifact::index(&paths.root, &contract)?.entries;
+        let facts = artifacts.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
         let closing = Closing {
             state: &state,
             status,
@@ -118,7 +128,7 @@ pub(super) async fn without_engine(
             normalized: None,
             streams,
         };
-        write_files(&paths, closing)
+        Ok(Closed { evidence: write_files(&paths, closing)?, facts })
     })
     .await
     .map_err(|error| Error::io("write the run's last files")(error.into()))?

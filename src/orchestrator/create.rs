@@ -18,9 +18,13 @@ use crate::domain::statechart::Status;
 use crate::engine::script;
 use crate::fcmp::read_envelope;
 use crate::registry::{Installed, NotUsable};
+use crate::settings::RestartQueued;
 use crate::skill::{Intake, Skill, inputs};
 use crate::store::{self, IndexChange, IndexKey};
 use crate::{registry, workspace};
+
+/// Most bytes of inline values: they are part of the run's first event.
+const INLINE_MAX: usize = 512 * 1024;
 
 /// What an idempotency key led to.
 #[derive(Debug, Serialize, Deserialize)]
@@ -158,6 +162,11 @@ fn plan(
             message: rejection.message,
             details: rejection.details,
         })?;
+    let inline = Value::Object(input.clone()).to_string().len() + Value::Object(parameter.clone()).to_string().len();
+    if inline > INLINE_MAX {
+        let message = format!("input and parameter together are {inline} bytes of JSON, more than {INLINE_MAX}: upload large values as files");
+        return Err(rejected("PAYLOAD_TOO_LARGE", message));
+    }
     let needs_files = skill.file_fields().iter().any(|field| field.required);
     Ok(Started {
         request_id: RequestId(clock::new_id()),
@@ -250,11 +259,14 @@ async fn write_folder(shared: &Shared, run: RunId, started: &Started, installed:
         "engine": started.engine,
     }));
     let undo = paths.clone();
+    // What is to survive a restart is durable before the answer; a run that a restart ends needs no more than its log.
+    let survives = started.awaiting_upload || shared.settings.runs.restart_queued == RestartQueued::Requeue;
     let written = tokio::task::spawn_blocking(move || {
         workspace::create_run(&paths)?;
         workspace::copy_skill(&from, &files, &copy)?;
         workspace::write_whole(&paths.input_json(), &input)?;
-        workspace::write_whole(&paths.skill_json(), &skill)
+        workspace::write_whole(&paths.skill_json(), &skill)?;
+        if survives { workspace::sync_run(&paths) } else { Ok(()) }
     })
     .await
     .map_err(|error| Error::io("write the run's folder")(error.into()))?;

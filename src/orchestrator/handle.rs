@@ -13,21 +13,19 @@ use tokio::time::Instant;
 use super::actor::{self, Message};
 use super::close;
 use super::error::Error;
-use super::journal::{Journal, lost_race, met_final, parse_head};
+use super::journal::{Journal, lost_race, met_final};
 use super::log::RunLog;
 use super::queue::Queue;
 use super::seal::Sealer;
-use crate::domain::cache_key::{KeyParts, cache_key};
 use crate::domain::command::Command;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::domain::time::Timestamp;
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{EventStore, IndexKey};
-use crate::workspace::{self, Layout, UploadLimits};
+use crate::workspace::{self, Layout};
 
 /// Answer to a created run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,19 +42,6 @@ pub struct Created {
     pub awaiting_upload: bool,
 }
 
-/// Answer to an upload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Uploaded {
-    /// The client's name for the run.
-    pub request_id: RequestId,
-    /// Whether an equal run's result was taken.
-    pub cache_hit: bool,
-    /// Where the run is.
-    pub status: Status,
-    /// The files taken.
-    pub extracted_files: Vec<String>,
-}
-
 /// Answer to a cancel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Canceled {
@@ -70,43 +55,6 @@ pub struct Canceled {
     pub accepted: bool,
     /// In words.
     pub message: String,
-}
-
-/// Answer to a clean-up.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Cleaned {
-    /// Runs deleted.
-    pub runs_deleted: u64,
-    /// Requests deleted.
-    pub requests_deleted: u64,
-    /// Cache entries deleted.
-    pub cache_entries_deleted: u64,
-    /// Bytes given back.
-    pub bytes_freed: u64,
-}
-
-/// Which runs to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ListFilter {
-    /// In this state.
-    pub status: Option<Status>,
-    /// Of this skill.
-    pub skill_id: Option<String>,
-    /// On this engine.
-    pub engine: Option<String>,
-    /// Older than this run.
-    pub before: Option<RunId>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// A page of runs, newest first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Listing {
-    /// The runs.
-    pub jobs: Vec<Job>,
-    /// Where the next page begins.
-    pub next_before: Option<RunId>,
 }
 
 /// How busy the service is.
@@ -136,13 +84,11 @@ pub(super) struct Shared {
     /// The program that keeps engines: skill-runner itself.
     pub shim: PathBuf,
     live: Mutex<HashMap<RunId, mpsc::Sender<Message>>>,
-    uploading: Mutex<HashSet<RunId>>,
+    pub(super) uploading: Mutex<HashSet<RunId>>,
     closing: AtomicBool,
     idle: Notify,
 }
 
-/// Rows looked at in one step of a scan.
-const SCAN_PAGE: usize = 256;
 /// Messages an actor may have waiting.
 const MAILBOX: usize = 64;
 
@@ -222,29 +168,6 @@ impl Orchestrator {
         Ok(job(&self.state(run)?, self.shared.queue.position(run)))
     }
 
-    /// Runs, newest first.
-    pub fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
-        let mut jobs = Vec::new();
-        let mut before = filter.before;
-        loop {
-            let rows = self.shared.store.runs(before, SCAN_PAGE)?;
-            let last = rows.len() < SCAN_PAGE;
-            for (run, row) in rows {
-                let state = parse_head(run, &row)?.state;
-                before = Some(run);
-                if filter.matches(&state) {
-                    jobs.push(job(&state, self.shared.queue.position(run)));
-                    if jobs.len() == filter.limit {
-                        return Ok(Listing { jobs, next_before: before });
-                    }
-                }
-            }
-            if last {
-                return Ok(Listing { jobs, next_before: None });
-            }
-        }
-    }
-
     /// Wait until the run is final or waits for its user, at most so long; the run as it is then.
     pub async fn wait(&self, run: RunId, at_most: Duration) -> Result<RunState, Error> {
         let deadline = Instant::now() + at_most;
@@ -261,74 +184,6 @@ impl Orchestrator {
                 Ok(Err(_)) => return self.state(run),
                 Err(_) => return Ok(state),
             }
-        }
-    }
-
-    /// Take the files of a run that waits for them; `zip` is a file on disk. The run is queued.
-    pub async fn upload(&self, run: RunId, zip: PathBuf) -> Result<Uploaded, Error> {
-        let shared = &self.shared;
-        shared.admits()?;
-        let _alone = Uploading::begin(shared.clone(), run)?;
-        let mut journal = Journal::open(shared.store.clone(), run)?;
-        let state = journal.state().clone();
-        if state.status.is_final() {
-            return Err(crate::domain::command::Refusal::RunFinal { status: state.status }.into());
-        }
-        if !state.awaiting_upload {
-            return Err(crate::domain::command::Refusal::AlreadyUploaded.into());
-        }
-        let place = shared.place()?;
-        let skill = shared.skill_of(&state)?;
-        let fields: Vec<String> = skill.file_fields().into_iter().map(|field| field.name).collect();
-        let staging = shared.layout.request_uploads(state.request_id);
-        let limits = self.upload_limits();
-        let folder = staging.clone();
-        let manifest = tokio::task::spawn_blocking(move || workspace::stage_uploads(&zip, &folder, &fields, &limits))
-            .await
-            .map_err(|error| Error::io("unpack the upload")(error.into()))??;
-        let manifest_sha256 = manifest.sha256();
-        let started = shared.started(run)?;
-        let key = cache_key(&KeyParts {
-            skill: &state.skill,
-            engine: &state.engine,
-            model: state.model.as_deref(),
-            options: &state.options,
-            parameter: &started.parameter,
-            input: &started.input,
-            manifest_sha256: &manifest_sha256,
-            package_sha256: None,
-        });
-        let files = manifest.files.clone();
-        let command = Command::Upload { files, manifest_sha256, cache_key: key };
-        if let Err(error) = journal.commit(command).await {
-            // Only a cancel can have come in between; the files are of no use then.
-            let _ = workspace::remove_tree(&shared.layout.request(state.request_id));
-            return Err(if lost_race(&error) { self.refused_upload(run)? } else { error });
-        }
-        let uploads = shared.layout.run(run).uploads();
-        workspace::promote_uploads(&staging, &uploads)?;
-        place.enter(run);
-        shared.start_next();
-        Ok(Uploaded {
-            request_id: state.request_id,
-            cache_hit: false,
-            status: Status::Queued,
-            extracted_files: manifest.files.into_iter().map(|file| file.name).collect(),
-        })
-    }
-
-    fn refused_upload(&self, run: RunId) -> Result<Error, Error> {
-        let status = self.state(run)?.status;
-        Ok(crate::domain::command::Refusal::RunFinal { status }.into())
-    }
-
-    fn upload_limits(&self) -> UploadLimits {
-        let settings = &self.shared.settings;
-        UploadLimits {
-            max_upload_bytes: settings.limits.max_upload_bytes,
-            max_unpacked_bytes: settings.limits.max_unpacked_bytes,
-            max_entries: settings.limits.max_entries,
-            ..UploadLimits::default()
         }
     }
 
@@ -376,7 +231,8 @@ impl Orchestrator {
             let status = journal.state().status;
             return Err(crate::domain::command::Refusal::RunFinal { status }.into());
         }
-        let evidence = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
+        let closed = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
+        let evidence = closed.evidence;
         journal.commit(Command::Cancel { requested_by: requested_by.into(), reason: reason.into(), evidence }).await?;
         shared.sealer.seal_soon(run);
         Ok(journal.state().status)
@@ -385,51 +241,6 @@ impl Orchestrator {
     fn canceled(&self, run: RunId, status: Status, accepted: bool, message: &str) -> Result<Canceled, Error> {
         let request_id = self.state(run)?.request_id;
         Ok(Canceled { request_id, run_id: run, status, accepted, message: message.into() })
-    }
-
-    /// Delete final runs: those older than a moment, but never the newest `keep_last` of them.
-    pub async fn cleanup(&self, older_than: Option<Timestamp>, keep_last: usize) -> Result<Cleaned, Error> {
-        let mut cleaned = Cleaned::default();
-        let mut before = None;
-        let mut kept = 0;
-        loop {
-            let rows = self.shared.store.runs(before, SCAN_PAGE)?;
-            let Some((last, _)) = rows.last() else { return Ok(cleaned) };
-            before = Some(*last);
-            for (run, row) in rows {
-                let state = parse_head(run, &row)?.state;
-                let old = older_than.is_none_or(|moment| state.updated_at < moment);
-                if !state.status.is_final() || self.shared.live().contains_key(&run) {
-                    continue;
-                }
-                if kept < keep_last || !old {
-                    kept += 1;
-                    continue;
-                }
-                cleaned.bytes_freed += self.delete(&state).await?;
-                cleaned.runs_deleted += 1;
-                cleaned.requests_deleted += 1;
-            }
-        }
-    }
-
-    async fn delete(&self, state: &RunState) -> Result<u64, Error> {
-        let run = state.run_id;
-        let shared = &self.shared;
-        let mut keys = vec![IndexKey::Request(state.request_id)];
-        keys.extend(state.idempotency_sha256.as_deref().and_then(super::create::idempotency_row));
-        // The rows go first: files without a row are swept at the next start, a row without files would be a lie.
-        shared.sealer.forget(run);
-        shared.store.delete_run(&run, keys).await?;
-        let paths = shared.layout.run(run);
-        let request = shared.layout.request(state.request_id);
-        tokio::task::spawn_blocking(move || {
-            let _ = workspace::remove_tree(&request);
-            workspace::remove_run(&paths)
-        })
-        .await
-        .map_err(|error| Error::io("remove the run's folder")(error.into()))?
-        .map_err(Error::from)
     }
 
     /// How busy the service is.
@@ -456,14 +267,6 @@ impl Orchestrator {
             self.shared.until_idle().await;
         }
         self.shared.sealer.finish().await;
-    }
-}
-
-impl ListFilter {
-    fn matches(&self, run: &RunState) -> bool {
-        self.status.is_none_or(|status| status == run.status)
-            && self.skill_id.as_ref().is_none_or(|skill| *skill == run.skill.id)
-            && self.engine.as_ref().is_none_or(|engine| *engine == run.engine)
     }
 }
 
@@ -513,26 +316,7 @@ impl Shared {
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
-    fn live(&self) -> MutexGuard<'_, HashMap<RunId, mpsc::Sender<Message>>> {
+    pub(super) fn live(&self) -> MutexGuard<'_, HashMap<RunId, mpsc::Sender<Message>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One upload of a run at a time: two would stage into the same folder.
-struct Uploading {
-    shared: Arc<Shared>,
-    run: RunId,
-}
-
-impl Uploading {
-    fn begin(shared: Arc<Shared>, run: RunId) -> Result<Self, Error> {
-        let fresh = shared.uploading.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
-        if fresh { Ok(Self { shared, run }) } else { Err(crate::domain::command::Refusal::AlreadyUploaded.into()) }
-    }
-}
-
-impl Drop for Uploading {
-    fn drop(&mut self) {
-        self.shared.uploading.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
     }
 }

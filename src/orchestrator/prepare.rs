@@ -44,6 +44,12 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
         Err(error) => return Err(error),
     };
     let paths = shared.layout.run(state.run_id);
+    if state.turns == 0 && paths.stdout().exists() {
+        // A service that died between the start of the engine and its event left bytes that no event will ever name.
+        for left in [paths.logs(), paths.artifacts(), paths.result(), paths.raw()] {
+            workspace::remove_tree(&left)?;
+        }
+    }
     workspace::create_run(&paths)?;
     // A crash may have come between the upload's event and the move of its files.
     let staging = shared.layout.request_uploads(state.request_id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 use super::actor::chain;
-use super::close;
+use super::close::{self, Closed};
 use super::error::Error;
 use super::handle::Shared;
 use super::journal::Journal;
@@ -57,17 +57,22 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
         settings::RestartQueued::Requeue => RestartQueued::Requeue,
     };
     if !state.status.is_final() {
-        let tails = match state.status {
+        let mut tails = match state.status {
             Status::Running => uncovered(shared, &state).await?,
             Status::Queued | Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => vec![],
         };
-        let evidence = last_files(shared, &state, restart_queued).await?;
-        journal.commit(Command::Reconcile { restart_queued, tails, evidence }).await?;
+        let closed = last_files(shared, &state, restart_queued).await?;
+        tails.extend(closed.facts);
+        journal.commit(Command::Reconcile { restart_queued, tails, evidence: closed.evidence }).await?;
     }
     for effect in effects(journal.state()) {
         match effect {
             Effect::Enqueue => shared.queue.requeue(run),
-            Effect::Seal => shared.sealer.seal_soon(run),
+            Effect::Seal => {
+                // A power cut may have torn a sealed file whose events are still in the store.
+                let _ = std::fs::remove_file(shared.layout.run(run).events_jsonl());
+                shared.sealer.seal_soon(run);
+            }
             // Nothing runs after a restart, and questions keep their own time.
             Effect::Supervise | Effect::StopEngine | Effect::DecideAt(_) => {}
         }
@@ -76,7 +81,7 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
 }
 
 /// The last files of a run that the restart ends; nothing for one that goes on.
-async fn last_files(shared: &Arc<Shared>, state: &RunState, restart_queued: RestartQueued) -> Result<Evidence, Error> {
+async fn last_files(shared: &Arc<Shared>, state: &RunState, restart_queued: RestartQueued) -> Result<Closed, Error> {
     let goes_on = match state.status {
         Status::Queued => state.awaiting_upload || restart_queued == RestartQueued::Requeue,
         Status::WaitingUser => state.pending.is_some() && state.session_handle.is_some(),
@@ -84,7 +89,8 @@ async fn last_files(shared: &Arc<Shared>, state: &RunState, restart_queued: Rest
         Status::Succeeded | Status::Failed | Status::Canceled => true,
     };
     if goes_on {
-        return Ok(Evidence { streams: close::no_streams(), artifacts_sha256: "0".repeat(64) });
+        let evidence = Evidence { streams: close::no_streams(), artifacts_sha256: "0".repeat(64) };
+        return Ok(Closed { evidence, facts: Vec::new() });
     }
     let (status, error) = if state.cancel_requested {
         (Status::Canceled, close::canceled())

@@ -58,7 +58,7 @@ pub(super) fn judge(remains: &Remains<'_>) -> Verdict {
     let mut verdict = match answer {
         // A failure keeps its own code, whatever the exit status says.
         Answer::Failure(error) => {
-            Verdict::failed(RunError { code: error.code, message: error.message, details: error.details })
+            Verdict::failed(RunError { code: error.code, message: error.message, details: error.details }.bounded())
         }
         Answer::Success { .. } | Answer::NotAnEnvelope(_) if remains.exit != Exit::Code(0) => {
             let said = if matches!(answer, Answer::Success { .. }) { " although its answer says success" } else { "" };

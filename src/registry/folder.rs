@@ -29,7 +29,7 @@ const READS: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Survey {
     files: Vec<Look>,
-    findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
     too_large: bool,
 }
 
@@ -42,11 +42,24 @@ struct Look {
     mode: u32,
 }
 
+impl Look {
+    fn new(path: String, metadata: &Metadata) -> Self {
+        Self {
+            path,
+            inode: metadata.ino(),
+            size: metadata.size(),
+            // Not the change time: a hard link to the file, which a run may make, would move it.
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            mode: metadata.mode(),
+        }
+    }
+}
+
 /// A package that was read.
 pub(super) struct Loaded {
     pub(super) survey: Survey,
     pub(super) settled: bool,
-    pub(super) outcome: Result<Installed, Vec<Finding>>,
+    pub(super) outcome: Outcome,
 }
 
 impl Survey {
@@ -133,14 +146,7 @@ impl Walk {
 
     fn file(&mut self, path: String, metadata: &Metadata) {
         self.bytes = self.bytes.saturating_add(metadata.size());
-        self.survey.files.push(Look {
-            path,
-            inode: metadata.ino(),
-            size: metadata.size(),
-            // Not the change time: a hard link to the file, which a run may make, would move it.
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            mode: metadata.mode(),
-        });
+        self.survey.files.push(Look::new(path, metadata));
         if self.survey.files.len() > MAX_FILES {
             self.too_large(&format!("it has more than {MAX_FILES} files"));
         } else if self.bytes > MAX_TOTAL_BYTES {
@@ -161,55 +167,88 @@ impl Walk {
 /// Reads a package that looked like this; none when the folder has gone meanwhile.
 pub(super) fn load(dir: &Path, folder: &str, survey: Survey, intake: Intake) -> Option<Loaded> {
     let mut survey = survey;
-    let mut reads = 0;
-    loop {
+    for _ in 0..READS {
         let began = SystemTime::now();
         let outcome = read(dir, folder, &survey, intake);
         let after = Survey::of(dir)?;
-        reads += 1;
         // A package that was replaced while it was read would be half old, half new.
-        let unchanged = after == survey;
-        if unchanged || reads == READS {
-            let settled = unchanged && survey.settled_at(began);
-            return Some(Loaded { survey, settled, outcome });
+        match outcome {
+            Ok(outcome) if after == survey => {
+                return Some(Loaded { settled: survey.settled_at(began), survey, outcome });
+            }
+            Ok(_) | Err(Changed) => survey = after,
         }
-        survey = after;
     }
+    Some(Loaded { survey, settled: false, outcome: Err(vec![changing()]) })
 }
 
-fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Installed, Vec<Finding>> {
+/// The finding about a folder that does not hold still.
+pub(super) fn changing() -> Finding {
+    let message = "the folder kept changing while it was read";
+    Finding::error("CHANGING", "", message, "try again when the change is done")
+}
+
+/// A file is no longer the one that was looked at.
+pub(super) struct Changed;
+
+type Outcome = Result<Installed, Vec<Finding>>;
+
+fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Outcome, Changed> {
     let mut findings = survey.findings.clone();
     if survey.too_large {
-        return Err(findings);
+        return Ok(Err(findings));
     }
-    let mut files = PackageFiles::new();
-    for look in &survey.files {
-        if let Err(error) = add(&mut files, dir, look) {
-            findings.push(Finding::error("UNREADABLE", &look.path, error.to_string(), "make it readable"));
-        }
-    }
-    match lint(folder, &files, intake) {
+    let files = contents(dir, survey, &mut findings)?;
+    Ok(match lint(folder, &files, intake) {
         Ok(skill) if findings.is_empty() => {
             Ok(Installed { skill, dir: dir.into(), files: files.paths().map(String::from).collect() })
         }
         Ok(skill) => Err(findings.into_iter().chain(skill.findings).collect()),
         Err(more) => Err(findings.into_iter().chain(more).collect()),
-    }
+    })
 }
 
-fn add(files: &mut PackageFiles, dir: &Path, look: &Look) -> io::Result<()> {
+/// What the files of a folder hold; those that cannot be read are findings.
+pub(super) fn contents(dir: &Path, survey: &Survey, findings: &mut Vec<Finding>) -> Result<PackageFiles, Changed> {
+    let mut files = PackageFiles::new();
+    for look in &survey.files {
+        match add(&mut files, dir, look) {
+            Ok(Added::AsSeen) => {}
+            Ok(Added::Changed) => return Err(Changed),
+            Err(error) => {
+                findings.push(Finding::error("UNREADABLE", &look.path, error.to_string(), "make it readable"));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Whether the file that was read is the one that was looked at.
+enum Added {
+    AsSeen,
+    Changed,
+}
+
+fn add(files: &mut PackageFiles, dir: &Path, look: &Look) -> io::Result<Added> {
     // Should the file have become a link or a pipe since it was looked at, opening it neither follows nor waits.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(dir.join(&look.path))?;
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(dir.join(&look.path)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Added::Changed),
+        Err(error) => return Err(error),
+    };
+    if Look::new(look.path.clone(), &file.metadata()?) != *look {
+        return Ok(Added::Changed);
+    }
     if look.size > MAX_READ_BYTES {
         files.insert_large(look.path.as_str(), digest(file)?);
-        return Ok(());
+    } else {
+        let mut bytes = Vec::new();
+        // One byte more than was seen: a file that grows stays bounded, and its date tells of it afterwards.
+        file.take(look.size + 1).read_to_end(&mut bytes)?;
+        files.insert(look.path.as_str(), bytes);
     }
-    let mut bytes = Vec::new();
-    // One byte more than was seen, so that a file that grows is noticed and still bounded.
-    Read::by_ref(&mut file).take(look.size + 1).read_to_end(&mut bytes)?;
-    files.insert(look.path.as_str(), bytes);
-    Ok(())
+    Ok(Added::AsSeen)
 }
 
 fn digest(file: File) -> io::Result<[u8; 32]> {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 
+use crate::skill::agent::{self, AgentPackage};
 use crate::skill::{Finding, Intake, Skill, is_id};
 use folder::Survey;
 
@@ -140,14 +141,30 @@ impl Registry {
 
 /// Reads one package that lies anywhere.
 pub fn load_dir(path: &Path, intake: Intake) -> Result<Installed, Vec<Finding>> {
-    let unreadable = |reason: String| {
-        let message = format!("{} cannot be read as a package: {reason}", path.display());
-        vec![Finding::error("UNREADABLE", "", message, "give the path of a skill's folder")]
-    };
+    let (dir, folder, survey) = outside(path)?;
+    folder::load(&dir, &folder, survey, intake).ok_or_else(|| vec![not_a_folder(path)])?.outcome
+}
+
+/// Reads an agent's folder, whose name is the role, into the packages it stands for.
+pub fn load_agent(path: &Path) -> Result<Vec<AgentPackage>, Vec<Finding>> {
+    let (dir, role, survey) = outside(path)?;
+    if !survey.findings.is_empty() {
+        return Err(survey.findings);
+    }
+    let mut findings = Vec::new();
+    let files = folder::contents(&dir, &survey, &mut findings).map_err(|_changed| vec![folder::changing()])?;
+    if findings.is_empty() { agent::packages(&role, &files) } else { Err(findings) }
+}
+
+fn outside(path: &Path) -> Result<(PathBuf, String, Survey), Vec<Finding>> {
     // The real path: `.` has a name too.
-    let dir = path.canonicalize().map_err(|error| unreadable(error.to_string()))?;
+    let dir = path.canonicalize().map_err(|_| vec![not_a_folder(path)])?;
     let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let not_a_folder = || unreadable("it is not a folder".into());
-    let survey = Survey::of(&dir).ok_or_else(not_a_folder)?;
-    folder::load(&dir, &folder, survey, intake).ok_or_else(not_a_folder)?.outcome
+    let survey = Survey::of(&dir).ok_or_else(|| vec![not_a_folder(path)])?;
+    Ok((dir, folder, survey))
+}
+
+fn not_a_folder(path: &Path) -> Finding {
+    let message = format!("{} is not a folder that can be read", path.display());
+    Finding::error("UNREADABLE", "", message, "give the path of an existing folder")
 }

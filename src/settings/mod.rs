@@ -1,4 +1,5 @@
 //! Typed settings: defaults, then file, then environment, then flags, each value with its source.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod keys;
 mod layers;

@@ -1,5 +1,7 @@
 //! What a lint has to say: findings, collected so that one look shows them all.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// How grave a finding is.
@@ -55,6 +57,21 @@ impl Finding {
     }
 }
 
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let place = match (self.file.as_str(), self.pointer.as_str()) {
+            ("", _) => String::new(),
+            (file, "") => format!("{file}: "),
+            (file, pointer) => format!("{file}#{pointer}: "),
+        };
+        write!(f, "{severity} {}: {place}{}; {}", self.code, self.message, self.hint)
+    }
+}
+
 /// Findings in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
@@ -85,4 +102,20 @@ impl Report {
 /// A key as one step of a JSON pointer.
 pub(crate) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_reads_as_one_line_with_its_place() {
+        let finding = Finding::error("OLD_KEY", "assets/runner.json", "the key is no longer read", "rename it");
+        let at_key = finding.clone().as_warning().at("/key");
+        assert_eq!(finding.to_string(), "error OLD_KEY: assets/runner.json: the key is no longer read; rename it");
+        assert_eq!(
+            at_key.to_string(),
+            "warning OLD_KEY: assets/runner.json#/key: the key is no longer read; rename it"
+        );
+    }
 }

@@ -1,5 +1,7 @@
 //! What a skill package is: manifest, package, lint, inputs and schemas, as pure values.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod agent;
 pub mod artifacts;
 pub mod command;
 pub mod finding;

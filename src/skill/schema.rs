@@ -113,6 +113,14 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_made_to_backtrack_for_ever_gives_up() {
+        let text = json!("a".repeat(5000) + "!");
+        for pattern in ["^(a+)+$", "^(?=(a+)+$)b", "^(a|a)*\\1$", "(.*)*(.*)*(.*)*x"] {
+            assert_eq!(Validator::new(&json!({ "pattern": pattern })).unwrap().errors(&text).len(), 1, "{pattern}");
+        }
+    }
+
+    #[test]
     fn formats_are_asserted_where_the_draft_says_so() {
         let value = json!("not a date");
         assert_eq!(Validator::new(&json!({ "format": "date" })).unwrap().errors(&value), []);

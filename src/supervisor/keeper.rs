@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
@@ -24,6 +24,9 @@ use crate::engine::PoliteSignal;
 
 /// How long output may still come from others after the engine itself has exited.
 const LINGER: Duration = Duration::from_millis(500);
+
+/// How long killed processes may take to be gone. One that the kernel holds longer must not hold its run for ever.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The service's end of a shim's control socket.
 pub(super) struct Control {
@@ -62,6 +65,7 @@ impl Control {
 pub(super) struct Keeper {
     pub(super) run: RunId,
     pub(super) shim: Pid,
+    pub(super) engine: u32,
     pub(super) control: Control,
     pub(super) polite: PoliteSignal,
     pub(super) kill_at: watch::Receiver<Option<Instant>>,
@@ -82,7 +86,8 @@ impl Keeper {
         if exit.is_some() {
             self.let_the_pipes_end().await;
         }
-        let stragglers_killed = self.kill_the_tree().await;
+        let (exit_of_killed, stragglers_killed) = self.kill_the_tree().await;
+        let exit = exit.or(exit_of_killed).unwrap_or(Exit::Unknown);
         // Receivers that are gone have read to the end of their pipes.
         let _ = self.tree_gone.send(true);
         self.stdin.abort();
@@ -91,11 +96,11 @@ impl Keeper {
             return;
         };
         remove_tmp_dir(self.run, self.tmp_dir).await;
-        let ended = Ended { exit: exit.unwrap_or(Exit::Unknown), stdout, stderr, stragglers_killed };
+        let ended = Ended { exit, stdout, stderr, stragglers_killed };
         let _ = self.outputs.send(Output::Ended(ended)).await;
     }
 
-    /// How the engine itself ended; `None` when the shim was killed.
+    /// How the engine itself ended; `None` when it has to be killed, or the shim was.
     async fn until_the_engine_exits(&mut self) -> Option<Exit> {
         let mut asked = false;
         let mut kill_at = None;
@@ -109,8 +114,7 @@ impl Keeper {
                 changed = self.kill_at.changed() => {
                     if changed.is_err() {
                         // The owner is gone: nobody reads the output, so there is nothing to be polite for.
-                        self.control.ask(Request::Kill).await;
-                        return self.end_of_the_killed().await;
+                        return None;
                     }
                     kill_at = *self.kill_at.borrow_and_update();
                     if !asked {
@@ -120,19 +124,8 @@ impl Keeper {
                 }
                 () = until(kill_at) => {
                     warn!(run.id = %self.run, "engine did not stop in time; killing its tree");
-                    self.control.ask(Request::Kill).await;
-                    return self.end_of_the_killed().await;
+                    return None;
                 }
-            }
-        }
-    }
-
-    async fn end_of_the_killed(&mut self) -> Option<Exit> {
-        loop {
-            match self.control.next().await {
-                Some(Report::EngineEnded(status)) => return Some(exit(status)),
-                Some(Report::Started(_) | Report::Refused(_)) => {}
-                Some(Report::Gone(_)) | None => return None,
             }
         }
     }
@@ -162,29 +155,42 @@ impl Keeper {
         .await;
     }
 
-    /// Kills what is left, reaps the shim, and says how many processes had to be killed.
-    async fn kill_the_tree(&mut self) -> u32 {
+    /// Kills what is left and reaps the shim. Gives the engine's end, if it had to be killed, and how many others had.
+    async fn kill_the_tree(&mut self) -> (Option<Exit>, u32) {
+        // An engine can have stopped its shim. The shim is our own child, not yet reaped: the pid is surely its.
+        let _ = kill_process(self.shim, Signal::CONT);
         self.control.ask(Request::Kill).await;
-        let killed = loop {
-            match self.control.next().await {
-                Some(Report::Gone(killed)) => break Some(killed.unsigned_abs()),
-                Some(Report::Started(_) | Report::Refused(_) | Report::EngineEnded(_)) => {}
-                None => break None,
+        let mut exit_of_killed = None;
+        let gone = timeout(PATIENCE, async {
+            loop {
+                match self.control.next().await {
+                    Some(Report::EngineEnded(status)) => exit_of_killed = Some(exit(status)),
+                    Some(Report::Started(_) | Report::Refused(_)) => {}
+                    Some(Report::Gone(killed)) => return Some(killed.unsigned_abs()),
+                    None => return None,
+                }
             }
-        };
+        });
+        let killed = gone.await.ok().flatten();
+        if killed.is_none() {
+            let _ = kill_process(self.shim, Signal::KILL);
+        }
         reap(self.shim).await;
         match killed {
-            Some(killed) => killed,
-            None => self.sweep_up().await,
+            Some(killed) => (exit_of_killed, killed),
+            None => (exit_of_killed, self.sweep_up().await),
         }
     }
 
     /// What the shim would have done, when it was killed before it could.
     async fn sweep_up(&self) -> u32 {
         let run = self.run;
-        warn!(run.id = %run, "the shim was killed; sweeping up its run's processes by their marker");
+        warn!(run.id = %run, "the shim is lost; sweeping up its run's processes by their marker");
         match spawn_blocking(move || sweep::sweep_run(run)).await {
-            Ok(Ok(swept)) => u32::try_from(swept.len()).unwrap_or(u32::MAX),
+            Ok(Ok(swept)) => {
+                let others = swept.iter().filter(|process| process.pid != self.engine).count();
+                u32::try_from(others).unwrap_or(u32::MAX)
+            }
             Ok(Err(error)) => {
                 warn!(run.id = %run, %error, "the run's processes could not all be killed");
                 0

@@ -250,6 +250,7 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
     let keeper = Keeper {
         run: spec.run,
         shim: started.shim,
+        engine: started.engine,
         control,
         polite: spec.launch.polite,
         kill_at: kill_at_seen,

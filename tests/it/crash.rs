@@ -1,1 +1,291 @@
-//! Placeholder.
+//! The service is killed with -9 at random moments under load: nothing a client saw is gone or changed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use skill_runner::domain::cache_key::sha256_hex;
+use skill_runner::domain::fact::Stream;
+use skill_runner::domain::outcome::StreamProof;
+use skill_runner::fcmp::audit::{Auditor, Expect};
+
+const ROUNDS: u64 = 100;
+const CREATORS: usize = 3;
+const READERS: usize = 3;
+
+/// What clients were told, by run: the bytes of each event they saw.
+type Seen = Arc<Mutex<HashMap<String, BTreeMap<u64, Vec<u8>>>>>;
+
+#[test]
+fn kill_9_at_any_moment_loses_nothing_that_was_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    write_skills(&folder.path().join("skills"));
+    let seed = std::env::var("CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
+    });
+    eprintln!("CRASH_SEED={seed}");
+    let mut random = Random(seed | 1);
+    let seen: Seen = Seen::default();
+    let mut slowest = Duration::ZERO;
+    for round in 0..ROUNDS {
+        let policy = if round % 2 == 0 { "fail" } else { "requeue" };
+        let started = Instant::now();
+        let mut server = Server::start(folder.path(), policy);
+        slowest = slowest.max(started.elapsed());
+        assert_eq!(processes_of(folder.path(), server.child.id()), Vec::<u32>::new(), "nothing is left of round {round}");
+        let stop = Arc::new(AtomicBool::new(false));
+        let load = load(&server.address, &seen, &stop);
+        let moment = Duration::from_millis(random.below(250));
+        // The moment of the kill is the random part of the test, not a wait for something.
+        std::thread::sleep(moment);
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        load.into_iter().for_each(|thread| thread.join().unwrap());
+        // An engine dies with its service; the shim sees to it, in its own time.
+        until("no process outlives the service", || processes_of(folder.path(), 0).is_empty());
+    }
+    let server = Server::start(folder.path(), "requeue");
+    let runs = all_runs(&server.address);
+    let seen = seen.lock().unwrap();
+    eprintln!("{ROUNDS} kills, {} runs, {} of them seen by readers, slowest start {slowest:?}", runs.len(), seen.len());
+    assert!(runs.len() as u64 > ROUNDS, "there was load: {}", runs.len());
+    for (run, events) in seen.iter() {
+        assert!(runs.contains(run), "run {run} was acknowledged and is gone");
+        let _ = events;
+    }
+    for run in &runs {
+        until("every run ends", || {
+            let job = get(&server.address, &format!("/v1/jobs/{run}"));
+            matches!(job["status"].as_str().unwrap(), "succeeded" | "failed" | "canceled") || job["awaiting_upload"] == true
+        });
+        let history = history(&server.address, run);
+        for (seq, bytes) in seen.get(run).into_iter().flatten() {
+            let now = history.get(usize::try_from(*seq).unwrap() - 1);
+            assert_eq!(now.map(Vec::as_slice), Some(bytes.as_slice()), "event {seq} of {run}");
+        }
+        audit(folder.path(), run, &history);
+    }
+    assert!(slowest < Duration::from_secs(10), "a start took {slowest:?}");
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start(folder: &Path, restart_queued: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_skill-runner"))
+            .args(["serve", "--port", "0", "--data-dir", "data", "--skills-dir", "skills"])
+            .env("SKILL_RUNNER_RESTART_QUEUED", restart_queued)
+            .env("SKILL_RUNNER_MAX_RUNNING_JOBS", "3")
+            .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "1")
+            .env("LOG_LEVEL", "error")
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("http://") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the server ended");
+        }
+        let address = line.split("http://").nth(1).unwrap().trim().trim_end_matches('/').to_owned();
+        Self { child, address }
+    }
+}
+
+fn write_skills(folder: &Path) {
+    let answer = r#"printf '{"success":true,"data":{}}\n'"#;
+    let steps = format!("for i in 1 2 3 4 5 6 7 8 9; do echo \"${{i}}0% step\" >&2; echo plain >&2; done\n{answer}\n");
+    // A run with a child that has left its session, to see that it goes too.
+    let stray = format!("setsid sleep 300 &\necho '5% begun' >&2\nsleep 0.1\n{answer}\n");
+    for (id, script) in [("quick", format!("{answer}\n")), ("steps", steps), ("stray", stray)] {
+        let skill = folder.join(id);
+        fs::create_dir_all(skill.join("assets")).unwrap();
+        fs::create_dir_all(skill.join("scripts")).unwrap();
+        let front = format!("---\nname: {id}\ndescription: A script for a test.\n---\n\nTests the runner.\n");
+        fs::write(skill.join("SKILL.md"), front).unwrap();
+        let runner = json!({
+            "id": id, "version": "1.0.0", "execution_modes": ["auto"],
+            "entrypoint": {"type": "script", "script": {"command": "sh scripts/run.sh"}},
+            "schemas": {"output": "assets/output.schema.json"},
+        });
+        fs::write(skill.join("assets/runner.json"), runner.to_string()).unwrap();
+        fs::write(skill.join("assets/output.schema.json"), r#"{"type":"object"}"#).unwrap();
+        fs::write(skill.join("scripts/run.sh"), script).unwrap();
+    }
+}
+
+/// Clients that create runs, follow them and cancel some, until the service dies under them.
+fn load(address: &str, seen: &Seen, stop: &Arc<AtomicBool>) -> Vec<std::thread::JoinHandle<()>> {
+    let created: Arc<Mutex<Vec<String>>> = Arc::default();
+    let turn = Arc::new(AtomicU64::new(0));
+    let creators = (0..CREATORS).map(|_| {
+        let (address, seen, stop, created, turn) =
+            (address.to_owned(), seen.clone(), stop.clone(), created.clone(), turn.clone());
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let number = turn.fetch_add(1, Ordering::Relaxed);
+                let skill = ["quick", "steps", "stray"][usize::try_from(number % 3).unwrap()];
+                let Some(answer) = try_post(&address, "/v1/jobs", &json!({"skill_id": skill})) else { return };
+                if let Some(run) = answer["run_id"].as_str() {
+                    seen.lock().unwrap().entry(run.to_owned()).or_default();
+                    created.lock().unwrap().push(run.to_owned());
+                    if number % 7 == 0 {
+                        let _ = try_post(&address, &format!("/v1/jobs/{run}/cancel"), &json!({}));
+                    }
+                }
+            }
+        })
+    });
+    let mut threads: Vec<_> = creators.collect();
+    for _ in 0..READERS {
+        let (address, seen, stop, created) = (address.to_owned(), seen.clone(), stop.clone(), created.clone());
+        threads.push(std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let next = created.lock().unwrap().pop();
+                match next {
+                    Some(run) => follow(&address, &run, &seen),
+                    None => std::thread::yield_now(),
+                }
+            }
+        }));
+    }
+    threads
+}
+
+/// Record every whole event of a feed until it ends or breaks.
+fn follow(address: &str, run: &str, seen: &Seen) {
+    let Ok(mut stream) = TcpStream::connect(address) else { return };
+    let head = format!("GET /v1/jobs/{run}/events HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    if stream.write_all(head.as_bytes()).is_err() {
+        return;
+    }
+    let mut id = None;
+    for line in BufReader::new(stream).split(b'\n') {
+        let Ok(line) = line else { return };
+        if let Some(text) = line.strip_prefix(b"id: ") {
+            id = std::str::from_utf8(text).unwrap().trim().parse::<u64>().ok();
+        } else if let (Some(seq), Some(data)) = (id, line.strip_prefix(b"data: ")) {
+            // A line cut by the kill does not end in the event's last brace and newline; only whole ones count.
+            if serde_json::from_slice::<Value>(data).is_ok() {
+                seen.lock().unwrap().entry(run.to_owned()).or_default().insert(seq, data.to_vec());
+            }
+            id = None;
+        }
+    }
+}
+
+fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(Duration::from_secs(30)))
+        .build()
+        .into()
+}
+
+fn try_post(address: &str, path: &str, body: &Value) -> Option<Value> {
+    let answer = agent()
+        .post(format!("http://{address}{path}"))
+        .header("Content-Type", "application/json")
+        .send(body.to_string())
+        .ok()?;
+    serde_json::from_str(&answer.into_body().read_to_string().ok()?).ok()
+}
+
+fn get(address: &str, path: &str) -> Value {
+    let answer = agent().get(format!("http://{address}{path}")).call().unwrap();
+    serde_json::from_str(&answer.into_body().read_to_string().unwrap()).unwrap()
+}
+
+fn all_runs(address: &str) -> Vec<String> {
+    let mut runs = Vec::new();
+    let mut before = String::new();
+    loop {
+        let page = get(address, &format!("/v1/jobs?limit=500{before}"));
+        runs.extend(page["jobs"].as_array().unwrap().iter().map(|job| job["run_id"].as_str().unwrap().to_owned()));
+        match page["next_before"].as_str() {
+            Some(next) => before = format!("&before={next}"),
+            None => return runs,
+        }
+    }
+}
+
+fn history(address: &str, run: &str) -> Vec<Vec<u8>> {
+    let answer = agent()
+        .get(format!("http://{address}/v1/jobs/{run}/events/history"))
+        .header("Accept", "application/x-ndjson")
+        .call()
+        .unwrap();
+    let mut bytes = Vec::new();
+    answer.into_body().into_reader().read_to_end(&mut bytes).unwrap();
+    bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+fn audit(folder: &Path, run: &str, history: &[Vec<u8>]) {
+    let mut auditor = Auditor::default();
+    history.iter().for_each(|event| auditor.push(event));
+    let logs = folder.join("data/runs").join(run).join("logs");
+    let proof = |path: PathBuf| {
+        let bytes = fs::read(path).unwrap_or_default();
+        StreamProof { bytes: bytes.len() as u64, sha256: sha256_hex(&bytes) }
+    };
+    let files = BTreeMap::from([
+        (Stream::Stdout, proof(logs.join("stdout.txt"))),
+        (Stream::Stderr, proof(logs.join("stderr.txt"))),
+    ]);
+    assert_eq!(auditor.finish(&files, Expect::Final), vec![], "run {run}");
+}
+
+/// Processes that work in the data folder, besides the service itself.
+fn processes_of(folder: &Path, service: u32) -> Vec<u32> {
+    let data = folder.join("data");
+    let works_there = |pid: u32| {
+        let place = fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&data));
+        let marked = fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
+            let text = String::from_utf8_lossy(&environ);
+            text.contains("SKILL_RUNNER_RUN_ID=") && text.contains(data.to_str().unwrap())
+        });
+        place || marked
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != service && works_there(*pid)).collect()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

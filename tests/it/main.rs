@@ -3,6 +3,7 @@
 
 mod support;
 
+mod architecture;
 mod artifacts;
 mod cli;
 mod crash;
@@ -10,6 +11,7 @@ mod hostile;
 mod http;
 mod registry;
 mod replay;
+mod runs;
 mod settings;
 mod skills;
 mod sse;

@@ -17,6 +17,9 @@ use crate::domain::ids::Seq;
 
 mod index;
 
+/// Logs shorter than this have no index.
+const INDEXED_FROM: u64 = 8 * 1024;
+
 /// What a finished seal holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed {
@@ -26,8 +29,9 @@ pub struct Sealed {
     pub bytes: u64,
 }
 
-/// Writes a run's whole log to `path`. The file appears complete or not at all, so a seal that was
-/// interrupted is simply done again.
+/// Writes a run's whole log to `path`. For every process the file appears complete or not at all; it survives a power
+/// cut only after a sync of its file system, which is the caller's to make before the events leave the store: one
+/// sync then serves all the seals since the last.
 pub fn seal(path: &Path, batches: impl Iterator<Item = Result<EventBatch, Error>>) -> Result<Sealed, Error> {
     let folder = folder_of(path);
     let mut temp = temp_in(folder)?;
@@ -49,13 +53,11 @@ pub fn seal(path: &Path, batches: impl Iterator<Item = Result<EventBatch, Error>
         }
         out.flush().map_err(Error::io("write", path))?;
     }
-    temp.as_file().sync_all().map_err(Error::io("sync", path))?;
     let index = index.finish();
     let sealed = Sealed { head: index.head(), bytes: index.log_bytes() };
     // The index first: a log without one would be scanned, an index without a log is never looked at.
     write_index(path, &index)?;
     temp.persist(path).map_err(|error| Error::io("write", path)(error.error))?;
-    super::sled::sync(folder).map_err(Error::io("sync", folder))?;
     Ok(sealed)
 }
 
@@ -157,9 +159,15 @@ fn rebuild(path: &Path, file: &File) -> Result<Index, Error> {
 
 fn write_index(log: &Path, index: &Index) -> Result<(), Error> {
     let path = index_path(log);
+    if index.log_bytes() < INDEXED_FROM {
+        // A short log is scanned in no time; a stale index beside it would only be looked at in vain.
+        return match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", &path)(error)),
+            Ok(()) | Err(_) => Ok(()),
+        };
+    }
     let mut temp = temp_in(folder_of(log))?;
     temp.write_all(&index.encode()).map_err(Error::io("write", &path))?;
-    temp.as_file().sync_all().map_err(Error::io("sync", &path))?;
     temp.persist(&path).map_err(|error| Error::io("write", &path)(error.error))?;
     Ok(())
 }

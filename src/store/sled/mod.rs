@@ -13,7 +13,6 @@ use super::tails::Tails;
 use super::{Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, admission};
 use crate::domain::ids::{RunId, Seq};
 
-pub(super) use self::folder::sync;
 
 mod folder;
 mod group;

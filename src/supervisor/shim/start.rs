@@ -8,12 +8,17 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::NAME;
 use super::wire::{Order, Report};
+
+/// A shim that says nothing is woken after so long, and given up after so many times.
+const WAKE_AFTER: Duration = Duration::from_millis(500);
+const WAKE_TIMES: u32 = 60;
 
 /// An engine that runs, before anyone reads its pipes. Dropping it closes the control socket, so the engine dies.
 #[derive(Debug)]
@@ -55,6 +60,7 @@ pub(in crate::supervisor) fn start(
     let started = give_order(&shim, control, &order);
     if started.is_err() {
         // Either it has exited, or it will at once: its control socket is closed.
+        let _ = kill_process(Pid::from_child(&shim), Signal::CONT);
         let _ = shim.wait();
     }
     started
@@ -68,9 +74,7 @@ fn give_order(shim: &Child, mut control: UnixStream, order: &[u8]) -> Result<Sta
         send(control, order, &[engines_stdin.as_fd(), engines_stdout.as_fd(), engines_stderr.as_fd()])?;
         // The engine's ends are closed here: a pipe ends only when nobody else holds them.
         drop((engines_stdin, engines_stdout, engines_stderr));
-        let mut report = [0; Report::LEN];
-        control.read_exact(&mut report)?;
-        Ok((Report::decode(report), stdin, stdout, stderr))
+        Ok((first_report(shim, control)?, stdin, stdout, stderr))
     };
     let (report, stdin, stdout, stderr) = talk(&mut control).map_err(Failure::Shim)?;
     match report {
@@ -81,6 +85,22 @@ fn give_order(shim: &Child, mut control: UnixStream, order: &[u8]) -> Result<Sta
         Some(Report::Refused(error)) => Err(Failure::Engine(io::Error::from_raw_os_error(error))),
         Some(Report::EngineEnded(_) | Report::Gone(_)) | None => Err(Failure::Shim(io::ErrorKind::InvalidData.into())),
     }
+}
+
+/// Waits for the shim's first word. An engine can be so quick as to halt its shim before that, so it is woken now and then.
+fn first_report(shim: &Child, control: &mut UnixStream) -> io::Result<Option<Report>> {
+    control.set_read_timeout(Some(WAKE_AFTER))?;
+    let mut report = [0; Report::LEN];
+    for _ in 0..WAKE_TIMES {
+        match control.read_exact(&mut report) {
+            Ok(()) => return Ok(Report::decode(report)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let _ = kill_process(Pid::from_child(shim), Signal::CONT);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// The files travel with the first bytes.

@@ -1,0 +1,173 @@
+//! Why a command did not succeed, how that is said, and with which exit status.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::orchestrator;
+use crate::settings::Problem;
+use crate::store;
+
+/// The run or check failed.
+const FAILED: u8 = 1;
+/// Wrong usage or configuration.
+const WRONG: u8 = 2;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The settings cannot stand as they are.
+    Configuration(Vec<Problem>),
+    /// The command line asks for something impossible.
+    Usage(String),
+    /// The runner says no; nothing was changed.
+    Refused {
+        /// For programs, as in the API.
+        code: String,
+        /// For people.
+        message: String,
+        /// The particulars.
+        details: Value,
+    },
+    /// Something did not work.
+    Broken(String),
+    /// The command has said itself what is wrong.
+    Said,
+    /// Whoever read the output has gone.
+    OutputClosed,
+}
+
+impl Failure {
+    /// For `map_err`: what was tried, and the error with its causes.
+    pub(super) fn broken<E: Error>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let doing = doing.into();
+        move |error| Self::Broken(format!("{doing}: {}", chain(&error)))
+    }
+
+    /// A run that is not there.
+    pub(super) fn unknown_run(id: &str) -> Self {
+        let id: String = id.chars().take(64).collect();
+        Self::Refused {
+            code: "REQUEST_NOT_FOUND".to_owned(),
+            message: format!("no run has the request id or run id {id:?}"),
+            details: Value::Null,
+        }
+    }
+
+    /// The failure as the API would answer it.
+    pub(super) fn to_json(&self) -> Option<Value> {
+        let error = |code: &str, message: &str, details: &Value| {
+            json!({"error": {"code": code, "message": message, "details": details}})
+        };
+        match self {
+            Self::Refused { code, message, details } => Some(error(code, message, details)),
+            Self::Broken(message) => Some(error("INTERNAL", message, &Value::Null)),
+            Self::Configuration(_) | Self::Usage(_) | Self::Said | Self::OutputClosed => None,
+        }
+    }
+
+    /// Says on standard error what is wrong; the exit status.
+    pub(super) fn say(self) -> ExitCode {
+        match self {
+            Self::Configuration(problems) => {
+                eprintln!("error: the configuration is wrong");
+                for problem in problems {
+                    eprintln!("  {problem}");
+                }
+                WRONG
+            }
+            Self::Usage(message) => {
+                eprintln!("error: {message}");
+                WRONG
+            }
+            Self::Refused { code, message, details } => {
+                eprintln!("error: {code}: {message}");
+                for line in detail_lines(&details) {
+                    eprintln!("  {line}");
+                }
+                FAILED
+            }
+            Self::Broken(message) => {
+                eprintln!("error: {message}");
+                FAILED
+            }
+            Self::Said | Self::OutputClosed => FAILED,
+        }
+        .into()
+    }
+}
+
+/// The particulars of a refusal, one line each.
+fn detail_lines(details: &Value) -> Vec<String> {
+    let line = |detail: &Value| match (&detail["path"], &detail["message"]) {
+        (Value::String(path), Value::String(message)) if path.is_empty() => message.clone(),
+        (Value::String(path), Value::String(message)) => format!("{path}: {message}"),
+        _ => detail.to_string(),
+    };
+    match details {
+        Value::Null => Vec::new(),
+        Value::Array(details) => details.iter().map(line).collect(),
+        Value::Object(details) if details.is_empty() => Vec::new(),
+        other => vec![other.to_string()],
+    }
+}
+
+/// An error with its causes.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+impl From<store::Error> for Failure {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Locked { path } => Self::Broken(format!(
+                "another skill-runner uses this data directory: {}\n  \
+                 wait until it has ended, stop it, or name another one with --data-dir",
+                path.display()
+            )),
+            other => Self::Broken(chain(&other)),
+        }
+    }
+}
+
+impl From<orchestrator::Error> for Failure {
+    fn from(error: orchestrator::Error) -> Self {
+        use orchestrator::Error as E;
+        let (code, details) = match &error {
+            E::Rejected { code, details, .. } => (*code, json!(details)),
+            E::RunNotFound { .. } => ("REQUEST_NOT_FOUND", Value::Null),
+            E::SkillNotFound { .. } => ("SKILL_NOT_FOUND", Value::Null),
+            E::IdempotencyConflict => ("IDEMPOTENCY_CONFLICT", Value::Null),
+            E::QueueFull { .. } => ("QUEUE_FULL", Value::Null),
+            E::ShuttingDown => ("SHUTTING_DOWN", Value::Null),
+            E::InsufficientStorage { .. } => ("INSUFFICIENT_STORAGE", Value::Null),
+            E::SeqOutOfRange { .. } => ("SEQ_OUT_OF_RANGE", Value::Null),
+            E::NotReady => ("RESULT_NOT_READY", Value::Null),
+            E::Refused(_) => ("REFUSED", Value::Null),
+            E::Contract(_) | E::Store(_) | E::Corrupt { .. } | E::Io { .. } => return Self::Broken(chain(&error)),
+        };
+        Self::Refused { code: code.to_owned(), message: error.to_string(), details }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_particulars_of_a_refusal_are_one_line_each() {
+        let details = json!([{"path": "/n", "message": "must be a number"}, {"path": "", "message": "no"}, {"x": 1}]);
+        assert_eq!(detail_lines(&details), ["/n: must be a number", "no", r#"{"x":1}"#]);
+        assert_eq!(detail_lines(&Value::Null), Vec::<String>::new());
+        assert_eq!(detail_lines(&json!({})), Vec::<String>::new());
+        assert_eq!(detail_lines(&json!({"limit": 3})), [r#"{"limit":3}"#]);
+    }
+}

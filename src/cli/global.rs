@@ -1,0 +1,82 @@
+//! Flags that every command has, and the settings that follow from file, environment and flags.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::failure::Failure;
+use crate::settings::{Problem, Settings};
+
+/// The configuration file looked for in the working directory.
+const USUAL_FILE: &str = "skill-runner.yaml";
+
+/// Flags of every command.
+#[derive(Debug, Args)]
+pub(super) struct Global {
+    /// The configuration file [default: skill-runner.yaml, where there is one]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Configuration")]
+    config: Option<PathBuf>,
+    /// Where everything is kept that is written [default: ./data]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Configuration")]
+    data_dir: Option<String>,
+    /// Where skills are installed [default: ./skills]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Configuration")]
+    skills_dir: Option<String>,
+    /// TRACE, DEBUG, INFO, WARN or ERROR [default: INFO]
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Configuration")]
+    log_level: Option<String>,
+}
+
+impl Global {
+    /// The settings in force; `more` are flags of the command, by the names of their settings.
+    pub(super) fn settings(&self, more: &[(&str, Option<String>)]) -> Result<Settings, Failure> {
+        let own = [("data_dir", &self.data_dir), ("skills_dir", &self.skills_dir), ("log_level", &self.log_level)];
+        let more = more.iter().map(|(name, value)| (*name, value));
+        let flags: Vec<(String, String)> = own
+            .into_iter()
+            .chain(more)
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+            .collect();
+        let env: BTreeMap<String, String> = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+            .collect();
+        let file = self.file()?;
+        let file = file.as_ref().map(|(path, text)| (path.as_str(), text.as_str()));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut settings = Settings::load(file, &env, &flags, cores).map_err(Failure::Configuration)?;
+        make_absolute(&mut settings)?;
+        Ok(settings)
+    }
+
+    /// The configuration file's path and text.
+    fn file(&self) -> Result<Option<(String, String)>, Failure> {
+        let path = self.config.as_deref().unwrap_or(Path::new(USUAL_FILE));
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some((path.display().to_string(), text))),
+            Err(error) if self.config.is_none() && error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Failure::Configuration(vec![Problem {
+                key: "the file".to_owned(),
+                place: path.display().to_string(),
+                message: format!("cannot be read: {error}"),
+            }])),
+        }
+    }
+}
+
+/// Engines run in folders of their own, where a relative path would mean another place.
+fn make_absolute(settings: &mut Settings) -> Result<(), Failure> {
+    let paths = &mut settings.paths;
+    let all = [
+        &mut paths.data_dir,
+        &mut paths.skills_dir,
+        &mut paths.agent_home,
+        &mut paths.npm_prefix,
+        &mut settings.log.file,
+    ];
+    for path in all {
+        *path = std::path::absolute(&*path).map_err(Failure::broken("find the working directory"))?;
+    }
+    Ok(())
+}

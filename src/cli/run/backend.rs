@@ -1,0 +1,118 @@
+//! Who does the run: a running service, or this process on the embedded store.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::embedded::Embedded;
+use super::outcome::Outcome;
+use super::remote::Remote;
+use super::request::{SkillPlace, Wanted};
+use crate::cli::client::Client;
+use crate::cli::failure::Failure;
+use crate::cli::service_address;
+use crate::domain::ids::RunId;
+use crate::orchestrator::Created;
+use crate::settings::Settings;
+
+/// Events that may wait to be shown.
+pub(super) const EVENTS_WAITING: usize = 64;
+
+/// A run's events as they come, ending with the terminal one.
+pub(super) type Events = mpsc::Receiver<Result<Bytes, Failure>>;
+
+/// Who does the run.
+pub(super) enum Backend {
+    /// This process.
+    Embedded(Embedded),
+    /// A service.
+    Remote(Remote),
+}
+
+impl Backend {
+    /// The named service, else the running one of the data folder, else this process.
+    pub(super) async fn open(settings: Settings, server: Option<&str>, skill: &SkillPlace) -> Result<Self, Failure> {
+        let found = match server {
+            Some(url) => Some((Client::new(url, settings.http.token.as_ref())?, false)),
+            None => {
+                let looked = settings.clone();
+                let found = tokio::task::spawn_blocking(move || service_address::running_service(&looked)).await;
+                found.ok().flatten().map(|client| (client, true))
+            }
+        };
+        let Some((client, same_machine)) = found else {
+            return Embedded::open(settings, skill).await.map(Self::Embedded);
+        };
+        let skill_id = match skill {
+            SkillPlace::Installed(id) => id.clone(),
+            SkillPlace::Folder(folder) => installed_id(&settings, folder, client.base())?,
+        };
+        let files = same_machine.then(|| settings.paths.data_dir.clone());
+        Ok(Self::Remote(Remote::new(client, skill_id, files)))
+    }
+
+    /// Creates the run.
+    pub(super) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
+        match self {
+            Self::Embedded(embedded) => embedded.create(wanted).await,
+            Self::Remote(remote) => remote.create(wanted).await,
+        }
+    }
+
+    /// Hands over the files of the run.
+    pub(super) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
+        match self {
+            Self::Embedded(embedded) => embedded.upload(run, zip).await,
+            Self::Remote(remote) => remote.upload(run, zip).await,
+        }
+    }
+
+    /// The run's events from the first on.
+    pub(super) fn follow(&self, run: RunId) -> Events {
+        match self {
+            Self::Embedded(embedded) => embedded.follow(run),
+            Self::Remote(remote) => remote.follow(run),
+        }
+    }
+
+    /// Stops the run.
+    pub(super) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
+        match self {
+            Self::Embedded(embedded) => embedded.cancel(run, reason).await,
+            Self::Remote(remote) => remote.cancel(run).await,
+        }
+    }
+
+    /// What came out.
+    pub(super) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
+        match self {
+            Self::Embedded(embedded) => embedded.outcome(run),
+            Self::Remote(remote) => remote.outcome(run).await,
+        }
+    }
+
+    /// Leaves everything in order.
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Embedded(embedded) => embedded.close().await,
+            Self::Remote(_) => {}
+        }
+    }
+}
+
+/// A service knows the skills of its own folder only.
+fn installed_id(settings: &Settings, folder: &Path, server: &str) -> Result<String, Failure> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let found = real(folder);
+    let parent = found.as_deref().and_then(Path::parent);
+    let name = found.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    match name {
+        Some(name) if parent.is_some() && parent == real(&settings.paths.skills_dir).as_deref() => Ok(name.to_owned()),
+        Some(_) | None => Err(Failure::Usage(format!(
+            "the service at {server} runs installed skills only, and {} is not in its skills folder\n  \
+             put it there, or run it on its own with another --data-dir",
+            folder.display()
+        ))),
+    }
+}

@@ -1,0 +1,156 @@
+//! The run in this process, on the embedded store.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::backend::{EVENTS_WAITING, Events};
+use super::outcome::{ArtifactsAt, Outcome};
+use super::request::{SkillPlace, Wanted};
+use crate::cli::data_folder;
+use crate::cli::failure::Failure;
+use crate::domain::event::Event;
+use crate::domain::ids::{RunId, Seq};
+use crate::fcmp::read_envelope;
+use crate::orchestrator::{CreateRequest, Created, Orchestrator};
+use crate::registry::Registry;
+use crate::settings::Settings;
+use crate::store::EventBatch;
+
+/// Bytes of events read at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// This process as the runner.
+pub(super) struct Embedded {
+    orchestrator: Orchestrator,
+    skill_id: String,
+}
+
+impl Embedded {
+    /// Takes the data folder over.
+    pub(super) async fn open(settings: Settings, skill: &SkillPlace) -> Result<Self, Failure> {
+        let (skills_dir, skill_id) = match skill {
+            SkillPlace::Installed(id) => (settings.paths.skills_dir.clone(), id.clone()),
+            SkillPlace::Folder(folder) => parent_and_name(folder)?,
+        };
+        let registry = Registry::new(skills_dir);
+        // Looked up before anything is opened: a wrong name should cost and change nothing.
+        if let Err(crate::registry::NotUsable::NotFound) = registry.lookup(&skill_id) {
+            return Err(unknown_skill(&skill_id, &settings.paths.skills_dir, skill));
+        }
+        let store = data_folder::open_store(&settings)?;
+        let orchestrator = data_folder::take_over(store, registry, settings).await?;
+        Ok(Self { orchestrator, skill_id })
+    }
+
+    /// Creates the run.
+    pub(super) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
+        let request: CreateRequest =
+            serde_json::from_value(wanted.body(&self.skill_id)).map_err(Failure::broken("make the request"))?;
+        Ok(self.orchestrator.create(request, None).await?)
+    }
+
+    /// Hands over the files of the run.
+    pub(super) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
+        self.orchestrator.upload(run, zip).await?;
+        Ok(())
+    }
+
+    /// The run's events from the first on.
+    pub(super) fn follow(&self, run: RunId) -> Events {
+        let (events, shown) = mpsc::channel(EVENTS_WAITING);
+        let orchestrator = self.orchestrator.clone();
+        tokio::spawn(async move {
+            if let Err(failure) = follow(&orchestrator, run, &events).await {
+                // Nobody shows events any more.
+                let _ = events.send(Err(failure)).await;
+            }
+        });
+        shown
+    }
+
+    /// Stops the run.
+    pub(super) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
+        self.orchestrator.cancel(run, "user", reason).await?;
+        Ok(())
+    }
+
+    /// What came out.
+    pub(super) fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
+        let job = self.orchestrator.job(run)?;
+        let job = serde_json::to_value(job).map_err(Failure::broken("read the job"))?;
+        let paths = self.orchestrator.layout().run(run);
+        let result = paths.result_json();
+        let reading = || format!("read {}", result.display());
+        let text = std::fs::read(&result).map_err(Failure::broken(reading()))?;
+        let result = serde_json::from_slice(&text).map_err(Failure::broken(reading()))?;
+        Ok(Outcome::new(job, result, ArtifactsAt::Folder(paths.root)))
+    }
+
+    /// Lets other runs of the data folder finish, and exports the log.
+    pub(super) async fn close(&self) {
+        self.orchestrator.drain(Duration::from_secs(self.orchestrator.settings().http.drain_grace_seconds)).await;
+    }
+}
+
+/// Sends the run's events until the terminal one.
+async fn follow(
+    orchestrator: &Orchestrator,
+    run: RunId,
+    events: &mpsc::Sender<Result<Bytes, Failure>>,
+) -> Result<(), Failure> {
+    // Watch before reading: an append between the two would be missed.
+    let mut head = orchestrator.log().watch(run);
+    let mut after = Seq::START;
+    loop {
+        let log = orchestrator.log().clone();
+        let read = tokio::task::spawn_blocking(move || log.read(run, after, READ_BYTES)).await;
+        let batches = read.map_err(Failure::broken("read the events"))??;
+        for (seq, bytes) in batches.iter().flat_map(EventBatch::events) {
+            after = seq;
+            let last = matches!(
+                read_envelope(&bytes).map_err(Failure::broken("read an event"))?.event,
+                Some(Event::Completed(_) | Event::Failed(_))
+            );
+            if events.send(Ok(bytes)).await.is_err() || last {
+                return Ok(());
+            }
+        }
+        // A closed watch means that the log was sealed: all of it can be read.
+        if batches.is_empty() && head.changed().await.is_err() {
+            head = orchestrator.log().watch(run);
+        }
+    }
+}
+
+/// The folder as a registry of its own would see it.
+fn parent_and_name(folder: &Path) -> Result<(PathBuf, String), Failure> {
+    let unusable = |reason: &str| Failure::Usage(format!("{} is not a skill's folder: {reason}", folder.display()));
+    let real = folder.canonicalize().map_err(|error| unusable(&error.to_string()))?;
+    if !real.is_dir() {
+        return Err(unusable("it is not a folder"));
+    }
+    match (real.parent(), real.file_name().and_then(|name| name.to_str())) {
+        (Some(parent), Some(name)) => Ok((parent.to_owned(), name.to_owned())),
+        _ => Err(unusable("it has no name")),
+    }
+}
+
+fn unknown_skill(id: &str, skills_dir: &Path, place: &SkillPlace) -> Failure {
+    let message = match place {
+        SkillPlace::Folder(_) => format!(
+            "a skill's folder is named like the skill, and {id:?} cannot be a skill's name: \
+             a-z, 0-9 and single - inside are allowed"
+        ),
+        SkillPlace::Installed(_) if Path::new(id).is_dir() => {
+            format!("no skill {id:?} is installed in {}; to run the folder, write ./{id}", skills_dir.display())
+        }
+        SkillPlace::Installed(_) => format!(
+            "no skill {id:?} is installed in {}; see `skill-runner skill list`, or name another --skills-dir",
+            skills_dir.display()
+        ),
+    };
+    Failure::Refused { code: "SKILL_NOT_FOUND".to_owned(), message, details: serde_json::Value::Null }
+}

@@ -1,0 +1,110 @@
+//! What came out of a run, for programs and for people.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::cli::terminal::{Ink, Look, harmless};
+use crate::domain::statechart::Status;
+use crate::domain::time::Timestamp;
+
+/// Where artifacts can be had.
+pub(super) enum ArtifactsAt {
+    /// In the run's folder.
+    Folder(PathBuf),
+    /// From the service at this address.
+    Service(String),
+}
+
+/// A finished run.
+pub(super) struct Outcome {
+    job: Value,
+    result: Value,
+    artifacts: ArtifactsAt,
+}
+
+impl Outcome {
+    /// The job and its result, as the API gives them.
+    pub(super) fn new(job: Value, result: Value, artifacts: ArtifactsAt) -> Self {
+        Self { job, result, artifacts }
+    }
+
+    /// How the run ended.
+    pub(super) fn status(&self) -> Option<Status> {
+        serde_json::from_value(self.job["status"].clone()).ok()
+    }
+
+    /// The job with its result.
+    pub(super) fn document(&self) -> Value {
+        let mut document = self.job.clone();
+        document["result"] = self.result.clone();
+        for artifact in document["result"]["artifacts"].as_array_mut().into_iter().flatten() {
+            if let Some(place) = self.place(artifact) {
+                artifact["path"] = json!(place);
+            }
+        }
+        document
+    }
+
+    /// The result in words.
+    pub(super) fn told(&self, look: Look) -> String {
+        let status = self.job["status"].as_str().unwrap_or("unknown");
+        let run = self.job["run_id"].as_str().unwrap_or_default();
+        let ink = if self.status() == Some(Status::Succeeded) { Ink::Good } else { Ink::Bad };
+        let took = self.seconds().map(|seconds| format!(" after {seconds:.1} s")).unwrap_or_default();
+        let mut lines = vec![format!("{}{took}, run {run}", look.paint(ink, status))];
+        let error = &self.result["error"];
+        if !error.is_null() {
+            lines.extend(self.error(error, run));
+        }
+        for warning in self.result["validation_warnings"].as_array().into_iter().flatten() {
+            let text = |key: &str| harmless(warning[key].as_str().unwrap_or_default());
+            lines.push(look.paint(Ink::Caution, &format!("warning: {}: {}", text("code"), text("message"))));
+        }
+        let artifacts: Vec<&Value> = self.result["artifacts"].as_array().into_iter().flatten().collect();
+        if !artifacts.is_empty() {
+            lines.push("artifacts:".to_owned());
+            lines.extend(artifacts.into_iter().map(|artifact| {
+                let mime = artifact["mime"].as_str().unwrap_or_default();
+                let place = self.place(artifact).unwrap_or_default();
+                format!("  {} ({mime}, {} bytes)", harmless(&place), artifact["size"])
+            }));
+        }
+        if !self.result["data"].is_null() {
+            // JSON escapes what could disturb a terminal, but for a few characters beyond ASCII.
+            lines.push(format!("data:\n{}", harmless(&format!("{:#}", self.result["data"]))));
+        }
+        lines.join("\n")
+    }
+
+    fn error(&self, error: &Value, run: &str) -> Vec<String> {
+        let text = |value: &Value| harmless(value.as_str().unwrap_or_default());
+        let mut lines = vec![format!("error: {}: {}", text(&error["code"]), text(&error["message"]))];
+        let mut details = error["details"].clone();
+        let hint = details.as_object_mut().and_then(|details| details.remove("hint"));
+        if details.as_object().is_some_and(|details| !details.is_empty()) {
+            lines.push(format!("details: {}", harmless(&format!("{details:#}"))));
+        }
+        lines.push(match hint {
+            Some(hint) => format!("hint: {}", text(&hint)),
+            None => format!("hint: `skill-runner history {run}` shows what happened"),
+        });
+        if let ArtifactsAt::Folder(root) = &self.artifacts {
+            lines.push(format!("logs: {}", root.join("logs").display()));
+        }
+        lines
+    }
+
+    fn place(&self, artifact: &Value) -> Option<String> {
+        match &self.artifacts {
+            ArtifactsAt::Folder(root) => Some(root.join(artifact["path_rel"].as_str()?).display().to_string()),
+            ArtifactsAt::Service(base) => Some(format!("{base}{}", artifact["url"].as_str()?)),
+        }
+    }
+
+    fn seconds(&self) -> Option<f64> {
+        let moment = |key: &str| -> Option<Timestamp> { self.job[key].as_str()?.parse().ok() };
+        let micros = moment("updated_at")?.as_micros() - moment("created_at")?.as_micros();
+        Some(micros as f64 / 1e6)
+    }
+}

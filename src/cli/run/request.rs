@@ -1,0 +1,139 @@
+//! What the command line asks for, as a request for a run.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde_json::{Map, Value, json};
+
+use super::Args;
+use crate::cli::failure::Failure;
+
+/// `key=value` as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeyValue {
+    key: String,
+    value: String,
+}
+
+impl FromStr for KeyValue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some(("", _)) | None => Err(format!("{text:?} is not KEY=VALUE")),
+            Some((key, value)) => Ok(Self { key: key.to_owned(), value: value.to_owned() }),
+        }
+    }
+}
+
+/// Where the skill is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SkillPlace {
+    /// Installed under this id.
+    Installed(String),
+    /// In this folder.
+    Folder(PathBuf),
+}
+
+/// A run to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Wanted {
+    /// The skill.
+    pub(super) skill: SkillPlace,
+    /// Files by input key.
+    pub(super) files: Vec<(String, PathBuf)>,
+    /// The rest of the request, without the skill's id.
+    body: Map<String, Value>,
+}
+
+impl Wanted {
+    /// What the command line asks for.
+    pub(super) fn of(args: Args) -> Result<Self, Failure> {
+        let files: Vec<(String, PathBuf)> =
+            distinct("--file", args.file)?.into_iter().map(|pair| (pair.key, pair.value.into())).collect();
+        let mut options = Map::from_iter([("execution_mode".to_owned(), json!("auto"))]);
+        for (key, value) in [("debug", args.debug), ("no_cache", args.no_cache)] {
+            if value {
+                options.insert(key.to_owned(), json!(true));
+            }
+        }
+        if let Some(seconds) = args.timeout {
+            options.insert("hard_timeout_seconds".to_owned(), json!(seconds));
+        }
+        let mut body = Map::from_iter([
+            ("input".to_owned(), values("--input", args.input)?),
+            ("parameter".to_owned(), values("--param", args.param)?),
+            ("runtime_options".to_owned(), Value::Object(options)),
+            // Without files the run starts at once and says itself which ones it misses.
+            ("await_upload".to_owned(), json!(!files.is_empty())),
+        ]);
+        for (key, value) in [("engine", args.engine), ("model", args.model)] {
+            if let Some(value) = value {
+                body.insert(key.to_owned(), json!(value));
+            }
+        }
+        Ok(Self { skill: place(args.skill), files, body })
+    }
+
+    /// The body of the request, for the skill of this id.
+    pub(super) fn body(&self, skill_id: &str) -> Value {
+        let mut body = self.body.clone();
+        body.insert("skill_id".to_owned(), json!(skill_id));
+        Value::Object(body)
+    }
+}
+
+/// No id has a `/` or a dot, so a path is always told from an id.
+fn place(skill: String) -> SkillPlace {
+    if skill.contains(['/', '.']) { SkillPlace::Folder(skill.into()) } else { SkillPlace::Installed(skill) }
+}
+
+fn values(flag: &str, pairs: Vec<KeyValue>) -> Result<Value, Failure> {
+    let pairs = distinct(flag, pairs)?.into_iter();
+    Ok(Value::Object(pairs.map(|pair| (pair.key, value(pair.value))).collect()))
+}
+
+/// JSON where it is JSON, else text.
+fn value(text: String) -> Value {
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+fn distinct(flag: &str, pairs: Vec<KeyValue>) -> Result<Vec<KeyValue>, Failure> {
+    for (index, pair) in pairs.iter().enumerate() {
+        if pairs[..index].iter().any(|earlier| earlier.key == pair.key) {
+            return Err(Failure::Usage(format!("{flag} {}: the key is given twice", pair.key)));
+        }
+    }
+    Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(texts: &[&str]) -> Vec<KeyValue> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn values_are_json_where_they_are_json() {
+        let found = values("--input", pairs(&["a=3", "b=three", r#"c="3""#, "d=[1,2]", "e=", "f=x=y", "g=null"]));
+        let expected = json!({"a": 3, "b": "three", "c": "3", "d": [1, 2], "e": "", "f": "x=y", "g": null});
+        assert_eq!(found.map_err(|_| ()), Ok(expected));
+    }
+
+    #[test]
+    fn a_key_is_given_once_and_never_empty() {
+        assert!(matches!(values("--input", pairs(&["a=1", "a=2"])), Err(Failure::Usage(_))));
+        assert_eq!("=x".parse::<KeyValue>(), Err("\"=x\" is not KEY=VALUE".to_owned()));
+        assert_eq!("x".parse::<KeyValue>(), Err("\"x\" is not KEY=VALUE".to_owned()));
+    }
+
+    #[test]
+    fn a_path_is_told_from_an_id() {
+        assert_eq!(place("pdf-tools".into()), SkillPlace::Installed("pdf-tools".into()));
+        for folder in ["./pdf-tools", "pdf-tools/", ".", "../x", "/skills/x"] {
+            assert_eq!(place(folder.into()), SkillPlace::Folder(folder.into()));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `POST /v1/jobs`: a new run, and with `wait` its end in the same answer.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, http};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::app::{App, through};
+use super::error::Problem;
+use super::json_body::JsonBody;
+use super::query::{Query, whole_number};
+use super::results::result_of;
+use crate::domain::ids::RunId;
+use crate::orchestrator::CreateRequest;
+use crate::projection::Job;
+
+/// Longest wait; a longer one is cut to this.
+const MAX_WAIT_SECONDS: u64 = 600;
+/// Longest idempotency key.
+const MAX_KEY_BYTES: usize = 256;
+
+pub(super) async fn create(
+    State(app): State<App>,
+    mut query: Query,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<CreateRequest>,
+) -> Result<Response, Problem> {
+    let asked = query.whole("wait")?;
+    query.finish()?;
+    let preferred = preferred_wait(&headers);
+    let key = idempotency_key(&headers)?;
+    let orchestrator = app.orchestrator().clone();
+    let created = through(async move { orchestrator.create(request, key.as_deref()).await }).await?;
+    let location = HeaderValue::from_str(&format!("/v1/jobs/{}", created.request_id)).ok();
+    let wait = asked.or(preferred).filter(|seconds| *seconds > 0);
+    let mut response = match wait {
+        // Nothing happens to a run without its files, and its id is needed to send them.
+        Some(seconds) if !created.awaiting_upload => {
+            finished(&app, created.run_id, Duration::from_secs(seconds.min(MAX_WAIT_SECONDS))).await?
+        }
+        Some(_) | None => Json(created).into_response(),
+    };
+    *response.status_mut() = StatusCode::CREATED;
+    response.headers_mut().extend(location.map(|location| (Some(header::LOCATION), location)));
+    if let Some(seconds) = preferred.filter(|_| asked.is_none())
+        && let Ok(applied) = HeaderValue::from_str(&format!("wait={seconds}"))
+    {
+        response.headers_mut().insert(http::HeaderName::from_static("preference-applied"), applied);
+    }
+    Ok(response)
+}
+
+/// The job as it is after the wait, with its result when it is final.
+async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, Problem> {
+    let orchestrator = app.orchestrator();
+    tokio::select! {
+        waited = orchestrator.wait(run, at_most) => drop(waited?),
+        // The run's state is told all the same; the client can ask again later.
+        () = app.closed() => {}
+    }
+    let job = orchestrator.job(run)?;
+    let result = if job.status.is_final() { Some(result_of(orchestrator.layout().run(run)).await?) } else { None };
+    Ok(Json(Finished { job, result }).into_response())
+}
+
+/// The job as it is after a wait.
+#[derive(Serialize)]
+struct Finished {
+    #[serde(flatten)]
+    job: Job,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Box<RawValue>>,
+}
+
+/// `Prefer: wait=30`. Preferences are wishes: one that cannot be read is ignored.
+fn preferred_wait(headers: &HeaderMap) -> Option<u64> {
+    let values = headers.get_all("prefer").into_iter().filter_map(|value| value.to_str().ok());
+    let mut preferences = values.flat_map(|value| value.split([',', ';'])).filter_map(|part| part.split_once('='));
+    let (_, seconds) = preferences.find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;
+    whole_number(seconds.trim().trim_matches('"'))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| !text.trim().is_empty() && text.len() <= MAX_KEY_BYTES);
+    match text {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(Problem::InvalidRequest {
+            message: format!("Idempotency-Key must be 1 to {MAX_KEY_BYTES} visible ASCII characters"),
+            details: Vec::new(),
+        }),
+    }
+}

@@ -1,0 +1,105 @@
+//! `POST /v1/jobs/{id}/upload`: a run's files, as one zip.
+
+use axum::Json;
+use axum::extract::multipart::{Field, MultipartError};
+use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::http::{StatusCode, header};
+use tempfile::NamedTempFile;
+use tokio::io::AsyncWriteExt;
+
+use super::app::{App, blocking, through};
+use super::asked_run::AskedRun;
+use super::error::Problem;
+use crate::domain::command::Refusal;
+use crate::orchestrator::{Error, Uploaded};
+
+/// The part that is the zip.
+const FILE_FIELD: &str = "file";
+
+pub(super) async fn upload(
+    State(app): State<App>,
+    asked: AskedRun,
+    request: Request,
+) -> Result<Json<Uploaded>, Problem> {
+    // Asked again when the zip is there; here it only saves the client from sending it.
+    if asked.state.status.is_final() {
+        return Err(Error::from(Refusal::RunFinal { status: asked.state.status }).into());
+    }
+    if !asked.state.awaiting_upload {
+        return Err(Error::from(Refusal::AlreadyUploaded).into());
+    }
+    app.orchestrator().ready()?;
+    let zip = receive(&app, request).await?;
+    let orchestrator = app.orchestrator().clone();
+    let run = asked.run();
+    let uploaded = through(async move {
+        let uploaded = orchestrator.upload(run, zip.path().to_owned()).await;
+        // The zip lives until here, and no longer.
+        drop(zip);
+        uploaded
+    });
+    uploaded.await.map(Json)
+}
+
+async fn receive(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
+    let limit = app.orchestrator().settings().limits.max_upload_bytes;
+    let mut parts = multipart(request).await?;
+    let mut zip = None;
+    while let Some(field) = parts.next_field().await.map_err(|error| broken(&error, limit))? {
+        if field.name() != Some(FILE_FIELD) || zip.is_some() {
+            let name: String = field.name().unwrap_or_default().chars().take(64).collect();
+            return Err(only_one_file(&format!("there is also a part named {name:?}")));
+        }
+        zip = Some(store(app, field, limit).await?);
+    }
+    zip.ok_or_else(|| only_one_file("there is no such part"))
+}
+
+async fn multipart(request: Request) -> Result<Multipart, Problem> {
+    let given = request.headers().get(header::CONTENT_TYPE);
+    let given = given.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default();
+    if !given.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {
+        let given = given.chars().take(100).collect();
+        return Err(Problem::UnsupportedMediaType { given, expected: "multipart/form-data with the part \"file\"" });
+    }
+    Multipart::from_request(request, &())
+        .await
+        .map_err(|error| Problem::InvalidRequest { message: error.body_text(), details: Vec::new() })
+}
+
+/// To a file, never into memory; in the folder that the next start empties, should this process die.
+async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<NamedTempFile, Problem> {
+    let folder = app.orchestrator().layout().tmp();
+    let (zip, file) = blocking(move || {
+        let made = std::fs::create_dir_all(&folder).and_then(|()| {
+            let zip = tempfile::Builder::new().prefix("upload-").suffix(".zip").tempfile_in(&folder)?;
+            let file = zip.reopen()?;
+            Ok((zip, file))
+        });
+        made.map_err(Error::io(format!("create a file in {}", folder.display())))
+    })
+    .await?;
+    let mut file = tokio::fs::File::from_std(file);
+    let mut size = 0;
+    while let Some(chunk) = field.chunk().await.map_err(|error| broken(&error, limit))? {
+        size += chunk.len() as u64;
+        if size > limit {
+            return Err(Problem::BodyTooLarge { limit });
+        }
+        file.write_all(&chunk).await.map_err(Error::io("keep the upload"))?;
+    }
+    file.flush().await.map_err(Error::io("keep the upload"))?;
+    Ok(zip)
+}
+
+fn broken(error: &MultipartError, limit: u64) -> Problem {
+    if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        return Problem::BodyTooLarge { limit };
+    }
+    Problem::InvalidRequest { message: format!("the multipart body is broken: {}", error.body_text()), details: Vec::new() }
+}
+
+fn only_one_file(reason: &str) -> Problem {
+    let message = format!("the body must have exactly one part, \"file\", with the zip; {reason}");
+    Problem::InvalidRequest { message, details: Vec::new() }
+}

@@ -1,0 +1,36 @@
+//! `GET /v1/jobs`: runs, newest first.
+
+use axum::Json;
+use axum::extract::State;
+
+use super::app::{App, blocking};
+use super::error::Problem;
+use super::query::Query;
+use crate::domain::statechart::Status;
+use crate::orchestrator::{ListFilter, Listing};
+
+const DEFAULT_LIMIT: u64 = 50;
+const MAX_LIMIT: u64 = 500;
+
+pub(super) async fn list(State(app): State<App>, mut query: Query) -> Result<Json<Listing>, Problem> {
+    let before = query.text("before").map(|text| {
+        text.parse().map_err(|_| Problem::invalid("before", "must be the next_before of an earlier page"))
+    });
+    let filter = ListFilter {
+        status: query.text("status").map(status).transpose()?,
+        skill_id: query.text("skill_id"),
+        engine: query.text("engine"),
+        before: before.transpose()?,
+        limit: usize::try_from(query.limit("limit", DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX),
+    };
+    query.finish()?;
+    let orchestrator = app.orchestrator().clone();
+    blocking(move || orchestrator.list(&filter)).await.map(Json)
+}
+
+fn status(text: String) -> Result<Status, Problem> {
+    Status::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
+        let names: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+        Problem::invalid("status", format!("must be one of {}, not {text:?}", names.join(", ")))
+    })
+}

@@ -1,0 +1,224 @@
+//! The plan of the house, kept by force: layers, pure rooms, one idea per file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::Visit;
+
+/// The rooms and their layers; a room names only rooms of lower layers.
+const LAYERS: &[(&str, u8)] = &[
+    ("domain", 0),
+    ("settings", 1),
+    ("skill", 1),
+    ("convergence", 2),
+    ("engine", 2),
+    ("fcmp", 2),
+    ("projection", 2),
+    ("artifact", 3),
+    ("registry", 3),
+    ("store", 3),
+    ("supervisor", 3),
+    ("workspace", 3),
+    ("orchestrator", 4),
+    ("http", 5),
+    ("cli", 6),
+];
+
+/// Layers up to this one are pure.
+const PURE_UP_TO: u8 = 2;
+
+/// First parts of paths that no pure room may name outside its tests.
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::net::TcpStream",
+    "std::net::TcpListener",
+    "std::net::UdpSocket",
+    "std::process",
+    "std::thread",
+    "std::env",
+    "std::io::stdin",
+    "std::io::stdout",
+    "tokio",
+    "axum",
+    "sled",
+    "rustix",
+    "libc",
+    "tempfile",
+    "tracing",
+    "ureq",
+    "async_stream",
+    "tokio_stream",
+    "zip",
+];
+
+/// No file is longer than this; most are far shorter.
+const LINES_MAX: usize = 500;
+
+struct Source {
+    path: PathBuf,
+    room: String,
+    text: String,
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let relative = path.strip_prefix(&root).unwrap();
+                let first = relative.components().next().unwrap().as_os_str().to_str().unwrap();
+                let room = first.trim_end_matches(".rs").to_owned();
+                let text = fs::read_to_string(&path).unwrap();
+                found.push(Source { path: relative.to_owned(), room, text });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    assert!(found.len() > 50, "the sources were found");
+    found
+}
+
+/// Every path a file names outside `#[cfg(test)]`.
+#[derive(Default)]
+struct Names(Vec<String>);
+
+fn is_test_only(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Path>().is_ok_and(|condition| condition.is_ident("test"))
+    })
+}
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_test_only(&item.attrs) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        if !is_test_only(&item.attrs) {
+            self.use_tree(String::new(), &item.tree);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let parts: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.0.push(parts.join("::"));
+        syn::visit::visit_path(self, path);
+    }
+}
+
+impl Names {
+    fn use_tree(&mut self, prefix: String, tree: &syn::UseTree) {
+        let joined = |name: String| if prefix.is_empty() { name } else { format!("{prefix}::{name}") };
+        match tree {
+            syn::UseTree::Path(path) => self.use_tree(joined(path.ident.to_string()), &path.tree),
+            syn::UseTree::Name(name) => self.0.push(joined(name.ident.to_string())),
+            syn::UseTree::Rename(rename) => self.0.push(joined(rename.ident.to_string())),
+            syn::UseTree::Glob(_) => self.0.push(prefix),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.use_tree(prefix.clone(), tree)),
+        }
+    }
+}
+
+fn names(source: &Source) -> Vec<String> {
+    let file = syn::parse_file(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path.display()));
+    let mut names = Names::default();
+    names.visit_file(&file);
+    names.0
+}
+
+/// Files that hold only tests are not bound by the rules of their room.
+fn test_files(sources: &[Source]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for source in sources {
+        let file = syn::parse_file(&source.text).unwrap();
+        for item in file.items {
+            if let syn::Item::Mod(module) = item
+                && module.content.is_none()
+                && is_test_only(&module.attrs)
+            {
+                let folder = match source.path.file_stem().unwrap().to_str().unwrap() {
+                    "mod" | "lib" | "main" => source.path.parent().unwrap().to_owned(),
+                    stem => source.path.parent().unwrap().join(stem),
+                };
+                files.push(folder.join(format!("{}.rs", module.ident)));
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn every_room_names_only_lower_rooms_and_pure_rooms_touch_nothing() {
+    let layers: BTreeMap<&str, u8> = LAYERS.iter().copied().collect();
+    let sources = sources();
+    let tests = test_files(&sources);
+    let mut broken = Vec::new();
+    for source in sources.iter().filter(|source| !tests.contains(&source.path)) {
+        let Some(layer) = layers.get(source.room.as_str()) else {
+            assert!(matches!(source.room.as_str(), "main" | "lib"), "{} is in no known room", source.path.display());
+            continue;
+        };
+        for name in names(source) {
+            if let Some(rest) = name.strip_prefix("crate::") {
+                let room = rest.split("::").next().unwrap();
+                let lower = layers.get(room).is_some_and(|other| other < layer);
+                if room != source.room && !lower {
+                    broken.push(format!("{} (layer {layer}) names {name}", source.path.display()));
+                }
+            }
+            let impure = IMPURE.iter().any(|bad| name == *bad || name.starts_with(&format!("{bad}::")));
+            if *layer <= PURE_UP_TO && impure {
+                broken.push(format!("{} is pure but names {name}", source.path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_holds_one_idea() {
+    let mut broken = Vec::new();
+    for source in sources() {
+        if !source.text.starts_with("//! ") {
+            broken.push(format!("{} does not begin with a //! sentence", source.path.display()));
+        }
+        let lines = source.text.lines().count();
+        if lines > LINES_MAX {
+            broken.push(format!("{} has {lines} lines, more than {LINES_MAX}", source.path.display()));
+        }
+        for module in ["util", "utils", "common", "manager", "service", "helpers", "misc"] {
+            if source.path.file_stem().is_some_and(|stem| stem == module) {
+                broken.push(format!("{}: {module} says nothing", source.path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_pure_room_denies_impure_calls_to_clippy_too() {
+    for (room, layer) in LAYERS {
+        let text = fs::read_to_string(format!("{}/src/{room}/mod.rs", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let denies = text.contains("#![deny(clippy::disallowed_methods, clippy::disallowed_types)]");
+        assert_eq!(denies, *layer <= PURE_UP_TO, "src/{room}/mod.rs");
+    }
+}
+
+#[test]
+fn the_checks_find_what_they_look_for() {
+    let source = |text: &str| Source { path: "x.rs".into(), room: "domain".into(), text: text.into() };
+    let found = names(&source(
+        "use std::{fs, io::Write as W}; #[cfg(test)] mod t { use tokio::net; } fn f() { crate::http::serve(); }",
+    ));
+    assert!(found.contains(&"std::fs".to_owned()) && found.contains(&"crate::http::serve".to_owned()));
+    assert!(!found.iter().any(|name| name.starts_with("tokio")), "{found:?}");
+}

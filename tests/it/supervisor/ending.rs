@@ -1,0 +1,186 @@
+//! How one engine ends, and that nothing of it is left.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use skill_runner::engine::{Launch, PoliteSignal};
+use skill_runner::supervisor::{Error, Exit, sweep};
+
+use super::{AMPLE, DAEMON, LONG, Room, finish, hear_until, is_alive, kill, parent_of, wait_for};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_polite_engine_has_its_last_word() {
+    for (polite, signal) in [(PoliteSignal::TerminateAll, "TERM"), (PoliteSignal::Interrupt, "INT")] {
+        let room = Room::new();
+        let script = format!("trap 'echo bye; exit 3' {signal}; echo ready; while :; do sleep 0.02; done");
+        let mut process = room.spawn(&Launch { polite, ..room.sh(&script) }).await;
+        let heard = hear_until(&mut process, "ready").await;
+        process.stop(LONG);
+        let finished = finish(process, heard).await;
+        assert_eq!((finished.text(), finished.ended.as_ref().unwrap().exit), ("ready\nbye\n", Exit::Code(3)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_ignores_the_polite_signal_is_killed_after_its_grace() {
+    let room = Room::new();
+    let mut process = room.spawn(&room.sh("trap '' TERM; sleep 1000 & echo ready; wait; echo never")).await;
+    let heard = hear_until(&mut process, "ready").await;
+    let (asked, grace) = (Instant::now(), Duration::from_millis(300));
+    process.stop(LONG);
+    process.stop(grace);
+    let finished = finish(process, heard).await;
+    assert!(asked.elapsed() >= grace);
+    assert_eq!((finished.text(), &finished.ended), ("ready\n", &room.ended(Exit::Signal(9), 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_an_engine_leaves_behind_is_gone_when_it_has_ended() {
+    let room = Room::new();
+    let finished = room.run(&room.python(&format!("{DAEMON}\nsys.exit(5)"))).await;
+    assert_eq!(finished.pids().into_iter().filter(|pid| is_alive(*pid)).count(), 0);
+    assert_eq!((finished.pids().len(), finished.ended), (1, room.ended(Exit::Code(5), 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_an_engine_has_started_is_gone_when_it_is_stopped() {
+    let room = Room::new();
+    let script = format!(
+        "{DAEMON}
+import subprocess, time
+own = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+print(own.pid, 'end', flush=True)
+time.sleep(1000)"
+    );
+    let mut process = room.spawn(&Launch { polite: PoliteSignal::Interrupt, ..room.python(&script) }).await;
+    let heard = hear_until(&mut process, "end").await;
+    let pids = heard.pids();
+    process.stop(LONG);
+    let ended = finish(process, heard).await.ended.unwrap();
+    assert_eq!((pids.len(), pids.into_iter().filter(|pid| is_alive(*pid)).count()), (2, 0));
+    assert_eq!((ended.exit, ended.stragglers_killed), (Exit::Signal(2), 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_straggler_that_holds_stdout_is_cut_off_soon_after_the_engine() {
+    let room = Room::new();
+    let started = Instant::now();
+    let finished = room.run(&room.sh("(trap '' TERM; sleep 1000) & echo $!")).await;
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(!is_alive(finished.pids()[0]));
+    assert_eq!(finished.ended.unwrap().exit, Exit::Code(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_comes_shortly_after_the_engine_is_still_read() {
+    let room = Room::new();
+    let finished = room.run(&room.sh("(sleep 0.1; echo late) & echo early")).await;
+    assert_eq!((finished.text(), &finished.ended), ("early\nlate\n", &room.ended(Exit::Code(0), 0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_closes_its_pipes_runs_on_until_it_exits() {
+    let room = Room::new();
+    let finished = room.run(&room.sh("echo out; exec >&- 2>&-; sleep 0.8; touch reached; exit 4")).await;
+    assert!(room.work("reached").exists());
+    assert_eq!((finished.text(), &finished.ended), ("out\n", &room.ended(Exit::Code(4), 0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_held_by_a_process_of_no_run_does_not_keep_a_run_open() {
+    let room = Room::new();
+    let mut process = room.spawn(&room.sh("echo ready; while [ ! -e go ]; do sleep 0.02; done; printf last")).await;
+    let heard = hear_until(&mut process, "ready").await;
+    let foreign = fs::OpenOptions::new().write(true).open(format!("/proc/{}/fd/1", process.pid())).unwrap();
+    fs::write(room.work("go"), "").unwrap();
+    let finished = finish(process, heard).await;
+    drop(foreign);
+    assert_eq!((finished.text(), &finished.ended), ("ready\nlast", &room.ended(Exit::Code(0), 0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_a_process_kills_its_tree_and_removes_its_temporary_folder() {
+    let room = Room::new();
+    let mut process = room.spawn(&room.python(&format!("{DAEMON}\nimport time\ntime.sleep(1000)"))).await;
+    let mut pids = hear_until(&mut process, "\n").await.pids();
+    pids.push(process.pid());
+    drop(process);
+    tokio::task::spawn_blocking(move || {
+        wait_for("the tree dies", || pids.iter().all(|pid| !is_alive(*pid)).then_some(()));
+        wait_for("the folder goes", || (!room.root.join("tmp").exists()).then_some(()));
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_temporary_folder_is_private_and_removed_with_its_read_only_folders() {
+    let room = Room::new();
+    let script = "stat -c %a $TMPDIR; mkdir -p $TMPDIR/a/b; touch $TMPDIR/a/b/c; chmod 500 $TMPDIR/a/b $TMPDIR/a";
+    assert_eq!(room.run(&room.sh(script)).await.text(), "700\n");
+    assert!(!room.root.join("tmp").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_started_is_named_and_leaves_nothing() {
+    let room = Room::new();
+    let plain = room.work("plain");
+    fs::write(&plain, "no program").unwrap();
+    let plain = plain.to_str().unwrap();
+
+    let refused = room.try_spawn(&room.launch(&["no-such-program-1"]), AMPLE).await.unwrap_err();
+    assert!(matches!(&refused, Error::NotFound { program } if program == "no-such-program-1"), "{refused:?}");
+    let refused = room.try_spawn(&room.launch(&[plain]), AMPLE).await.unwrap_err();
+    assert!(matches!(&refused, Error::PermissionDenied { program } if program == plain), "{refused:?}");
+    let nowhere = Launch { cwd: room.work("nowhere"), ..room.launch(&["true"]) };
+    let refused = room.try_spawn(&nowhere, AMPLE).await.unwrap_err();
+    assert!(matches!(&refused, Error::WorkingDirectory { path, .. } if *path == nowhere.cwd), "{refused:?}");
+    let refused = room.try_spawn(&room.launch(&[]), AMPLE).await.unwrap_err();
+    assert!(matches!(refused, Error::Start { .. }), "{refused:?}");
+
+    assert!(!room.root.join("tmp").exists());
+    assert_eq!(sweep(&room.root).unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_forks_faster_than_it_can_be_listed_is_killed_all_the_same() {
+    let room = Room::new();
+    // It goes on under a new pid every moment, and gives up by itself only long after it should be dead.
+    let hopper = "
+import os, sys, time
+end = time.time() + 30
+if os.fork() == 0:
+    while time.time() < end:
+        if os.fork(): os._exit(0)
+print('ready', flush=True)
+time.sleep(1000)";
+    let mut process = room.spawn(&room.python(hopper)).await;
+    let heard = hear_until(&mut process, "ready").await;
+    let asked = Instant::now();
+    process.stop(Duration::ZERO);
+    finish(process, heard).await;
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert_eq!(sweep(&room.root).unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_halts_its_shim_is_killed_all_the_same() {
+    let room = Room::new();
+    let mut process = room.spawn(&room.sh("kill -STOP $PPID; trap '' TERM; sleep 1000 & echo ready; wait")).await;
+    let heard = hear_until(&mut process, "ready").await;
+    process.stop(Duration::ZERO);
+    assert_eq!(finish(process, heard).await.ended, room.ended(Exit::Signal(9), 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_shim_ends_the_run_with_an_unknown_exit_and_nothing_left() {
+    let room = Room::new();
+    let mut process = room.spawn(&room.sh("setsid sleep 1000 & echo $!; exec sleep 1000")).await;
+    let heard = hear_until(&mut process, "\n").await;
+    let pids = [heard.pids()[0], process.pid()];
+    kill(parent_of(process.pid()), Signal::KILL);
+    let finished = finish(process, heard).await;
+    assert!(!pids.into_iter().any(is_alive));
+    assert_eq!(finished.ended, room.ended(Exit::Unknown, 1));
+}

@@ -1,0 +1,128 @@
+//! What an engine is given and what is read from it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use skill_runner::engine::Launch;
+use skill_runner::supervisor::{Ended, Exit, Limits, Stream, StreamTotals};
+
+use super::{AMPLE, Finished, PATH, Room, finish, hear_until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_gets_its_input_and_then_its_end() {
+    let room = Room::new();
+    let request = format!(r#"{{"action":"run","padding":"{}"}}"#, "x".repeat(300_000));
+    let launch = Launch { stdin: request.clone().into_bytes(), ..room.sh("cat; echo done >&2; exit 7") };
+    let finished = room.run(&launch).await;
+    let expected = Finished {
+        stdout: request.into_bytes(),
+        stderr: b"done\n".to_vec(),
+        stdout_from: Some(0),
+        stderr_from: Some(0),
+        ended: room.ended(Exit::Code(7), 0),
+        ..Finished::default()
+    };
+    assert_eq!(finished, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_never_reads_its_input_blocks_nothing() {
+    let room = Room::new();
+    let launch = Launch { stdin: vec![b'x'; 10_000_000], ..room.sh("echo out") };
+    let finished = room.run(&launch).await;
+    assert_eq!((finished.text(), &finished.ended), ("out\n", &room.ended(Exit::Code(0), 0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_is_what_was_given_and_the_runs_own_marks() {
+    let room = Room::new();
+    let mut launch = room.launch(&["cat", "/proc/self/environ"]);
+    launch.env.extend([("EMPTY".into(), String::new()), ("TMPDIR".into(), "/elsewhere".into())]);
+    let finished = room.run(&launch).await;
+    let variables: BTreeSet<&str> = finished.text().split_terminator('\0').collect();
+    let (marker, tmp) =
+        (format!("SKILL_RUNNER_RUN_ID={}", room.run), format!("TMPDIR={}", room.root.join("tmp").display()));
+    assert_eq!(variables, BTreeSet::from([&format!("PATH={PATH}")[..], "EMPTY=", &marker, &tmp]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_starts_with_default_signals_three_open_files_and_its_own_session() {
+    let room = Room::new();
+    let script = "
+import os
+status = open('/proc/self/status').read()
+signals = [line.split()[1] for line in status.splitlines() if line[:6] in ('SigBlk', 'SigIgn')]
+files = [fd for fd in range(100) if os.path.exists('/proc/self/fd/%d' % fd)]
+print(os.getsid(0) == os.getpid(), signals[0], int(signals[1], 16) & ~0x181001000, files)
+";
+    // Left out: SIGPIPE (13) and SIGXFSZ (25), which Python itself ignores, and the C library's own 32 and 33.
+    assert_eq!(room.run(&room.python(script)).await.text(), "True 0000000000000000 0 [0, 1, 2]\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_byte_is_kept_as_it_was_written_and_offsets_go_on_over_attempts() {
+    let room = Room::new();
+    let launch = room.python(
+        r"import sys; b = bytes(range(256)) * 1000; sys.stdout.buffer.write(b); sys.stderr.buffer.write(b'\xff\0\n')",
+    );
+    let bytes: Vec<u8> = (0..=255).cycle().take(256_000).collect();
+    for attempt in 0..3 {
+        let finished = room.run(&launch).await;
+        let expected = Finished {
+            stdout: bytes.clone(),
+            stderr: b"\xff\0\n".to_vec(),
+            stdout_from: Some(attempt * 256_000),
+            stderr_from: Some(attempt * 3),
+            ended: room.ended(Exit::Code(0), 0),
+            ..Finished::default()
+        };
+        assert_eq!(finished, expected);
+    }
+    assert_eq!(fs::read(room.root.join("stdout.txt")).unwrap(), bytes.repeat(3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beyond_the_log_limit_bytes_are_counted_and_dropped() {
+    let room = Room::new();
+    let limits = Limits { stdout_max: None, log_max: 100_000 };
+    let launch = room.sh("head -c 1000000 /dev/zero; head -c 5 /dev/zero >&2");
+    let finished = finish(room.try_spawn(&launch, limits).await.unwrap(), Finished::default()).await;
+    assert_eq!((finished.stdout.len(), finished.stderr.len(), finished.limit_exceeded), (100_000, 5, 0));
+    let stdout = StreamTotals { dropped: 900_000, ..room.totals("stdout.txt") };
+    assert_eq!(finished.ended, room.ended(Exit::Code(0), 0).map(|ended| Ended { stdout, ..ended }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn passing_the_stdout_limit_is_said_once_and_exactly_when_passed() {
+    for (written, said) in [(1000, 0), (1001, 1), (500_000, 1)] {
+        let room = Room::new();
+        let limits = Limits { stdout_max: Some(1000), ..AMPLE };
+        let launch = room.sh(&format!("head -c {written} /dev/zero; head -c 2000 /dev/zero >&2"));
+        let finished = finish(room.try_spawn(&launch, limits).await.unwrap(), Finished::default()).await;
+        assert_eq!((finished.limit_exceeded, finished.stdout.len()), (said, written));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_written_is_said_once_and_the_engine_still_ends() {
+    let room = Room::new();
+    std::os::unix::fs::symlink("/dev/full", room.root.join("stdout.txt")).unwrap();
+    let finished = room.run(&room.sh("head -c 300000 /dev/zero; echo err >&2")).await;
+    let ended = finished.ended.unwrap();
+    assert_eq!(finished.logs_failed, [(Stream::Stdout, ErrorKind::StorageFull)]);
+    assert_eq!((ended.exit, ended.stdout.dropped, finished.stdout), (Exit::Code(0), 300_000, vec![]));
+    assert_eq!(finished.stderr, b"err\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_can_be_made_durable_while_the_engine_runs() {
+    let room = Room::new();
+    let mut process = room.spawn(&room.sh("echo ready; exec sleep 1000")).await;
+    let heard = hear_until(&mut process, "ready").await;
+    process.sync_logs().await.unwrap();
+    assert_eq!(fs::read(room.root.join("stdout.txt")).unwrap(), b"ready\n");
+    process.stop(Duration::ZERO);
+    finish(process, heard).await;
+}
