@@ -68,7 +68,8 @@ impl HandleKind {
             Self::Uuid { .. } => handle.len() == 36 && uuid::Uuid::try_parse(handle).is_ok(),
             Self::Prefixed { prefix, .. } => {
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-                handle.len() <= 200 && handle.strip_prefix(prefix).is_some_and(|id| !id.is_empty() && id.chars().all(plain))
+                handle.len() <= 200
+                    && handle.strip_prefix(prefix).is_some_and(|id| !id.is_empty() && id.chars().all(plain))
             }
         }
     }
@@ -140,7 +141,9 @@ mod tests {
     fn only_a_plain_handle_of_its_kind_is_accepted() {
         let uuid = HandleKind::Uuid { kind: "thread_id" };
         assert!(uuid.accepts("01a1e212-7b08-7880-8338-1569b3c6ebe6"));
-        for bad in ["", "nonsense", "--last", "01a1e2127b0878808338156 9b3c6ebe6", "{01a1e212-7b08-7880-8338-1569b3c6ebe6}"] {
+        for bad in
+            ["", "nonsense", "--last", "01a1e2127b0878808338156 9b3c6ebe6", "{01a1e212-7b08-7880-8338-1569b3c6ebe6}"]
+        {
             assert!(!uuid.accepts(bad), "{bad}");
         }
         let prefixed = HandleKind::Prefixed { kind: "session_id", prefix: "ses_" };

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::framer::cut_character;
+
 /// Most bytes of a tool's input or output that one event carries.
 pub const EXCERPT_MAX: usize = 64 * 1024;
 
@@ -10,7 +12,7 @@ pub(super) fn text(text: &str) -> String {
     if text.len() <= EXCERPT_MAX {
         return text.to_owned();
     }
-    let kept = text.floor_char_boundary(EXCERPT_MAX);
+    let kept = EXCERPT_MAX - cut_character(&text.as_bytes()[..EXCERPT_MAX]);
     format!("{}\n[cut: {} of {} bytes shown]", &text[..kept], kept, text.len())
 }
 

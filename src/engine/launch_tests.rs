@@ -14,14 +14,11 @@ fn plan(name: &str, change: impl FnOnce(&mut Turn<'_>)) -> Result<LaunchPlan, Tu
     plan_with(name, &json!({}), change)
 }
 
-fn plan_with(
-    name: &str,
-    request: &Value,
-    change: impl FnOnce(&mut Turn<'_>),
-) -> Result<LaunchPlan, TurnRefused> {
+fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Turn<'_>)) -> Result<LaunchPlan, TurnRefused> {
     let adapter = adapter(name).unwrap();
     let env = [("KEY".to_owned(), "secret".to_owned()), ("HOME".to_owned(), "/root".to_owned())];
-    let schema = json!({ "type": "object", "properties": { "a": {} }, "required": ["a"], "additionalProperties": false });
+    let schema =
+        json!({ "type": "object", "properties": { "a": {} }, "required": ["a"], "additionalProperties": false });
     let mut turn = Turn {
         program: &["/bin/engine".to_owned()],
         run_dir: Path::new("/run"),
@@ -120,8 +117,7 @@ fn gemini_and_qwen_write_settings_for_the_run_and_leave_those_of_their_home() {
     assert!(keep && settings["security"]["auth"]["selectedType"] == "gemini-api-key");
     assert_eq!(file(&gemini, "/run/.gemini/settings.json"), Some((gemini.recorded_config.clone(), false)));
     let qwen = plan("qwen", |turn| turn.model = Some("m")).unwrap();
-    let expected =
-        "/bin/engine --output-format stream-json --yolo --auth-type openai --json-schema @/run/schema.json";
+    let expected = "/bin/engine --output-format stream-json --yolo --auth-type openai --json-schema @/run/schema.json";
     assert_eq!(argv(&qwen), expected);
     assert_eq!(variable(&qwen, "OPENAI_MODEL"), Some("m"));
     let odd = json!({ "security": { "auth": { "selectedType": "--yolo" } } });

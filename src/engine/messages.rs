@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use super::report::{Denial, TurnReport, engine_error, remark, retrying};
+use super::report::{Denial, TurnReport, engine_error, remark};
 use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 
@@ -61,15 +61,19 @@ fn system(event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
     let says = match text(event, "subtype") {
         "init" => turn.bind(event.get("session_id")?.as_str()?),
         "api_retry" => {
-            let status = event.get("error_status").and_then(Value::as_u64);
-            let status = status.map_or_else(String::new, |status| format!(" (status {status})"));
-            let attempt = format!("attempt {} of {}", count_of(event, "attempt"), count_of(event, "max_retries"));
-            Some(retrying(&format!("{}{status}, {attempt}", text(event, "error"))))
+            let attempt = format!("retry {} of {}", count_of(event, "attempt"), count_of(event, "max_retries"));
+            let status = status(event, "error_status");
+            let shown = status.map_or_else(String::new, |status| format!(" (status {status})"));
+            Some(turn.retrying(status, &format!("{}{shown}, {attempt}", text(event, "error"))))
         }
         "permission_denied" => Some(remark(&format!("not allowed to use {}", text(event, "tool_name")))),
         _ => return None,
     };
     Some(Line::Says(says.into_iter().collect()))
+}
+
+fn status(event: &Map<String, Value>, key: &str) -> Option<u16> {
+    event.get(key).and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok())
 }
 
 fn count_of(event: &Map<String, Value>, key: &str) -> u64 {
@@ -142,8 +146,7 @@ impl Messages {
         let failed = event.get("is_error")?.as_bool()?;
         let mut events = Vec::new();
         if failed {
-            let status = event.get("api_error_status").and_then(Value::as_u64);
-            let failure = Failure::classify(status.and_then(|status| u16::try_from(status).ok()), &reason(event));
+            let failure = Failure::classify(status(event, "api_error_status"), &reason(event));
             events.push(engine_error(&failure.message));
             turn.failed(failure);
         } else {
@@ -155,7 +158,7 @@ impl Messages {
         }
         turn.denials = denials(event);
         if let Some(usage) = event.get("usage") {
-            events.push(turn.spent(usage_of(usage, event.get("total_cost_usd").and_then(Value::as_f64))));
+            events.extend(turn.spent(usage_of(usage, event.get("total_cost_usd").and_then(Value::as_f64))));
         }
         Some(Line::Says(events))
     }
@@ -172,7 +175,7 @@ fn said(event: &Map<String, Value>, message: &Map<String, Value>, text: &str, tu
         turn.last_error = Some(Failure::classify(None, text));
         return Some(engine_error(text));
     }
-    Some(turn.said(message.get("id").and_then(Value::as_str), text))
+    turn.said(message.get("id").and_then(Value::as_str), text)
 }
 
 /// A tool's answer as text: itself, or the text blocks of a list.
@@ -198,6 +201,10 @@ fn exit_code(output: &str) -> Option<i64> {
 fn reason(event: &Map<String, Value>) -> String {
     let errors = event.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let errors: Vec<&str> = errors.iter().filter_map(Value::as_str).collect();
+    let interrupted = text(event, "terminal_reason");
+    if interrupted.starts_with("aborted") {
+        return format!("it was interrupted ({interrupted})");
+    }
     let said = [
         event.get("error").and_then(|error| error.get("message")).and_then(Value::as_str),
         event.get("result").and_then(Value::as_str),

@@ -22,7 +22,7 @@ pub enum Line {
     /// A part of a message whose end is still to come.
     Part,
     /// The message under way is whole; then what the line means itself.
-    Whole(Event, Box<Line>),
+    Whole(Box<Event>, Box<Line>),
     /// Not known, by this name: raw evidence and a warning.
     Unknown(String),
 }
@@ -96,7 +96,7 @@ impl TurnParser {
         match line {
             Line::Says(events) => events,
             Line::Quiet | Line::Part => Vec::new(),
-            Line::Whole(event, rest) => std::iter::once(event).chain(self.events(*rest)).collect(),
+            Line::Whole(event, rest) => std::iter::once(*event).chain(self.events(*rest)).collect(),
             Line::Unknown(name) => {
                 self.report.does_not_know(name);
                 Vec::new()

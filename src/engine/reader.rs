@@ -19,7 +19,7 @@ pub enum Reading {
     /// What was held is whole.
     Closed {
         /// Stands on the bytes that waited.
-        held: Event,
+        held: Box<Event>,
         /// What this line says itself; nothing means raw text.
         line: Vec<Event>,
     },
@@ -119,7 +119,7 @@ impl Joiner<'_> {
             }
             Reading::Held => self.hold(bytes),
             Reading::Closed { held, line } => {
-                self.close(held);
+                self.close(*held);
                 self.claim(bytes, line);
             }
         }
@@ -211,7 +211,7 @@ mod tests {
             let progress = Event::Progress(Progress { percent: 1.0, message: String::new() });
             match line {
                 "+" => Reading::Held,
-                "." => Reading::Closed { held: progress, line: Vec::new() },
+                "." => Reading::Closed { held: Box::new(progress), line: Vec::new() },
                 _ if line.ends_with('%') => Reading::Events(vec![progress]),
                 _ => Reading::Unclaimed,
             }
@@ -225,9 +225,7 @@ mod tests {
         reader.push(b"a\n+\n+", &mut Percent, &mut facts);
         reader.push(b"\n.\n+\nb\n.\n+\n", &mut Percent, &mut facts);
         reader.flush(&mut Percent, &mut facts);
-        let raw = |from, to, text: &str| {
-            Fact::raw_text(RawRange { stream: Stream::Stdout, from, to }, text.to_owned())
-        };
+        let raw = |from, to, text: &str| Fact::raw_text(RawRange { stream: Stream::Stdout, from, to }, text.to_owned());
         let progress = |raw| Fact { event: Event::Progress(Progress { percent: 1.0, message: String::new() }), raw };
         let expected = vec![
             raw(0, 2, "a\n"),

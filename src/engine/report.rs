@@ -90,24 +90,30 @@ impl TurnReport {
             self.end = Some(TurnEnd::Failed(Failure::new(code::SESSION_RESUME_FAILED, &message)));
             return Some(Event::Warned(Warning::new("SESSION_HANDLE_CHANGED", message)));
         }
-        Some(Event::SessionBound(SessionBound {
-            handle_kind: self.handle_kind.to_owned(),
-            handle: handle.to_owned(),
-        }))
+        Some(Event::SessionBound(SessionBound { handle_kind: self.handle_kind.to_owned(), handle: handle.to_owned() }))
     }
 
-    /// The assistant said something whole; an engine without names for messages has them numbered.
-    pub(super) fn said(&mut self, message_id: Option<&str>, text: &str) -> Event {
+    /// The assistant said something whole, unless it said nothing; an engine without names for messages has them
+    /// numbered.
+    pub(super) fn said(&mut self, message_id: Option<&str>, text: &str) -> Option<Event> {
+        if text.trim().is_empty() {
+            return None;
+        }
         self.messages += 1;
+        // Whatever went wrong before, the model has answered since.
+        self.last_error = None;
         self.final_text = Some(text.to_owned());
         let message_id = message_id.map_or_else(|| format!("message-{}", self.messages), str::to_owned);
-        Event::AssistantMessage(AssistantMessage { message_id, text: text.to_owned() })
+        Some(Event::AssistantMessage(AssistantMessage { message_id, text: text.to_owned() }))
     }
 
-    /// The engine reports what it used; reports of one turn add up.
-    pub(super) fn spent(&mut self, usage: Usage) -> Event {
+    /// The engine reports what it used; reports of one turn add up, and one of nothing says nothing.
+    pub(super) fn spent(&mut self, usage: Usage) -> Option<Event> {
+        if usage.input_tokens == 0 && usage.output_tokens == 0 {
+            return None;
+        }
         self.usage = Some(self.usage.map_or(usage, |before| before.plus(usage)));
-        Event::UsageReported(usage)
+        Some(Event::UsageReported(usage))
     }
 
     /// The engine says it finished its turn.
@@ -132,6 +138,12 @@ impl TurnReport {
         }
     }
 
+    /// Something went wrong that the engine means to overcome.
+    pub(super) fn retrying(&mut self, http_status: Option<u16>, message: &str) -> Event {
+        self.last_error = Some(Failure::classify(http_status, message));
+        warned("ENGINE_RETRYING", message, WarningLevel::Info)
+    }
+
     /// A line is of a kind that has no meaning yet.
     pub(super) fn does_not_know(&mut self, name: String) {
         if self.unrecognized.len() < NAMES_MAX && !self.unrecognized.contains(&name) {
@@ -147,11 +159,6 @@ impl TurnReport {
             self.stderr_tail = self.stderr_tail.chars().skip(excess).collect();
         }
     }
-}
-
-/// The engine says something went wrong that it means to overcome.
-pub(super) fn retrying(message: &str) -> Event {
-    warned("ENGINE_RETRYING", message, WarningLevel::Info)
 }
 
 /// The engine reports an error that need not be its end.

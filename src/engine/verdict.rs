@@ -41,17 +41,17 @@ pub fn verdict(adapter: &Adapter, report: &TurnReport, exit: Exit) -> EngineVerd
             let text = report.final_text.clone().unwrap_or_default();
             return EngineVerdict::Succeeded { text, structured: report.structured.clone() };
         }
-        // The session is gone, whatever else the engine made of it.
-        _ if lost_session(adapter, report).is_some() => {
-            let words = lost_session(adapter, report).unwrap_or_default();
-            Failure::new(code::SESSION_RESUME_FAILED, &format!("the session could not be resumed: {words}"))
-        }
         (Some(TurnEnd::Failed(failure)), _) => failure.clone(),
         (Some(TurnEnd::Succeeded), Exit::Code(_) | Exit::Signal(_) | Exit::Unknown) => {
             let message = format!("{} said that it finished, but {}", adapter.name, described(exit));
             Failure::new(code::ENGINE_FAILED, &message)
         }
         (None, _) => unfinished(adapter, report, exit),
+    };
+    // A session that is gone explains whatever else the engine made of it.
+    let failure = match lost_session(adapter, report) {
+        Some(words) => Failure::new(code::SESSION_RESUME_FAILED, &format!("the session could not be resumed: {words}")),
+        None => failure,
     };
     let status = match exit {
         Exit::Code(code) => (adapter.exit_status)(code),
@@ -84,15 +84,21 @@ fn unfinished(adapter: &Adapter, report: &TurnReport, exit: Exit) -> Failure {
     match &report.last_error {
         Some(error) => Failure { message: format!("{how}; its last error was: {}", error.message), ..error.clone() },
         None => {
-            let last_words = report.stderr_tail.lines().rev().find(|line| !line.trim().is_empty());
-            let message = match last_words {
-                Some(line) => format!("{how}; the end of its standard error: {}", line.trim()),
-                None => how,
+            let message = match (exit, complaint(&report.stderr_tail)) {
+                (Exit::Code(code), Some(line)) if code != 0 => format!("{how}; on standard error it said: {line}"),
+                _ => how,
             };
             // Standard error is full of harmless remarks: it may tell the kind of a failure, not that there is one.
             Failure { message, ..Failure::classify(None, &report.stderr_tail) }
         }
     }
+}
+
+/// The last line that speaks of an error, else the last line.
+fn complaint(stderr: &str) -> Option<&str> {
+    let mut lines = stderr.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let last = lines.clone().next();
+    lines.find(|line| line.to_lowercase().contains("error")).or(last)
 }
 
 fn described(exit: Exit) -> String {

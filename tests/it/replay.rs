@@ -61,9 +61,9 @@ fn case(adapter: &'static Adapter, folder: PathBuf) -> Case {
         stderr: read("stderr.raw"),
         exit,
         resumed_from: turn["resumed_from"].as_str().map(str::to_owned),
-        usage_before: turn.get("usage_before").map_or_else(Usage::default, |usage| {
-            serde_json::from_value(usage.clone()).unwrap()
-        }),
+        usage_before: turn
+            .get("usage_before")
+            .map_or_else(Usage::default, |usage| serde_json::from_value(usage.clone()).unwrap()),
         folder,
     }
 }

@@ -32,7 +32,8 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
 /// The configuration as `-c` overrides: runs side by side share codex's home, so none may write its file there.
 fn overrides(turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
     if let Some(key) = config::find_secret(turn.config) {
-        let reason = "secrets do not belong on a command line; pass a variable through and name it with env_key".to_owned();
+        let reason =
+            "secrets do not belong on a command line; pass a variable through and name it with env_key".to_owned();
         return Err(TurnRefused::Config { key, reason });
     }
     let mut config = turn.config.clone();

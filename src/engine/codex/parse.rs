@@ -6,7 +6,7 @@ use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use crate::engine::report::{TurnReport, engine_error, remark, retrying};
+use crate::engine::report::{TurnReport, engine_error, remark};
 
 pub(super) fn dialect(usage_before: Usage) -> Box<dyn Dialect> {
     Box::new(Codex { usage_before })
@@ -50,12 +50,12 @@ impl Codex {
         let Some(usage) = usage else { return Line::Quiet };
         let before = self.usage_before;
         let since = |pointer: &str, before: u64| count(usage, pointer).saturating_sub(before);
-        Line::Says(vec![turn.spent(Usage {
+        says(turn.spent(Usage {
             input_tokens: since("/input_tokens", before.input_tokens),
             cached_input_tokens: since("/cached_input_tokens", before.cached_input_tokens),
             output_tokens: since("/output_tokens", before.output_tokens),
             cost_usd: None,
-        })])
+        }))
     }
 }
 
@@ -73,7 +73,7 @@ fn name(event: &Map<String, Value>) -> String {
 
 fn error(message: &str, turn: &mut TurnReport) -> Line {
     if message.starts_with("Reconnecting...") {
-        return Line::Says(vec![retrying(message)]);
+        return Line::Says(vec![turn.retrying(None, message)]);
     }
     turn.last_error = Some(Failure::classify(None, message));
     Line::Says(vec![engine_error(message)])
@@ -85,9 +85,7 @@ fn started(item: &Map<String, Value>) -> Option<Line> {
             let line = item.get("command")?.as_str()?;
             Some(Line::Says(vec![command(line, None, "", Progress::Started)]))
         }
-        "file_change" | "mcp_tool_call" | "web_search" => {
-            Some(Line::Says(vec![tool(item, Progress::Started)]))
-        }
+        "file_change" | "mcp_tool_call" | "web_search" => Some(Line::Says(vec![tool(item, Progress::Started)])),
         "agent_message" | "reasoning" | "todo_list" => Some(Line::Quiet),
         _ => None,
     }
@@ -96,7 +94,7 @@ fn started(item: &Map<String, Value>) -> Option<Line> {
 fn completed(item: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
     let said = || item.get("text").and_then(Value::as_str);
     let event = match text(item, "type") {
-        "agent_message" => turn.said(item.get("id").and_then(Value::as_str), said()?),
+        "agent_message" => return Some(says(turn.said(item.get("id").and_then(Value::as_str), said()?))),
         "reasoning" => Event::AssistantReasoning(AssistantReasoning { text: said()?.to_owned() }),
         "command_execution" => {
             let exit_code = item.get("exit_code").and_then(Value::as_i64);

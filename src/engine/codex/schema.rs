@@ -3,8 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Keywords that say nothing about validity.
-const NOTES: [&str; 8] =
-    ["$schema", "$id", "title", "default", "examples", "extensions", "$comment", "deprecated"];
+const NOTES: [&str; 8] = ["$schema", "$id", "title", "default", "examples", "extensions", "$comment", "deprecated"];
 
 /// The schema without notes and extensions, if what is left is strict: every object is closed and requires all its
 /// fields. The service refuses a request with any other schema, so then codex is given none.

@@ -178,7 +178,8 @@ pub(super) fn find_secret(value: &Value) -> Option<String> {
 fn looks_secret(key: &str) -> bool {
     let key: String = key.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     let names_a_variable = key.starts_with("env") || key.ends_with("env") || key.ends_with("envvar");
-    let secret = ["apikey", "accesskey", "secret", "token", "password", "passwd", "authorization", "credential", "headers"];
+    let secret =
+        ["apikey", "accesskey", "secret", "token", "password", "passwd", "authorization", "credential", "headers"];
     !names_a_variable && secret.iter().any(|word| key.contains(word))
 }
 

@@ -11,7 +11,8 @@ fn layers<'a>(skill_file: Option<&'a str>, request: Option<&'a Value>) -> Layers
 
 #[test]
 fn each_layer_lies_over_the_one_below_and_what_is_enforced_over_all() {
-    let skill = "model = \"small\"\napproval_policy = \"on-request\"\n[features]\napps = true\nweb = true\n[tools]\na = 1";
+    let skill =
+        "model = \"small\"\napproval_policy = \"on-request\"\n[features]\napps = true\nweb = true\n[tools]\na = 1";
     let request = json!({ "tools": { "b": 2 }, "analytics": true });
     let layers = Layers { model: Some("large"), ..layers(Some(skill), Some(&request)) };
     let expected = json!({

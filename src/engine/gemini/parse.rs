@@ -8,7 +8,7 @@ use crate::domain::event::Event;
 use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use crate::engine::report::{TurnReport, engine_error, remark, retrying};
+use crate::engine::report::{TurnReport, engine_error, remark};
 
 /// Longest message joined from parts; what is longer stays in the raw text.
 const MESSAGE_MAX: usize = 8 * 1024 * 1024;
@@ -43,14 +43,14 @@ impl Dialect for Gemini {
         let whole = self.whole(turn);
         let line = self.event(&event, turn).unwrap_or_else(unknown);
         match whole {
-            Some(message) => Line::Whole(message, Box::new(line)),
+            Some(message) => Line::Whole(Box::new(message), Box::new(line)),
             None => line,
         }
     }
 
-    fn stderr(&mut self, line: &str, _: &mut TurnReport) -> Line {
+    fn stderr(&mut self, line: &str, turn: &mut TurnReport) -> Line {
         let retry = line.starts_with("Attempt ") && line.contains("Retrying with backoff");
-        if retry { Line::Says(vec![retrying(line)]) } else { Line::Quiet }
+        if retry { Line::Says(vec![turn.retrying(None, line)]) } else { Line::Quiet }
     }
 }
 
@@ -65,14 +65,14 @@ fn part(event: &Map<String, Value>) -> Option<&str> {
 impl Gemini {
     fn whole(&mut self, turn: &mut TurnReport) -> Option<Event> {
         let message = std::mem::take(&mut self.message);
-        (!message.is_empty()).then(|| turn.said(None, &message))
+        turn.said(None, &message)
     }
 
     fn event(&mut self, event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
         let says = match text(event, "type") {
             "init" => turn.bind(event.get("session_id")?.as_str()?),
             "message" => match text(event, "role") {
-                "assistant" => Some(turn.said(None, event.get("content")?.as_str()?)),
+                "assistant" => turn.said(None, event.get("content")?.as_str()?),
                 "user" => None,
                 _ => return None,
             },
@@ -125,7 +125,7 @@ fn result(event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
         _ => return None,
     }
     if let Some(stats) = event.get("stats") {
-        events.push(turn.spent(Usage {
+        events.extend(turn.spent(Usage {
             input_tokens: count(stats, "/input_tokens"),
             cached_input_tokens: count(stats, "/cached"),
             output_tokens: count(stats, "/output_tokens"),

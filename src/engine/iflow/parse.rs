@@ -6,7 +6,7 @@ use crate::domain::event::Event;
 use crate::domain::outcome::{Usage, code};
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, count};
-use crate::engine::report::{TurnReport, retrying};
+use crate::engine::report::TurnReport;
 
 const OPEN: &str = "<Execution Info>";
 const CLOSE: &str = "</Execution Info>";
@@ -46,7 +46,7 @@ impl Dialect for IFlow {
             turn.last_error = Some(Failure::classify(None, line));
         }
         match self.on_stderr.take(line) {
-            Taken::Outside if line.contains("retrying with backoff") => Line::Says(vec![retrying(line)]),
+            Taken::Outside if line.contains("retrying with backoff") => Line::Says(vec![turn.retrying(None, line)]),
             taken => information(taken, turn),
         }
     }
@@ -61,7 +61,7 @@ impl Dialect for IFlow {
         } else {
             turn.succeeded();
         }
-        if answer.is_empty() { Vec::new() } else { vec![turn.said(None, answer)] }
+        turn.said(None, answer).into_iter().collect()
     }
 }
 
@@ -79,7 +79,7 @@ fn read(information: &Value, turn: &mut TurnReport) -> Vec<Event> {
     let handle = information.get("session-id").and_then(Value::as_str);
     let mut events: Vec<Event> = handle.and_then(|handle| turn.bind(handle)).into_iter().collect();
     if let Some(usage) = information.get("tokenUsage") {
-        events.push(turn.spent(Usage {
+        events.extend(turn.spent(Usage {
             input_tokens: count(usage, "/input"),
             cached_input_tokens: 0,
             output_tokens: count(usage, "/output"),
@@ -120,5 +120,53 @@ impl Block {
         }
         self.open = false;
         Taken::Whole(std::mem::take(&mut self.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ADAPTER;
+    use super::*;
+    use crate::domain::event::{AssistantMessage, SessionBound};
+    use crate::domain::fact::Stream;
+    use crate::engine::{EngineVerdict, Exit, LineParser, Reading, verdict};
+
+    const BLOCK: [&str; 3] = [
+        "<Execution Info>",
+        r#"{"session-id":"session-9353ed2b","tokenUsage":{"input":7,"output":3}}"#,
+        "</Execution Info>",
+    ];
+
+    fn read(stdout: &[&str], stderr: &[&str]) -> (Vec<Event>, EngineVerdict) {
+        let mut parser = ADAPTER.parser(None, Usage::default());
+        let mut events = Vec::new();
+        for (stream, lines) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
+            for line in lines {
+                if let Reading::Events(read) = parser.read(stream, line) {
+                    events.extend(read);
+                }
+            }
+        }
+        events.extend(parser.finish());
+        (events, verdict(&ADAPTER, parser.report(), Exit::Code(0)))
+    }
+
+    #[test]
+    fn the_session_and_the_answer_are_found_on_whichever_stream_the_block_is() {
+        let handle = SessionBound { handle_kind: "session_id".into(), handle: "session-9353ed2b".into() };
+        let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
+        let message = AssistantMessage { message_id: "message-1".into(), text: "Hello\nthere".into() };
+        let expected = vec![Event::SessionBound(handle), Event::UsageReported(usage), Event::AssistantMessage(message)];
+        let succeeded = EngineVerdict::Succeeded { text: "Hello\nthere".into(), structured: None };
+        let answer = ["Hello", "there"];
+        assert_eq!(read(&answer, &BLOCK), (expected.clone(), succeeded.clone()));
+        assert_eq!(read(&[&answer[..], &BLOCK].concat(), &[]), (expected, succeeded));
+    }
+
+    #[test]
+    fn an_exit_without_an_answer_or_with_a_complaint_of_its_service_is_a_failure() {
+        for (stdout, stderr) in [(&[][..], &[][..]), (&["Hm"], &["Error when talking to iFlow API: fetch failed"])] {
+            assert!(matches!(read(stdout, stderr).1, EngineVerdict::Failed(_)), "{stdout:?}");
+        }
     }
 }

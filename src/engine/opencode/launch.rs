@@ -7,12 +7,9 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     let mut arguments = words(&["run", "--format", "json", "--auto"]);
     match turn.resume {
         // Without its folder, a session resumed from elsewhere never says a word nor ends.
-        Some(handle) => arguments.extend([
-            "--dir".to_owned(),
-            shown(turn.run_dir),
-            "--session".to_owned(),
-            handle.to_owned(),
-        ]),
+        Some(handle) => {
+            arguments.extend(["--dir".to_owned(), shown(turn.run_dir), "--session".to_owned(), handle.to_owned()])
+        }
         // A title of our own saves the request opencode makes to find one.
         None => arguments.extend(words(&["--title", "run"])),
     }

@@ -57,42 +57,38 @@ impl OpenCode {
                 turn.final_text = None;
                 return Some(Line::Quiet);
             }
-            "text" => self.text(part()?, turn)?,
+            "text" => return self.text(part()?, turn),
             "reasoning" => {
                 Event::AssistantReasoning(AssistantReasoning { text: part()?.get("text")?.as_str()?.to_owned() })
             }
             "tool_use" => tool(part()?)?,
-            "step_finish" => self.step_finish(part()?, turn)?,
+            "step_finish" => return self.step_finish(part()?, turn),
             "error" => error(event.get("error")?, turn),
             _ => return None,
         };
         Some(Line::Says(vec![says]))
     }
 
-    fn text(&mut self, part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Event> {
+    fn text(&mut self, part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
         let said = part.get("text")?.as_str()?;
-        let event = turn.said(part.get("id").and_then(Value::as_str), said);
+        let Some(event) = turn.said(part.get("id").and_then(Value::as_str), said) else { return Some(Line::Quiet) };
         self.said.push(said.to_owned());
         turn.final_text = Some(self.said.join("\n"));
-        Some(event)
+        Some(Line::Says(vec![event]))
     }
 
-    fn step_finish(&mut self, part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Event> {
+    fn step_finish(&mut self, part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
         match part.get("reason")?.as_str()? {
+            "unknown" => self.broken_steps += 1,
             "stop" => turn.succeeded(),
-            "unknown" => {
-                self.broken_steps += 1;
-                if self.broken_steps >= BROKEN_STEPS_MAX {
-                    let message = format!("the model's answers broke off {BROKEN_STEPS_MAX} times in a row");
-                    turn.failed(Failure::new(code::ENGINE_FAILED, &message));
-                }
-                return Some(turn.spent(usage(part)));
-            }
             // Calls of tools, and whatever other reason there is to go on.
-            _ => {}
+            _ => self.broken_steps = 0,
         }
-        self.broken_steps = 0;
-        Some(turn.spent(usage(part)))
+        if self.broken_steps >= BROKEN_STEPS_MAX {
+            let message = format!("the model's answers broke off {BROKEN_STEPS_MAX} times in a row");
+            turn.failed(Failure::new(code::ENGINE_FAILED, &message));
+        }
+        Some(Line::Says(turn.spent(usage(part)).into_iter().collect()))
     }
 }
 

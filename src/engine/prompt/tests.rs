@@ -60,7 +60,8 @@ fn a_template_speaks_of_the_run_and_nothing_is_escaped_or_rendered_twice() {
 #[test]
 fn the_built_in_template_says_everything_the_engine_needs() {
     let prompt = rendered(BUILT_IN).unwrap();
-    for part in ["\"demo\": Shows a thing.", "/run/.codex/skills/demo", "Do {{ this }} literally.", "/run/uploads/file"] {
+    for part in ["\"demo\": Shows a thing.", "/run/.codex/skills/demo", "Do {{ this }} literally.", "/run/uploads/file"]
+    {
         assert!(prompt.contains(part), "{part} is not in {prompt}");
     }
     assert!(prompt.ends_with("<!-- end of run contract -->\n"));

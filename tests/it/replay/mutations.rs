@@ -149,8 +149,8 @@ fn any_output() -> impl Strategy<Value = (usize, Vec<u8>)> {
         r#"\{"type":"(item.completed|result|assistant|message|text|error|system)","[a-z_]{1,8}":[0-9]{1,3}\}"#
             .prop_map(String::into_bytes),
     ];
-    let nonsense = (0..ENGINES.len(), prop::collection::vec(line, 0..12))
-        .prop_map(|(engine, lines)| (engine, lines.join(&b'\n')));
+    let nonsense =
+        (0..ENGINES.len(), prop::collection::vec(line, 0..12)).prop_map(|(engine, lines)| (engine, lines.join(&b'\n')));
     prop_oneof![changed, nonsense]
 }
 
