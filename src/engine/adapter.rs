@@ -113,6 +113,8 @@ impl Adapter {
     /// report the sum over the whole session, and the parser reports the difference.
     pub fn parser(&self, resumed_from: Option<&str>, usage_before: Usage) -> TurnParser {
         let report = TurnReport::new(self.handle.name(), resumed_from);
+        // A new session begins its count at nothing, whatever the run has used in another.
+        let usage_before = if resumed_from.is_some() { usage_before } else { Usage::default() };
         TurnParser::new((self.dialect)(usage_before), self.lost_session_words, report)
     }
 

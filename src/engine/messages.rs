@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use super::report::{Denial, TurnReport, engine_error, remark};
+use super::report::{Denial, TurnReport, engine_error, remark, since};
 use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 
@@ -20,14 +20,22 @@ pub(super) struct Idiom {
     pub shell: &'static str,
     /// The member of `result` that holds structured output.
     pub structured: &'static str,
+    /// Whether tokens are counted over the whole session; the cost always is.
+    pub tokens_of_session: bool,
 }
 
-pub(super) fn dialect(idiom: Idiom) -> Box<dyn Dialect> {
-    Box::new(Messages { idiom, calls: BTreeMap::new() })
+/// The dialect, and what the session has used before this turn.
+pub(super) fn dialect(idiom: Idiom, usage_before: Usage) -> Box<dyn Dialect> {
+    let usage_before = match idiom.tokens_of_session {
+        true => usage_before,
+        false => Usage { cost_usd: usage_before.cost_usd, ..Usage::default() },
+    };
+    Box::new(Messages { idiom, usage_before, calls: BTreeMap::new() })
 }
 
 struct Messages {
     idiom: Idiom,
+    usage_before: Usage,
     /// Calls without a result so far, by id: tool and input.
     calls: BTreeMap<String, (String, Value)>,
 }
@@ -158,7 +166,8 @@ impl Messages {
         }
         turn.denials = denials(event);
         if let Some(usage) = event.get("usage") {
-            events.extend(turn.spent(usage_of(usage, event.get("total_cost_usd").and_then(Value::as_f64))));
+            let total = usage_of(usage, event.get("total_cost_usd").and_then(Value::as_f64));
+            events.extend(turn.spent(since(self.usage_before, total)));
         }
         Some(Line::Says(events))
     }

@@ -161,6 +161,16 @@ impl TurnReport {
     }
 }
 
+/// What was used since `before`, for engines that report the sum over a whole session.
+pub(super) fn since(before: Usage, total: Usage) -> Usage {
+    Usage {
+        input_tokens: total.input_tokens.saturating_sub(before.input_tokens),
+        cached_input_tokens: total.cached_input_tokens.saturating_sub(before.cached_input_tokens),
+        output_tokens: total.output_tokens.saturating_sub(before.output_tokens),
+        cost_usd: total.cost_usd.map(|cost| (cost - before.cost_usd.unwrap_or(0.0)).max(0.0)),
+    }
+}
+
 /// The engine reports an error that need not be its end.
 pub(super) fn engine_error(message: &str) -> Event {
     warned("ENGINE_ERROR", message, WarningLevel::Warning)

@@ -31,10 +31,12 @@ pub static ADAPTER: Adapter = Adapter {
         model_key: None,
     },
     launch: launch::launch,
-    dialect: |_| messages::dialect(Idiom { shell: "Bash", structured: "structured_output" }),
+    dialect: |usage_before| messages::dialect(IDIOM, usage_before),
     lost_session_words: &["No conversation found with session ID", "--resume requires a valid session ID"],
     exit_status: no_status,
 };
+
+const IDIOM: Idiom = Idiom { shell: "Bash", structured: "structured_output", tokens_of_session: false };
 
 /// What holds for every run stands on its command line and in its environment.
 fn nothing() -> Value {

@@ -6,7 +6,7 @@ use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use crate::engine::report::{TurnReport, engine_error, remark};
+use crate::engine::report::{TurnReport, engine_error, remark, since};
 
 pub(super) fn dialect(usage_before: Usage) -> Box<dyn Dialect> {
     Box::new(Codex { usage_before })
@@ -48,14 +48,13 @@ impl Codex {
     fn turn_completed(&self, usage: Option<&Value>, turn: &mut TurnReport) -> Line {
         turn.succeeded();
         let Some(usage) = usage else { return Line::Quiet };
-        let before = self.usage_before;
-        let since = |pointer: &str, before: u64| count(usage, pointer).saturating_sub(before);
-        says(turn.spent(Usage {
-            input_tokens: since("/input_tokens", before.input_tokens),
-            cached_input_tokens: since("/cached_input_tokens", before.cached_input_tokens),
-            output_tokens: since("/output_tokens", before.output_tokens),
+        let total = Usage {
+            input_tokens: count(usage, "/input_tokens"),
+            cached_input_tokens: count(usage, "/cached_input_tokens"),
+            output_tokens: count(usage, "/output_tokens"),
             cost_usd: None,
-        }))
+        };
+        says(turn.spent(since(self.usage_before, total)))
     }
 }
 

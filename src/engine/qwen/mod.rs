@@ -26,10 +26,12 @@ pub static ADAPTER: Adapter = Adapter {
     handle: HandleKind::Uuid { kind: "session_id" },
     config: Kind { format: Format::Json, skill_file: "assets/qwen_settings.json", defaults, enforced, model_key: None },
     launch: launch::launch,
-    dialect: |_| messages::dialect(Idiom { shell: "run_shell_command", structured: "structured_result" }),
+    dialect: |usage_before| messages::dialect(IDIOM, usage_before),
     lost_session_words: &["No saved session found"],
     exit_status: no_status,
 };
+
+const IDIOM: Idiom = Idiom { shell: "run_shell_command", structured: "structured_result", tokens_of_session: true };
 
 fn defaults() -> Value {
     json!({ "security": { "auth": { "selectedType": "openai" } } })
