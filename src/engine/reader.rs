@@ -4,6 +4,9 @@ use super::framer::{LineFramer, Piece, cut_character};
 use crate::domain::event::{Event, RAW_TEXT_MAX};
 use crate::domain::fact::{Fact, RawRange, Stream};
 
+/// Most bytes that wait for the event they belong to; what is older becomes raw text.
+const HELD_MAX: usize = 1024 * 1024;
+
 /// What a parser makes of one line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reading {
@@ -11,12 +14,29 @@ pub enum Reading {
     Unclaimed,
     /// These events; the first of them stands on the line's bytes.
     Events(Vec<Event>),
+    /// A part of something that a later line closes: its bytes wait.
+    Held,
+    /// What was held is whole.
+    Closed {
+        /// Stands on the bytes that waited.
+        held: Box<Event>,
+        /// What this line says itself; nothing means raw text.
+        line: Vec<Event>,
+    },
 }
 
 /// Reads lines of one engine. It never fails: a line it cannot read is unclaimed.
 pub trait LineParser: Send {
     /// One line, without its end.
     fn read(&mut self, stream: Stream, line: &str) -> Reading;
+
+    /// A line passed by that cannot be given to `read`: not UTF-8, or longer than the bound. It is kept as raw text.
+    fn passed_by(&mut self, _stream: Stream) {}
+
+    /// Whether a line may be shown before its end, because a piece of it means as much as the whole.
+    fn reads_unfinished_lines(&self) -> bool {
+        true
+    }
 }
 
 /// Reads one stream: frames it, asks the parser, joins what nobody claims.
@@ -24,15 +44,22 @@ pub trait LineParser: Send {
 pub struct StreamReader {
     stream: Stream,
     framer: LineFramer,
-    /// Consecutive unclaimed bytes, not yet made into an event.
-    raw_from: u64,
+    waiting: Waiting,
+}
+
+/// Bytes read but not yet made into facts; the held ones stand directly before the raw ones.
+#[derive(Debug)]
+struct Waiting {
+    from: u64,
+    held: Vec<u8>,
     raw: Vec<u8>,
 }
 
 impl StreamReader {
     /// A reader that starts at an offset of the stream's file; lines longer than `max_line` are not parsed.
     pub fn new(stream: Stream, from: u64, max_line: usize) -> Self {
-        Self { stream, framer: LineFramer::new(from, max_line), raw_from: from, raw: Vec::new() }
+        let waiting = Waiting { from, held: Vec::new(), raw: Vec::new() };
+        Self { stream, framer: LineFramer::new(from, max_line), waiting }
     }
 
     /// Whether an unfinished line is held back.
@@ -42,75 +69,131 @@ impl StreamReader {
 
     /// Take the next bytes; every finished line becomes (part of) a fact.
     pub fn push(&mut self, bytes: &[u8], parser: &mut dyn LineParser, facts: &mut Vec<Fact>) {
-        let Self { stream, framer, raw_from, raw } = self;
-        let mut joiner = Joiner { stream: *stream, from: raw_from, raw, parser, facts };
+        let Self { stream, framer, waiting } = self;
+        let mut joiner = Joiner { stream: *stream, waiting, parser, facts };
         framer.push(bytes, |piece| joiner.take(piece));
-        joiner.emit();
+        // Bytes held for their event stay; raw text is shown at once.
+        if joiner.waiting.held.is_empty() {
+            joiner.emit();
+        }
     }
 
-    /// The stream is over, or its unfinished line has waited long enough.
+    /// The unfinished line has waited long enough: show it, unless the parser needs it whole.
+    pub fn show_unfinished(&mut self, parser: &mut dyn LineParser, facts: &mut Vec<Fact>) {
+        if parser.reads_unfinished_lines() {
+            self.flush(parser, facts);
+        }
+    }
+
+    /// The stream is over: everything becomes facts.
     pub fn flush(&mut self, parser: &mut dyn LineParser, facts: &mut Vec<Fact>) {
-        let Self { stream, framer, raw_from, raw } = self;
-        let mut joiner = Joiner { stream: *stream, from: raw_from, raw, parser, facts };
+        let Self { stream, framer, waiting } = self;
+        let mut joiner = Joiner { stream: *stream, waiting, parser, facts };
         framer.finish(|piece| joiner.take(piece));
+        joiner.give_up_held();
         joiner.emit();
     }
 }
 
 struct Joiner<'a> {
     stream: Stream,
-    from: &'a mut u64,
-    raw: &'a mut Vec<u8>,
+    waiting: &'a mut Waiting,
     parser: &'a mut dyn LineParser,
     facts: &'a mut Vec<Fact>,
 }
 
 impl Joiner<'_> {
     fn take(&mut self, piece: Piece<'_>) {
-        let (from, bytes, reading) = match piece {
-            Piece::Fragment { from, bytes } => (from, bytes, Reading::Unclaimed),
-            Piece::Line { from, bytes } => {
-                let reading = std::str::from_utf8(bytes).map_or(Reading::Unclaimed, |text| {
-                    self.parser.read(self.stream, text.trim_end_matches(['\n', '\r']))
-                });
-                (from, bytes, reading)
-            }
+        let (bytes, reading) = match piece {
+            Piece::Fragment { bytes, .. } => (bytes, self.pass_by()),
+            Piece::Line { bytes, .. } => match std::str::from_utf8(bytes) {
+                Ok(text) => (bytes, self.parser.read(self.stream, text.trim_end_matches(['\n', '\r']))),
+                Err(_) => (bytes, self.pass_by()),
+            },
         };
         match reading {
-            Reading::Events(events) if !events.is_empty() => {
-                self.emit();
-                let range = RawRange { stream: self.stream, from, to: from + bytes.len() as u64 };
-                let mut claim = Some(range);
-                self.facts.extend(events.into_iter().map(|event| Fact { event, raw: claim.take() }));
-                *self.from = range.to;
+            Reading::Unclaimed => self.keep_raw(bytes),
+            Reading::Events(events) => {
+                self.give_up_held();
+                self.claim(bytes, events);
             }
-            Reading::Events(_) | Reading::Unclaimed => {
-                if self.raw.len() + bytes.len() > RAW_TEXT_MAX {
-                    self.emit();
-                }
-                if self.raw.is_empty() {
-                    *self.from = from;
-                }
-                self.raw.extend_from_slice(bytes);
+            Reading::Held => self.hold(bytes),
+            Reading::Closed { held, line } => {
+                self.close(*held);
+                self.claim(bytes, line);
             }
+        }
+    }
+
+    fn pass_by(&mut self) -> Reading {
+        self.parser.passed_by(self.stream);
+        Reading::Unclaimed
+    }
+
+    fn claim(&mut self, bytes: &[u8], events: Vec<Event>) {
+        if events.is_empty() {
+            return self.keep_raw(bytes);
+        }
+        self.emit();
+        let mut claim = Some(self.advance(bytes.len()));
+        self.facts.extend(events.into_iter().map(|event| Fact { event, raw: claim.take() }));
+    }
+
+    fn keep_raw(&mut self, bytes: &[u8]) {
+        self.give_up_held();
+        if self.waiting.raw.len() + bytes.len() > RAW_TEXT_MAX {
+            self.emit();
+        }
+        self.waiting.raw.extend_from_slice(bytes);
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        if self.waiting.held.len() + bytes.len() > HELD_MAX {
+            self.give_up_held();
+        }
+        self.emit();
+        self.waiting.held.extend_from_slice(bytes);
+    }
+
+    /// The event stands on what was held; nothing is, when other output came between.
+    fn close(&mut self, event: Event) {
+        let length = std::mem::take(&mut self.waiting.held).len();
+        if length == 0 {
+            self.emit();
+        }
+        let raw = (length > 0).then(|| self.advance(length));
+        self.facts.push(Fact { event, raw });
+    }
+
+    /// What was held has lost its event: it is raw text.
+    fn give_up_held(&mut self) {
+        if !self.waiting.held.is_empty() {
+            self.waiting.raw = std::mem::take(&mut self.waiting.held);
+            self.emit();
         }
     }
 
     /// Make what was joined into facts of at most the bound each.
     fn emit(&mut self) {
-        let mut rest = self.raw.as_slice();
+        let raw = std::mem::take(&mut self.waiting.raw);
+        let mut rest = raw.as_slice();
         while !rest.is_empty() {
             let mut cut = rest.len().min(RAW_TEXT_MAX);
             if cut < rest.len() {
                 cut -= cut_character(&rest[..cut]);
             }
             let (piece, after) = rest.split_at(cut);
-            let range = RawRange { stream: self.stream, from: *self.from, to: *self.from + cut as u64 };
+            let range = self.advance(cut);
             self.facts.push(Fact::raw_text(range, String::from_utf8_lossy(piece).into_owned()));
-            *self.from = range.to;
             rest = after;
         }
-        self.raw.clear();
+    }
+
+    /// The next bytes of the stream, now made into a fact.
+    fn advance(&mut self, length: usize) -> RawRange {
+        let from = self.waiting.from;
+        self.waiting.from += length as u64;
+        RawRange { stream: self.stream, from, to: self.waiting.from }
     }
 }
 
@@ -125,11 +208,36 @@ mod tests {
 
     impl LineParser for Percent {
         fn read(&mut self, _: Stream, line: &str) -> Reading {
-            match line.strip_suffix('%') {
-                Some(_) => Reading::Events(vec![Event::Progress(Progress { percent: 1.0, message: String::new() })]),
-                None => Reading::Unclaimed,
+            let progress = Event::Progress(Progress { percent: 1.0, message: String::new() });
+            match line {
+                "+" => Reading::Held,
+                "." => Reading::Closed { held: Box::new(progress), line: Vec::new() },
+                _ if line.ends_with('%') => Reading::Events(vec![progress]),
+                _ => Reading::Unclaimed,
             }
         }
+    }
+
+    #[test]
+    fn held_lines_are_claimed_by_the_event_that_closes_them_or_else_are_raw_text() {
+        let mut reader = StreamReader::new(Stream::Stdout, 0, 100);
+        let mut facts = Vec::new();
+        reader.push(b"a\n+\n+", &mut Percent, &mut facts);
+        reader.push(b"\n.\n+\nb\n.\n+\n", &mut Percent, &mut facts);
+        reader.flush(&mut Percent, &mut facts);
+        let raw = |from, to, text: &str| Fact::raw_text(RawRange { stream: Stream::Stdout, from, to }, text.to_owned());
+        let progress = |raw| Fact { event: Event::Progress(Progress { percent: 1.0, message: String::new() }), raw };
+        let expected = vec![
+            raw(0, 2, "a\n"),
+            progress(Some(RawRange { stream: Stream::Stdout, from: 2, to: 6 })),
+            raw(6, 8, ".\n"),
+            raw(8, 10, "+\n"),
+            raw(10, 12, "b\n"),
+            progress(None),
+            raw(12, 14, ".\n"),
+            raw(14, 16, "+\n"),
+        ];
+        assert_eq!(facts, expected);
     }
 
     #[test]
@@ -158,7 +266,7 @@ mod tests {
         #[test]
         fn facts_tile_the_stream_whatever_is_printed(
             lines in prop::collection::vec(prop_oneof![
-                Just(b"1%\n".to_vec()), Just(vec![0xff, 0, b'\n']), prop::collection::vec(any::<u8>(), 0..60),
+                Just(b"1%\n".to_vec()), Just(b"+\n".to_vec()), Just(b".\n".to_vec()), Just(vec![0xff, 0, b'\n']), prop::collection::vec(any::<u8>(), 0..60),
                 Just(vec![b'x'; RAW_TEXT_MAX + 10])], 0..12),
             chunk in 1usize..5000,
         ) {
@@ -171,9 +279,9 @@ mod tests {
             reader.flush(&mut Percent, &mut facts);
             let mut at = 3;
             for fact in &facts {
-                let range = fact.raw.unwrap();
+                let Some(range) = fact.raw else { continue };
                 prop_assert_eq!(range.from, at);
-                prop_assert!(range.to > range.from && range.to - range.from <= RAW_TEXT_MAX as u64);
+                prop_assert!(range.to > range.from && range.to - range.from <= HELD_MAX as u64);
                 at = range.to;
                 if let Event::RawStdout(raw) = &fact.event {
                     let shown = &bytes[(range.from - 3) as usize..(range.to - 3) as usize];

@@ -10,6 +10,7 @@ mod crash;
 mod hostile;
 mod http;
 mod registry;
+mod replay;
 mod runs;
 mod settings;
 mod skills;

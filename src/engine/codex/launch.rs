@@ -1,0 +1,104 @@
+//! How codex is started: prompt on standard input, configuration as overrides that touch no shared file.
+
+use serde_json::{Map, Value};
+
+use super::schema;
+use crate::engine::adapter::Adapter;
+use crate::engine::config;
+use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
+
+pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+    let mut arguments = words(&["exec", "--json", "--skip-git-repo-check", "-s"]);
+    arguments.push(if turn.own_sandbox { "workspace-write" } else { "danger-full-access" }.to_owned());
+    arguments.extend(["-C".to_owned(), shown(turn.run_dir)]);
+    for (key, value) in overrides(turn)? {
+        arguments.extend(["-c".to_owned(), format!("{key}={value}")]);
+    }
+    let mut files = Vec::new();
+    if let Some(schema) = turn.native_schema()
+        && let Some(strict) = schema::strict(schema.value)
+    {
+        arguments.extend(["--output-schema".to_owned(), shown(schema.path)]);
+        files.push(ConfigFile::of_run(schema.path.to_owned(), &strict));
+    }
+    if let Some(handle) = turn.resume {
+        arguments.extend(["resume".to_owned(), handle.to_owned()]);
+    }
+    arguments.push("-".to_owned());
+    let variables = [("CODEX_HOME", shown(&turn.engine_home.join(".codex")))];
+    Ok(LaunchPlan { files, ..turn.plan(adapter, arguments, &variables) })
+}
+
+/// The configuration as `-c` overrides: runs side by side share codex's home, so none may write its file there.
+fn overrides(turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
+    if let Some(key) = config::find_secret(turn.config) {
+        let reason =
+            "secrets do not belong on a command line; pass a variable through and name it with env_key".to_owned();
+        return Err(TurnRefused::Config { key, reason });
+    }
+    let mut config = turn.config.clone();
+    if turn.own_sandbox && turn.network {
+        config["sandbox_workspace_write"]["network_access"] = true.into();
+    }
+    let mut leaves = Vec::new();
+    if let Value::Object(entries) = &config {
+        flatten("", entries, &mut leaves)?;
+    }
+    Ok(leaves)
+}
+
+fn flatten(path: &str, entries: &Map<String, Value>, leaves: &mut Vec<(String, String)>) -> Result<(), TurnRefused> {
+    for (key, value) in entries {
+        let key = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match value {
+            // Only plain keys can stand in a dotted path; a table with others is written as a whole.
+            Value::Object(inner) if !inner.is_empty() && inner.keys().all(|key| is_plain(key)) => {
+                flatten(&key, inner, leaves)?;
+            }
+            _ if !key.split('.').all(is_plain) => {
+                let reason = "only letters, digits, - and _ can stand in this key".to_owned();
+                return Err(TurnRefused::Config { key, reason });
+            }
+            value => leaves.push((key.clone(), inline(&key, value)?)),
+        }
+    }
+    Ok(())
+}
+
+fn is_plain(key: &str) -> bool {
+    !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}
+
+/// A value as TOML, without a table head.
+fn inline(key: &str, value: &Value) -> Result<String, TurnRefused> {
+    let unfit = |reason: String| TurnRefused::Config { key: key.to_owned(), reason };
+    let value = toml::Value::try_from(value).map_err(|error| unfit(error.to_string()))?;
+    Ok(value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_configuration_becomes_dotted_overrides_and_tables_with_odd_keys_stay_whole() {
+        let config = json!({
+            "model": "a \"b\"",
+            "features": { "apps": false },
+            "model_providers": { "x": { "name": "x", "query_params": { "api.version": "1" } } },
+            "list": [1, { "a": "b\nc" }],
+        });
+        let mut leaves = Vec::new();
+        flatten("", config.as_object().unwrap(), &mut leaves).unwrap();
+        let expected = [
+            ("model", "'a \"b\"'"),
+            ("features.apps", "false"),
+            ("model_providers.x.name", "\"x\""),
+            ("model_providers.x.query_params", "{ \"api.version\" = \"1\" }"),
+            ("list", "[1, { a = \"\"\"\nb\nc\"\"\" }]"),
+        ];
+        assert_eq!(leaves, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    }
+}

@@ -1,0 +1,187 @@
+//! An engine's configuration in layers: engine default, the skill's file, the request, what is enforced.
+
+use serde_json::{Map, Value};
+
+use super::adapter::Adapter;
+use super::turn::ENGINE_CONFIG_INVALID;
+use crate::domain::outcome::RunError;
+use crate::domain::request::ExecutionMode;
+
+/// Deepest nesting that is merged; nothing an engine reads is nested that far.
+const DEPTH_MAX: usize = 32;
+/// Shown instead of a secret.
+const MASK: &str = "***";
+
+/// How an engine's configuration is written, and what it begins and ends with.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// The language of the skill's file.
+    pub format: Format,
+    /// The skill's file when its manifest names none.
+    pub skill_file: &'static str,
+    /// The lowest layer.
+    pub(super) defaults: fn() -> Value,
+    /// The highest layer.
+    pub(super) enforced: fn(ExecutionMode) -> Value,
+    /// Where the model's name stands, for engines that read it from their configuration.
+    pub(super) model_key: Option<&'static str>,
+}
+
+/// The language of a configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// TOML.
+    Toml,
+    /// JSON.
+    Json,
+}
+
+/// The layers a run brings along.
+#[derive(Debug, Clone, Copy)]
+pub struct Layers<'a> {
+    /// The text of the skill's file.
+    pub skill_file: Option<&'a str>,
+    /// `<engine>_config` of the request.
+    pub request: Option<&'a Value>,
+    /// `model` of the request.
+    pub model: Option<&'a str>,
+    /// The run's mode.
+    pub mode: ExecutionMode,
+}
+
+/// A layer that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the configuration from {layer} cannot be used: {reason}")]
+pub struct Invalid {
+    /// Which layer.
+    pub layer: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+impl From<Invalid> for RunError {
+    fn from(invalid: Invalid) -> Self {
+        RunError::new(ENGINE_CONFIG_INVALID, invalid.to_string()).with("layer", invalid.layer)
+    }
+}
+
+/// The configuration in force.
+pub fn merge(adapter: &Adapter, layers: &Layers<'_>) -> Result<Value, Invalid> {
+    let kind = &adapter.config;
+    let mut config = (kind.defaults)();
+    if let Some(text) = layers.skill_file {
+        let skill = read(kind.format, text).map_err(|reason| Invalid { layer: "the skill", reason })?;
+        lay_over(&mut config, check(skill, kind.format, "the skill")?);
+    }
+    if let Some(request) = layers.request {
+        lay_over(&mut config, check(request.clone(), kind.format, "the request")?);
+    }
+    if let (Some(key), Some(model)) = (kind.model_key, layers.model) {
+        lay_over(&mut config, Value::Object(Map::from_iter([(key.to_owned(), model.into())])));
+    }
+    lay_over(&mut config, (kind.enforced)(layers.mode));
+    Ok(config)
+}
+
+/// What holds without any skill or request: the first settings of an engine's home.
+pub(super) fn base(adapter: &Adapter, mode: ExecutionMode) -> Value {
+    let mut config = (adapter.config.defaults)();
+    lay_over(&mut config, (adapter.config.enforced)(mode));
+    config
+}
+
+fn read(format: Format, text: &str) -> Result<Value, String> {
+    match format {
+        Format::Toml => toml::from_str(text).map_err(|error| format!("it is not TOML: {error}")),
+        Format::Json => serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}")),
+    }
+}
+
+fn check(layer: Value, format: Format, name: &'static str) -> Result<Value, Invalid> {
+    let invalid = |reason: &str| Invalid { layer: name, reason: reason.to_owned() };
+    if !layer.is_object() {
+        return Err(invalid("it must be an object of keys and values"));
+    }
+    if depth(&layer) > DEPTH_MAX {
+        return Err(invalid("it is nested too deeply"));
+    }
+    if format == Format::Toml && has_null(&layer) {
+        return Err(invalid("it holds a null, which TOML has not; leave the key out"));
+    }
+    Ok(layer)
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or(0),
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(entries) => entries.values().any(has_null),
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// Objects are merged key by key; everything else is replaced.
+fn lay_over(below: &mut Value, above: Value) {
+    match (below, above) {
+        (Value::Object(below), Value::Object(above)) => {
+            for (key, value) in above {
+                match below.get_mut(&key) {
+                    Some(under) => lay_over(under, value),
+                    None => {
+                        below.insert(key, value);
+                    }
+                }
+            }
+        }
+        (below, above) => *below = above,
+    }
+}
+
+/// A copy in which nothing that looks like a secret can be read.
+pub fn masked(config: &Value) -> Value {
+    mask(config, false)
+}
+
+fn mask(value: &Value, secret: bool) -> Value {
+    match value {
+        Value::String(_) if secret => MASK.into(),
+        Value::Object(entries) => entries
+            .iter()
+            .map(|(key, value)| (key.clone(), mask(value, secret || looks_secret(key))))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(|item| mask(item, secret)).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// The first secret-looking text of a configuration, by its dotted key.
+pub(super) fn find_secret(value: &Value) -> Option<String> {
+    let Value::Object(entries) = value else { return None };
+    entries.iter().find_map(|(key, value)| {
+        if looks_secret(key) && mask(value, true) != *value {
+            return Some(key.clone());
+        }
+        find_secret(value).map(|inner| format!("{key}.{inner}"))
+    })
+}
+
+/// Whether what stands behind a key is likely a secret. Names of variables that hold one are not.
+fn looks_secret(key: &str) -> bool {
+    let key: String = key.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    let names_a_variable = key.starts_with("env") || key.ends_with("env") || key.ends_with("envvar");
+    let secret =
+        ["apikey", "accesskey", "secret", "token", "password", "passwd", "authorization", "credential", "headers"];
+    !names_a_variable && secret.iter().any(|word| key.contains(word))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! Long outputs in events: cut at a stated bound and marked; the whole stays in the stream's file.
+
+use serde_json::Value;
+
+use super::framer::cut_character;
+
+/// Most bytes of a tool's input or output that one event carries.
+pub const EXCERPT_MAX: usize = 64 * 1024;
+
+/// The text, or its beginning with a mark that says how much is missing.
+pub(super) fn text(text: &str) -> String {
+    if text.len() <= EXCERPT_MAX {
+        return text.to_owned();
+    }
+    let kept = EXCERPT_MAX - cut_character(&text.as_bytes()[..EXCERPT_MAX]);
+    format!("{}\n[cut: {} of {} bytes shown]", &text[..kept], kept, text.len())
+}
+
+/// The value with its long strings cut; one that is too large all the same becomes a cut text.
+pub(super) fn value(value: &Value) -> Value {
+    let shortened = shorten(value);
+    let written = shortened.to_string();
+    // Twice the bound leaves room for the marks of a value with one long string.
+    if written.len() <= 2 * EXCERPT_MAX { shortened } else { Value::String(text(&written)) }
+}
+
+fn shorten(value: &Value) -> Value {
+    match value {
+        Value::String(long) => Value::String(text(long)),
+        Value::Array(items) => items.iter().map(shorten).collect(),
+        Value::Object(entries) => {
+            Value::Object(entries.iter().map(|(key, value)| (key.clone(), shorten(value))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters_and_says_so() {
+        assert_eq!(text("short"), "short");
+        let long = format!("{}ä{}", "x".repeat(EXCERPT_MAX - 1), "y".repeat(10));
+        let cut = text(&long);
+        assert_eq!(cut, format!("{}\n[cut: 65535 of 65547 bytes shown]", "x".repeat(EXCERPT_MAX - 1)));
+    }
+
+    #[test]
+    fn only_the_long_strings_of_a_value_are_cut_unless_there_are_too_many() {
+        let long = "x".repeat(EXCERPT_MAX + 1);
+        let cut = text(&long);
+        assert_eq!(value(&json!({ "path": "a", "content": long })), json!({ "path": "a", "content": cut }));
+        let many = value(&json!(vec![long; 3]));
+        assert!(many.as_str().unwrap().contains("[cut: "));
+    }
+}

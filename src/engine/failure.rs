@@ -1,0 +1,123 @@
+//! Why an engine gave up, sorted into what its user can do about it.
+
+use serde_json::Value;
+
+use crate::domain::outcome::{RunError, code};
+
+/// The engine has no login, or the one it has is refused.
+pub const ENGINE_AUTH_REQUIRED: &str = "ENGINE_AUTH_REQUIRED";
+/// The model's service takes no more requests for now.
+pub const ENGINE_RATE_LIMITED: &str = "ENGINE_RATE_LIMITED";
+
+/// Words of engines and services that mean a missing or refused login, in small letters.
+const AUTH_WORDS: [&str; 14] = [
+    "401 unauthorized",
+    "status 401",
+    "\"code\":401",
+    "api error: 401",
+    "unauthenticated",
+    "incorrect api key",
+    "invalid api key",
+    "missing api key",
+    "api key not valid",
+    "not logged in",
+    "please run /login",
+    "authentication_error",
+    "invalid auth method",
+    "missing environment variable",
+];
+
+/// Words that mean too many requests, in small letters.
+const RATE_WORDS: [&str; 9] = [
+    "429 too many",
+    "status 429",
+    "status: 429",
+    "\"code\":429",
+    "api error: 429",
+    "rate limit",
+    "rate_limit",
+    "resource_exhausted",
+    "exceeded your current quota",
+];
+
+/// A failure with its code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// For programs.
+    pub code: &'static str,
+    /// The engine's words.
+    pub message: String,
+    /// The status the model's service answered with, where it is known.
+    pub http_status: Option<u16>,
+}
+
+impl Failure {
+    /// A failure whose kind is known.
+    pub(super) fn new(code: &'static str, message: &str) -> Self {
+        Self { code, message: super::excerpt::text(message), http_status: None }
+    }
+
+    /// A failure sorted by the status of the model's service, else by the engine's words.
+    pub(super) fn classify(http_status: Option<u16>, message: &str) -> Self {
+        let code = http_status.and_then(by_status).unwrap_or_else(|| by_words(message));
+        Self { http_status, ..Self::new(code, message) }
+    }
+
+    /// The same failure, sorted anew when a status gives away what the words did not.
+    pub(super) fn with_status(mut self, http_status: Option<u16>) -> Self {
+        if self.code == code::ENGINE_FAILED {
+            self.code = http_status.and_then(by_status).unwrap_or(self.code);
+        }
+        self.http_status = self.http_status.or(http_status);
+        self
+    }
+
+    /// As the run's error.
+    pub(super) fn into_error(self) -> RunError {
+        let status = self.http_status.map_or(Value::Null, Value::from);
+        RunError::new(self.code, self.message).with("http_status", status)
+    }
+}
+
+fn by_status(status: u16) -> Option<&'static str> {
+    match status {
+        401 | 403 => Some(ENGINE_AUTH_REQUIRED),
+        429 => Some(ENGINE_RATE_LIMITED),
+        _ => None,
+    }
+}
+
+fn by_words(message: &str) -> &'static str {
+    let message = message.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if says(&AUTH_WORDS) {
+        ENGINE_AUTH_REQUIRED
+    } else if says(&RATE_WORDS) {
+        ENGINE_RATE_LIMITED
+    } else {
+        code::ENGINE_FAILED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_sorted_by_status_first_and_by_words_else() {
+        let sorted = |status, message| Failure::classify(status, message).code;
+        assert_eq!(sorted(Some(401), "x"), ENGINE_AUTH_REQUIRED);
+        assert_eq!(sorted(Some(429), "x"), ENGINE_RATE_LIMITED);
+        assert_eq!(sorted(Some(500), "rate limit service is down"), ENGINE_RATE_LIMITED);
+        assert_eq!(sorted(None, "unexpected status 401 Unauthorized: no"), ENGINE_AUTH_REQUIRED);
+        assert_eq!(sorted(None, "exceeded retry limit, last status: 429 Too Many Requests"), ENGINE_RATE_LIMITED);
+        assert_eq!(sorted(None, "stream disconnected before completion"), code::ENGINE_FAILED);
+    }
+
+    #[test]
+    fn a_status_learnt_later_sorts_only_what_was_unsorted() {
+        let later = |words| Failure::classify(None, words).with_status(Some(429)).code;
+        assert_eq!(later("it broke"), ENGINE_RATE_LIMITED);
+        assert_eq!(later("not logged in"), ENGINE_AUTH_REQUIRED);
+    }
+}

@@ -1,0 +1,24 @@
+//! How gemini is started: settings in the run's folder, a login choice in its home, prompt on standard input.
+
+use crate::engine::adapter::Adapter;
+use crate::engine::config;
+use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
+
+pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+    let mut arguments = words(&["--output-format", "stream-json", "--yolo", "--skip-trust"]);
+    if let Some(model) = turn.model {
+        arguments.extend(["-m".to_owned(), model.to_owned()]);
+    }
+    if let Some(handle) = turn.resume {
+        arguments.extend(["--resume".to_owned(), handle.to_owned()]);
+    }
+    let variables = [
+        ("GEMINI_CLI_HOME", shown(turn.engine_home)),
+        // One process instead of two: less memory, and signals reach the one that works.
+        ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned()),
+    ];
+    // Without a login choice in its home gemini does not start at all.
+    let home = ConfigFile::of_home(turn.engine_home.join(".gemini/settings.json"), &config::base(adapter, turn.mode));
+    let run = ConfigFile::of_run(turn.run_dir.join(".gemini/settings.json"), turn.config);
+    Ok(LaunchPlan { files: vec![home, run], ..turn.plan(adapter, arguments, &variables) })
+}

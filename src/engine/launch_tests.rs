@@ -1,0 +1,173 @@
+//! How each engine is launched, compared whole.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::domain::outcome::RunError;
+use crate::domain::request::ExecutionMode;
+
+const UUID: &str = "01a1e212-7b08-7880-8338-1569b3c6ebe6";
+
+fn plan(name: &str, change: impl FnOnce(&mut Turn<'_>)) -> Result<LaunchPlan, TurnRefused> {
+    plan_with(name, &json!({}), change)
+}
+
+fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Turn<'_>)) -> Result<LaunchPlan, TurnRefused> {
+    let adapter = adapter(name).unwrap();
+    let env = [("KEY".to_owned(), "secret".to_owned()), ("HOME".to_owned(), "/root".to_owned())];
+    let schema =
+        json!({ "type": "object", "properties": { "a": {} }, "required": ["a"], "additionalProperties": false });
+    let mut turn = Turn {
+        program: &["/bin/engine".to_owned()],
+        run_dir: Path::new("/run"),
+        engine_home: Path::new("/home/engine"),
+        tmp: Path::new("/tmp/turn"),
+        path: "/usr/bin",
+        env: &env,
+        prompt: "Do it",
+        model: None,
+        resume: None,
+        config: &json!({}),
+        mode: ExecutionMode::Auto,
+        output_schema: Some(OutputSchema { value: &schema, path: Path::new("/run/schema.json") }),
+        own_sandbox: true,
+        network: false,
+    };
+    change(&mut turn);
+    let model = turn.model;
+    let layers = config::Layers { skill_file: None, request: Some(request), model, mode: turn.mode };
+    let config = config::merge(adapter, &layers).unwrap();
+    adapter.launch(&Turn { config: &config, ..turn })
+}
+
+fn argv(plan: &LaunchPlan) -> String {
+    plan.launch.argv.join(" ")
+}
+
+fn variable<'a>(plan: &'a LaunchPlan, name: &str) -> Option<&'a str> {
+    plan.launch.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+fn file(plan: &LaunchPlan, path: &str) -> Option<(Value, bool)> {
+    let file = plan.files.iter().find(|file| file.path == Path::new(path))?;
+    Some((serde_json::from_slice(&file.bytes).unwrap(), file.keep_existing))
+}
+
+#[test]
+fn every_engine_gets_its_prompt_its_home_and_its_own_environment_and_nothing_secret_in_its_arguments() {
+    for adapter in ADAPTERS {
+        let plan = plan(adapter.name, |_| {}).unwrap();
+        assert_eq!(plan.launch.argv[0], "/bin/engine");
+        assert_eq!(plan.launch.cwd, Path::new("/run"));
+        assert_eq!(variable(&plan, "HOME"), Some("/home/engine"), "{}", adapter.name);
+        assert_eq!(variable(&plan, "TMPDIR"), Some("/tmp/turn"));
+        assert_eq!(variable(&plan, "KEY"), Some("secret"));
+        assert_eq!(plan.launch.env.iter().filter(|(name, _)| name == "HOME").count(), 1);
+        assert!(!argv(&plan).contains("secret") && !plan.shown_argv.join(" ").contains("Do it"));
+        let in_arguments = adapter.name == "iflow";
+        let stdin: &[u8] = if in_arguments { b"" } else { b"Do it" };
+        assert_eq!(plan.launch.stdin, stdin, "{}", adapter.name);
+        assert_eq!(argv(&plan).contains("Do it"), in_arguments, "{}", adapter.name);
+    }
+}
+
+#[test]
+fn codex_takes_its_configuration_as_overrides_and_its_schema_as_a_file() {
+    let first = plan("codex", |turn| turn.model = Some("m")).unwrap();
+    let expected = "/bin/engine exec --json --skip-git-repo-check -s workspace-write -C /run \
+        -c skills.bundled.enabled=false -c model=\"m\" -c approval_policy=\"never\" \
+        -c check_for_update_on_startup=false -c analytics.enabled=false -c features.plugins=false \
+        -c features.apps=false -c features.unbounded_connection_retries=false --output-schema /run/schema.json -";
+    assert_eq!(argv(&first), expected);
+    assert_eq!(variable(&first, "CODEX_HOME"), Some("/home/engine/.codex"));
+    assert_eq!(file(&first, "/run/schema.json").map(|(_, keep)| keep), Some(false));
+    let resumed = plan("codex", |turn| {
+        turn.resume = Some(UUID);
+        turn.mode = ExecutionMode::Interactive;
+        turn.network = true;
+    });
+    let resumed = argv(&resumed.unwrap());
+    assert!(resumed.ends_with(&format!("-c sandbox_workspace_write.network_access=true resume {UUID} -")), "{resumed}");
+    assert!(!resumed.contains("--output-schema"));
+    assert!(argv(&plan("codex", |turn| turn.own_sandbox = false).unwrap()).contains("-s danger-full-access"));
+}
+
+#[test]
+fn a_secret_in_codexs_configuration_is_refused_and_in_the_others_only_masked_in_the_record() {
+    let secret = json!({ "provider": { "x": { "apiKey": "hidden" } } });
+    let refused = plan_with("codex", &secret, |_| {}).unwrap_err();
+    assert_eq!(RunError::from(refused).code, ENGINE_CONFIG_INVALID);
+    let opencode = plan_with("opencode", &secret, |_| {}).unwrap();
+    assert!(variable(&opencode, "OPENCODE_CONFIG_CONTENT").unwrap().contains("hidden"));
+    assert!(!opencode.recorded_config.to_string().contains("hidden") && !argv(&opencode).contains("hidden"));
+}
+
+#[test]
+fn gemini_and_qwen_write_settings_for_the_run_and_leave_those_of_their_home() {
+    let gemini = plan("gemini", |turn| {
+        turn.model = Some("m");
+        turn.resume = Some(UUID);
+    });
+    let gemini = gemini.unwrap();
+    let expected = format!("/bin/engine --output-format stream-json --yolo --skip-trust -m m --resume {UUID}");
+    assert_eq!(argv(&gemini), expected);
+    let (settings, keep) = file(&gemini, "/home/engine/.gemini/settings.json").unwrap();
+    assert!(keep && settings["security"]["auth"]["selectedType"] == "gemini-api-key");
+    assert_eq!(file(&gemini, "/run/.gemini/settings.json"), Some((gemini.recorded_config.clone(), false)));
+    let qwen = plan("qwen", |turn| turn.model = Some("m")).unwrap();
+    let expected = "/bin/engine --output-format stream-json --yolo --auth-type openai --json-schema @/run/schema.json";
+    assert_eq!(argv(&qwen), expected);
+    assert_eq!(variable(&qwen, "OPENAI_MODEL"), Some("m"));
+    let odd = json!({ "security": { "auth": { "selectedType": "--yolo" } } });
+    assert!(plan_with("qwen", &odd, |_| {}).is_err());
+}
+
+#[test]
+fn opencode_is_told_its_folder_when_it_goes_on_with_a_session() {
+    let first = plan("opencode", |turn| turn.model = Some("p/m")).unwrap();
+    assert_eq!(argv(&first), "/bin/engine run --format json --auto --title run");
+    let config: Value = serde_json::from_str(variable(&first, "OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();
+    assert_eq!((&config["model"], &config["permission"]["question"]), (&json!("p/m"), &json!("deny")));
+    let resumed = plan("opencode", |turn| turn.resume = Some("ses_1")).unwrap();
+    assert_eq!(argv(&resumed), "/bin/engine run --format json --auto --dir /run --session ses_1");
+}
+
+#[test]
+fn claude_gets_an_allow_list_and_a_settings_file_only_when_there_is_something_to_set() {
+    let first = plan("claude", |turn| turn.mode = ExecutionMode::Interactive).unwrap();
+    let expected = "/bin/engine -p --output-format stream-json --verbose --permission-mode acceptEdits \
+        --allowedTools Bash,Edit,Write,Read,Glob,Grep,Skill,Task,WebFetch";
+    assert_eq!(argv(&first), expected);
+    assert_eq!(first.files, Vec::new());
+    let settings = json!({ "model": "x" });
+    let second = plan_with("claude", &settings, |_| {}).unwrap();
+    assert!(argv(&second).contains("--settings /run/.claude/settings.json --json-schema {\"type\":\"object\""));
+    assert_eq!(file(&second, "/run/.claude/settings.json"), Some((settings.clone(), false)));
+}
+
+#[test]
+fn a_handle_or_model_an_engine_could_misread_is_refused() {
+    for adapter in ADAPTERS {
+        for handle in ["nonsense", "--last", "-", ""] {
+            let refused = plan(adapter.name, |turn| turn.resume = Some(handle)).unwrap_err();
+            assert_eq!(RunError::from(refused).code, "SESSION_RESUME_FAILED", "{} {handle}", adapter.name);
+        }
+        for model in ["--yolo", "", "a\nb"] {
+            let refused = plan(adapter.name, |turn| turn.model = Some(model)).unwrap_err();
+            assert_eq!(RunError::from(refused).code, ENGINE_CONFIG_INVALID, "{} {model}", adapter.name);
+        }
+    }
+}
+
+#[test]
+fn every_engine_is_known_by_its_name_to_the_skills_and_settings() {
+    let names = ADAPTERS.map(|adapter| adapter.name);
+    assert_eq!(names, crate::skill::PROMPT_ENGINES);
+    assert_eq!(names, crate::settings::ENGINES);
+    assert_eq!(state("script"), Some(State::BuiltIn));
+    assert_eq!(state("iflow"), Some(State::Sunset));
+    assert!(adapter("iflow").unwrap().warning().is_some_and(|warning| warning.code == "ENGINE_SUNSET"));
+    assert_eq!(state("nope"), None);
+}

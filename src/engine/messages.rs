@@ -1,0 +1,247 @@
+//! The message language that claude and qwen share: `system`, `assistant`, `user` and `result` lines.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use super::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
+use super::report::{Denial, TurnReport, engine_error, remark, since};
+use crate::domain::event::{AssistantReasoning, Event};
+use crate::domain::outcome::Usage;
+
+/// Lines that tell of the engine's inner life only.
+const QUIET: [&str; 3] = ["stream_event", "rate_limit_event", "tool_progress"];
+
+/// Where the two differ.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Idiom {
+    /// The tool that runs commands.
+    pub shell: &'static str,
+    /// The member of `result` that holds structured output.
+    pub structured: &'static str,
+    /// Whether tokens are counted over the whole session; the cost always is.
+    pub tokens_of_session: bool,
+}
+
+/// The dialect, and what the session has used before this turn.
+pub(super) fn dialect(idiom: Idiom, usage_before: Usage) -> Box<dyn Dialect> {
+    let usage_before = match idiom.tokens_of_session {
+        true => usage_before,
+        false => Usage { cost_usd: usage_before.cost_usd, ..Usage::default() },
+    };
+    Box::new(Messages { idiom, usage_before, calls: BTreeMap::new() })
+}
+
+struct Messages {
+    idiom: Idiom,
+    usage_before: Usage,
+    /// Calls without a result so far, by id: tool and input.
+    calls: BTreeMap<String, (String, Value)>,
+}
+
+impl Dialect for Messages {
+    fn stdout(&mut self, line: &str, turn: &mut TurnReport) -> Line {
+        let event = match object(line) {
+            Ok(event) => event,
+            Err(unreadable) => return unreadable,
+        };
+        let read = match text(&event, "type") {
+            "system" => system(&event, turn),
+            "assistant" => self.assistant(&event, turn),
+            "user" => self.user(&event),
+            "result" => self.result(&event, turn),
+            quiet if QUIET.contains(&quiet) => Some(Line::Quiet),
+            _ => None,
+        };
+        read.unwrap_or_else(|| Line::Unknown(name(&event)))
+    }
+}
+
+fn name(event: &Map<String, Value>) -> String {
+    match text(event, "subtype") {
+        "" => text(event, "type").to_owned(),
+        subtype => format!("{}/{subtype}", text(event, "type")),
+    }
+}
+
+fn system(event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+    let says = match text(event, "subtype") {
+        "init" => turn.bind(event.get("session_id")?.as_str()?),
+        "api_retry" => {
+            let attempt = format!("retry {} of {}", count_of(event, "attempt"), count_of(event, "max_retries"));
+            let status = status(event, "error_status");
+            let shown = status.map_or_else(String::new, |status| format!(" (status {status})"));
+            Some(turn.retrying(status, &format!("{}{shown}, {attempt}", text(event, "error"))))
+        }
+        "permission_denied" => Some(remark(&format!("not allowed to use {}", text(event, "tool_name")))),
+        _ => return None,
+    };
+    Some(Line::Says(says.into_iter().collect()))
+}
+
+fn status(event: &Map<String, Value>, key: &str) -> Option<u16> {
+    event.get(key).and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok())
+}
+
+fn count_of(event: &Map<String, Value>, key: &str) -> u64 {
+    event.get(key).and_then(Value::as_u64).unwrap_or_default()
+}
+
+impl Messages {
+    fn assistant(&mut self, event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+        let message = event.get("message")?.as_object()?;
+        let blocks = message.get("content")?.as_array()?;
+        let mut events = Vec::new();
+        for block in blocks {
+            let block = block.as_object()?;
+            match text(block, "type") {
+                "text" => events.extend(said(event, message, block.get("text")?.as_str()?, turn)),
+                "thinking" => {
+                    let text = block.get("thinking")?.as_str()?.to_owned();
+                    events.push(Event::AssistantReasoning(AssistantReasoning { text }));
+                }
+                "tool_use" => events.push(self.called(block)?),
+                "redacted_thinking" => {}
+                _ => return None,
+            }
+        }
+        Some(Line::Says(events))
+    }
+
+    fn called(&mut self, block: &Map<String, Value>) -> Option<Event> {
+        let id = block.get("id")?.as_str()?;
+        let tool = block.get("name")?.as_str()?;
+        let input = block.get("input").cloned().unwrap_or_default();
+        let started = self.call(id, tool, &input, None, "", Progress::Started);
+        self.calls.insert(id.to_owned(), (tool.to_owned(), input));
+        Some(started)
+    }
+
+    fn user(&mut self, event: &Map<String, Value>) -> Option<Line> {
+        let content = event.get("message")?.get("content")?;
+        // What the engine tells the model on its own account is text without blocks, or a text block.
+        let Value::Array(blocks) = content else { return Some(Line::Quiet) };
+        let mut events = Vec::new();
+        for block in blocks.iter().filter_map(Value::as_object).filter(|block| text(block, "type") == "tool_result") {
+            let id = block.get("tool_use_id")?.as_str()?;
+            let (tool, input) = self.calls.remove(id).unwrap_or_default();
+            let output = block.get("content").map(flat).unwrap_or_default();
+            let failed = block.get("is_error") == Some(&Value::Bool(true));
+            let exit_code = if failed { exit_code(&output) } else { None };
+            events.push(self.call(id, &tool, &input, exit_code, &output, Progress::ended(!failed)));
+        }
+        Some(Line::Says(events))
+    }
+
+    fn call(
+        &self,
+        id: &str,
+        tool: &str,
+        input: &Value,
+        exit_code: Option<i64>,
+        output: &str,
+        progress: Progress,
+    ) -> Event {
+        match input.get("command").and_then(Value::as_str) {
+            Some(line) if tool == self.idiom.shell => command(line, exit_code, output, progress),
+            _ => tool_call(id, tool, input, output, progress),
+        }
+    }
+
+    fn result(&self, event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+        // `subtype` says "success" even of a request the service refused: only this member can be trusted.
+        let failed = event.get("is_error")?.as_bool()?;
+        let mut events = Vec::new();
+        if failed {
+            let failure = Failure::classify(status(event, "api_error_status"), &reason(event));
+            events.push(engine_error(&failure.message));
+            turn.failed(failure);
+        } else {
+            if let Some(last_words) = event.get("result").and_then(Value::as_str) {
+                turn.final_text = Some(last_words.to_owned());
+            }
+            turn.structured = event.get(self.idiom.structured).filter(|value| !value.is_null()).cloned();
+            turn.succeeded();
+        }
+        turn.denials = denials(event);
+        if let Some(usage) = event.get("usage") {
+            let total = usage_of(usage, event.get("total_cost_usd").and_then(Value::as_f64));
+            events.extend(turn.spent(since(self.usage_before, total)));
+        }
+        Some(Line::Says(events))
+    }
+}
+
+/// What the assistant says, unless it is the engine's own report of an error, or part of a sub-agent's work.
+fn said(event: &Map<String, Value>, message: &Map<String, Value>, text: &str, turn: &mut TurnReport) -> Option<Event> {
+    let of_engine = event.get("is_api_error_message") == Some(&Value::Bool(true)) || text.starts_with("[API Error: ");
+    let of_sub_agent = event.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null());
+    if of_sub_agent {
+        return None;
+    }
+    if of_engine {
+        turn.last_error = Some(Failure::classify(None, text));
+        return Some(engine_error(text));
+    }
+    turn.said(message.get("id").and_then(Value::as_str), text)
+}
+
+/// A tool's answer as text: itself, or the text blocks of a list.
+fn flat(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().map(|block| match block.get("text").and_then(Value::as_str) {
+                Some(text) => text.to_owned(),
+                None => format!("[{}]", block.get("type").and_then(Value::as_str).unwrap_or("block")),
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A failed command's answer begins with its exit code.
+fn exit_code(output: &str) -> Option<i64> {
+    output.strip_prefix("Exit code ")?.split_whitespace().next()?.parse().ok()
+}
+
+fn reason(event: &Map<String, Value>) -> String {
+    let errors = event.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let errors: Vec<&str> = errors.iter().filter_map(Value::as_str).collect();
+    let interrupted = text(event, "terminal_reason");
+    if interrupted.starts_with("aborted") {
+        return format!("it was interrupted ({interrupted})");
+    }
+    let said = [
+        event.get("error").and_then(|error| error.get("message")).and_then(Value::as_str),
+        event.get("result").and_then(Value::as_str),
+    ];
+    match said.into_iter().flatten().find(|said| !said.is_empty()) {
+        Some(said) => said.to_owned(),
+        None if errors.is_empty() => format!("it ended with {}", name(event)),
+        None => errors.join("; "),
+    }
+}
+
+fn denials(event: &Map<String, Value>) -> Vec<Denial> {
+    let listed = event.get("permission_denials").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let listed = listed.iter().filter_map(Value::as_object);
+    let denial = |denied: &Map<String, Value>| Denial {
+        tool: text(denied, "tool_name").to_owned(),
+        call_id: text(denied, "tool_use_id").to_owned(),
+    };
+    listed.map(denial).collect()
+}
+
+/// What came from and went to the cache is counted apart from the input.
+fn usage_of(usage: &Value, cost_usd: Option<f64>) -> Usage {
+    let cached = count(usage, "/cache_read_input_tokens");
+    Usage {
+        input_tokens: count(usage, "/input_tokens") + cached + count(usage, "/cache_creation_input_tokens"),
+        cached_input_tokens: cached,
+        output_tokens: count(usage, "/output_tokens"),
+        cost_usd,
+    }
+}

@@ -1,0 +1,133 @@
+//! The lines of `opencode run --format json`.
+
+use serde_json::{Map, Value};
+
+use crate::domain::event::{AssistantReasoning, Event};
+use crate::domain::outcome::{Usage, code};
+use crate::engine::failure::Failure;
+use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
+use crate::engine::report::{TurnReport, engine_error};
+
+/// Steps in a row that end for no reason before the turn is given up: opencode itself would go on for ever.
+const BROKEN_STEPS_MAX: usize = 10;
+
+pub(super) fn dialect(_: Usage) -> Box<dyn Dialect> {
+    Box::new(OpenCode::default())
+}
+
+#[derive(Default)]
+struct OpenCode {
+    broken_steps: usize,
+    /// What was said in the step under way.
+    said: Vec<String>,
+}
+
+impl Dialect for OpenCode {
+    fn stdout(&mut self, line: &str, turn: &mut TurnReport) -> Line {
+        let event = match object(line) {
+            Ok(event) => event,
+            Err(unreadable) => return unreadable,
+        };
+        let bound = event.get("sessionID").and_then(Value::as_str).and_then(|handle| turn.bind(handle));
+        let line = self.event(&event, turn).unwrap_or_else(|| Line::Unknown(text(&event, "type").to_owned()));
+        match bound {
+            Some(bound) => first(bound, line, turn),
+            None => line,
+        }
+    }
+}
+
+/// The first line also names the session, whatever else it says.
+fn first(bound: Event, line: Line, turn: &mut TurnReport) -> Line {
+    let mut events = vec![bound];
+    match line {
+        Line::Says(more) => events.extend(more),
+        Line::Unknown(name) => turn.does_not_know(name),
+        Line::Quiet | Line::Part | Line::Whole(..) => {}
+    }
+    Line::Says(events)
+}
+
+impl OpenCode {
+    fn event(&mut self, event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+        let part = || event.get("part").and_then(Value::as_object);
+        let says = match text(event, "type") {
+            "step_start" => {
+                self.said.clear();
+                turn.final_text = None;
+                return Some(Line::Quiet);
+            }
+            "text" => return self.text(part()?, turn),
+            "reasoning" => {
+                Event::AssistantReasoning(AssistantReasoning { text: part()?.get("text")?.as_str()?.to_owned() })
+            }
+            "tool_use" => tool(part()?)?,
+            "step_finish" => return self.step_finish(part()?, turn),
+            "error" => error(event.get("error")?, turn),
+            _ => return None,
+        };
+        Some(Line::Says(vec![says]))
+    }
+
+    fn text(&mut self, part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+        let said = part.get("text")?.as_str()?;
+        let Some(event) = turn.said(part.get("id").and_then(Value::as_str), said) else { return Some(Line::Quiet) };
+        self.said.push(said.to_owned());
+        turn.final_text = Some(self.said.join("\n"));
+        Some(Line::Says(vec![event]))
+    }
+
+    fn step_finish(&mut self, part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+        match part.get("reason")?.as_str()? {
+            "unknown" => self.broken_steps += 1,
+            "stop" => turn.succeeded(),
+            // Calls of tools, and whatever other reason there is to go on.
+            _ => self.broken_steps = 0,
+        }
+        if self.broken_steps >= BROKEN_STEPS_MAX {
+            let message = format!("the model's answers broke off {BROKEN_STEPS_MAX} times in a row");
+            turn.failed(Failure::new(code::ENGINE_FAILED, &message));
+        }
+        Some(Line::Says(turn.spent(usage(part)).into_iter().collect()))
+    }
+}
+
+/// OpenCode counts what came from and went to the cache apart from the input.
+fn usage(part: &Map<String, Value>) -> Usage {
+    let tokens = part.get("tokens").unwrap_or(&Value::Null);
+    let cached = count(tokens, "/cache/read");
+    let input = count(tokens, "/input") + cached + count(tokens, "/cache/write");
+    let output = count(tokens, "/output") + count(tokens, "/reasoning");
+    Usage {
+        input_tokens: input,
+        cached_input_tokens: cached,
+        output_tokens: output,
+        // A price it does not know is reported as 0.
+        cost_usd: part.get("cost").and_then(Value::as_f64).filter(|cost| *cost > 0.0),
+    }
+}
+
+fn tool(part: &Map<String, Value>) -> Option<Event> {
+    let state = part.get("state")?;
+    let tool = part.get("tool")?.as_str()?;
+    let input = state.get("input").unwrap_or(&Value::Null);
+    let exit_code = state.pointer("/metadata/exit").and_then(Value::as_i64);
+    let output = state.get("output").or_else(|| state.get("error")).and_then(Value::as_str).unwrap_or_default();
+    let completed = state.get("status")?.as_str()? == "completed";
+    let progress = Progress::ended(completed && exit_code.unwrap_or(0) == 0);
+    match (tool, input.get("command").and_then(Value::as_str)) {
+        ("bash", Some(line)) => Some(command(line, exit_code, output, progress)),
+        _ => Some(tool_call(text(part, "callID"), tool, input, output, progress)),
+    }
+}
+
+/// An error is the end only if nothing follows it: opencode recovers from some.
+fn error(error: &Value, turn: &mut TurnReport) -> Event {
+    let data = error.get("data").unwrap_or(&Value::Null);
+    let status = data.get("statusCode").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+    let name = error.get("name").and_then(Value::as_str).unwrap_or("error");
+    let message = data.get("message").and_then(Value::as_str).unwrap_or(name);
+    turn.last_error = Some(Failure::classify(status, message));
+    turn.undecided();
+    engine_error(message)
+}

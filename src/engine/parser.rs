@@ -1,0 +1,239 @@
+//! The reader of one turn: the engine's dialect says what a line means, the rest is the same for all.
+
+use serde_json::{Map, Value};
+
+use super::excerpt;
+use super::reader::{LineParser, Reading};
+use super::report::TurnReport;
+use crate::domain::event::{CommandExecution, Event, ToolCall};
+use crate::domain::fact::Stream;
+use crate::domain::outcome::Warning;
+
+/// Longest line of an engine that is read; a longer one is kept as raw text.
+pub const LINE_MAX: usize = 8 * 1024 * 1024;
+
+/// What a line of an engine means.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Line {
+    /// It says these; an empty list is the same as `Quiet`.
+    Says(Vec<Event>),
+    /// Known, and nothing a client needs to hear: raw evidence.
+    Quiet,
+    /// A part of a message whose end is still to come.
+    Part,
+    /// The message under way is whole; then what the line means itself.
+    Whole(Box<Event>, Box<Line>),
+    /// Not known, by this name: raw evidence and a warning.
+    Unknown(String),
+}
+
+/// The language of one engine's output.
+pub trait Dialect: Send {
+    /// One line of standard output.
+    fn stdout(&mut self, line: &str, turn: &mut TurnReport) -> Line;
+
+    /// One line of standard error; it is never a mistake to say nothing about it.
+    fn stderr(&mut self, _line: &str, _turn: &mut TurnReport) -> Line {
+        Line::Quiet
+    }
+
+    /// Both streams are over.
+    fn finish(&mut self, _turn: &mut TurnReport) -> Vec<Event> {
+        Vec::new()
+    }
+}
+
+/// Reads the lines of one turn and keeps its report.
+pub struct TurnParser {
+    dialect: Box<dyn Dialect>,
+    lost_session_words: &'static [&'static str],
+    report: TurnReport,
+}
+
+impl TurnParser {
+    pub(super) fn new(
+        dialect: Box<dyn Dialect>,
+        lost_session_words: &'static [&'static str],
+        report: TurnReport,
+    ) -> Self {
+        Self { dialect, lost_session_words, report }
+    }
+
+    /// What the turn has shown so far.
+    pub fn report(&self) -> &TurnReport {
+        &self.report
+    }
+
+    /// Whether the engine said that its turn is over; what it still does is tidying up.
+    pub fn ended(&self) -> bool {
+        self.report.end.is_some()
+    }
+
+    /// The process is gone and both streams are read: the last events, which stand on no bytes.
+    pub fn finish(&mut self) -> Vec<Event> {
+        let mut events = self.dialect.finish(&mut self.report);
+        if !self.report.denials.is_empty() {
+            events.push(Event::Warned(denied(&self.report)));
+        }
+        if !self.report.unrecognized.is_empty() {
+            events.push(Event::Warned(unrecognized(&self.report.unrecognized)));
+        }
+        events
+    }
+
+    fn read_stderr(&mut self, line: &str) -> Line {
+        let plain = without_colours(line);
+        self.report.wrote_stderr(&plain);
+        let resumed = self.report.resumed_from.is_some();
+        if resumed && self.lost_session_words.iter().any(|words| plain.contains(words)) {
+            self.report.lost_session.get_or_insert_with(|| plain.trim().to_owned());
+        }
+        self.dialect.stderr(&plain, &mut self.report)
+    }
+
+    /// What a line says by itself; nothing makes it raw evidence.
+    fn events(&mut self, line: Line) -> Vec<Event> {
+        match line {
+            Line::Says(events) => events,
+            Line::Quiet | Line::Part => Vec::new(),
+            Line::Whole(event, rest) => std::iter::once(*event).chain(self.events(*rest)).collect(),
+            Line::Unknown(name) => {
+                self.report.does_not_know(name);
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl LineParser for TurnParser {
+    fn read(&mut self, stream: Stream, line: &str) -> Reading {
+        let read = match stream {
+            _ if line.trim().is_empty() => Line::Quiet,
+            Stream::Stdout | Stream::Pty => self.dialect.stdout(line, &mut self.report),
+            Stream::Stderr => self.read_stderr(line),
+        };
+        match read {
+            Line::Part => Reading::Held,
+            Line::Whole(held, line) => Reading::Closed { held, line: self.events(*line) },
+            line @ (Line::Says(_) | Line::Quiet | Line::Unknown(_)) => Reading::Events(self.events(line)),
+        }
+    }
+
+    fn passed_by(&mut self, stream: Stream) {
+        match stream {
+            Stream::Stdout | Stream::Pty => self.report.does_not_know("(not readable)".to_owned()),
+            // Engines may write anything to standard error.
+            Stream::Stderr => {}
+        }
+    }
+
+    fn reads_unfinished_lines(&self) -> bool {
+        false
+    }
+}
+
+fn unrecognized(names: &[String]) -> Warning {
+    let message = format!(
+        "some output of the engine was not recognized and is kept as raw text: {}; its version may be newer than the parser",
+        names.join(", ")
+    );
+    let mut warning = Warning::new("ENGINE_OUTPUT_UNRECOGNIZED", message);
+    warning.details.insert("types".into(), names.into());
+    warning
+}
+
+fn denied(report: &TurnReport) -> Warning {
+    let mut tools: Vec<&str> = report.denials.iter().map(|denial| denial.tool.as_str()).collect();
+    tools.dedup();
+    let message = format!("the engine was not allowed to use: {}", tools.join(", "));
+    let mut warning = Warning::new("ENGINE_PERMISSION_DENIED", message);
+    let calls: Vec<&str> = report.denials.iter().map(|denial| denial.call_id.as_str()).collect();
+    warning.details.insert("tools".into(), tools.into());
+    warning.details.insert("call_ids".into(), calls.into());
+    warning
+}
+
+/// The line without terminal colour codes.
+fn without_colours(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find("\u{1b}[") {
+        plain.push_str(&rest[..at]);
+        let code = &rest[at + 2..];
+        let end = code.find(|c: char| c.is_ascii_alphabetic()).map_or(code.len(), |end| end + 1);
+        rest = &code[end..];
+    }
+    plain + rest
+}
+
+/// A line as a JSON object, or what to call it when it is none.
+pub(super) fn object(line: &str) -> Result<Map<String, Value>, Line> {
+    match serde_json::from_str(line) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) | Err(_) => Err(Line::Unknown("(not a JSON object)".to_owned())),
+    }
+}
+
+/// Text behind a key; empty when there is none.
+pub(super) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A count at a JSON pointer; 0 when there is none.
+pub(super) fn count(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// How far a tool call is, in the words of every engine's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    Started,
+    Completed,
+    Failed,
+}
+
+impl Progress {
+    pub fn ended(ok: bool) -> Self {
+        if ok { Self::Completed } else { Self::Failed }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A tool call as an event.
+pub(super) fn tool_call(call_id: &str, tool: &str, input: &Value, output: &str, progress: Progress) -> Event {
+    Event::ToolCall(ToolCall {
+        call_id: call_id.to_owned(),
+        tool: tool.to_owned(),
+        input: excerpt::value(input),
+        output: excerpt::text(output),
+        status: progress.as_str().to_owned(),
+    })
+}
+
+/// A command as an event.
+pub(super) fn command(command: &str, exit_code: Option<i64>, output: &str, progress: Progress) -> Event {
+    Event::CommandExecution(CommandExecution {
+        command: excerpt::text(command),
+        exit_code,
+        output: excerpt::text(output),
+        status: progress.as_str().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_codes_are_removed_and_nothing_else() {
+        assert_eq!(without_colours("\u{1b}[91m\u{1b}[1mError: \u{1b}[0mSession [x]"), "Error: Session [x]");
+        assert_eq!(without_colours("cut \u{1b}[3"), "cut ");
+    }
+}

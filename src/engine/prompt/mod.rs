@@ -1,0 +1,128 @@
+//! What an engine is told: a template, the run's values, and the completion contract.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+
+use minijinja::{Environment, UndefinedBehavior, Value as Json, context, value::Serde};
+use serde_json::{Map, Value};
+
+use super::contract;
+use crate::domain::outcome::RunError;
+use crate::domain::request::ExecutionMode;
+use crate::skill::Skill;
+use crate::skill::manifest::{Entrypoint, Template};
+
+/// A template that cannot be rendered.
+pub const PROMPT_TEMPLATE_FAILED: &str = "PROMPT_TEMPLATE_FAILED";
+/// The template of skills that bring none.
+pub const BUILT_IN: &str = include_str!("builtin.jinja");
+/// Steps a template may take; a page of text with loops needs some thousands.
+const FUEL: u64 = 1_000_000;
+/// Longest prompt, in bytes.
+const PROMPT_MAX: usize = 4 * 1024 * 1024;
+
+/// Which template a skill has for an engine: the engine's own, the general one, else the built-in.
+pub fn template<'a>(entrypoint: &'a Entrypoint, engine: &str) -> Template<'a> {
+    let written = entrypoint.prompts.get(engine).or(entrypoint.prompt.template.as_ref());
+    written.map_or(Template::Inline(BUILT_IN), |written| Template::of(written))
+}
+
+/// What a template can speak of.
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'a> {
+    /// The skill.
+    pub skill: &'a Skill,
+    /// The run's copy of the package.
+    pub skill_dir: &'a Path,
+    /// The run's folder.
+    pub run_dir: &'a Path,
+    /// Resolved inputs: files as absolute paths.
+    pub input: &'a Map<String, Value>,
+    /// Parameters.
+    pub parameter: &'a Map<String, Value>,
+    /// The run's mode.
+    pub mode: ExecutionMode,
+}
+
+/// Why there is no prompt.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the prompt template cannot be rendered: {reason}")]
+pub struct TemplateFailed {
+    /// The template engine's words.
+    pub reason: String,
+}
+
+impl From<TemplateFailed> for RunError {
+    fn from(failed: TemplateFailed) -> Self {
+        RunError::new(PROMPT_TEMPLATE_FAILED, failed.to_string())
+    }
+}
+
+/// The prompt: the rendered template, with the contract at its end.
+pub fn render(template: &str, values: &Values<'_>) -> Result<String, TemplateFailed> {
+    let skill = values.skill;
+    let rendered = evaluate(
+        template,
+        context! {
+            input => Serde(values.input),
+            parameter => Serde(values.parameter),
+            skill => context! {
+                id => skill.id.as_str(),
+                name => skill.name.as_str(),
+                version => skill.version.to_string(),
+                description => skill.description.as_str(),
+                dir => values.skill_dir.to_string_lossy(),
+            },
+            run_dir => values.run_dir.to_string_lossy(),
+            body => skill.body.as_str(),
+            output_schema => Serde(&skill.output_schema),
+            execution_mode => values.mode.as_str(),
+        },
+    )?;
+    Ok(contract::append(&rendered, values.mode))
+}
+
+fn evaluate(template: &str, values: Json) -> Result<String, TemplateFailed> {
+    let mut environment = Environment::new();
+    // A name that means nothing is a mistake of the author's, not an empty text; asking whether it is there is fine.
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    environment.set_fuel(Some(FUEL));
+    let mut prompt = Bounded(Vec::new());
+    let outcome = environment
+        .template_from_named_str("prompt", template)
+        .and_then(|template| template.render_captured_to(values, &mut prompt).map(|_| ()));
+    outcome.map_err(|error| TemplateFailed { reason: described(&error) })?;
+    String::from_utf8(prompt.0).map_err(|error| TemplateFailed { reason: error.to_string() })
+}
+
+fn described(error: &minijinja::Error) -> String {
+    let mut reason = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        // Writing to a string cannot fail.
+        let _ = write!(reason, ": {cause}");
+        source = cause.source();
+    }
+    reason
+}
+
+/// Takes as much as a prompt may be long.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > PROMPT_MAX {
+            return Err(io::Error::other(format!("the prompt is longer than {PROMPT_MAX} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

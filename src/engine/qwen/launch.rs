@@ -1,0 +1,40 @@
+//! How qwen is started: settings in the run's folder, its own script under node, prompt on standard input.
+
+use serde_json::Value;
+
+use crate::engine::adapter::Adapter;
+use crate::engine::config;
+use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
+
+pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+    let mut arguments = words(&["--output-format", "stream-json", "--yolo", "--auth-type"]);
+    arguments.push(auth_type(turn)?.to_owned());
+    let home = ConfigFile::of_home(turn.engine_home.join(".qwen/settings.json"), &config::base(adapter, turn.mode));
+    let run = ConfigFile::of_run(turn.run_dir.join(".qwen/settings.json"), turn.config);
+    let mut files = vec![home, run];
+    if let Some(schema) = turn.native_schema() {
+        arguments.extend(["--json-schema".to_owned(), format!("@{}", shown(schema.path))]);
+        files.push(ConfigFile::of_run(schema.path.to_owned(), schema.value));
+    }
+    if let Some(handle) = turn.resume {
+        arguments.extend(["--resume".to_owned(), handle.to_owned()]);
+    }
+    let mut variables = vec![
+        ("QWEN_HOME", shown(&turn.engine_home.join(".qwen"))),
+        ("QWEN_CODE_NO_RELAUNCH", "true".to_owned()),
+        ("QWEN_CODE_SUPPRESS_YOLO_WARNING", "1".to_owned()),
+    ];
+    if let Some(model) = turn.model {
+        variables.push(("OPENAI_MODEL", model.to_owned()));
+    }
+    Ok(LaunchPlan { files, ..turn.plan(adapter, arguments, &variables) })
+}
+
+fn auth_type<'a>(turn: &Turn<'a>) -> Result<&'a str, TurnRefused> {
+    let chosen = turn.config.pointer("/security/auth/selectedType").and_then(Value::as_str);
+    let plain = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    chosen.filter(plain).filter(|name| !name.starts_with('-')).ok_or_else(|| TurnRefused::Config {
+        key: "security.auth.selectedType".to_owned(),
+        reason: "name one of qwen's ways to log in, such as openai".to_owned(),
+    })
+}
