@@ -35,8 +35,7 @@ pub(super) fn prepare_cli(
     let found = match shared.clis.find(adapter) {
         Ok(found) => found,
         Err(missing) => {
-            let message = format!("{missing}; install it with: {}", missing.install_command);
-            let error = RunError::new(code::ENGINE_NOT_INSTALLED, message);
+            let error = RunError::new(code::ENGINE_NOT_INSTALLED, missing.to_string());
             return Ok(Err(error.with("install_command", missing.install_command)));
         }
     };
