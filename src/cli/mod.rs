@@ -11,6 +11,7 @@ mod history;
 mod log_file;
 mod logging;
 mod output;
+mod reparse;
 mod replay;
 mod run;
 mod runs;
@@ -53,6 +54,7 @@ enum Command {
     Skill(skill::Args),
     Config(config::Args),
     Replay(replay::Args),
+    Reparse(reparse::Args),
 }
 
 /// Does what the command line says.
@@ -66,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Skill(args) => skill::skill(&global, &args),
         Command::Config(args) => config::config(&global, &args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Reparse(args) => reparse::reparse(&global, &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
