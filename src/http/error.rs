@@ -196,6 +196,9 @@ fn refused(refusal: &Refusal) -> Answer {
         Refusal::InteractionNotPending { status } => {
             detailed(StatusCode::CONFLICT, "INTERACTION_NOT_PENDING", json!({"status": status}))
         }
+        Refusal::ResponseInvalid { flaws, .. } => {
+            detailed(StatusCode::BAD_REQUEST, "INPUT_VALIDATION_FAILED", json!(flaws))
+        }
         Refusal::IdempotencyConflict => plain(StatusCode::CONFLICT, "IDEMPOTENCY_CONFLICT"),
         // No request of a client leads here: the handlers ask only for moves that exist.
         Refusal::Illegal { .. } => internal(),

@@ -13,6 +13,7 @@ mod file_answer;
 mod frames;
 mod health;
 mod history;
+mod interaction;
 mod jobs_create;
 mod jobs_status;
 mod jobs_upload;
@@ -103,6 +104,8 @@ fn routes(app: App) -> Router {
         .route("/v1/jobs/{id}/events", get(events::events))
         .route("/v1/jobs/{id}/events/history", get(history::history))
         .route("/v1/jobs/{id}/cancel", post(cancel::cancel))
+        .route("/v1/jobs/{id}/interaction/pending", get(interaction::pending))
+        .route("/v1/jobs/{id}/interaction/reply", post(interaction::reply))
         .method_not_allowed_fallback(async |request: Request| Problem::MethodNotAllowed {
             method: request.method().to_string(),
             path: request.uri().path().to_owned(),
