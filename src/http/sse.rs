@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use tracing::error;
 
 use super::app::App;
-use super::error::{Problem, chain};
+use super::error::Problem;
+use crate::domain::causes::chain;
 use crate::domain::ids::Seq;
 use crate::domain::state::RunState;
 
