@@ -19,6 +19,7 @@ const DESCRIPTION_MAX: usize = 60;
 
 /// Checks and lists skills
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  skill-runner skill list\n  skill-runner skill lint ./skills/demo-echo")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -27,7 +28,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Checks a skill's folder and says all that is wrong with it
-    #[command(after_help = "Example:\n  skill-runner skill lint ./skills/word-count")]
+    #[command(after_help = "Example:\n  skill-runner skill lint ./skills/demo-echo")]
     Lint {
         /// The skill's folder
         dir: PathBuf,

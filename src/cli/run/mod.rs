@@ -29,8 +29,8 @@ use screen::Screen;
 A value is read as JSON where it is JSON, else as text: n=3 is a number, n='\"3\"' and n=three are texts.
 
 Examples:
-  skill-runner run word-count --input text='to be or not to be'
-  skill-runner run ./my-skill --file report=./report.pdf --param depth=2 --json")]
+  skill-runner run demo-echo --input text='to be or not to be'
+  skill-runner run ./skills/demo-prime-number --file input_file=./numbers.txt --param divisor=3 --json")]
 pub(super) struct Args {
     /// The id of an installed skill, or the path of a skill's folder (with a `/`, such as ./my-skill)
     skill: String,
