@@ -4,10 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::{Value, json};
 use skill_runner::settings::Settings;
 
-use crate::support::Server;
+use crate::support::{SHIPPED, Server};
 
 fn page(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
@@ -38,26 +37,32 @@ fn the_first_command_of_the_readme_shows_events_and_a_result() {
 }
 
 #[test]
-fn the_request_of_the_readme_creates_a_run_that_succeeds() {
+fn the_requests_of_the_readme_work_one_after_the_other() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
     let readme = page("README.md");
-    let body = readme.lines().find_map(|line| line.trim().strip_prefix("-d '")?.strip_suffix('\'')).unwrap();
-    let body: Value = serde_json::from_str(body).unwrap();
-    let server = Server::start();
-    let skills = Path::new(env!("CARGO_MANIFEST_DIR")).join("skills");
-    let id = body["skill_id"].as_str().unwrap();
-    copy(&skills.join(id), &server.folder.path().join("skills").join(id));
-    let answer = server.post("/v1/jobs?wait=30", &body);
-    assert_eq!((answer.status, &answer.json()["status"]), (201, &json!("succeeded")), "{}", answer.text());
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to.join(entry.file_name()));
-        } else {
-            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-        }
+    let requests = readme.split("```sh\n").find(|block| block.starts_with("# create a run")).unwrap();
+    let server = Server::with(&[SHIPPED]);
+    let script = requests.split("```").next().unwrap().replace("127.0.0.1:8000", &server.address.to_string());
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(SHIPPED.1, place.path().join("skills")).unwrap();
+    let ran = Command::new("sh").args(["-e", "-c", &script]).current_dir(place.path()).output().unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    let order = [
+        "\"words\": 1",
+        "\"extracted_files\":[\"input_file\"]",
+        "event: snapshot",
+        "id: 1\n",
+        "conversation.completed",
+        "\"primes\": [",
+        "# ",
+    ];
+    let mut rest = told.as_str();
+    for shown in order {
+        rest = rest.split_once(shown).unwrap_or_else(|| panic!("no {shown:?}: {told}")).1;
     }
 }
 
@@ -84,4 +89,17 @@ fn every_setting_stands_on_the_operators_page() {
         .filter(|key| !operations.contains(&format!("`{key}`")))
         .collect();
     assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn every_crate_is_accounted_for() {
+    let told = page("docs/dependencies.md");
+    let manifest = page("Cargo.toml");
+    let sections = manifest.split("\n[").filter(|section| section.split(']').next().unwrap().contains("dependencies"));
+    let names = sections.flat_map(|section| section.lines().skip(1)).filter_map(|line| line.split_once(" = "));
+    let names: Vec<&str> = names.map(|(name, _)| name.trim()).filter(|name| !name.starts_with('#')).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let words: Vec<&str> = told.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_')).collect();
+    let missing: Vec<&&str> = names.iter().filter(|name| !words.contains(name)).collect();
+    assert_eq!(missing, Vec::<&&str>::new());
 }

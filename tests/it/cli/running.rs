@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::place::Place;
+use crate::support::script_skill;
 
 #[test]
 fn a_run_prints_its_events_and_then_its_result() {
@@ -67,6 +68,17 @@ fn a_file_is_uploaded_under_its_key() {
     let ran = place.run(&["run", "reader", "--file", "doc=missing.txt"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     assert!(ran.stderr.contains("--file doc=missing.txt: "), "{ran:?}");
+
+    let input = json!({"type": "object", "properties": {"doc": {"type": "string"}}, "required": ["doc"]});
+    script_skill(&place.path().join("skills"), "reader", script, json!({"input": input}));
+    let ran = place.run(&["run", "reader"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    for said in [
+        "error: MISSING_INPUT_FILES: required input files are missing: doc\n",
+        "hint: give each file with --file KEY=PATH\n",
+    ] {
+        assert!(ran.stdout.contains(said), "{ran:?}");
+    }
 }
 
 #[test]
