@@ -50,7 +50,7 @@ pub(super) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     match &args.command {
         Command::Lint { dir, json } => lint(dir, *json),
-        Command::List { json } => list(&Registry::new(global.settings(&[])?.paths.skills_dir), *json),
+        Command::List { json } => list(&global.settings(&[])?.paths.skills_dir, *json),
     }
 }
 
@@ -88,10 +88,13 @@ fn told(finding: &Finding, look: Look) -> String {
     format!("{grade}{place}: {} [{}]\n  hint: {}", finding.message, finding.code, finding.hint)
 }
 
-fn list(registry: &Registry, as_json: bool) -> Result<(), Failure> {
-    let entries = registry.list();
+fn list(skills_dir: &Path, as_json: bool) -> Result<(), Failure> {
+    let entries = Registry::new(skills_dir).list();
     if as_json {
         return output::json(&json!({"skills": entries.iter().map(as_value).collect::<Vec<_>>()}));
+    }
+    if entries.is_empty() {
+        eprintln!("there are no skills in {}; name another folder with --skills-dir", skills_dir.display());
     }
     let look = Look::of(&io::stdout());
     for entry in &entries {

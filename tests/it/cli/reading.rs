@@ -90,6 +90,9 @@ fn installed_skills_are_listed_the_broken_ones_too() {
         (&listed["skills"][0]["valid"], &listed["skills"][1]["id"], &listed["skills"][1]["engines"]),
         (&json!(false), &json!("tiny"), &json!(["script"]))
     );
+    let ran = place.run(&["skill", "list", "--skills-dir", "elsewhere"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""));
+    assert!(ran.stderr.starts_with("there are no skills in ") && ran.stderr.contains("elsewhere; name "), "{ran:?}");
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn an_unknown_skill_is_named_and_nothing_is_made() {
     let ran = place.run(&["run", "nope"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.starts_with("error: SKILL_NOT_FOUND: no skill \"nope\""), "{ran:?}");
-    assert!(!place.path().join("data/runs").exists());
+    assert!(!place.path().join("data").exists());
 }
 
 #[test]
