@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::Error;
+use crate::domain::cache_key::hex;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -51,7 +52,7 @@ pub(super) fn digest(
         hasher.update(&chunk.0[..count]);
         also(&chunk.0[..count])?;
     }
-    Ok((size, hex(hasher)))
+    Ok((size, hex(&hasher.finalize())))
 }
 
 /// The buffer through which files are read, one after the other.
@@ -61,11 +62,6 @@ impl Chunk {
     pub(super) fn new() -> Self {
         Self(vec![0; CHUNK_BYTES])
     }
-}
-
-/// The finished digest as 64 hex digits.
-pub(super) fn hex(hasher: Sha256) -> String {
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes a file whole: a temporary file in the same folder, then a rename.

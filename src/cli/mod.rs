@@ -43,7 +43,7 @@ Configuration comes from skill-runner.yaml (or --config), then SKILL_RUNNER_* va
 Exit status: 0 ok, 1 the run or check failed, 2 wrong usage or configuration.
 
 Example:
-  skill-runner run ./skills/word-count --input text='to be or not to be'";
+  skill-runner run demo-echo --input text='to be or not to be'";
 
 #[derive(Debug, Subcommand)]
 enum Command {

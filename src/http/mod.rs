@@ -77,11 +77,6 @@ pub async fn serve(
     }
 }
 
-/// The API's routes over an orchestrator.
-pub fn router(orchestrator: Orchestrator) -> Router {
-    routes(App::new(orchestrator))
-}
-
 fn routes(app: App) -> Router {
     let upload_limit = app.orchestrator().settings().limits.max_upload_bytes.saturating_add(MULTIPART_FRAME_BYTES);
     let upload_limit = DefaultBodyLimit::max(usize::try_from(upload_limit).unwrap_or(usize::MAX));

@@ -137,10 +137,7 @@ fn hash_existing(file: &File, length: u64, sha256: &mut Sha256) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hex(bytes: &[u8]) -> String {
-        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-    }
+    use crate::domain::cache_key::sha256_hex;
 
     #[test]
     fn a_second_attempt_goes_on_where_the_first_ended_and_the_hash_covers_both() {
@@ -148,11 +145,11 @@ mod tests {
         let path = folder.path().join("stdout.txt");
         let mut first = Log::open(&path, 100).unwrap();
         assert_eq!(first.append(b"one").from, 0);
-        assert_eq!(first.totals(), StreamTotals { bytes: 3, sha256: hex(b"one"), dropped: 0 });
+        assert_eq!(first.totals(), StreamTotals { bytes: 3, sha256: sha256_hex(b"one"), dropped: 0 });
 
         let mut second = Log::open(&path, 100).unwrap();
         assert_eq!(second.append(b"two").from, 3);
-        assert_eq!(second.totals(), StreamTotals { bytes: 6, sha256: hex(b"onetwo"), dropped: 0 });
+        assert_eq!(second.totals(), StreamTotals { bytes: 6, sha256: sha256_hex(b"onetwo"), dropped: 0 });
     }
 
     #[test]
@@ -162,7 +159,7 @@ mod tests {
         let mut log = Log::open(&path, 5).unwrap();
         let kept: Vec<usize> = [&b"abc"[..], b"def", b"ghi"].iter().map(|bytes| log.append(bytes).kept).collect();
         assert_eq!(kept, [3, 2, 0]);
-        assert_eq!(log.totals(), StreamTotals { bytes: 5, sha256: hex(b"abcde"), dropped: 4 });
+        assert_eq!(log.totals(), StreamTotals { bytes: 5, sha256: sha256_hex(b"abcde"), dropped: 4 });
         assert_eq!(std::fs::read(path).unwrap(), b"abcde");
     }
 
@@ -173,7 +170,7 @@ mod tests {
         assert_eq!((first.kept, first.error.map(|error| error.kind())), (0, Some(io::ErrorKind::StorageFull)));
         let second = log.append(b"def");
         assert_eq!((second.kept, second.error.is_none()), (0, true));
-        assert_eq!(log.totals(), StreamTotals { bytes: 0, sha256: hex(b""), dropped: 6 });
+        assert_eq!(log.totals(), StreamTotals { bytes: 0, sha256: sha256_hex(b""), dropped: 6 });
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Every path under the data folder, and the files of a run.
 
 mod beneath;
-mod digest;
 mod durable;
 mod entry_name;
 mod folders;
