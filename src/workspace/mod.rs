@@ -7,6 +7,7 @@ mod entry_name;
 mod folders;
 mod layout;
 mod ranges;
+mod reclaim;
 mod removal;
 mod skill_copy;
 mod unpack;

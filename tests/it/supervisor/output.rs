@@ -149,7 +149,12 @@ async fn an_engine_that_changes_its_own_log_is_told_on() {
         assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
         let mut process = room.spawn(&room.sh(&format!("echo one >&2; echo said; read line < gate; {change}"))).await;
         let heard = hear_until(&mut process, "said").await;
-        tokio::task::spawn_blocking(move || fs::write(gate, "go\n").unwrap()).await.unwrap();
+        let log = room.root.join("stderr.txt");
+        let opened = tokio::task::spawn_blocking(move || {
+            wait_for("the line is logged", || (fs::read(&log).unwrap() == b"one\n").then_some(()));
+            fs::write(gate, "go\n").unwrap();
+        });
+        opened.await.unwrap();
         let finished = finish(process, heard).await;
         assert_eq!(finished.logs_failed, [(Stream::Stderr, ErrorKind::InvalidData)], "{change}");
     }
