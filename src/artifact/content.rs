@@ -67,6 +67,10 @@ impl Chunk {
 /// Writes a file whole: a temporary file in the same folder, then a rename.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<(), Error> {
     let folder: PathBuf = path.parent().map(Path::to_owned).unwrap_or_default();
+    // A skill may have put a link there: the runner, which may write anywhere, would write wherever it points.
+    if std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_symlink()) {
+        return Err(Error::on("write in", &folder)(io::Error::other("it is a link, not a folder")));
+    }
     let mut temporary = tempfile::Builder::new()
         .prefix(".")
         .suffix(".tmp")

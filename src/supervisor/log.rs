@@ -9,12 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sha2::{Digest, Sha256};
 
 use super::process::StreamTotals;
+use super::put_back::put_back;
 
 /// The file itself, shared by the one that appends and the one that syncs.
 #[derive(Debug)]
 pub(super) struct LogFile {
     file: File,
-    folder: PathBuf,
+    path: PathBuf,
+    /// Held open, since an engine may remove it.
+    folder: File,
     written: AtomicU64,
     synced: AtomicU64,
 }
@@ -34,10 +37,24 @@ impl LogFile {
         self.file.sync_data()?;
         if synced == 0 {
             // The name of a new file lives in its folder: without this the bytes could be durable and unreachable.
-            File::open(&self.folder)?.sync_all()?;
+            self.folder.sync_all()?;
         }
         self.synced.fetch_max(written, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// To be called when nobody writes any more: an engine may have changed its own log, or put something else in its
+    /// place. The file is put back; what was changed in it cannot be, and is an error.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        let found = self.file.metadata()?;
+        if !found.is_file() {
+            // Where it goes was chosen before the engine began.
+            return Ok(());
+        }
+        if found.len() != self.written.load(Ordering::Acquire) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the run has changed its own log"));
+        }
+        put_back(&self.file, &self.path)
     }
 }
 
@@ -74,7 +91,8 @@ impl Log {
         // `synced` starts at 0, not at `length`: whether earlier bytes ever reached the disk is not known here.
         let file = Arc::new(LogFile {
             file,
-            folder: folder.to_owned(),
+            path: path.to_owned(),
+            folder: File::open(folder)?,
             written: AtomicU64::new(length),
             synced: AtomicU64::new(0),
         });
