@@ -4,6 +4,8 @@ mod audit;
 mod client;
 mod config;
 mod data_folder;
+mod doctor;
+mod engines;
 mod event_line;
 mod failure;
 mod global;
@@ -50,6 +52,8 @@ enum Command {
     History(history::Args),
     Audit(audit::Args),
     Skill(skill::Args),
+    Engines(engines::Args),
+    Doctor(doctor::Args),
     Config(config::Args),
 }
 
@@ -62,6 +66,8 @@ pub fn main() -> ExitCode {
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),
+        Command::Engines(args) => engines::engines(&global, &args),
+        Command::Doctor(args) => doctor::doctor(&global, &args),
         Command::Config(args) => config::config(&global, &args),
     };
     match done {

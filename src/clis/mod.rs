@@ -7,6 +7,7 @@ mod listing;
 mod login;
 mod scratch;
 mod status;
+mod tool;
 mod upgrade;
 mod upgrade_record;
 mod version;
@@ -15,6 +16,7 @@ pub use catalog::{Entry, Model, Origin, Snapshot, SnapshotRefused};
 pub use find::{Found, NotInstalled, Source};
 pub use listing::{ListSource, Manifest, ManifestEntry, Models};
 pub use status::Status;
+pub use tool::tool_version;
 pub use upgrade::UpgradeRefused;
 pub use upgrade_record::{Upgrade, UpgradeResult, UpgradeStatus};
 
