@@ -4,6 +4,8 @@ mod audit;
 mod client;
 mod config;
 mod data_folder;
+mod doctor;
+mod engines;
 mod event_line;
 mod failure;
 mod global;
@@ -52,6 +54,8 @@ enum Command {
     History(history::Args),
     Audit(audit::Args),
     Skill(skill::Args),
+    Engines(engines::Args),
+    Doctor(doctor::Args),
     Config(config::Args),
     Replay(replay::Args),
     Reparse(reparse::Args),
@@ -66,6 +70,8 @@ pub fn main() -> ExitCode {
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),
+        Command::Engines(args) => engines::engines(&global, &args),
+        Command::Doctor(args) => doctor::doctor(&global, &args),
         Command::Config(args) => config::config(&global, &args),
         Command::Replay(args) => replay::replay(&args),
         Command::Reparse(args) => reparse::reparse(&global, &args),

@@ -67,6 +67,20 @@ pub(super) enum Problem {
     RangeNotSatisfiable { size: u64 },
     #[error("no skill {id:?} is installed: its folder is not a valid skill; correct what the findings name")]
     SkillInvalid { id: String, findings: Vec<Finding> },
+    #[error("no engine is called {engine:?}; GET /v1/engines lists them")]
+    EngineNotFound { engine: String },
+    #[error("no upgrade has the id {id:?}")]
+    UpgradeNotFound { id: String },
+    #[error("{limit} upgrades are under way; try again when one has ended")]
+    UpgradesBusy { limit: usize },
+    #[error("a file of the engines: {path}")]
+    EngineFile {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("a name and a password are needed: send the header Authorization: Basic <name:password>")]
+    LoginNeeded,
     #[error("the service is shutting down and takes no new requests")]
     Closing,
     #[error("the handler panicked")]
@@ -149,6 +163,17 @@ fn answer(problem: &Problem) -> Answer {
         Problem::SkillInvalid { findings, .. } => {
             detailed(StatusCode::NOT_FOUND, "SKILL_NOT_FOUND", json!({"findings": findings}))
         }
+        Problem::EngineNotFound { .. } => plain(StatusCode::NOT_FOUND, "ENGINE_NOT_FOUND"),
+        Problem::UpgradeNotFound { .. } => plain(StatusCode::NOT_FOUND, "UPGRADE_NOT_FOUND"),
+        Problem::UpgradesBusy { limit } => Answer {
+            header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
+            ..detailed(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", json!({"max_upgrades": limit}))
+        },
+        Problem::EngineFile { .. } => internal(),
+        Problem::LoginNeeded => Answer {
+            header: Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"))),
+            ..plain(StatusCode::UNAUTHORIZED, "UNAUTHORIZED")
+        },
         Problem::Closing => plain(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN"),
         Problem::Panicked => internal(),
     }

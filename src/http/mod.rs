@@ -7,6 +7,9 @@ mod asked_run;
 mod bundle;
 mod cancel;
 mod cleanup;
+mod engines;
+mod engines_models;
+mod engines_upgrades;
 mod error;
 mod events;
 mod file_answer;
@@ -86,6 +89,13 @@ fn routes(app: App) -> Router {
         .route("/v1/system", get(system::system))
         .route("/v1/skills", get(skills::all))
         .route("/v1/skills/{id}", get(skills::one))
+        .route("/v1/engines", get(engines::all))
+        .route("/v1/engines/auth-status", get(engines::auth_status))
+        .route("/v1/engines/upgrades", post(engines_upgrades::begin))
+        .route("/v1/engines/upgrades/{id}", get(engines_upgrades::one))
+        .route("/v1/engines/{engine}/models", get(engines_models::models))
+        .route("/v1/engines/{engine}/models/manifest", get(engines_models::manifest))
+        .route("/v1/engines/{engine}/models/snapshots", post(engines_models::add_snapshot))
         .route("/v1/jobs", get(list::list).post(jobs_create::create))
         .route("/v1/jobs/cleanup", post(cleanup::cleanup))
         .route("/v1/jobs/{id}", get(jobs_status::status))
