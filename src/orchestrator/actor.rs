@@ -108,6 +108,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         },
         mailbox,
         stop: None,
+        last_output: Vec::new(),
     };
     let over = attempt.watch(&mut journal).await?;
     finish(shared, &mut journal, prepared.skill, over).await

@@ -15,12 +15,15 @@ use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::{Evidence, RunError, Warning, code};
 use crate::domain::statechart::Status;
 use crate::engine::StreamReader;
-use crate::supervisor::{Ended, Output, Process};
+use crate::supervisor::{Ended, Glimpse, Output, Process, glimpse};
 
 /// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
 const STEP_BYTES: usize = 128 * 1024;
 /// An unfinished line is shown after this long.
 const UNFINISHED_LINE_WAITS: Duration = Duration::from_millis(500);
+
+/// How much of the last output a stall's account shows.
+const LAST_OUTPUT: usize = 1024;
 
 /// Why an engine is being stopped.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +33,7 @@ pub(super) enum Stop {
     /// The wall clock ran out.
     HardTimeout { seconds: u64 },
     /// It wrote nothing for too long.
-    Stalled { seconds: u64 },
+    Stalled { seconds: u64, processes: Vec<Glimpse>, last_output: String },
     /// It wrote too much.
     OutputLimit { limit: u64 },
     /// Its output can no longer be kept.
@@ -49,13 +52,15 @@ impl Stop {
                 format!("the engine did not finish within {seconds} s; raise hard_timeout_seconds or make it faster"),
             )
             .with("hard_timeout_seconds", *seconds),
-            Stop::Stalled { seconds } => RunError::new(
+            Stop::Stalled { seconds, processes, last_output } => RunError::new(
                 code::STALLED,
                 format!(
                     "the engine wrote nothing for {seconds} s; raise stall_timeout_seconds or let it report progress"
                 ),
             )
-            .with("stall_timeout_seconds", *seconds),
+            .with("stall_timeout_seconds", *seconds)
+            .with("processes", serde_json::json!(processes))
+            .with("last_output", last_output.as_str()),
             Stop::OutputLimit { limit } => RunError::new(
                 code::OUTPUT_LIMIT_EXCEEDED,
                 format!(
@@ -102,6 +107,8 @@ pub(super) struct Attempt<'a> {
     pub clocks: Clocks,
     pub mailbox: &'a mut mpsc::Receiver<Message>,
     pub stop: Option<Stop>,
+    /// The end of what it wrote last.
+    pub last_output: Vec<u8>,
 }
 
 impl Attempt<'_> {
@@ -133,7 +140,10 @@ impl Attempt<'_> {
                     self.stop(Stop::HardTimeout { seconds: self.clocks.hard_timeout_seconds });
                 }
                 () = tokio::time::sleep_until(stall_at), if stalls => {
-                    self.stop(Stop::Stalled { seconds: self.clocks.stall_timeout_seconds });
+                    let processes = look_at(self.process.pid()).await;
+                    let last_output = String::from_utf8_lossy(&self.last_output).into_owned();
+                    let seconds = self.clocks.stall_timeout_seconds;
+                    self.stop(Stop::Stalled { seconds, processes, last_output });
                 }
                 () = tokio::time::sleep_until(show_at), if unfinished && !shown => {
                     self.show_unfinished(&mut facts);
@@ -182,6 +192,9 @@ impl Attempt<'_> {
                     Stream::Stderr => &mut self.stderr,
                 };
                 reader.push(&bytes, &mut self.reader, facts);
+                let shown = &bytes[bytes.len().saturating_sub(LAST_OUTPUT)..];
+                self.last_output.clear();
+                self.last_output.extend_from_slice(shown);
                 Ok(Taken::Bytes)
             }
             Some(Output::StdoutLimitExceeded) => {
@@ -232,6 +245,11 @@ impl Attempt<'_> {
         }
         Ok(())
     }
+}
+
+/// What the processes are doing, before they are ended for doing nothing.
+async fn look_at(engine: u32) -> Vec<Glimpse> {
+    tokio::task::spawn_blocking(move || glimpse(engine)).await.unwrap_or_default()
 }
 
 enum Taken {

@@ -23,13 +23,13 @@ pub enum Error {
         details: Vec<ValidationError>,
     },
     /// No run has this id.
-    #[error("no run has the id {id:?}")]
+    #[error("no run has the request id or run id {id:?}; GET /v1/jobs lists the runs there are")]
     RunNotFound {
         /// What was asked for.
         id: String,
     },
     /// No skill has this id.
-    #[error("no skill {id:?} is installed{reason}")]
+    #[error("no skill {id:?} is installed{reason}; GET /v1/skills lists the skills there are")]
     SkillNotFound {
         /// What was asked for.
         id: String,
@@ -57,7 +57,7 @@ pub enum Error {
         floor: u64,
     },
     /// A seq beyond the log's head.
-    #[error("seq {seq} is beyond the head of the log ({head})")]
+    #[error("seq {seq} is not in the log, which goes from 1 to {head}")]
     SeqOutOfRange {
         /// Asked for.
         seq: Seq,

@@ -133,10 +133,11 @@ fn prepare_script(state: &RunState, skill: &Skill, paths: &RunPaths, given: Inpu
     let words = command::split(&entry.command)
         .map_err(|error| RunError::new(code::ENGINE_FAILED, format!("entrypoint.script.command: {error}")))?;
     let copy = paths.skill_copy(&state.engine, &state.skill.id);
+    let parameter = Value::Object(given.parameter);
     let launch = script::launch(script::Invocation {
         argv: command::in_copy(&words, |word| copy.join(word).is_file(), &copy),
-        default_action: entry.action.as_deref(),
-        params: inputs::script_params(&given.input, Some(&Value::Object(given.parameter))),
+        action: inputs::script_action(skill, Some(&parameter)),
+        params: inputs::script_params(&given.input, Some(&parameter)),
         skill_id: &state.skill.id,
         request_id: state.request_id.to_string(),
         run_id: state.run_id.to_string(),

@@ -299,7 +299,9 @@ fn engine_failed(remains: &ScriptRemains<'_>, said: &str) -> RunError {
         Exit::Code(code) => json!(code),
         Exit::Signal(_) | Exit::Unknown => Value::Null,
     };
-    with_hints(RunError::new(code::ENGINE_FAILED, format!("the script {how}{said}")))
+    RunError::new(code::ENGINE_FAILED, format!("the script {how}{said}"))
+        .with("raw_output_path", "raw/engine_output.txt")
+        .with("hint", "what the script wrote to standard error is in logs/stderr.txt")
         .with("exit_code", exit_code)
         .with("stderr", shown)
 }

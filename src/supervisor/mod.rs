@@ -4,6 +4,7 @@
 //! behind. So the tree of a run is known exactly, it can be killed whole, and it dies with the service:
 //! the shim sees its control socket close even when the service is killed with -9.
 
+mod glimpse;
 mod keeper;
 mod log;
 mod process;
@@ -15,6 +16,7 @@ mod sweep;
 mod tee;
 mod tmp_dir;
 
+pub use glimpse::{Glimpse, glimpse};
 pub use process::{Ended, Exit, Output, Process, Stream, StreamTotals};
 pub use shim::{THIS_PROGRAM, serve_as_shim_if_asked};
 pub use spawn::{Error, Limits, Spec, spawn};

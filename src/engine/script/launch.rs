@@ -11,8 +11,8 @@ use crate::engine::launch::{Launch, PoliteSignal};
 pub struct Invocation<'a> {
     /// Program and arguments, already resolved against the run's copy of the package.
     pub argv: Vec<String>,
-    /// The action when the parameters name none.
-    pub default_action: Option<&'a str>,
+    /// What the script is to do.
+    pub action: String,
     /// Input and parameter values together.
     pub params: Map<String, Value>,
     /// The skill.
@@ -33,12 +33,8 @@ pub struct Invocation<'a> {
 
 /// The process to start.
 pub fn launch(invocation: Invocation<'_>) -> Launch {
-    let action = match invocation.params.get("action") {
-        Some(Value::String(action)) => action.clone(),
-        _ => invocation.default_action.unwrap_or("run").to_owned(),
-    };
     let stdin = json!({
-        "action": action,
+        "action": invocation.action,
         "params": invocation.params,
         "context": {
             "agent_id": invocation.skill_id,
