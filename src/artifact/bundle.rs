@@ -1,5 +1,6 @@
 //! A run as one zip: the same files give the same bytes, at any time and on any machine.
 
+use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +10,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use super::Error;
-use super::content::{self, Chunk, UNREADABLE};
+use super::content::{self, Budget, Chunk, TOO_LARGE, UNREADABLE};
 use super::manifest::pretty;
 use super::walk::{self, Refused, Walked};
 
@@ -43,7 +44,7 @@ pub struct BundleFile {
 pub struct Bundle {
     /// The files, sorted by path.
     pub files: Vec<BundleFile>,
-    /// What was left out: links, pipes, devices, files that cannot be read.
+    /// What was left out: links, pipes, devices, files that cannot be read or are too large.
     pub refused: Vec<Refused>,
 }
 
@@ -54,11 +55,15 @@ pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path) 
     let mut files = Vec::with_capacity(paths.len());
     content::replace(zip, |file| {
         let mut writer = ZipWriter::new(BufWriter::with_capacity(64 * 1024, file));
-        let mut chunk = Chunk::new();
+        let (mut chunk, mut budget) = (Chunk::new(), Budget::new());
         for path in paths {
-            match add(&mut writer, run_root, &path, &mut chunk)? {
-                Some(file) => files.push(file),
+            let source = run_root.join(&path);
+            match content::open(&source)? {
                 None => refused.push(Refused { path_rel: path, reason: UNREADABLE }),
+                Some(file) if !budget.allows(&file, &source)? => {
+                    refused.push(Refused { path_rel: path, reason: TOO_LARGE });
+                }
+                Some(file) => files.push(add(&mut writer, file, &source, path, &mut chunk)?),
             }
         }
         let finished = writer.finish().map_err(Error::on("finish", zip))?;
@@ -96,22 +101,21 @@ fn may_hold_secrets(path: &str) -> bool {
 
 fn add<W: Write + Seek>(
     writer: &mut ZipWriter<W>,
-    run_root: &Path,
-    path: &str,
+    mut file: File,
+    source: &Path,
+    path: String,
     chunk: &mut Chunk,
-) -> Result<Option<BundleFile>, Error> {
-    let source = run_root.join(path);
-    let Some(mut file) = content::open(&source)? else { return Ok(None) };
-    let found = file.metadata().map_err(Error::on("look at", &source))?;
+) -> Result<BundleFile, Error> {
+    let found = file.metadata().map_err(Error::on("look at", source))?;
     let method = if found.len() < WORTH_COMPRESSING { CompressionMethod::Stored } else { CompressionMethod::Deflated };
     let options = SimpleFileOptions::default()
         .compression_method(method)
         .last_modified_time(DateTime::DEFAULT)
         .unix_permissions(if found.mode() & 0o111 == 0 { 0o644 } else { 0o755 })
         .large_file(found.len() >= LONG_FORM_BYTES);
-    writer.start_file(path, options).map_err(Error::on("add to the bundle", &source))?;
-    let (size, sha256) = content::digest(&mut file, &source, chunk, |bytes| {
-        writer.write_all(bytes).map_err(Error::on("add to the bundle", &source))
+    writer.start_file(path.as_str(), options).map_err(Error::on("add to the bundle", source))?;
+    let (size, sha256) = content::digest(&mut file, source, chunk, |bytes| {
+        writer.write_all(bytes).map_err(Error::on("add to the bundle", source))
     })?;
-    Ok(Some(BundleFile { path: path.to_owned(), size, sha256 }))
+    Ok(BundleFile { path, size, sha256 })
 }

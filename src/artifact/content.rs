@@ -12,8 +12,32 @@ use crate::domain::cache_key::hex;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// Most bytes of a run's files that are read. A file can be made longer than any disk in no time, of nothing but holes;
+/// to read it to its end would keep the run, and the service with it, from ending for hours.
+const MAX_BYTES: u64 = 4 << 30;
+
 /// Why a file that was listed a moment ago is left out after all.
 pub(super) const UNREADABLE: &str = "it cannot be read";
+
+/// Why a file is left out that is longer than what may still be read.
+pub(super) const TOO_LARGE: &str = "with it, the files would be larger than 4 GiB";
+
+/// How much of a run's files may still be read.
+pub(super) struct Budget(u64);
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self(MAX_BYTES)
+    }
+
+    /// Whether a file may be read; one that may not takes nothing from the others.
+    pub(super) fn allows(&mut self, file: &File, path: &Path) -> Result<bool, Error> {
+        let length = file.metadata().map_err(Error::on("look at", path))?.len();
+        let left = self.0.checked_sub(length);
+        self.0 = left.unwrap_or(self.0);
+        Ok(left.is_some())
+    }
+}
 
 /// Opens a file that the walk listed; what took its place since then is neither followed nor waited for. Nothing is
 /// returned for a file that its owner made unreadable, or that is none any more: that is no failure of the runner.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::content::{self, Chunk, UNREADABLE};
+use super::content::{self, Budget, Chunk, TOO_LARGE, UNREADABLE};
 use super::walk::{self, Refused, Walked};
 use super::{ArtifactEntry, ContractEntry, Error};
 
@@ -17,7 +17,7 @@ pub struct Indexed {
     pub entries: Vec<ArtifactEntry>,
     /// Required contract entries that no file fits.
     pub missing: Vec<ContractEntry>,
-    /// What is there and is no artifact: links, pipes, devices, files that cannot be read.
+    /// What is there and is no artifact: links, pipes, devices, files that cannot be read or are too large.
     pub refused: Vec<Refused>,
 }
 
@@ -27,11 +27,16 @@ pub fn index(run_root: &Path, contract: &[ContractEntry]) -> Result<Indexed, Err
     let promises = contract.iter().map(Promise::new).collect::<Result<Vec<_>, _>>()?;
     let Walked { files, mut refused } = walk::walk(run_root, FOLDER, None)?;
     let mut entries = Vec::with_capacity(files.len());
-    let mut chunk = Chunk::new();
+    let (mut chunk, mut budget) = (Chunk::new(), Budget::new());
     for path_rel in files {
-        match describe(run_root, &path_rel, &promises, &mut chunk)? {
-            Some(entry) => entries.push(entry),
+        let path = run_root.join(&path_rel);
+        match content::open(&path)? {
             None => refused.push(Refused { path_rel, reason: UNREADABLE }),
+            Some(file) if !budget.allows(&file, &path)? => refused.push(Refused { path_rel, reason: TOO_LARGE }),
+            Some(mut file) => {
+                let content = content::digest(&mut file, &path, &mut chunk, |_| Ok(()))?;
+                entries.push(describe(path_rel, content, &promises));
+            }
         }
     }
     let missing = promises
@@ -67,24 +72,16 @@ fn below_folder(path: &str) -> Option<&str> {
     path.strip_prefix(FOLDER)?.strip_prefix('/')
 }
 
-fn describe(
-    run_root: &Path,
-    path_rel: &str,
-    promises: &[Promise<'_>],
-    chunk: &mut Chunk,
-) -> Result<Option<ArtifactEntry>, Error> {
-    let path = run_root.join(path_rel);
-    let Some(mut file) = content::open(&path)? else { return Ok(None) };
-    let (size, sha256) = content::digest(&mut file, &path, chunk, |_| Ok(()))?;
-    let promise = promises.iter().find(|promise| promise.fits(path_rel)).map(|promise| promise.entry);
-    let guessed = || mime_guess::from_path(path_rel).first_or_octet_stream().to_string();
-    Ok(Some(ArtifactEntry {
+fn describe(path_rel: String, (size, sha256): (u64, String), promises: &[Promise<'_>]) -> ArtifactEntry {
+    let promise = promises.iter().find(|promise| promise.fits(&path_rel)).map(|promise| promise.entry);
+    let guessed = || mime_guess::from_path(&path_rel).first_or_octet_stream().to_string();
+    ArtifactEntry {
         role: promise.map_or("output", |entry| &entry.role).to_owned(),
-        path_rel: path_rel.to_owned(),
-        filename: path_rel.rsplit('/').next().unwrap_or(path_rel).to_owned(),
+        filename: path_rel.rsplit('/').next().unwrap_or(&path_rel).to_owned(),
         mime: promise.and_then(|entry| entry.mime.clone()).unwrap_or_else(guessed),
         size,
         sha256,
         required: promise.is_some_and(|entry| entry.required),
-    }))
+        path_rel,
+    }
 }

@@ -166,6 +166,21 @@ fn files_and_folders_that_their_owner_locked_are_refused_and_the_rest_is_indexed
 }
 
 #[test]
+fn files_longer_than_can_be_read_in_a_while_are_refused_and_the_rest_is_kept() {
+    let run = run_with(&[("artifacts/small", b"x")]);
+    fs::File::create(run.path().join("artifacts/holes")).unwrap().set_len(1 << 42).unwrap();
+    let left_out = vec![refused("artifacts/holes", "with it, the files would be larger than 4 GiB")];
+    let small = entry("output", "artifacts/small", "application/octet-stream", b"x", false);
+    let expected = Indexed { entries: vec![small], missing: vec![], refused: left_out.clone() };
+    assert_eq!(index(run.path(), &[]).unwrap(), expected);
+    for contents in [Contents::Result, Contents::Everything] {
+        let (bundle, _, _) = make(run.path(), contents);
+        let paths: Vec<&str> = bundle.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!((paths, &bundle.refused), (vec!["artifacts/small"], &left_out));
+    }
+}
+
+#[test]
 fn a_pattern_that_is_no_glob_is_named() {
     let run = run_with(&[]);
     let error = index(run.path(), &[promise("x", "a[", None, false)]).unwrap_err();
