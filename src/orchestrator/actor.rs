@@ -175,7 +175,7 @@ async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: Skill, over:
 }
 
 /// The runner broke: the run fails with what can still be said.
-async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
+pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
     let mut journal = Journal::open(shared.store.clone(), run)?;
     if journal.state().status.is_final() {
         return Ok(());

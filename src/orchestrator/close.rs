@@ -1,7 +1,7 @@
 //! A run's last files: manifest, result, validation, bundle; on disk before the run is said to be over.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -159,9 +159,10 @@ pub(super) fn stream_proofs(paths: &RunPaths) -> Result<BTreeMap<String, StreamP
 /// Length and hash of a file; `None` when it is not there.
 pub fn file_proof(path: &Path) -> Result<Option<StreamProof>, Error> {
     let doing = || format!("read {}", path.display());
-    let mut file = match fs::File::open(path) {
+    let mut file = match workspace::open_regular(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        // What is no file any more has no bytes to prove.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => return Ok(None),
         Err(error) => return Err(Error::io(doing())(error)),
     };
     let mut hash = Sha256::new();

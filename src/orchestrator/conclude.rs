@@ -43,6 +43,10 @@ pub(super) struct Conclusion {
 
 /// Judge the turn and write the last files. Blocks.
 pub(super) fn conclude(paths: &RunPaths, state: &RunState, skill: &Skill, turned: Turned) -> Result<Conclusion, Error> {
+    // What the skill put in the runner's places is moved aside before the runner reads or writes there.
+    workspace::create_run(paths)?;
+    // The sealed log is the runner's alone: from the terminal event on, a file in its place would be believed.
+    let _ = fs::remove_file(paths.events_jsonl());
     let ended = turned.ended.clone();
     let dismissed = turned.dismissed;
     let verdict = judge(paths, state, skill, turned)?;
@@ -159,7 +163,7 @@ fn read_tail(log: &Path) -> Result<String, Error> {
 }
 
 fn open_log(log: &Path) -> Result<fs::File, Error> {
-    fs::File::open(log).map_err(Error::io(format!("read {}", log.display())))
+    workspace::open_regular(log).map_err(Error::io(format!("read {}", log.display())))
 }
 
 /// A result file the skill wrote is kept as it was: the final result takes its place.

@@ -28,6 +28,9 @@ use crate::{registry, workspace};
 /// Most bytes of inline values: they are part of the run's first event.
 const INLINE_MAX: usize = 512 * 1024;
 
+/// The longest time an option may ask for, as in the service's own settings: a week. No clock counts without end.
+const LONGEST_SECONDS: u64 = 7 * 24 * 3600;
+
 /// What an idempotency key led to.
 #[derive(Debug, Serialize, Deserialize)]
 struct FirstAnswer {
@@ -227,6 +230,25 @@ fn options(shared: &Shared, skill: &Skill, asked: &OptionsRequest) -> Result<Run
             }],
         });
     }
+    let stall_timeout_seconds =
+        asked.stall_timeout_seconds.or(defaults.stall_timeout_seconds).unwrap_or(settings.times.stall_timeout_seconds);
+    let interactive_reply_timeout_sec =
+        asked.interactive_reply_timeout_sec.or(defaults.interactive_reply_timeout_sec).unwrap_or(1200);
+    for (name, seconds) in [
+        ("hard_timeout_seconds", hard_timeout_seconds),
+        ("stall_timeout_seconds", stall_timeout_seconds),
+        ("interactive_reply_timeout_sec", interactive_reply_timeout_sec),
+    ] {
+        if seconds > LONGEST_SECONDS {
+            let message = format!("must be at most {LONGEST_SECONDS}");
+            let path = format!("/runtime_options/{name}");
+            return Err(Error::Rejected {
+                code: "INVALID_REQUEST",
+                message: format!("{name} {message}"),
+                details: vec![crate::domain::event::ValidationError { path, message }],
+            });
+        }
+    }
     let flag = |asked: Option<bool>, default: Option<bool>| asked.or(default).unwrap_or(false);
     Ok(RuntimeOptions {
         execution_mode: asked.execution_mode.or(defaults.execution_mode).unwrap_or(ExecutionMode::Auto),
@@ -235,15 +257,9 @@ fn options(shared: &Shared, skill: &Skill, asked: &OptionsRequest) -> Result<Run
         debug_keep_temp: flag(asked.debug_keep_temp, defaults.debug_keep_temp),
         verbose: flag(asked.verbose, defaults.verbose),
         interactive_auto_reply: flag(asked.interactive_auto_reply, defaults.interactive_auto_reply),
-        interactive_reply_timeout_sec: asked
-            .interactive_reply_timeout_sec
-            .or(defaults.interactive_reply_timeout_sec)
-            .unwrap_or(1200),
+        interactive_reply_timeout_sec,
         hard_timeout_seconds,
-        stall_timeout_seconds: asked
-            .stall_timeout_seconds
-            .or(defaults.stall_timeout_seconds)
-            .unwrap_or(settings.times.stall_timeout_seconds),
+        stall_timeout_seconds,
     })
 }
 

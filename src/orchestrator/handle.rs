@@ -241,8 +241,15 @@ impl Orchestrator {
         let shared = &self.shared;
         let mut journal = Journal::open(shared.store.clone(), run)?;
         if journal.state().status == Status::Running {
-            // A running run without an actor is about to get one, or just lost it.
-            return Err(crate::store::Error::Conflict { actual: journal.state().head_seq }.into());
+            let conflict = || crate::store::Error::Conflict { actual: journal.state().head_seq };
+            // It has got its actor meanwhile, or its actor has just ended it: look again.
+            if shared.live().contains_key(&run) || self.state(run)?.status.is_final() {
+                return Err(conflict().into());
+            }
+            // Nobody drives it any more: its actor broke, and could not say so. It is failed now, or the cancel is.
+            let broken = Error::io("drive the run")(std::io::Error::other("its actor is gone"));
+            actor::give_up(shared, run, &broken).await?;
+            return Err(conflict().into());
         }
         if journal.state().status.is_final() {
             let status = journal.state().status;
@@ -309,7 +316,14 @@ impl Shared {
             live.insert(run, actor);
             let shared = self.clone();
             tokio::spawn(async move {
-                actor::run(shared.clone(), run, mailbox).await;
+                // In a task of its own, so that a panic costs one run and no slot.
+                if let Err(panic) = tokio::spawn(actor::run(shared.clone(), run, mailbox)).await {
+                    tracing::error!(run.id = %run, %panic, "the actor of a run broke");
+                    let broken = Error::io("drive the run")(std::io::Error::other("its actor panicked"));
+                    if let Err(again) = actor::give_up(&shared, run, &broken).await {
+                        tracing::error!(run.id = %run, error = %crate::domain::causes::chain(&again), "the run's failure could not be logged");
+                    }
+                }
                 shared.live().remove(&run);
                 shared.queue.finished(run);
                 shared.start_next();

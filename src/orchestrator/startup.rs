@@ -1,5 +1,6 @@
 //! Start-up: end what a dead service left running, settle every open run, sweep what belongs to none.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use tracing::{info, warn};
@@ -120,9 +121,9 @@ fn uncovered_blocking(shared: &Shared, run: RunId) -> Result<Vec<Fact>, Error> {
     for (stream, path) in [(Stream::Stdout, paths.stdout()), (Stream::Stderr, paths.stderr())] {
         let covered = covered_bytes(shared, run, stream)?;
         let doing = || format!("read {}", path.display());
-        let mut file = match std::fs::File::open(&path) {
+        let mut file = match workspace::open_regular(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => continue,
             Err(error) => return Err(Error::io(doing())(error)),
         };
         std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(covered)).map_err(Error::io(doing()))?;

@@ -292,3 +292,52 @@ fn requests_that_are_not_http_end_their_connection_alone() {
     let _ = connection.write_all(head.as_bytes());
     assert_eq!(server.get("/healthz").status, 200);
 }
+
+#[test]
+fn a_run_succeeds_whatever_its_skill_put_in_the_runners_places() {
+    let server = Server::start();
+    for (id, sh) in [
+        ("bundle-file", "rm -r bundle; echo x > bundle"),
+        ("raw-file", "rm -r raw; echo x > raw"),
+        ("result-folder", "mkdir -p result/result.json/x"),
+        ("manifest-folder", "mkdir -p manifest.json/x"),
+        ("events-folder", "mkdir -p logs/events.jsonl/x"),
+        ("everything-gone", "echo said >&2; rm -r \"$PWD\""),
+    ] {
+        server.skill(id, &format!("cat >/dev/null\n{sh}\necho '{{\"success\":true,\"data\":{{}}}}'\n"), json!({}));
+        let (_, run) = server.finished(id);
+        let job = server.get(&format!("/v1/jobs/{run}")).json();
+        assert_eq!(job["status"], "succeeded", "{id}: {job}");
+    }
+}
+
+#[test]
+fn events_that_an_engine_forges_are_not_shown_while_it_runs() {
+    let server = Server::start();
+    for (id, sh) in [("forge", "echo '{\"forged\":1}' > logs/events.jsonl"), ("pipe", "mkfifo logs/events.jsonl")] {
+        let sh = format!(
+            "cat >/dev/null\nmkfifo gate\n{sh}\necho ready >&2\nread line < gate\necho '{{\"success\":true,\"data\":{{}}}}'\n"
+        );
+        server.skill(id, &sh, json!({}));
+        let (_, run) = server.create(id);
+        server.wait_for(&run, "raw.stderr", "ready");
+        let history = server.get(&format!("/v1/jobs/{run}/events/history")).json();
+        assert_eq!(history["events"][0]["type"], "conversation.started", "{id}");
+        server.open_gate(&run, "on");
+        server.finish(&run);
+    }
+}
+
+#[test]
+fn times_that_no_clock_can_count_are_refused_and_cost_no_slot() {
+    let server = Server::with(&[("max_running_jobs", "1")]);
+    server.skill("hello", HELLO, json!({}));
+    for option in ["hard_timeout_seconds", "stall_timeout_seconds", "interactive_reply_timeout_sec"] {
+        for seconds in [604_801, u64::MAX] {
+            let answer = server.post("/v1/jobs", &json!({"skill_id": "hello", "runtime_options": {option: seconds}}));
+            assert_eq!(answer.refusal(), (400, "INVALID_REQUEST".into()), "{option} {seconds}");
+            assert_eq!(answer.json()["error"]["details"][0]["path"], format!("/runtime_options/{option}"));
+        }
+    }
+    server.finished("hello");
+}

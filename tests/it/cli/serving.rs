@@ -245,3 +245,33 @@ fn a_service_that_cannot_be_reached_is_named() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.starts_with("error: the service at http://127.0.0.1:1 cannot be reached: "), "{ran:?}");
 }
+
+#[test]
+fn a_start_does_not_wait_for_a_pipe_in_the_place_of_a_log() {
+    use std::os::unix::fs::FileTypeExt;
+    let place = Place::new();
+    place.skill("pipe", "rm logs/stdout.txt\nmkfifo logs/stdout.txt\nexec sleep 1000\n");
+    let (running, line) = place.start(&["serve", "--port", "0"], "listening on ");
+    let address = line.strip_prefix("listening on http://").unwrap();
+    let body = r#"{"skill_id":"pipe"}"#;
+    let mut connection = TcpStream::connect(address).unwrap();
+    write!(
+        connection,
+        "POST /v1/jobs HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let limit = std::time::Instant::now() + crate::support::LONG;
+    let is_pipe = |run: fs::DirEntry| {
+        fs::symlink_metadata(run.path().join("logs/stdout.txt")).is_ok_and(|found| found.file_type().is_fifo())
+    };
+    while !fs::read_dir(place.path().join("data/runs")).into_iter().flatten().flatten().any(is_pipe) {
+        assert!(std::time::Instant::now() < limit, "the engine never made its pipe");
+        std::thread::yield_now();
+    }
+    running.signal(Signal::KILL);
+    running.end();
+    let (running, _) = place.start(&["serve", "--port", "0"], "listening on ");
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().code, Some(0));
+}
