@@ -37,10 +37,9 @@ pub(super) struct Versions {
 impl Versions {
     /// Versions remembered in this folder.
     pub(super) fn new(folder: PathBuf, engines: impl IntoIterator<Item = &'static str>) -> Self {
-        let known = fs::read(file_in(&folder)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Self {
             folder,
-            known: Mutex::new(known.unwrap_or_default()),
+            known: Mutex::default(),
             doubtful: Mutex::default(),
             looking: engines.into_iter().map(|engine| (engine, Mutex::default())).collect(),
         }
@@ -53,6 +52,8 @@ impl Versions {
             return known;
         }
         let _looking = self.looking.get(engine).map(lock);
+        // An earlier life, or another process on the same folder, may have asked already.
+        lock(&self.known).extend(self.written());
         if let Some(known) = self.remembered(&key) {
             return known;
         }
@@ -75,6 +76,10 @@ impl Versions {
         }
     }
 
+    fn written(&self) -> BTreeMap<String, String> {
+        fs::read(file_in(&self.folder)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    }
+
     fn remembered(&self, key: &str) -> Option<Answer> {
         if let Some(version) = lock(&self.known).get(key) {
             return Some(Ok(version.clone()));
@@ -92,6 +97,7 @@ impl Versions {
 
     fn remember(&self, key: String, version: String) {
         let mut known = lock(&self.known);
+        known.extend(self.written());
         // What the same program was before is of no use to anybody.
         let program = program_of(&key).to_owned();
         known.retain(|other, _| program_of(other) != program);

@@ -7,6 +7,7 @@ mod architecture;
 mod artifacts;
 mod cli;
 mod crash;
+mod engines;
 mod hostile;
 mod http;
 mod protocol;
