@@ -9,6 +9,7 @@ mod cli;
 mod crash;
 mod hostile;
 mod http;
+mod real_clis;
 mod registry;
 mod replay;
 mod runs;
