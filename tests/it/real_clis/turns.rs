@@ -254,7 +254,7 @@ fn a_command_of_the_model_is_run_and_told(name: &str) {
         _ => None,
     });
     let last = commands.last().unwrap_or_else(|| panic!("no command was told: {played:#?}"));
-    assert_eq!(format!("{:?}", last.status), "Completed");
+    assert_eq!(last.status, "completed", "{last:?}");
     assert_eq!(tokens(&played), Some(answers(2)));
     assert_eq!(played.report.unrecognized, Vec::<String>::new());
     assert_eq!(room.model.requests().len(), 2);
