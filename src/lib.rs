@@ -15,6 +15,7 @@ pub mod fcmp;
 pub mod projection;
 // L3, IO
 pub mod artifact;
+pub mod clis;
 pub mod registry;
 pub mod store;
 pub mod supervisor;

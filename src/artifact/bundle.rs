@@ -71,7 +71,11 @@ pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path) 
 
 fn chosen(run_root: &Path, contents: Contents) -> Result<Walked, Error> {
     match contents {
-        Contents::Everything => walk::walk(run_root, "", Some("bundle")),
+        Contents::Everything => {
+            let mut walked = walk::walk(run_root, "", Some("bundle"))?;
+            walked.files.retain(|path| !may_hold_secrets(path));
+            Ok(walked)
+        }
         Contents::Result => {
             let mut walked = walk::walk(run_root, "artifacts", None)?;
             if run_root.join("manifest.json").symlink_metadata().is_ok_and(|found| found.is_file()) {
@@ -83,6 +87,11 @@ fn chosen(run_root: &Path, contents: Contents) -> Result<Walked, Error> {
             Ok(walked)
         }
     }
+}
+
+/// An engine's settings of this run, such as `.gemini/settings.json`, may carry keys and stay where they are.
+fn may_hold_secrets(path: &str) -> bool {
+    path.starts_with('.') && path.split('/').count() == 2
 }
 
 fn add<W: Write + Seek>(

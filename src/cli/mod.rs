@@ -11,6 +11,7 @@ mod history;
 mod log_file;
 mod logging;
 mod output;
+mod replay;
 mod run;
 mod runs;
 mod serve;
@@ -51,6 +52,7 @@ enum Command {
     Audit(audit::Args),
     Skill(skill::Args),
     Config(config::Args),
+    Replay(replay::Args),
 }
 
 /// Does what the command line says.
@@ -63,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),
         Command::Config(args) => config::config(&global, &args),
+        Command::Replay(args) => replay::replay(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -50,4 +50,6 @@ pub fn state(name: &str) -> Option<State> {
 }
 
 #[cfg(test)]
+mod dialect_tests;
+#[cfg(test)]
 mod launch_tests;

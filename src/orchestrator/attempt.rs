@@ -8,12 +8,13 @@ use tokio::time::Instant;
 use super::actor::Message;
 use super::error::Error;
 use super::journal::Journal;
+use super::turn_reader::TurnReader;
 use crate::domain::command::Command;
 use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::{Evidence, RunError, Warning, code};
 use crate::domain::statechart::Status;
-use crate::engine::{LineParser, StreamReader};
+use crate::engine::StreamReader;
 use crate::supervisor::{Ended, Output, Process};
 
 /// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
@@ -78,6 +79,7 @@ pub(super) struct Clocks {
     pub hard_timeout_seconds: u64,
     pub stall_timeout_seconds: u64,
     pub kill_grace: Duration,
+    pub exit_grace: Duration,
     pub stdout_limit: u64,
 }
 
@@ -86,6 +88,9 @@ pub(super) struct TurnOver {
     pub facts: Vec<Fact>,
     pub ended: Ended,
     pub stop: Option<Stop>,
+    pub reader: TurnReader,
+    /// Whether the engine had ended its turn, would not exit, and was ended.
+    pub dismissed: bool,
 }
 
 /// An engine being watched.
@@ -93,7 +98,7 @@ pub(super) struct Attempt<'a> {
     pub process: Process,
     pub stdout: StreamReader,
     pub stderr: StreamReader,
-    pub parser: Box<dyn LineParser>,
+    pub reader: TurnReader,
     pub clocks: Clocks,
     pub mailbox: &'a mut mpsc::Receiver<Message>,
     pub stop: Option<Stop>,
@@ -107,35 +112,47 @@ impl Attempt<'_> {
         let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
         let mut last_byte = started;
         let mut facts = Vec::new();
+        let (mut shown, mut dismissed) = (false, false);
+        let mut dismiss_at: Option<Instant> = None;
         loop {
             let unfinished = self.stdout.holds_unfinished_line() || self.stderr.holds_unfinished_line();
             let show_at = last_byte + UNFINISHED_LINE_WAITS;
             let stall_at = last_byte + stall;
-            let stalls = self.stop.is_none() && !stall.is_zero();
+            let stalls = self.stop.is_none() && !dismissed && !stall.is_zero();
             tokio::select! {
                 biased;
                 Some(message) = self.mailbox.recv() => self.hear(message, journal).await?,
                 output = self.process.next() => {
                     match self.take(output, &mut facts)? {
-                        Taken::Ended(ended) => {
-                            self.flush(&mut facts);
-                            return Ok(TurnOver { facts, ended, stop: self.stop });
-                        }
-                        Taken::Bytes => last_byte = Instant::now(),
+                        Taken::Ended(ended) => return Ok(self.over(facts, ended, dismissed)),
+                        Taken::Bytes => (last_byte, shown) = (Instant::now(), false),
                         Taken::Nothing => {}
                     }
                 }
-                () = tokio::time::sleep_until(hard), if self.stop.is_none() => {
+                () = tokio::time::sleep_until(hard), if self.stop.is_none() && !dismissed => {
                     self.stop(Stop::HardTimeout { seconds: self.clocks.hard_timeout_seconds });
                 }
                 () = tokio::time::sleep_until(stall_at), if stalls => {
                     self.stop(Stop::Stalled { seconds: self.clocks.stall_timeout_seconds });
                 }
-                () = tokio::time::sleep_until(show_at), if unfinished => self.flush(&mut facts),
+                () = tokio::time::sleep_until(show_at), if unfinished && !shown => {
+                    self.show_unfinished(&mut facts);
+                    shown = true;
+                }
+                () = tokio::time::sleep_until(dismiss_at.unwrap_or(hard)),
+                    if dismiss_at.is_some() && self.stop.is_none() && !dismissed =>
+                {
+                    dismissed = true;
+                    self.process.stop(self.clocks.kill_grace);
+                }
             }
             if let Some(ended) = self.take_ready(&mut facts)? {
-                self.flush(&mut facts);
-                return Ok(TurnOver { facts, ended, stop: self.stop });
+                return Ok(self.over(facts, ended, dismissed));
+            }
+            if dismiss_at.is_none() && self.reader.ended() {
+                // What the engine still does is tidying up; in a session that is not the run's, not even that.
+                let grace = if self.reader.lost_its_session() { Duration::ZERO } else { self.clocks.exit_grace };
+                dismiss_at = Some(Instant::now() + grace);
             }
             if !facts.is_empty() {
                 self.process.sync_logs().await.map_err(Error::io("sync the run's logs"))?;
@@ -164,7 +181,7 @@ impl Attempt<'_> {
                     Stream::Stdout | Stream::Pty => &mut self.stdout,
                     Stream::Stderr => &mut self.stderr,
                 };
-                reader.push(&bytes, self.parser.as_mut(), facts);
+                reader.push(&bytes, &mut self.reader, facts);
                 Ok(Taken::Bytes)
             }
             Some(Output::StdoutLimitExceeded) => {
@@ -180,9 +197,17 @@ impl Attempt<'_> {
         }
     }
 
-    fn flush(&mut self, facts: &mut Vec<Fact>) {
-        self.stdout.flush(self.parser.as_mut(), facts);
-        self.stderr.flush(self.parser.as_mut(), facts);
+    /// The last process is gone: everything is read to its end.
+    fn over(mut self, mut facts: Vec<Fact>, ended: Ended, dismissed: bool) -> TurnOver {
+        self.stdout.flush(&mut self.reader, &mut facts);
+        self.stderr.flush(&mut self.reader, &mut facts);
+        facts.extend(self.reader.finish().into_iter().map(Fact::own));
+        TurnOver { facts, ended, stop: self.stop, reader: self.reader, dismissed }
+    }
+
+    fn show_unfinished(&mut self, facts: &mut Vec<Fact>) {
+        self.stdout.show_unfinished(&mut self.reader, facts);
+        self.stderr.show_unfinished(&mut self.reader, facts);
     }
 
     /// The first reason stands.

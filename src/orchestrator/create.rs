@@ -1,8 +1,10 @@
 //! A request becomes a run: everything is checked first, and nothing is created when a check fails.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::clock;
 use super::error::Error;
@@ -15,7 +17,7 @@ use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::engine::script;
+use crate::engine::{self, contract, script};
 use crate::fcmp::read_envelope;
 use crate::registry::{Installed, NotUsable};
 use crate::settings::RestartQueued;
@@ -46,6 +48,8 @@ impl Orchestrator {
         }
         shared.admits()?;
         let installed = shared.lookup(&request.skill_id)?;
+        let request = shared.with_engine(request, &installed.skill).await?;
+        let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
         let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
         let place = if started.awaiting_upload { None } else { Some(shared.place()?) };
 
@@ -57,7 +61,7 @@ impl Orchestrator {
             status: Status::Queued,
             awaiting_upload: started.awaiting_upload,
         };
-        write_folder(shared, run, &started, &installed).await?;
+        write_folder(shared, run, &started, &installed, engine_config).await?;
         let (rows, absent) = idempotency_changes(idempotency.as_ref(), &answer)?;
         match Journal::create(shared.store.clone(), run, started, rows, absent).await {
             Ok(_) => {}
@@ -118,6 +122,10 @@ fn body_hash(request: &CreateRequest) -> String {
         "parameter": request.parameter,
         "model": request.model,
         "await_upload": request.await_upload,
+        "engine_configs": [
+            request.codex_config, request.gemini_config, request.opencode_config,
+            request.iflow_config, request.claude_config, request.qwen_config,
+        ],
         "runtime_options": {
             "execution_mode": options.execution_mode,
             "no_cache": options.no_cache,
@@ -144,7 +152,8 @@ fn plan(
     request: CreateRequest,
     idempotency_sha256: Option<String>,
 ) -> Result<Started, Error> {
-    let engine = choose_engine(skill, request.engine.as_deref())?;
+    let engine = request.engine.clone().unwrap_or_default();
+    check_engine(skill, &engine)?;
     if engine == script::ENGINE && request.model.is_some() {
         return Err(rejected("MODEL_NOT_ALLOWED", "a script skill runs without a model: leave \"model\" out".into()));
     }
@@ -188,19 +197,16 @@ fn plan(
     })
 }
 
-fn choose_engine(skill: &Skill, wanted: Option<&str>) -> Result<String, Error> {
+/// The engine asked for, if the skill runs on it.
+fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
     let engines = skill.effective_engines();
-    match wanted {
-        None => engines
-            .first()
-            .cloned()
-            .ok_or_else(|| rejected("SKILL_ENGINE_UNSUPPORTED", format!("skill {} supports no engine", skill.id))),
-        Some(engine) if engines.iter().any(|supported| supported == engine) => Ok(engine.to_owned()),
-        Some(engine) => Err(rejected(
-            "SKILL_ENGINE_UNSUPPORTED",
-            format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, engines.join(", ")),
-        )),
+    if engines.iter().any(|supported| supported == engine) {
+        return Ok(());
     }
+    Err(rejected(
+        "SKILL_ENGINE_UNSUPPORTED",
+        format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, engines.join(", ")),
+    ))
 }
 
 fn options(shared: &Shared, skill: &Skill, asked: &OptionsRequest) -> Result<RuntimeOptions, Error> {
@@ -242,7 +248,13 @@ fn options(shared: &Shared, skill: &Skill, asked: &OptionsRequest) -> Result<Run
 }
 
 /// The run's folder with its own copy of the skill: editing the skill never touches a run that exists.
-async fn write_folder(shared: &Shared, run: RunId, started: &Started, installed: &Installed) -> Result<(), Error> {
+async fn write_folder(
+    shared: &Shared,
+    run: RunId,
+    started: &Started,
+    installed: &Installed,
+    engine_config: Option<Map<String, Value>>,
+) -> Result<(), Error> {
     let paths = shared.layout.run(run);
     let copy = paths.skill_copy(&started.engine, &started.skill.id);
     let (from, files) = (installed.dir.clone(), installed.files.clone());
@@ -260,6 +272,7 @@ async fn write_folder(shared: &Shared, run: RunId, started: &Started, installed:
         "fingerprint": started.skill.fingerprint,
         "engine": started.engine,
     }));
+    let config_path = shared.layout.request_engine_config(started.request_id);
     let undo = paths.clone();
     // What is to survive a restart is durable before the answer; a run that a restart ends needs no more than its log.
     let survives = started.awaiting_upload || shared.settings.runs.restart_queued == RestartQueued::Requeue;
@@ -268,6 +281,9 @@ async fn write_folder(shared: &Shared, run: RunId, started: &Started, installed:
         workspace::copy_skill(&from, &files, &copy)?;
         workspace::write_whole(&paths.input_json(), &input)?;
         workspace::write_whole(&paths.skill_json(), &skill)?;
+        if let Some(config) = engine_config {
+            workspace::write_private(&config_path, &pretty(&Value::Object(config)))?;
+        }
         if survives { workspace::sync_run(&paths) } else { Ok(()) }
     })
     .await
@@ -287,8 +303,29 @@ pub(super) fn pretty(value: &Value) -> Vec<u8> {
 }
 
 impl Shared {
+    /// The request with its engine named: the one asked for, else the skill's first that is ready here, else its first.
+    async fn with_engine(self: &Arc<Self>, mut request: CreateRequest, skill: &Skill) -> Result<CreateRequest, Error> {
+        if request.engine.is_some() {
+            return Ok(request);
+        }
+        let engines = skill.effective_engines();
+        request.engine = match engines.as_slice() {
+            [only] => Some(only.clone()),
+            _ => {
+                let shared = self.clone();
+                tokio::task::spawn_blocking(move || {
+                    let ready = |name: &&String| engine::adapter(name).is_some_and(|cli| shared.clis.find(cli).is_ok());
+                    engines.iter().find(ready).or(engines.first()).cloned()
+                })
+                .await
+                .map_err(|error| Error::io("look for engines")(error.into()))?
+            }
+        };
+        Ok(request)
+    }
+
     /// The installed skill of that name.
-    fn lookup(&self, id: &str) -> Result<std::sync::Arc<Installed>, Error> {
+    fn lookup(&self, id: &str) -> Result<Arc<Installed>, Error> {
         self.registry.lookup(id).map_err(|lookup| {
             let reason = match &lookup {
                 NotUsable::NotFound => String::new(),
@@ -310,7 +347,13 @@ impl Shared {
         }
         let copy = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
         match registry::load_dir(&copy, Intake::Installed) {
-            Ok(installed) if installed.skill.fingerprint == state.skill.fingerprint => Ok(installed.skill.clone()),
+            // A copy that carries the contract was prepared for its engine already, and was whole then.
+            Ok(installed)
+                if installed.skill.fingerprint == state.skill.fingerprint
+                    || contract::stands_in(&installed.skill.body) =>
+            {
+                Ok(installed.skill.clone())
+            }
             Ok(_) | Err(_) => Err(Error::Corrupt {
                 run: state.run_id.to_string(),
                 message: "its copy of the skill is not what it was created with".into(),

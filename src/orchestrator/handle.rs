@@ -17,6 +17,7 @@ use super::journal::{Journal, lost_race, met_final};
 use super::log::RunLog;
 use super::queue::Queue;
 use super::seal::Sealer;
+use crate::clis::Clis;
 use crate::domain::command::Command;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
@@ -79,6 +80,7 @@ pub(super) struct Shared {
     pub layout: Layout,
     pub settings: Settings,
     pub registry: Registry,
+    pub clis: Clis,
     pub queue: Arc<Queue>,
     pub sealer: Sealer,
     /// The program that keeps engines: skill-runner itself.
@@ -101,6 +103,7 @@ impl Orchestrator {
         shim: PathBuf,
     ) -> Result<Self, Error> {
         let layout = Layout::new(&settings.paths.data_dir);
+        let clis = Clis::new(&settings);
         let log = RunLog::new(store.clone(), layout.clone());
         let queue = Queue::new(settings.runs.max_running_jobs, settings.runs.max_queued_jobs);
         let sealer = Sealer::new(store.clone(), layout.clone(), Duration::from_secs(settings.store.seal_grace_seconds));
@@ -110,6 +113,7 @@ impl Orchestrator {
             layout,
             settings,
             registry,
+            clis,
             queue,
             sealer,
             shim,
@@ -131,6 +135,11 @@ impl Orchestrator {
     /// The skills.
     pub fn registry(&self) -> &Registry {
         &self.shared.registry
+    }
+
+    /// The agent CLIs on this machine.
+    pub fn clis(&self) -> &Clis {
+        &self.shared.clis
     }
 
     /// The settings in force.

@@ -26,6 +26,24 @@ pub struct CreateRequest {
     /// How to run it.
     #[serde(default)]
     pub runtime_options: OptionsRequest,
+    /// Configuration for the engine, by engine.
+    #[serde(default)]
+    pub codex_config: Option<Map<String, Value>>,
+    /// Configuration for the engine, by engine.
+    #[serde(default)]
+    pub gemini_config: Option<Map<String, Value>>,
+    /// Configuration for the engine, by engine.
+    #[serde(default)]
+    pub opencode_config: Option<Map<String, Value>>,
+    /// Configuration for the engine, by engine.
+    #[serde(default)]
+    pub iflow_config: Option<Map<String, Value>>,
+    /// Configuration for the engine, by engine.
+    #[serde(default)]
+    pub claude_config: Option<Map<String, Value>>,
+    /// Configuration for the engine, by engine.
+    #[serde(default)]
+    pub qwen_config: Option<Map<String, Value>>,
     /// Whether to wait for an upload; left out: when a file is required.
     #[serde(default)]
     pub await_upload: Option<bool>,
@@ -57,4 +75,19 @@ pub struct OptionsRequest {
     pub hard_timeout_seconds: Option<u64>,
     #[serde(default)]
     pub stall_timeout_seconds: Option<u64>,
+}
+
+impl CreateRequest {
+    /// The configuration for an engine.
+    pub fn engine_config(&self, engine: &str) -> Option<&Map<String, Value>> {
+        match engine {
+            "codex" => self.codex_config.as_ref(),
+            "gemini" => self.gemini_config.as_ref(),
+            "opencode" => self.opencode_config.as_ref(),
+            "iflow" => self.iflow_config.as_ref(),
+            "claude" => self.claude_config.as_ref(),
+            "qwen" => self.qwen_config.as_ref(),
+            _ => None,
+        }
+    }
 }

@@ -150,7 +150,7 @@ impl LineParser for NoParser {
 }
 
 /// How far the log covers a stream.
-fn covered_bytes(shared: &Shared, run: RunId, stream: Stream) -> Result<u64, Error> {
+pub(super) fn covered_bytes(shared: &Shared, run: RunId, stream: Stream) -> Result<u64, Error> {
     let mut covered = 0;
     let mut at = Seq::START;
     loop {

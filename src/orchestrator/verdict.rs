@@ -7,21 +7,34 @@ use crate::convergence::{self, Parsed};
 use crate::domain::event::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
 use crate::domain::outcome::{Completion, RunError, Warning, WarningLevel, code};
 use crate::engine::script::{self, Answer};
+use crate::engine::{self, Adapter, EngineVerdict, TurnReport};
 use crate::skill::schema::Validator;
 use crate::supervisor::Exit;
 
 /// Most characters of standard error shown in an error.
 const STDERR_SHOWN: usize = 2000;
 
-/// What an engine left behind.
-pub(super) struct Remains<'a> {
+/// What a script left behind.
+pub(super) struct ScriptRemains<'a> {
     pub exit: Exit,
     pub stop: Option<Stop>,
     /// Standard output of this turn.
     pub stdout: &'a str,
     /// The end of its standard error.
     pub stderr_tail: &'a str,
-    /// `result/result.json`, when the skill wrote one in this turn.
+    /// The result file, when the skill wrote one in this turn.
+    pub skill_result: Option<&'a str>,
+    pub output: &'a Validator,
+}
+
+/// What an agent CLI left behind.
+pub(super) struct CliRemains<'a> {
+    pub adapter: &'static Adapter,
+    pub report: &'a TurnReport,
+    pub exit: Exit,
+    pub dismissed: bool,
+    pub stop: Option<Stop>,
+    /// The result file, when the skill wrote one in this turn.
     pub skill_result: Option<&'a str>,
     pub output: &'a Validator,
 }
@@ -46,7 +59,7 @@ impl Verdict {
 }
 
 /// Judge a script's turn.
-pub(super) fn judge(remains: &Remains<'_>) -> Verdict {
+pub(super) fn judge_script(remains: &ScriptRemains<'_>) -> Verdict {
     if let Some(stop) = &remains.stop {
         return Verdict::failed(stop.error());
     }
@@ -64,7 +77,7 @@ pub(super) fn judge(remains: &Remains<'_>) -> Verdict {
             let said = if matches!(answer, Answer::Success { .. }) { " although its answer says success" } else { "" };
             Verdict::failed(engine_failed(remains, said))
         }
-        Answer::Success { data } => check(remains, &parsed, data),
+        Answer::Success { data } => check_script(remains, &parsed, data),
         Answer::NotAnEnvelope(errors) => {
             let mut steps = steps(&parsed);
             steps.push(NormalizationStep { step: "envelope".into(), ok: false, detail: errors[0].message.clone() });
@@ -75,16 +88,49 @@ pub(super) fn judge(remains: &Remains<'_>) -> Verdict {
     verdict
 }
 
-fn no_answer(remains: &Remains<'_>, parsed: Parsed) -> Verdict {
+fn no_answer(remains: &ScriptRemains<'_>, parsed: Parsed) -> Verdict {
     if remains.exit != Exit::Code(0) {
         return Verdict::failed(engine_failed(remains, ""));
     }
     let message = "the script ended well but wrote no JSON to standard output; it must answer with one JSON object";
+    missing_output("stdout", &parsed, message)
+}
+
+/// Judge an agent CLI's turn: first whether the engine did its part, then what it said.
+pub(super) fn judge_cli(remains: &CliRemains<'_>) -> Verdict {
+    if let Some(stop) = &remains.stop {
+        return Verdict::failed(stop.error());
+    }
+    let exit = match remains.exit {
+        _ if remains.dismissed => engine::Exit::Dismissed,
+        Exit::Code(code) => engine::Exit::Code(code),
+        Exit::Signal(signal) => engine::Exit::Signal(signal),
+        Exit::Unknown => engine::Exit::Unknown,
+    };
+    let (text, structured) = match engine::verdict(remains.adapter, remains.report, exit) {
+        EngineVerdict::Failed(error) => return Verdict::failed(error.bounded()),
+        EngineVerdict::Succeeded { text, structured } => (text, structured),
+    };
+    let (source, parsed) = match (remains.skill_result, structured) {
+        (Some(written), _) => ("result_file", convergence::parse(written)),
+        (None, Some(value)) => ("structured_output", convergence::parse(&value.to_string())),
+        (None, None) => ("assistant_message", convergence::parse(&text)),
+    };
+    let Some(data) = parsed.value.clone() else {
+        let message = "the engine ended well but its last message holds no JSON; the skill must say what to answer";
+        return missing_output(source, &parsed, message);
+    };
+    let mut verdict = check(source, &parsed, data.clone(), remains.output, Completion::Schema);
+    verdict.answer = Some(data);
+    verdict
+}
+
+fn missing_output(source: &str, parsed: &Parsed, message: &str) -> Verdict {
     let normalized = Normalized {
-        level: level(&parsed),
+        level: parsed.level,
         valid: false,
-        source: "stdout".into(),
-        steps: steps(&parsed),
+        source: source.into(),
+        steps: steps(parsed),
         validation_errors: Vec::new(),
     };
     Verdict {
@@ -96,26 +142,27 @@ fn no_answer(remains: &Remains<'_>, parsed: Parsed) -> Verdict {
 }
 
 /// Validate the data of a success: what the skill wrote to its result file, else what the answer carries.
-fn check(remains: &Remains<'_>, parsed: &Parsed, data: Value) -> Verdict {
-    let file = remains.skill_result.map(convergence::parse);
-    let (source, parsed, data) = match &file {
-        Some(written) => match &written.value {
-            Some(value) => ("result_file", written, value.clone()),
-            None => return invalid(written, "result_file", steps(written), vec![not_json()]),
-        },
-        None => ("stdout", parsed, data),
+fn check_script(remains: &ScriptRemains<'_>, parsed: &Parsed, data: Value) -> Verdict {
+    let Some(written) = remains.skill_result.map(convergence::parse) else {
+        return check("stdout", parsed, data, remains.output, Completion::Exit);
     };
+    match written.value.clone() {
+        Some(value) => check("result_file", &written, value, remains.output, Completion::Exit),
+        None => invalid(&written, "result_file", steps(&written), vec![not_json()]),
+    }
+}
+
+fn check(source: &str, parsed: &Parsed, data: Value, output: &Validator, completion: Completion) -> Verdict {
     let mut steps = steps(parsed);
-    let (step, violations) = convergence::validate(&data, remains.output);
+    let (step, errors) = convergence::validate(&data, output);
     steps.push(convert_step(&step));
-    let errors: Vec<ValidationError> = violations;
     if !errors.is_empty() {
         return invalid(parsed, source, steps, errors);
     }
     Verdict {
-        outcome: Ok((Completion::Exit, data)),
+        outcome: Ok((completion, data)),
         normalized: Some(Normalized {
-            level: level(parsed),
+            level: parsed.level,
             valid: true,
             source: source.into(),
             steps,
@@ -133,7 +180,7 @@ fn invalid(parsed: &Parsed, source: &str, steps: Vec<NormalizationStep>, errors:
     Verdict {
         outcome: Err(with_hints(error)),
         normalized: Some(Normalized {
-            level: level(parsed),
+            level: parsed.level,
             valid: false,
             source: source.into(),
             steps,
@@ -155,7 +202,7 @@ fn with_hints(error: RunError) -> RunError {
     )
 }
 
-fn engine_failed(remains: &Remains<'_>, said: &str) -> RunError {
+fn engine_failed(remains: &ScriptRemains<'_>, said: &str) -> RunError {
     let how = match remains.exit {
         Exit::Code(code) => format!("exited with status {code}"),
         Exit::Signal(signal) => format!("was ended by signal {signal}"),
@@ -175,7 +222,7 @@ fn engine_failed(remains: &Remains<'_>, said: &str) -> RunError {
 }
 
 fn repaired(parsed: &Parsed) -> Vec<Warning> {
-    if level(parsed) == NormalizationLevel::None {
+    if parsed.level == NormalizationLevel::None {
         return Vec::new();
     }
     let done: Vec<String> = parsed.steps.iter().filter(|step| step.ok).map(|step| convert_step(step).step).collect();
@@ -186,10 +233,6 @@ fn repaired(parsed: &Parsed) -> Vec<Warning> {
         normalization_level: Some(NormalizationLevel::N0),
         details: serde_json::Map::from_iter([("steps".to_owned(), json!(done))]),
     }]
-}
-
-fn level(parsed: &Parsed) -> NormalizationLevel {
-    parsed.level
 }
 
 fn steps(parsed: &Parsed) -> Vec<NormalizationStep> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -17,6 +17,15 @@ const FEW_FILES: usize = 2;
 /// folder, then a rename. Durable only after [`sync_files`]; use [`write_durably`] for a single file.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let temporary = written_beside(path, bytes)?;
+    temporary.persist(path).map(drop).map_err(|failed| Error::on("rename to", path)(failed.error))
+}
+
+/// Writes a file for its owner alone, and its folder with it. Durable only after a sync.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let folder = folder_of(path);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::on("create", folder))?;
+    let mut temporary = tempfile::Builder::new().tempfile_in(folder).map_err(Error::on("write in", folder))?;
+    temporary.write_all(bytes).map_err(Error::on("write", path))?;
     temporary.persist(path).map(drop).map_err(|failed| Error::on("rename to", path)(failed.error))
 }
 

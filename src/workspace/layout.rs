@@ -52,7 +52,12 @@ impl Layout {
         self.requests().join(request.to_string())
     }
 
-    /// Where a request's uploads wait until they are promoted to its run.
+    /// The engine configuration a client sent; it may hold secrets, so it is never in the run's folder.
+    pub fn request_engine_config(&self, request: RequestId) -> PathBuf {
+        self.request(request).join("engine_config.json")
+    }
+
+    /// Where a request's uploads are staged.
     pub fn request_uploads(&self, request: RequestId) -> PathBuf {
         self.request(request).join("uploads")
     }

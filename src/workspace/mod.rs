@@ -13,7 +13,7 @@ mod unpack;
 mod upload;
 
 pub use beneath::{LookupError, open_beneath};
-pub use durable::{sync_file_system, sync_files, sync_run, write_durably, write_whole};
+pub use durable::{sync_file_system, sync_files, sync_run, write_durably, write_private, write_whole};
 pub use folders::{create_run, free_bytes};
 pub use layout::{Layout, RunPaths};
 pub use ranges::{Encoding, LogRange, MAX_RANGE_BYTES, RangeError, read_range};

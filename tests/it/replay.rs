@@ -4,6 +4,7 @@
 //! goldens anew; review the difference before committing it.
 
 mod mutations;
+mod service;
 
 use std::path::{Path, PathBuf};
 

@@ -23,6 +23,11 @@ pub fn append(document: &str, mode: ExecutionMode) -> String {
     format!("{own}{gap}{BEGIN}\n{}{END}\n", text(mode))
 }
 
+/// Whether a text carries a contract.
+pub fn stands_in(document: &str) -> bool {
+    document.contains(BEGIN)
+}
+
 /// The text without contracts; one whose end is missing reaches to the end of the text.
 fn without(document: &str) -> String {
     let mut own = String::with_capacity(document.len());

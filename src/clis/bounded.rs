@@ -1,0 +1,105 @@
+//! A short-lived child: bounded in time and output, alone in its process group, with nothing of our environment.
+
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+/// What is kept of each stream; the rest is read and dropped.
+const OUTPUT_MAX: u64 = 1024 * 1024;
+/// How long streams may stay open after the end, held by a process that left its group.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+
+/// What a child left.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Why a child left nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotRun {
+    /// It did not start.
+    #[error("cannot be started: {0}")]
+    Start(#[source] io::Error),
+    /// It was ended.
+    #[error("did not end within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// It could not be watched.
+    #[error("cannot be watched: {0}")]
+    Watch(#[source] io::Error),
+}
+
+/// Runs a program to its end or to the limit.
+pub(super) fn run(
+    program: &[String],
+    arguments: &[&str],
+    env: &[(&str, String)],
+    folder: &Path,
+    limit: Duration,
+) -> Result<Output, NotRun> {
+    let [first, rest @ ..] = program else { return Err(NotRun::Start(io::ErrorKind::InvalidInput.into())) };
+    let mut command = Command::new(first);
+    command.args(rest).args(arguments).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.process_group(0).spawn().map_err(NotRun::Start)?;
+    let stdout = child.stdout.take().map(reader);
+    let stderr = child.stderr.take().map(reader);
+    let status = end(&mut child, limit)?;
+    Ok(Output { status, stdout: text(stdout), stderr: text(stderr) })
+}
+
+/// Waits for a child with a process group of its own; at the limit the whole group is killed.
+pub(super) fn end(child: &mut Child, limit: Duration) -> Result<ExitStatus, NotRun> {
+    let ended = has_ended(child, Instant::now() + limit);
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // Also after a good end: what it left behind is of no use. Until it is waited for, its id is nobody else's.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let status = child.wait().map_err(NotRun::Watch)?;
+    match ended {
+        Ok(true) => Ok(status),
+        Ok(false) => Err(NotRun::TimedOut(limit)),
+        Err(error) => Err(NotRun::Watch(error)),
+    }
+}
+
+fn has_ended(child: &Child, deadline: Instant) -> io::Result<bool> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn reader(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        // A stream that breaks has given what it had.
+        let _ = stream.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
+        // Whoever waits no longer has given up on it.
+        let _ = sender.send(kept);
+        let _ = io::copy(&mut stream, &mut io::sink());
+    });
+    receiver
+}
+
+fn text(stream: Option<Receiver<Vec<u8>>>) -> String {
+    let bytes = stream.and_then(|stream| stream.recv_timeout(LAST_BYTES).ok()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

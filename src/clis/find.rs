@@ -1,0 +1,198 @@
+//! Where an engine's program is: as configured, below the managed prefix, or on the PATH.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::engine::Adapter;
+
+/// A program that can be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The words that start it, before its arguments.
+    pub program: Vec<String>,
+    /// What it calls itself; `unknown` when it would not say in time.
+    pub version: String,
+    /// The PATH it is to have.
+    pub path: String,
+    /// How it was found.
+    pub source: Source,
+}
+
+/// How a program was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// By `engines.<name>.command`.
+    Configured,
+    /// In the managed prefix.
+    Managed,
+    /// On the PATH.
+    OnPath,
+}
+
+/// Why an engine cannot be started, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{engine} cannot be started: {reason}; to install it: {install_command}")]
+pub struct NotInstalled {
+    /// The engine.
+    pub engine: String,
+    /// What was found instead.
+    pub reason: String,
+    /// What installs it, or what else helps.
+    pub install_command: String,
+}
+
+impl NotInstalled {
+    fn new(adapter: &Adapter, npm_prefix: &Path, reason: String) -> Self {
+        Self { engine: adapter.name.to_owned(), reason, install_command: install_command(adapter, npm_prefix) }
+    }
+
+    /// The program is there and does not work.
+    pub(super) fn unusable(adapter: &Adapter, located: &Located, reason: String) -> Self {
+        let reason = format!("{} {reason}", located.program.join(" "));
+        Self { engine: adapter.name.to_owned(), reason, install_command: located.install_command.clone() }
+    }
+}
+
+/// The command that installs an engine, for people.
+pub(super) fn install_command(adapter: &Adapter, npm_prefix: &Path) -> String {
+    let name = adapter.name;
+    match &adapter.install {
+        Some(install) => format!(
+            "skill-runner engines --install {name} (or: npm install --prefix {} {}@{})",
+            npm_prefix.display(),
+            install.package,
+            install.version
+        ),
+        None => {
+            format!("it is no longer published; name a program you have with SKILL_RUNNER_{}_BIN", name.to_uppercase())
+        }
+    }
+}
+
+/// Where to look.
+pub(super) struct Place<'a> {
+    pub adapter: &'a Adapter,
+    pub command: Option<&'a str>,
+    pub npm_prefix: &'a Path,
+    pub path: &'a str,
+}
+
+/// A program whose version is not known yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Located {
+    pub program: Vec<String>,
+    pub path: String,
+    pub source: Source,
+    install_command: String,
+}
+
+/// The program of an engine: the configured one and no other, else the managed one, else the one on the PATH.
+pub(super) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
+    let missing = |reason| NotInstalled::new(place.adapter, place.npm_prefix, reason);
+    if let Some(command) = place.command {
+        // An operator who names a program wants that one: another in its place would be a surprise.
+        let program = configured(command, place.path)
+            .map_err(|reason| missing(format!("engines.{}.command: {reason}", place.adapter.name)))?;
+        return Ok(located(place, program, Source::Configured));
+    }
+    if let Some(program) = managed(place).map_err(missing)? {
+        return Ok(located(place, program, Source::Managed));
+    }
+    match on_path(place.adapter.name, place.path) {
+        Some(program) => Ok(located(place, vec![shown(&program)], Source::OnPath)),
+        None => {
+            let prefix = place.npm_prefix.display();
+            Err(missing(format!("no program of it is in {prefix} nor on the PATH of the service")))
+        }
+    }
+}
+
+fn located(place: &Place<'_>, program: Vec<String>, source: Source) -> Located {
+    Located {
+        path: path_for(&program, place.path),
+        program,
+        source,
+        install_command: install_command(place.adapter, place.npm_prefix),
+    }
+}
+
+/// A script finds its interpreter on the PATH. One that lies beside it, as with a second node, is found there last.
+fn path_for(program: &[String], path: &str) -> String {
+    let beside = program.first().and_then(|first| Path::new(first).parent());
+    match beside.map(shown) {
+        Some(folder) if !folder.is_empty() && !path.split(':').any(|known| known == folder) => {
+            format!("{path}:{folder}")
+        }
+        Some(_) | None => path.to_owned(),
+    }
+}
+
+/// The configured command: one path, a name on the PATH, or words such as `node /opt/cli.js`.
+fn configured(command: &str, path: &str) -> Result<Vec<String>, String> {
+    let whole = Path::new(command);
+    if command.contains('/') && whole.is_file() {
+        return executable(whole).map(|program| vec![shown(&program)]);
+    }
+    let mut words = command.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let program = if first.contains('/') {
+        executable(Path::new(first))?
+    } else {
+        on_path(first, path).ok_or_else(|| format!("{first:?} is not on the PATH of the service"))?
+    };
+    Ok(std::iter::once(shown(&program)).chain(words.map(str::to_owned)).collect())
+}
+
+/// The program below the managed prefix, if the engine is installed there.
+fn managed(place: &Place<'_>) -> Result<Option<Vec<String>>, String> {
+    let Some(install) = &place.adapter.install else { return Ok(None) };
+    let prefix = absolute(place.npm_prefix);
+    let mut words = install.program_in(&shown(&prefix));
+    let own = words.iter().filter(|word| Path::new(word).starts_with(&prefix));
+    if !own.clone().all(|word| Path::new(word).is_file()) {
+        return Ok(None);
+    }
+    let Some(first) = words.first_mut() else { return Ok(None) };
+    if first.contains('/') {
+        executable(Path::new(first))?;
+    } else {
+        // An interpreter; the script behind it is the engine.
+        let interpreter = on_path(first, place.path);
+        let interpreter =
+            interpreter.ok_or_else(|| format!("it needs {first}, which is not on the PATH of the service"))?;
+        *first = shown(&interpreter);
+    }
+    Ok(Some(words))
+}
+
+/// The first program of this name on the PATH.
+pub(super) fn on_path(name: &str, path: &str) -> Option<PathBuf> {
+    // An empty or relative entry would mean another folder in every run.
+    let folders = path.split(':').map(Path::new).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(name)).find(|program| executable(program).is_ok())
+}
+
+fn executable(program: &Path) -> Result<PathBuf, String> {
+    let said = program.display();
+    let found = fs::metadata(program).map_err(|error| format!("{said}: {error}"))?;
+    if !found.is_file() {
+        return Err(format!("{said} is not a file"));
+    }
+    if found.permissions().mode() & 0o111 == 0 {
+        return Err(format!("{said} is not executable (chmod +x helps)"));
+    }
+    Ok(absolute(program))
+}
+
+/// Runs have folders of their own, where a relative path would mean another place.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,74 @@
+//! The agent CLIs on this machine: where they are, which version, whether they are logged in, how to install them.
+
+mod bounded;
+mod find;
+mod scratch;
+mod version;
+
+pub use find::{Found, NotInstalled, Source};
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::engine::{ADAPTERS, Adapter};
+use crate::settings::{self, Settings};
+use version::Versions;
+
+/// Where programs are looked for when the service has no PATH.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The CLIs of this machine; clones are the same. Every call blocks.
+#[derive(Clone)]
+pub struct Clis(Arc<Shared>);
+
+struct Shared {
+    engines: BTreeMap<String, settings::Engine>,
+    /// Managed programs live below.
+    npm_prefix: PathBuf,
+    /// The environment of the service. It holds secrets: nothing here is ever shown, and only names are compared.
+    env: BTreeMap<String, String>,
+    versions: Versions,
+}
+
+impl Clis {
+    /// The CLIs as this process sees them.
+    pub fn new(settings: &Settings) -> Self {
+        let env =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self::with_env(settings, env.collect())
+    }
+
+    /// The CLIs as a process with this environment would see them.
+    pub fn with_env(settings: &Settings, env: BTreeMap<String, String>) -> Self {
+        let folder = settings.paths.data_dir.join("engines");
+        Self(Arc::new(Shared {
+            engines: settings.engines.clone(),
+            npm_prefix: settings.paths.npm_prefix.clone(),
+            env,
+            versions: Versions::new(folder, ADAPTERS.map(|adapter| adapter.name)),
+        }))
+    }
+
+    /// The program of an engine with its version. A program that was looked at before and has not changed is not
+    /// started again.
+    pub fn find(&self, adapter: &Adapter) -> Result<Found, NotInstalled> {
+        let located = find::locate(&self.place(adapter))?;
+        let version = self.0.versions.of(adapter.name, &located.program, &located.path);
+        let version = version.map_err(|reason| NotInstalled::unusable(adapter, &located, reason))?;
+        Ok(Found { program: located.program, version, path: located.path, source: located.source })
+    }
+
+    fn place<'a>(&'a self, adapter: &'a Adapter) -> find::Place<'a> {
+        find::Place {
+            adapter,
+            command: self.0.engines.get(adapter.name).and_then(|engine| engine.command.as_deref()),
+            npm_prefix: &self.0.npm_prefix,
+            path: self.path(),
+        }
+    }
+
+    fn path(&self) -> &str {
+        self.0.env.get("PATH").map_or(USUAL_PATH, String::as_str)
+    }
+}
