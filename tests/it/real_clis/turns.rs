@@ -1,13 +1,10 @@
 //! Turn by turn: the adapter's launch, the supervisor's process, the parser's account of it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use skill_runner::domain::event::Event;
 use skill_runner::domain::fact::{Fact, Stream};
 use skill_runner::domain::ids::RunId;
 use skill_runner::domain::outcome::Usage;
@@ -20,17 +17,11 @@ use skill_runner::supervisor::{self, Limits, Output, Process, Spec};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-use super::{Cli, on_every_cli, path, processes_in};
+use super::{Cli, on_every_cli, path};
 use crate::support::LONG;
 use crate::support::model_server::{INPUT_TOKENS, ModelServer, OUTPUT_TOKENS, Reply};
 
-on_every_cli!(
-    a_result_is_heard_and_a_second_turn_carries_the_first,
-    a_command_of_the_model_is_run_and_told,
-    a_refused_key_is_a_missing_login,
-    too_many_requests_are_told_as_such,
-    a_stop_in_the_middle_of_a_command_leaves_no_process,
-);
+on_every_cli!(a_second_turn_carries_the_first);
 
 /// How long an engine may tidy up after its last word.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
@@ -49,7 +40,6 @@ struct Room {
 /// A turn that is over.
 #[derive(Debug)]
 struct Played {
-    facts: Vec<Fact>,
     report: TurnReport,
     verdict: EngineVerdict,
 }
@@ -59,13 +49,14 @@ struct Playing {
     process: Process,
     parser: TurnParser,
     readers: [StreamReader; 2],
+    begun_at: [u64; 2],
     facts: Vec<Fact>,
 }
 
 fn schema() -> Value {
     json!({
-        "type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"],
-        "additionalProperties": false,
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "required": ["word"],
+        "properties": {"word": {"type": "string", "x-note": "of the garden"}}, "additionalProperties": false,
     })
 }
 
@@ -132,27 +123,23 @@ impl Room {
                 StreamReader::new(Stream::Stdout, stdout, LINE_MAX),
                 StreamReader::new(Stream::Stderr, stderr, LINE_MAX),
             ],
+            begun_at: [stdout, stderr],
             facts: Vec::new(),
         }
     }
 
     fn turn(&self, prompt: &str, mode: ExecutionMode, resume: Option<&str>, usage_before: Usage) -> Played {
-        let plan = self.plan(prompt, mode, resume);
-        let playing = self.begin(&plan, resume, usage_before);
-        self.end(playing)
-    }
-
-    fn end(&self, playing: Playing) -> Played {
-        let ended = self.runtime.block_on(async { tokio::time::timeout(2 * LONG, playing.to_its_end()).await });
+        let playing = self.begin(&self.plan(prompt, mode, resume), resume, usage_before);
+        let ended = self.runtime.block_on(async { tokio::time::timeout(2 * LONG, playing.finished()).await });
         let (playing, exit) = ended.expect("the engine ends in time");
         let report = playing.parser.report().clone();
         let verdict = engine::verdict(self.cli.adapter, &report, exit);
-        Played { facts: playing.facts, report, verdict }
+        Played { report, verdict }
     }
 }
 
 impl Playing {
-    async fn to_its_end(mut self) -> (Playing, Exit) {
+    async fn finished(mut self) -> (Playing, Exit) {
         let mut dismissed = false;
         let ended = loop {
             let output = if self.parser.ended() && !dismissed {
@@ -179,8 +166,12 @@ impl Playing {
         for reader in &mut self.readers {
             reader.flush(&mut self.parser, &mut self.facts);
         }
-        let last = self.parser.finish().into_iter().map(|event| Fact { event, raw: None });
-        self.facts.extend(last);
+        self.parser.finish();
+        for (stream, totals) in [(Stream::Stdout, &ended.stdout), (Stream::Stderr, &ended.stderr)] {
+            let told = self.facts.iter().filter_map(|fact| fact.raw).filter(|raw| raw.stream == stream);
+            let kept = totals.bytes - self.begun_at[usize::from(stream == Stream::Stderr)];
+            assert_eq!(told.map(|raw| raw.to - raw.from).sum::<u64>(), kept, "some of {stream:?} is in no fact");
+        }
         let exit = match ended.exit {
             _ if dismissed => Exit::Dismissed,
             supervisor::Exit::Code(code) => Exit::Code(code),
@@ -200,17 +191,9 @@ fn result(played: &Played) -> Value {
     }
 }
 
-fn failure(played: &Played) -> &str {
-    match &played.verdict {
-        EngineVerdict::Failed(error) => &error.code,
-        EngineVerdict::Succeeded { .. } => panic!("{played:#?}"),
-    }
-}
-
-/// What so many answers of the model cost.
-fn answers(count: u64) -> Usage {
-    let (input_tokens, output_tokens) = (count * INPUT_TOKENS, count * OUTPUT_TOKENS);
-    Usage { input_tokens, output_tokens, ..Usage::default() }
+/// What an answer of the model costs.
+fn one_answer() -> Usage {
+    Usage { input_tokens: INPUT_TOKENS, output_tokens: OUTPUT_TOKENS, ..Usage::default() }
 }
 
 /// The tokens; what they cost in money is the engine's own reckoning.
@@ -218,79 +201,26 @@ fn tokens(played: &Played) -> Option<Usage> {
     played.report.usage.map(|usage| Usage { cost_usd: None, ..usage })
 }
 
-fn a_result_is_heard_and_a_second_turn_carries_the_first(name: &str) {
+fn a_second_turn_carries_the_first(name: &str) {
     let room = Room::new(name);
     room.model.script(&[Reply::Say("Is it a plum?"), Reply::Result(json!({"word": "plum"}))]);
     let first = room.turn("Guess the secret word of the garden.", ExecutionMode::Interactive, None, Usage::default());
     let EngineVerdict::Succeeded { text, .. } = &first.verdict else { panic!("{first:#?}") };
     assert_eq!(text, "Is it a plum?");
-    assert_eq!(tokens(&first), Some(answers(1)));
+    assert_eq!(tokens(&first), Some(one_answer()));
     let handle = first.report.handle.clone().expect("the engine names its session");
     let used = first.report.usage.unwrap();
     let second = room.turn("Yes, answer now.", ExecutionMode::Auto, Some(&handle), used);
     assert_eq!(result(&second), json!({"word": "plum"}));
     assert_eq!(second.report.handle, Some(handle));
-    assert_eq!(tokens(&second), Some(answers(1)));
+    assert_eq!(tokens(&second), Some(one_answer()));
     let requests = room.model.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
-    let carried = requests[1].body.to_string();
+    let carried = requests[1].to_string();
     for words in ["Guess the secret word of the garden.", "Is it a plum?", "Yes, answer now."] {
         assert!(carried.contains(words), "{words:?} is not in {carried}");
     }
     for played in [first, second] {
         assert_eq!(played.report.unrecognized, Vec::<String>::new());
     }
-}
-
-fn a_command_of_the_model_is_run_and_told(name: &str) {
-    let room = Room::new(name);
-    let command = "printf 'from the model' > artifacts/notes.md && echo written".to_owned();
-    room.model.script(&[Reply::Shell(command), Reply::Result(json!({"word": "done"}))]);
-    let played = room.turn("Write the notes.", ExecutionMode::Auto, None, Usage::default());
-    assert_eq!(result(&played), json!({"word": "done"}));
-    assert_eq!(fs::read_to_string(room.run_dir().join("artifacts/notes.md")).unwrap(), "from the model");
-    let commands = played.facts.iter().filter_map(|fact| match &fact.event {
-        Event::CommandExecution(command) => Some(command),
-        _ => None,
-    });
-    let last = commands.last().unwrap_or_else(|| panic!("no command was told: {played:#?}"));
-    assert_eq!(last.status, "completed", "{last:?}");
-    assert_eq!(tokens(&played), Some(answers(2)));
-    assert_eq!(played.report.unrecognized, Vec::<String>::new());
-    assert_eq!(room.model.requests().len(), 2);
-}
-
-fn a_refused_key_is_a_missing_login(name: &str) {
-    let room = Room::new(name);
-    room.model.script(&[Reply::Refuse(401)]);
-    let played = room.turn("Answer.", ExecutionMode::Auto, None, Usage::default());
-    assert_eq!(failure(&played), "ENGINE_AUTH_REQUIRED", "{played:#?}");
-}
-
-fn too_many_requests_are_told_as_such(name: &str) {
-    let room = Room::new(name);
-    room.model.script(&[Reply::Refuse(429)]);
-    let played = room.turn("Answer.", ExecutionMode::Auto, None, Usage::default());
-    assert_eq!(failure(&played), "ENGINE_RATE_LIMITED", "{played:#?}");
-}
-
-fn a_stop_in_the_middle_of_a_command_leaves_no_process(name: &str) {
-    let room = Room::new(name);
-    let gate = room.run_dir().join("gate");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-    fs::set_permissions(&gate, fs::Permissions::from_mode(0o666)).unwrap();
-    room.model.script(&[Reply::Shell("echo begun > gate; sleep 600".to_owned()), Reply::Say("never")]);
-    let plan = room.plan("Take your time.", ExecutionMode::Auto, None);
-    let (begun, heard) = mpsc::channel();
-    // Opening waits for the command to open its end.
-    std::thread::spawn(move || begun.send(fs::read_to_string(gate)));
-    let playing = room.begin(&plan, None, Usage::default());
-    let word = heard.recv_timeout(LONG).expect("the command begins in time").unwrap();
-    assert_eq!(word, "begun\n");
-    assert!(!processes_in(&room.run_dir(), &room.run.to_string()).is_empty());
-    playing.process.stop(KILL_GRACE);
-    let played = room.end(playing);
-    assert_eq!(processes_in(&room.run_dir(), &room.run.to_string()), Vec::<String>::new());
-    assert_eq!(failure(&played), "ENGINE_FAILED", "{played:#?}");
-    assert!(!room.folder.path().join("tmp").exists());
 }

@@ -37,13 +37,6 @@ pub enum Reply {
     Refuse(u16),
 }
 
-/// A request for an answer, as an engine sent it.
-#[derive(Debug, Clone)]
-pub struct Request {
-    pub path: String,
-    pub body: Value,
-}
-
 /// The server; it stops when it is dropped.
 pub struct ModelServer {
     pub address: SocketAddr,
@@ -55,7 +48,7 @@ pub struct ModelServer {
 struct Script {
     replies: Vec<Reply>,
     next: usize,
-    requests: Vec<Request>,
+    requests: Vec<Value>,
 }
 
 /// What the model does in one answer, in no engine's language yet.
@@ -94,8 +87,8 @@ impl ModelServer {
         *self.script.lock().unwrap() = Script { replies: replies.to_vec(), ..Script::default() };
     }
 
-    /// The requests since the script was given. Those that offer no tools, such as for a title, are not counted.
-    pub fn requests(&self) -> Vec<Request> {
+    /// The bodies of the requests since the script was given. Those that offer no tools, such as for a title, are not counted.
+    pub fn requests(&self) -> Vec<Value> {
         self.script.lock().unwrap().requests.clone()
     }
 }
@@ -117,7 +110,7 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, uri: Uri, body: Bytes)
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
     let tools = (wire.tools)(&body);
-    let reply = script.lock().unwrap().reply(&tools, Request { path: uri.path().to_owned(), body: body.clone() });
+    let reply = script.lock().unwrap().reply(&tools, &body);
     match reply {
         Reply::Refuse(status) => refuse(&wire, status),
         Reply::Say(words) => stream((wire.answer)(&body, &Act::Say(words.to_owned()))),
@@ -130,16 +123,16 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, uri: Uri, body: Bytes)
 }
 
 impl Script {
-    fn reply(&mut self, tools: &[Tool], request: Request) -> Reply {
+    fn reply(&mut self, tools: &[Tool], request: &Value) -> Reply {
         let scripted = self.replies.get(self.next).cloned();
         if let Some(refusal @ Reply::Refuse(_)) = scripted {
-            self.requests.push(request);
+            self.requests.push(request.clone());
             return refusal;
         }
         if tools.is_empty() {
             return Reply::Say("A title");
         }
-        self.requests.push(request);
+        self.requests.push(request.clone());
         self.next += 1;
         scripted.unwrap_or(Reply::Say("The script is over."))
     }
@@ -169,8 +162,8 @@ fn refuse(wire: &Wire, status: u16) -> Response {
         429 => "Rate limit reached",
         _ => "Something is broken here",
     };
-    // Engines that wait before they ask again wait as long as they are told to.
-    let headers = [(header::CONTENT_TYPE, "application/json"), (header::RETRY_AFTER, "0")];
+    // Engines that wait before they ask again mostly wait as long as they are told to; a test need not wait long.
+    let headers = [("content-type", "application/json"), ("retry-after", "1"), ("retry-after-ms", "50")];
     (StatusCode::from_u16(status).unwrap(), headers, (wire.refusal)(status, words).to_string()).into_response()
 }
 

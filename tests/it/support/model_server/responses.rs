@@ -50,9 +50,7 @@ fn answer(request: &Value, act: &Act) -> String {
 
 fn message(text: &str) -> (Value, Vec<Value>, Value) {
     let id = unique("msg_");
-    let item = |status: &str, content: Value| {
-        json!({"type": "message", "id": id, "role": "assistant", "status": status, "content": content})
-    };
+    let item = |status: &str, content: Value| json!({"type": "message", "id": id, "role": "assistant", "status": status, "content": content});
     let part = |text: &str| json!({"type": "output_text", "text": text, "annotations": []});
     let about = |kind: &str| json!({"type": kind, "item_id": id, "output_index": 0, "content_index": 0});
     let with = |kind: &str, key: &str, value: Value| {
