@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::Error;
+use crate::domain::cache_key::hex;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -51,7 +52,7 @@ pub(super) fn digest(
         hasher.update(&chunk.0[..count]);
         also(&chunk.0[..count])?;
     }
-    Ok((size, hex(hasher)))
+    Ok((size, hex(&hasher.finalize())))
 }
 
 /// The buffer through which files are read, one after the other.
@@ -63,14 +64,13 @@ impl Chunk {
     }
 }
 
-/// The finished digest as 64 hex digits.
-pub(super) fn hex(hasher: Sha256) -> String {
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Writes a file whole: a temporary file in the same folder, then a rename.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<(), Error> {
     let folder: PathBuf = path.parent().map(Path::to_owned).unwrap_or_default();
+    // A skill may have put a link there: the runner, which may write anywhere, would write wherever it points.
+    if std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_symlink()) {
+        return Err(Error::on("write in", &folder)(io::Error::other("it is a link, not a folder")));
+    }
     let mut temporary = tempfile::Builder::new()
         .prefix(".")
         .suffix(".tmp")

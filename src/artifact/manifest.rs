@@ -4,17 +4,17 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
-use super::content::{hex, replace};
+use super::content::replace;
 use super::{ArtifactEntry, Error};
+use crate::domain::cache_key::sha256_hex;
 
 /// sha256 over the compact JSON array of the entries, sorted by path, members in the order of [`ArtifactEntry`].
 pub fn artifacts_sha256(entries: &[ArtifactEntry]) -> String {
     let mut sorted: Vec<&ArtifactEntry> = entries.iter().collect();
     sorted.sort_by(|one, other| one.path_rel.cmp(&other.path_rel));
     let canonical: Vec<_> = sorted.into_iter().map(canonical).collect();
-    hex(Sha256::new_with_prefix(serde_json::Value::Array(canonical).to_string()))
+    sha256_hex(serde_json::Value::Array(canonical).to_string().as_bytes())
 }
 
 /// The bytes of `manifest.json`: the artifacts and their hash.

@@ -9,7 +9,8 @@ use serde_json::Value;
 use ureq::http::Response;
 use ureq::{Agent, Body, SendBody};
 
-use super::failure::{Failure, chain};
+use super::failure::Failure;
+use crate::domain::causes::chain;
 use crate::settings::Secret;
 
 /// How long a connection may take to stand.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tracing::error;
 
-use super::failure::{Failure, chain};
+use super::failure::Failure;
+use crate::domain::causes::chain;
 use crate::orchestrator::Orchestrator;
 use crate::registry::Registry;
 use crate::settings::Settings;

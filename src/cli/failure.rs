@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use crate::domain::causes::chain;
 use crate::orchestrator;
 use crate::settings::Problem;
 use crate::store;
@@ -109,18 +110,6 @@ fn detail_lines(details: &Value) -> Vec<String> {
         Value::Object(details) if details.is_empty() => Vec::new(),
         other => vec![other.to_string()],
     }
-}
-
-/// An error with its causes.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 impl From<store::Error> for Failure {

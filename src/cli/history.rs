@@ -40,6 +40,9 @@ pub(super) struct Args {
 
 /// Shows the events.
 pub(super) fn history(global: &Global, args: &Args) -> Result<(), Failure> {
+    if args.to_seq.is_some_and(|to| to < args.from_seq) {
+        return Err(Failure::Usage("--to-seq must not be before --from-seq".to_owned()));
+    }
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);
     let runs = Runs::open(&settings, args.server.as_deref())?;

@@ -4,6 +4,8 @@ mod audit;
 mod client;
 mod config;
 mod data_folder;
+mod doctor;
+mod engines;
 mod event_line;
 mod failure;
 mod global;
@@ -11,6 +13,7 @@ mod history;
 mod log_file;
 mod logging;
 mod output;
+mod reparse;
 mod replay;
 mod run;
 mod runs;
@@ -42,7 +45,7 @@ Configuration comes from skill-runner.yaml (or --config), then SKILL_RUNNER_* va
 Exit status: 0 ok, 1 the run or check failed, 2 wrong usage or configuration.
 
 Example:
-  skill-runner run ./skills/word-count --input text='to be or not to be'";
+  skill-runner run demo-echo --input text='to be or not to be'";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -51,8 +54,11 @@ enum Command {
     History(history::Args),
     Audit(audit::Args),
     Skill(skill::Args),
+    Engines(engines::Args),
+    Doctor(doctor::Args),
     Config(config::Args),
     Replay(replay::Args),
+    Reparse(reparse::Args),
 }
 
 /// Does what the command line says.
@@ -64,8 +70,11 @@ pub fn main() -> ExitCode {
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),
+        Command::Engines(args) => engines::engines(&global, &args),
+        Command::Doctor(args) => doctor::doctor(&global, &args),
         Command::Config(args) => config::config(&global, &args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Reparse(args) => reparse::reparse(&global, &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,6 +19,7 @@ const DESCRIPTION_MAX: usize = 60;
 
 /// Checks and lists skills
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  skill-runner skill list\n  skill-runner skill lint ./skills/demo-echo")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -27,7 +28,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Checks a skill's folder and says all that is wrong with it
-    #[command(after_help = "Example:\n  skill-runner skill lint ./skills/word-count")]
+    #[command(after_help = "Example:\n  skill-runner skill lint ./skills/demo-echo")]
     Lint {
         /// The skill's folder
         dir: PathBuf,
@@ -49,7 +50,7 @@ pub(super) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     match &args.command {
         Command::Lint { dir, json } => lint(dir, *json),
-        Command::List { json } => list(&Registry::new(global.settings(&[])?.paths.skills_dir), *json),
+        Command::List { json } => list(&global.settings(&[])?.paths.skills_dir, *json),
     }
 }
 
@@ -87,10 +88,13 @@ fn told(finding: &Finding, look: Look) -> String {
     format!("{grade}{place}: {} [{}]\n  hint: {}", finding.message, finding.code, finding.hint)
 }
 
-fn list(registry: &Registry, as_json: bool) -> Result<(), Failure> {
-    let entries = registry.list();
+fn list(skills_dir: &Path, as_json: bool) -> Result<(), Failure> {
+    let entries = Registry::new(skills_dir).list();
     if as_json {
         return output::json(&json!({"skills": entries.iter().map(as_value).collect::<Vec<_>>()}));
+    }
+    if entries.is_empty() {
+        eprintln!("there are no skills in {}; name another folder with --skills-dir", skills_dir.display());
     }
     let look = Look::of(&io::stdout());
     for entry in &entries {

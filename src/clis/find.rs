@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::version::UNKNOWN;
 use crate::engine::Adapter;
 
 /// A program that can be started.
@@ -19,6 +20,13 @@ pub struct Found {
     pub path: String,
     /// How it was found.
     pub source: Source,
+}
+
+impl Found {
+    /// The version, where it is known.
+    pub fn known_version(&self) -> Option<String> {
+        (self.version != UNKNOWN).then(|| self.version.clone())
+    }
 }
 
 /// How a program was found.
@@ -51,7 +59,7 @@ impl NotInstalled {
     }
 
     /// The program is there and does not work.
-    pub(super) fn unusable(adapter: &Adapter, located: &Located, reason: String) -> Self {
+    pub(super) fn unusable(adapter: &Adapter, located: &Located, reason: &str) -> Self {
         let reason = format!("{} {reason}", located.program.join(" "));
         Self { engine: adapter.name.to_owned(), reason, install_command: located.install_command.clone() }
     }

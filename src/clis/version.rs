@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// How long a failure is believed before the program is tried again.
 const FAILURE_HOLDS: Duration = Duration::from_secs(30);
 /// For a program that does not tell.
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 /// Longest complaint of a program that is passed on.
 const COMPLAINT_MAX: usize = 300;
 
@@ -103,7 +103,7 @@ impl Versions {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -113,7 +113,7 @@ fn file_in(folder: &Path) -> PathBuf {
 
 /// The words, then what the file system says of each file among them. A package manager gives every file the same
 /// old date, and two versions of a script may have the same length: so the inode and the time of its last change count, too.
-fn identity(program: &[String]) -> String {
+pub(super) fn identity(program: &[String]) -> String {
     let files = program.iter().filter_map(|word| fs::metadata(word).ok());
     let marks: Vec<String> = files
         .map(|file| {

@@ -2,9 +2,14 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod extract;
+mod question;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod turn;
+
+pub use question::Question;
+pub use turn::{DONE_MARKER, Decision, TurnWords, decide_turn};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::event::ValidationError;
 use super::fact::Fact;
 use super::ids::RunId;
 use super::interaction::{Interaction, InteractionId};
@@ -149,6 +150,14 @@ pub enum Refusal {
     InteractionNotPending {
         /// Where the run is.
         status: Status,
+    },
+    /// The answer does not fit its question.
+    #[error("the response does not fit interaction {id}: {}", flaws.first().map(|flaw| flaw.message.as_str()).unwrap_or_default())]
+    ResponseInvalid {
+        /// The question.
+        id: InteractionId,
+        /// What is wrong.
+        flaws: Vec<ValidationError>,
     },
     /// The key was used with another body.
     #[error("the idempotency key was used before with a different body")]

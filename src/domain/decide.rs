@@ -132,6 +132,10 @@ fn reply(
     if open != interaction_id {
         return Err(Refusal::InteractionStale { given: interaction_id, open });
     }
+    let flaws = pending.interaction.flaws(&response);
+    if !flaws.is_empty() {
+        return Err(Refusal::ResponseInvalid { id: open, flaws });
+    }
     let shown = match &response {
         Value::String(text) => text.clone(),
         other => other.to_string(),

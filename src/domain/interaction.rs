@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::event::ValidationError;
+
 /// Number of a question within its run: 1, 2, 3, ….
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -60,4 +62,75 @@ pub struct Interaction {
     pub default_decision_policy: String,
     /// Anything the engine added.
     pub context: Value,
+}
+
+impl Interaction {
+    /// What is wrong with an answer to this question; nothing for a fitting one.
+    pub fn flaws(&self, response: &Value) -> Vec<ValidationError> {
+        let flaw = |path: String, message: String| ValidationError { path, message };
+        match self.kind {
+            InteractionKind::ChooseOne => {
+                let fits = self.options.iter().any(|option| option.value == *response || response == &option.label);
+                let offered: Vec<String> = self.options.iter().map(|option| option.value.to_string()).collect();
+                if fits {
+                    vec![]
+                } else {
+                    vec![flaw("/response".into(), format!("must be one of {}", offered.join(", ")))]
+                }
+            }
+            InteractionKind::Confirm | InteractionKind::RiskAck => {
+                let plain = response.as_str().map(str::to_lowercase);
+                let fits = response.is_boolean() || matches!(plain.as_deref(), Some("yes" | "no" | "true" | "false"));
+                if fits {
+                    vec![]
+                } else {
+                    vec![flaw("/response".into(), "must be true or false (or yes or no)".into())]
+                }
+            }
+            InteractionKind::FillFields => {
+                let Value::Object(fields) = response else {
+                    let names = self.required_fields.join(", ");
+                    return vec![flaw("/response".into(), format!("must be an object with {names}"))];
+                };
+                let empty = |name: &&String| fields.get(*name).is_none_or(|value| value.is_null() || value == "");
+                let missing = self.required_fields.iter().filter(empty);
+                missing.map(|name| flaw(format!("/response/{name}"), "is required".into())).collect()
+            }
+            InteractionKind::OpenText => {
+                let empty = response.is_null() || response.as_str().is_some_and(|text| text.trim().is_empty());
+                if empty { vec![flaw("/response".into(), "must not be empty".into())] } else { vec![] }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_must_fit_its_question() {
+        let ask = |kind| Interaction {
+            interaction_id: InteractionId(1),
+            kind,
+            prompt: "?".into(),
+            options: vec![InteractionOption { label: "Red".into(), value: json!("r") }],
+            ui_hints: Value::Null,
+            required_fields: vec!["name".into()],
+            default_decision_policy: String::new(),
+            context: Value::Null,
+        };
+        let fits = |kind, response: Value| ask(kind).flaws(&response).is_empty();
+        assert!(fits(InteractionKind::ChooseOne, json!("r")) && fits(InteractionKind::ChooseOne, json!("Red")));
+        assert!(!fits(InteractionKind::ChooseOne, json!("blue")));
+        assert!(fits(InteractionKind::Confirm, json!(true)) && fits(InteractionKind::RiskAck, json!("No")));
+        assert!(!fits(InteractionKind::Confirm, json!("perhaps")));
+        assert!(fits(InteractionKind::FillFields, json!({"name": "Ann"})));
+        assert!(
+            !fits(InteractionKind::FillFields, json!({"name": ""})) && !fits(InteractionKind::FillFields, json!("Ann"))
+        );
+        assert!(fits(InteractionKind::OpenText, json!(3)) && !fits(InteractionKind::OpenText, json!(" ")));
+    }
 }

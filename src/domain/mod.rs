@@ -3,6 +3,7 @@
 
 pub mod artifact;
 pub mod cache_key;
+pub mod causes;
 pub mod command;
 mod decide;
 mod effect;

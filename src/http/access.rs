@@ -4,10 +4,13 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 
 use super::app::App;
@@ -100,6 +103,27 @@ fn is_host(allowed: &str, host: &str) -> bool {
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Somebody who may change what is installed: the name and the password of the user interface are asked for, where
+/// it has them and the service no token. The token, which every request has shown by then, opens this, too.
+pub(super) struct LoggedIn;
+
+impl FromRequestParts<App> for LoggedIn {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let settings = &app.orchestrator().settings().http;
+        let (Some(login), None) = (&settings.ui_login, &settings.token) else { return Ok(Self) };
+        let wanted = format!("{}:{}", login.username, login.password.expose());
+        let given = one(&parts.headers, &header::AUTHORIZATION).and_then(basic).unwrap_or_default();
+        if equal(&given, wanted.as_bytes()) { Ok(Self) } else { Err(Problem::LoginNeeded) }
+    }
+}
+
+fn basic(value: &str) -> Option<Vec<u8>> {
+    let (scheme, coded) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(coded.trim()).ok())?
 }
 
 /// Compare without telling by the time it takes where the difference is.

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::error::Problem;
 use super::frames::Frames;
+use crate::clis::Clis;
 use crate::orchestrator::Orchestrator;
 
 /// The handlers' state; clones are the same.
@@ -15,6 +16,7 @@ pub(super) struct App(Arc<Shared>);
 
 struct Shared {
     orchestrator: Orchestrator,
+    clis: Clis,
     frames: Frames,
     closing: watch::Sender<bool>,
 }
@@ -22,11 +24,16 @@ struct Shared {
 impl App {
     pub fn new(orchestrator: Orchestrator) -> Self {
         let frames = Frames::new(orchestrator.log().clone());
-        Self(Arc::new(Shared { orchestrator, frames, closing: watch::Sender::new(false) }))
+        let clis = Clis::new(orchestrator.settings());
+        Self(Arc::new(Shared { orchestrator, clis, frames, closing: watch::Sender::new(false) }))
     }
 
     pub fn orchestrator(&self) -> &Orchestrator {
         &self.0.orchestrator
+    }
+
+    pub fn clis(&self) -> &Clis {
+        &self.0.clis
     }
 
     pub fn frames(&self) -> &Frames {

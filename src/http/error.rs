@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tracing::error;
 use uuid::Uuid;
 
+use crate::domain::causes::chain;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::RequestId;
@@ -34,11 +35,11 @@ pub(super) enum Problem {
     ArtifactNotFound { path: String },
     #[error("the artifact path {path:?} is refused: {reason}")]
     UnsafePath { path: String, reason: &'static str },
-    #[error("the body is not JSON: {reason}")]
+    #[error("the body is not JSON: {reason}; correct it there and send it again")]
     InvalidJson { reason: String, line: usize, column: usize },
     #[error("{message}")]
     InvalidRequest { message: String, details: Vec<ValidationError> },
-    #[error("the cursor {given:?} is not a whole number of 0 or more")]
+    #[error("the cursor {given:?} is not a whole number of 0 or more; send the id of the last event you have, or 0")]
     InvalidCursor { given: String },
     #[error("the content type {given:?} is not supported here; send {expected}")]
     UnsupportedMediaType { given: String, expected: &'static str },
@@ -46,7 +47,7 @@ pub(super) enum Problem {
     BodyTooLarge { limit: u64 },
     #[error("the body could not be read to its end")]
     BodyBroken,
-    #[error("no route leads to {path:?}")]
+    #[error("no route leads to {path:?}; the API is under /v1, and the README lists its routes")]
     RouteNotFound { path: String },
     #[error("{method} is not allowed on {path:?}; the Allow header says what is")]
     MethodNotAllowed { method: String, path: String },
@@ -54,16 +55,32 @@ pub(super) enum Problem {
     Unauthorized,
     #[error("the host {host:?} is not served here; add it to allowed_hosts if it should be")]
     ForbiddenHost { host: String },
-    #[error("a page of the origin {origin:?} may not change anything here")]
+    #[error(
+        "a page of the origin {origin:?} may not change anything here; send the request from a page of this service, or without Origin"
+    )]
     ForbiddenOrigin { origin: String },
-    #[error("the run is {}; its result comes with its end", status.as_str())]
+    #[error("the run is {}; its result comes with its end: follow …/events, or ask again", status.as_str())]
     ResultNotReady { status: Status },
-    #[error("the run is {}; its bundle comes with its end", status.as_str())]
+    #[error("the run is {}; its bundle comes with its end: follow …/events, or ask again", status.as_str())]
     BundleNotReady { status: Status },
-    #[error("the range lies outside the file of {size} bytes")]
+    #[error("the range lies outside the file of {size} bytes; ask for one inside it")]
     RangeNotSatisfiable { size: u64 },
-    #[error("no skill {id:?} is installed: its folder is not a valid skill")]
+    #[error("no skill {id:?} is installed: its folder is not a valid skill; correct what the findings name")]
     SkillInvalid { id: String, findings: Vec<Finding> },
+    #[error("no engine is called {engine:?}; GET /v1/engines lists them")]
+    EngineNotFound { engine: String },
+    #[error("no upgrade has the id {id:?}")]
+    UpgradeNotFound { id: String },
+    #[error("{limit} upgrades are under way; try again when one has ended")]
+    UpgradesBusy { limit: usize },
+    #[error("a file of the engines: {path}")]
+    EngineFile {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("a name and a password are needed: send the header Authorization: Basic <name:password>")]
+    LoginNeeded,
     #[error("the service is shutting down and takes no new requests")]
     Closing,
     #[error("the handler panicked")]
@@ -146,6 +163,17 @@ fn answer(problem: &Problem) -> Answer {
         Problem::SkillInvalid { findings, .. } => {
             detailed(StatusCode::NOT_FOUND, "SKILL_NOT_FOUND", json!({"findings": findings}))
         }
+        Problem::EngineNotFound { .. } => plain(StatusCode::NOT_FOUND, "ENGINE_NOT_FOUND"),
+        Problem::UpgradeNotFound { .. } => plain(StatusCode::NOT_FOUND, "UPGRADE_NOT_FOUND"),
+        Problem::UpgradesBusy { limit } => Answer {
+            header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
+            ..detailed(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", json!({"max_upgrades": limit}))
+        },
+        Problem::EngineFile { .. } => internal(),
+        Problem::LoginNeeded => Answer {
+            header: Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"))),
+            ..plain(StatusCode::UNAUTHORIZED, "UNAUTHORIZED")
+        },
         Problem::Closing => plain(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN"),
         Problem::Panicked => internal(),
     }
@@ -195,6 +223,9 @@ fn refused(refusal: &Refusal) -> Answer {
         }
         Refusal::InteractionNotPending { status } => {
             detailed(StatusCode::CONFLICT, "INTERACTION_NOT_PENDING", json!({"status": status}))
+        }
+        Refusal::ResponseInvalid { flaws, .. } => {
+            detailed(StatusCode::BAD_REQUEST, "INPUT_VALIDATION_FAILED", json!(flaws))
         }
         Refusal::IdempotencyConflict => plain(StatusCode::CONFLICT, "IDEMPOTENCY_CONFLICT"),
         // No request of a client leads here: the handlers ask only for moves that exist.
@@ -262,16 +293,4 @@ pub(super) fn finish(mut response: Response, request_id: Option<RequestId>) -> R
     headers.extend(answer.header.map(|(name, value)| (Some(name), value)));
     *response.body_mut() = Body::from(envelope.to_string());
     response
-}
-
-/// An error with its causes, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

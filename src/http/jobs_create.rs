@@ -38,11 +38,12 @@ pub(super) async fn create(
     let location = HeaderValue::from_str(&format!("/v1/jobs/{}", created.request_id)).ok();
     let wait = asked.or(preferred).filter(|seconds| *seconds > 0);
     let mut response = match wait {
-        // Nothing happens to a run without its files, and its id is needed to send them.
-        Some(seconds) if !created.awaiting_upload => {
-            finished(&app, created.run_id, Duration::from_secs(seconds.min(MAX_WAIT_SECONDS))).await?
+        Some(seconds) => {
+            // Nothing happens to a run without its files, and its id is needed to send them: it is told at once.
+            let seconds = if created.awaiting_upload { 0 } else { seconds.min(MAX_WAIT_SECONDS) };
+            finished(&app, created.run_id, Duration::from_secs(seconds)).await?
         }
-        Some(_) | None => Json(created).into_response(),
+        None => Json(created).into_response(),
     };
     *response.status_mut() = StatusCode::CREATED;
     response.headers_mut().extend(location.map(|location| (Some(header::LOCATION), location)));

@@ -7,12 +7,16 @@ mod asked_run;
 mod bundle;
 mod cancel;
 mod cleanup;
+mod engines;
+mod engines_models;
+mod engines_upgrades;
 mod error;
 mod events;
 mod file_answer;
 mod frames;
 mod health;
 mod history;
+mod interaction;
 mod jobs_create;
 mod jobs_status;
 mod jobs_upload;
@@ -76,11 +80,6 @@ pub async fn serve(
     }
 }
 
-/// The API's routes over an orchestrator.
-pub fn router(orchestrator: Orchestrator) -> Router {
-    routes(App::new(orchestrator))
-}
-
 fn routes(app: App) -> Router {
     let upload_limit = app.orchestrator().settings().limits.max_upload_bytes.saturating_add(MULTIPART_FRAME_BYTES);
     let upload_limit = DefaultBodyLimit::max(usize::try_from(upload_limit).unwrap_or(usize::MAX));
@@ -90,6 +89,13 @@ fn routes(app: App) -> Router {
         .route("/v1/system", get(system::system))
         .route("/v1/skills", get(skills::all))
         .route("/v1/skills/{id}", get(skills::one))
+        .route("/v1/engines", get(engines::all))
+        .route("/v1/engines/auth-status", get(engines::auth_status))
+        .route("/v1/engines/upgrades", post(engines_upgrades::begin))
+        .route("/v1/engines/upgrades/{id}", get(engines_upgrades::one))
+        .route("/v1/engines/{engine}/models", get(engines_models::models))
+        .route("/v1/engines/{engine}/models/manifest", get(engines_models::manifest))
+        .route("/v1/engines/{engine}/models/snapshots", post(engines_models::add_snapshot))
         .route("/v1/jobs", get(list::list).post(jobs_create::create))
         .route("/v1/jobs/cleanup", post(cleanup::cleanup))
         .route("/v1/jobs/{id}", get(jobs_status::status))
@@ -103,6 +109,8 @@ fn routes(app: App) -> Router {
         .route("/v1/jobs/{id}/events", get(events::events))
         .route("/v1/jobs/{id}/events/history", get(history::history))
         .route("/v1/jobs/{id}/cancel", post(cancel::cancel))
+        .route("/v1/jobs/{id}/interaction/pending", get(interaction::pending))
+        .route("/v1/jobs/{id}/interaction/reply", post(interaction::reply))
         .method_not_allowed_fallback(async |request: Request| Problem::MethodNotAllowed {
             method: request.method().to_string(),
             path: request.uri().path().to_owned(),

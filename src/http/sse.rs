@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use tracing::error;
 
 use super::app::App;
-use super::error::{Problem, chain};
+use super::error::Problem;
+use crate::domain::causes::chain;
 use crate::domain::ids::Seq;
 use crate::domain::state::RunState;
 
@@ -91,6 +92,8 @@ impl Follow {
     async fn wait(&mut self) -> Result<Option<Step>, Problem> {
         let silence = Duration::from_secs(self.app.orchestrator().settings().http.heartbeat_seconds);
         tokio::select! {
+            // What is in the log is sent before the end of the service is minded: it may be the run's last event.
+            biased;
             changed = self.head.changed() => match changed {
                 Ok(()) => Ok(None),
                 Err(_) => {

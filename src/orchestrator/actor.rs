@@ -162,7 +162,7 @@ async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: Skill, over:
             Command::EndTurn { facts, end: conclusion.end, evidence }
         })
         .await?;
-    shared.sealer.seal_soon(run);
+    shared.owe(journal.state());
     let request = shared.layout.request_engine_config(journal.state().request_id);
     if journal.state().status.is_final() && request.exists() {
         // The configuration a client sent may hold secrets; nobody needs it any more.

@@ -10,7 +10,7 @@ use super::close::{self, Closing, RESULT_PATH, write_files};
 use super::create::pretty;
 use super::error::Error;
 use super::turn_reader::TurnReader;
-use super::verdict::{CliRemains, ScriptRemains, Verdict, judge_cli, judge_script};
+use super::verdict::{CliRemains, Outcome, ScriptRemains, Verdict, judge_cli, judge_script};
 use crate::artifact;
 use crate::domain::command::TurnEnd;
 use crate::domain::event::Event;
@@ -45,11 +45,10 @@ pub(super) struct Conclusion {
 pub(super) fn conclude(paths: &RunPaths, state: &RunState, skill: &Skill, turned: Turned) -> Result<Conclusion, Error> {
     let ended = turned.ended.clone();
     let dismissed = turned.dismissed;
-    let verdict = judge(paths, skill, turned)?;
+    let verdict = judge(paths, state, skill, turned)?;
     if let Some(answer) = &verdict.answer {
         workspace::write_whole(&paths.raw_engine_output_json(), &pretty(answer))?;
     }
-    let indexed = artifact::index(&paths.root, &skill.artifact_contract())?;
     let Verdict { outcome, normalized, warnings: found, .. } = verdict;
     let mut noted = warnings(&ended);
     if dismissed {
@@ -57,6 +56,18 @@ pub(super) fn conclude(paths: &RunPaths, state: &RunState, skill: &Skill, turned
         noted.push(Warning::new("ENGINE_DID_NOT_EXIT", message));
     }
     noted.extend(found);
+    let outcome = match outcome {
+        Ok(Outcome::Ask(interaction)) if !state.cancel_requested => {
+            let facts = noted.iter().map(warned).collect();
+            // The run goes on: its last files are written when it ends.
+            let evidence = Evidence { streams: BTreeMap::new(), artifacts_sha256: String::new() };
+            return Ok(Conclusion { facts, end: TurnEnd::NeedsInput(interaction), evidence });
+        }
+        Ok(Outcome::Ask(_)) => Err(close::canceled()),
+        Ok(Outcome::Done(completion, data)) => Ok((completion, data)),
+        Err(error) => Err(error),
+    };
+    let indexed = artifact::index(&paths.root, &skill.artifact_contract())?;
     noted.extend(indexed.refused.iter().map(refused_artifact));
     let outcome = outcome.and_then(|done| match missing(&indexed) {
         None => Ok(done),
@@ -84,7 +95,7 @@ pub(super) fn conclude(paths: &RunPaths, state: &RunState, skill: &Skill, turned
     Ok(Conclusion { facts, end, evidence })
 }
 
-fn judge(paths: &RunPaths, skill: &Skill, turned: Turned) -> Result<Verdict, Error> {
+fn judge(paths: &RunPaths, state: &RunState, skill: &Skill, turned: Turned) -> Result<Verdict, Error> {
     let Turned { ended, stop, reader, dismissed } = turned;
     let result_file = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let skill_result = keep_skill_result(paths, result_file)?;
@@ -112,6 +123,9 @@ fn judge(paths: &RunPaths, skill: &Skill, turned: Turned) -> Result<Verdict, Err
                 stop,
                 skill_result: skill_result.as_deref(),
                 output: skill.output_validator(),
+                mode: state.options.execution_mode,
+                attempt: state.attempt,
+                max_attempt: skill.manifest.max_attempt,
             }))
         }
     }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::actor::{self, Message};
 use super::close;
+use super::deadlines::Deadlines;
 use super::error::Error;
 use super::journal::{Journal, lost_race, met_final};
 use super::log::RunLog;
@@ -22,6 +23,7 @@ use crate::domain::command::Command;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::domain::{Effect, effects};
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -83,6 +85,7 @@ pub(super) struct Shared {
     pub clis: Clis,
     pub queue: Arc<Queue>,
     pub sealer: Sealer,
+    pub deadlines: Deadlines,
     /// The program that keeps engines: skill-runner itself.
     pub shim: PathBuf,
     live: Mutex<HashMap<RunId, mpsc::Sender<Message>>>,
@@ -107,6 +110,7 @@ impl Orchestrator {
         let log = RunLog::new(store.clone(), layout.clone());
         let queue = Queue::new(settings.runs.max_running_jobs, settings.runs.max_queued_jobs);
         let sealer = Sealer::new(store.clone(), layout.clone(), Duration::from_secs(settings.store.seal_grace_seconds));
+        let (deadlines, due) = Deadlines::new();
         let shared = Arc::new(Shared {
             store,
             log,
@@ -116,6 +120,7 @@ impl Orchestrator {
             clis,
             queue,
             sealer,
+            deadlines,
             shim,
             live: Mutex::default(),
             uploading: Mutex::default(),
@@ -123,6 +128,7 @@ impl Orchestrator {
             idle: Notify::new(),
         });
         super::startup::settle(&shared).await?;
+        tokio::spawn(super::deadlines::watch(Arc::downgrade(&shared), due));
         shared.start_next();
         Ok(Self { shared })
     }
@@ -309,6 +315,23 @@ impl Shared {
                 shared.start_next();
                 shared.idle.notify_waiters();
             });
+        }
+    }
+
+    /// Do what a run in this state is owed.
+    pub fn owe(self: &Arc<Self>, state: &RunState) {
+        let run = state.run_id;
+        for effect in effects(state) {
+            match effect {
+                Effect::Enqueue => {
+                    self.queue.requeue(run);
+                    self.start_next();
+                }
+                Effect::Seal => self.sealer.seal_soon(run),
+                Effect::DecideAt(moment) => self.deadlines.at(moment, run),
+                // The actor of a running run sees to these itself.
+                Effect::Supervise | Effect::StopEngine => {}
+            }
         }
     }
 

@@ -80,6 +80,10 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
     let paths = shared.layout.run(state.run_id);
     close::forget_unlogged_start(&paths, state)?;
     workspace::create_run(&paths)?;
+    if state.turns > 0 {
+        // Only a result written in this turn counts.
+        let _ = std::fs::remove_file(paths.result_json());
+    }
     // A crash may have come between the upload's event and the move of its files.
     let staging = shared.layout.request_uploads(state.request_id);
     if staging.exists() {

@@ -45,17 +45,25 @@ pub(super) fn prepare_cli(
         Ok(configured) => configured,
         Err(error) => return Ok(Err(error)),
     };
-    let text = match prompt_text(state, skill, paths, &copy, &given)? {
+    let resume = if state.turns == 0 { None } else { state.session_handle.as_deref() };
+    if state.turns > 0 && resume.is_none() {
+        let message = "the engine never named its session, so it cannot be gone on with";
+        return Ok(Err(RunError::new(code::SESSION_RESUME_FAILED, message)));
+    }
+    let prompt = match resume {
+        None => prompt_text(state, skill, paths, &copy, &given)?,
+        Some(_) => Ok(answer_text(state)),
+    };
+    let text = match prompt {
         Ok(text) => text,
         Err(error) => return Ok(Err(error)),
     };
-    workspace::write_whole(&paths.prompt(), text.as_bytes())?;
+    keep_prompt(&paths.prompt(), state.turns, &text)?;
     let home = shared.settings.paths.agent_home.join(adapter.name);
     private_folder(&home)?;
     let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
     let schema_path = paths.raw().join("output.schema.json");
     let env = passed_variables(shared, adapter);
-    let resume = if state.turns == 0 { None } else { state.session_handle.as_deref() };
     let plan = adapter.launch(&Turn {
         program: &found.program,
         run_dir: &paths.root,
@@ -151,6 +159,26 @@ fn prompt_text(
         mode: state.options.execution_mode,
     };
     Ok(prompt::render(&template, &values).map_err(RunError::from))
+}
+
+/// What a resumed session is told: the user's answer, or that nobody gave one.
+fn answer_text(state: &RunState) -> String {
+    let answered_by_user = state.replies.last().filter(|reply| reply.interaction_id.0 == state.interaction_count);
+    match answered_by_user.map(|reply| &reply.response) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => "Nobody answered in time. Decide yourself, by the policy you named or else by your own judgement, and go on without asking the same again.".to_owned(),
+    }
+}
+
+/// Every turn's prompt, the first as it is, later ones under a line that tells them apart.
+fn keep_prompt(path: &Path, turns: u32, text: &str) -> Result<(), Error> {
+    let earlier = if turns == 0 { None } else { read_optional(path)? };
+    let whole = match earlier {
+        Some(earlier) => format!("{}\n\n----- turn {} -----\n\n{text}", earlier.trim_end(), turns + 1),
+        None => text.to_owned(),
+    };
+    Ok(workspace::write_whole(path, whole.as_bytes())?)
 }
 
 fn read_optional(path: &Path) -> Result<Option<String>, Error> {

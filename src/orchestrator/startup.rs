@@ -73,8 +73,9 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
                 let _ = std::fs::remove_file(shared.layout.run(run).events_jsonl());
                 shared.sealer.seal_soon(run);
             }
-            // Nothing runs after a restart, and questions keep their own time.
-            Effect::Supervise | Effect::StopEngine | Effect::DecideAt(_) => {}
+            // Nothing runs after a restart.
+            Effect::Supervise | Effect::StopEngine => {}
+            Effect::DecideAt(moment) => shared.deadlines.at(moment, run),
         }
     }
     Ok(())

@@ -3,14 +3,18 @@
 use serde_json::{Value, json};
 
 use super::attempt::Stop;
-use crate::convergence::{self, Parsed};
+use crate::convergence::{self, Decision, Parsed, TurnWords};
 use crate::domain::event::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
+use crate::domain::interaction::Interaction;
 use crate::domain::outcome::{Completion, RunError, Warning, WarningLevel, code};
+use crate::domain::request::ExecutionMode;
 use crate::engine::script::{self, Answer};
 use crate::engine::{self, Adapter, EngineVerdict, TurnReport};
 use crate::skill::schema::Validator;
 use crate::supervisor::Exit;
 
+/// The attempts of an interactive run are used up.
+const INTERACTIVE_MAX_ATTEMPT_EXCEEDED: &str = "INTERACTIVE_MAX_ATTEMPT_EXCEEDED";
 /// Most characters of standard error shown in an error.
 const STDERR_SHOWN: usize = 2000;
 
@@ -37,13 +41,26 @@ pub(super) struct CliRemains<'a> {
     /// The result file, when the skill wrote one in this turn.
     pub skill_result: Option<&'a str>,
     pub output: &'a Validator,
+    pub mode: ExecutionMode,
+    /// Turns begun.
+    pub attempt: u32,
+    pub max_attempt: Option<u32>,
+}
+
+/// What a turn came to when nothing failed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Outcome {
+    /// Valid output.
+    Done(Completion, Value),
+    /// A question to the user.
+    Ask(Interaction),
 }
 
 /// The verdict on one turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
-    /// The validated data, or why there is none.
-    pub outcome: Result<(Completion, Value), RunError>,
+    /// The validated data or a question, or why there is neither.
+    pub outcome: Result<Outcome, RunError>,
     /// How the output was found and checked, if it got that far.
     pub normalized: Option<Normalized>,
     /// Worth knowing.
@@ -111,6 +128,9 @@ pub(super) fn judge_cli(remains: &CliRemains<'_>) -> Verdict {
         EngineVerdict::Failed(error) => return Verdict::failed(error.bounded()),
         EngineVerdict::Succeeded { text, structured } => (text, structured),
     };
+    if remains.mode == ExecutionMode::Interactive {
+        return judge_interactive(remains, &text, structured.as_ref());
+    }
     let (source, parsed) = match (remains.skill_result, structured) {
         (Some(written), _) => ("result_file", convergence::parse(written)),
         (None, Some(value)) => ("structured_output", convergence::parse(&value.to_string())),
@@ -123,6 +143,69 @@ pub(super) fn judge_cli(remains: &CliRemains<'_>) -> Verdict {
     let mut verdict = check(source, &parsed, data.clone(), remains.output, Completion::Schema);
     verdict.answer = Some(data);
     verdict
+}
+
+/// Judge a turn that may ask.
+fn judge_interactive(remains: &CliRemains<'_>, text: &str, structured: Option<&Value>) -> Verdict {
+    let structured = structured.map(Value::to_string);
+    let decision = convergence::decide_turn(&TurnWords {
+        text,
+        structured: structured.as_deref(),
+        result_file: remains.skill_result,
+        output: remains.output,
+        attempt: remains.attempt,
+        max_attempt: remains.max_attempt,
+    });
+    match decision {
+        Decision::Completed { value, parsed, source, marked } => {
+            let completion = if marked { Completion::DoneMarker } else { Completion::Schema };
+            let mut verdict = check(source, &parsed, value.clone(), remains.output, completion);
+            if !marked {
+                let message = "the output passes its schema, but the engine did not say that it is done";
+                verdict.warnings.push(Warning::new("INTERACTIVE_COMPLETED_WITHOUT_DONE_MARKER", message));
+            }
+            verdict.answer = Some(value);
+            verdict
+        }
+        Decision::Invalid { parsed, source, errors, outcome } => match outcome {
+            convergence::Outcome::Missing => {
+                missing_output(source, &parsed, "the engine says that it is done, but its answer holds no JSON")
+            }
+            convergence::Outcome::Invalid | convergence::Outcome::Valid => {
+                let mut steps = steps(&parsed);
+                steps.push(NormalizationStep {
+                    step: "validate".into(),
+                    ok: false,
+                    detail: errors.first().map(|error| error.message.clone()).unwrap_or_default(),
+                });
+                invalid(&parsed, source, steps, errors)
+            }
+        },
+        Decision::Ask(question) => Verdict {
+            outcome: Ok(Outcome::Ask(question.interaction)),
+            normalized: None,
+            warnings: question.warning.into_iter().collect(),
+            answer: None,
+        },
+        Decision::AttemptsUsedUp => Verdict::failed(
+            RunError::new(
+                INTERACTIVE_MAX_ATTEMPT_EXCEEDED,
+                format!(
+                    "after {} turns there is still no output; raise max_attempt or make the skill ask less",
+                    remains.attempt
+                ),
+            )
+            .with("max_attempt", remains.max_attempt),
+        ),
+        Decision::Silent => {
+            let parsed = convergence::parse(text);
+            missing_output(
+                "assistant_message",
+                &parsed,
+                "the engine ended its turn without a word: no output and no question",
+            )
+        }
+    }
 }
 
 fn missing_output(source: &str, parsed: &Parsed, message: &str) -> Verdict {
@@ -160,7 +243,7 @@ fn check(source: &str, parsed: &Parsed, data: Value, output: &Validator, complet
         return invalid(parsed, source, steps, errors);
     }
     Verdict {
-        outcome: Ok((completion, data)),
+        outcome: Ok(Outcome::Done(completion, data)),
         normalized: Some(Normalized {
             level: parsed.level,
             valid: true,

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -13,17 +14,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, interval, sleep_until, timeout};
 use tracing::warn;
 
-use super::process::{Ended, Exit, Output, StreamTotals};
-use super::shim::{Report, Request};
+use super::log::LogFile;
+use super::process::{Ended, Exit, Output, Stream, StreamTotals};
+use super::shim::{self, Report, Request};
 use super::{processes, sweep, tmp_dir};
 use crate::domain::ids::RunId;
 use crate::engine::PoliteSignal;
 
 /// How long output may still come from others after the engine itself has exited.
 const LINGER: Duration = Duration::from_millis(500);
+
+/// How often a shim is woken: an engine can have stopped it, and would then seem to run for ever.
+const WAKE_EVERY: Duration = Duration::from_secs(1);
 
 /// How long killed processes may take to be gone. One that the kernel holds longer must not hold its run for ever.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -76,6 +81,7 @@ pub(super) struct Keeper {
     pub(super) pipes_open: mpsc::Receiver<()>,
     pub(super) tree_gone: watch::Sender<bool>,
     pub(super) tmp_dir: PathBuf,
+    pub(super) logs: [Arc<LogFile>; 2],
     pub(super) outputs: mpsc::Sender<Output>,
 }
 
@@ -91,10 +97,11 @@ impl Keeper {
         // Receivers that are gone have read to the end of their pipes.
         let _ = self.tree_gone.send(true);
         self.stdin.abort();
-        let (Ok(stdout), Ok(stderr)) = (self.stdout.await, self.stderr.await) else {
+        let (Ok(stdout), Ok(stderr)) = ((&mut self.stdout).await, (&mut self.stderr).await) else {
             // Only a runtime that is shutting down cancels the readers; nobody is left to be told.
             return;
         };
+        self.settle_logs().await;
         remove_tmp_dir(self.run, self.tmp_dir).await;
         let ended = Ended { exit, stdout, stderr, stragglers_killed };
         let _ = self.outputs.send(Output::Ended(ended)).await;
@@ -104,6 +111,7 @@ impl Keeper {
     async fn until_the_engine_exits(&mut self) -> Option<Exit> {
         let mut asked = false;
         let mut kill_at = None;
+        let mut wake = interval(WAKE_EVERY);
         loop {
             tokio::select! {
                 report = self.control.next() => match report {
@@ -121,6 +129,10 @@ impl Keeper {
                         asked = true;
                         self.ask_politely().await;
                     }
+                }
+                _ = wake.tick() => {
+                    // The shim is our own child, not yet reaped: the pid is surely its.
+                    let _ = kill_process(self.shim, Signal::CONT);
                 }
                 () = until(kill_at) => {
                     warn!(run.id = %self.run, "engine did not stop in time; killing its tree");
@@ -182,6 +194,15 @@ impl Keeper {
         }
     }
 
+    /// Only now, when nothing of the run is left to change its logs again.
+    async fn settle_logs(&self) {
+        for (stream, log) in [Stream::Stdout, Stream::Stderr].into_iter().zip(self.logs.clone()) {
+            if let Ok(Err(error)) = spawn_blocking(move || log.settle()).await {
+                let _ = self.outputs.send(Output::LogFailed { stream, error }).await;
+            }
+        }
+    }
+
     /// What the shim would have done, when it was killed before it could.
     async fn sweep_up(&self) -> u32 {
         let run = self.run;
@@ -202,7 +223,11 @@ impl Keeper {
 
 /// Waits for a shim that has said its last word, or whose socket is closed: it is about to exit.
 pub(super) async fn reap(shim: Pid) {
-    let _ = spawn_blocking(move || waitpid(Some(shim), WaitOptions::empty())).await;
+    let _ = spawn_blocking(move || {
+        let _ = waitpid(Some(shim), WaitOptions::empty());
+        shim::reaped(shim);
+    })
+    .await;
 }
 
 async fn until(kill_at: Option<Instant>) {

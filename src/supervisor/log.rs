@@ -9,12 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sha2::{Digest, Sha256};
 
 use super::process::StreamTotals;
+use super::put_back::put_back;
 
 /// The file itself, shared by the one that appends and the one that syncs.
 #[derive(Debug)]
 pub(super) struct LogFile {
     file: File,
-    folder: PathBuf,
+    path: PathBuf,
+    /// Held open, since an engine may remove it.
+    folder: File,
     written: AtomicU64,
     synced: AtomicU64,
 }
@@ -34,10 +37,24 @@ impl LogFile {
         self.file.sync_data()?;
         if synced == 0 {
             // The name of a new file lives in its folder: without this the bytes could be durable and unreachable.
-            File::open(&self.folder)?.sync_all()?;
+            self.folder.sync_all()?;
         }
         self.synced.fetch_max(written, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// To be called when nobody writes any more: an engine may have changed its own log, or put something else in its
+    /// place. The file is put back; what was changed in it cannot be, and is an error.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        let found = self.file.metadata()?;
+        if !found.is_file() {
+            // Where it goes was chosen before the engine began.
+            return Ok(());
+        }
+        if found.len() != self.written.load(Ordering::Acquire) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the run has changed its own log"));
+        }
+        put_back(&self.file, &self.path)
     }
 }
 
@@ -74,7 +91,8 @@ impl Log {
         // `synced` starts at 0, not at `length`: whether earlier bytes ever reached the disk is not known here.
         let file = Arc::new(LogFile {
             file,
-            folder: folder.to_owned(),
+            path: path.to_owned(),
+            folder: File::open(folder)?,
             written: AtomicU64::new(length),
             synced: AtomicU64::new(0),
         });
@@ -137,10 +155,7 @@ fn hash_existing(file: &File, length: u64, sha256: &mut Sha256) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hex(bytes: &[u8]) -> String {
-        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-    }
+    use crate::domain::cache_key::sha256_hex;
 
     #[test]
     fn a_second_attempt_goes_on_where_the_first_ended_and_the_hash_covers_both() {
@@ -148,11 +163,11 @@ mod tests {
         let path = folder.path().join("stdout.txt");
         let mut first = Log::open(&path, 100).unwrap();
         assert_eq!(first.append(b"one").from, 0);
-        assert_eq!(first.totals(), StreamTotals { bytes: 3, sha256: hex(b"one"), dropped: 0 });
+        assert_eq!(first.totals(), StreamTotals { bytes: 3, sha256: sha256_hex(b"one"), dropped: 0 });
 
         let mut second = Log::open(&path, 100).unwrap();
         assert_eq!(second.append(b"two").from, 3);
-        assert_eq!(second.totals(), StreamTotals { bytes: 6, sha256: hex(b"onetwo"), dropped: 0 });
+        assert_eq!(second.totals(), StreamTotals { bytes: 6, sha256: sha256_hex(b"onetwo"), dropped: 0 });
     }
 
     #[test]
@@ -162,7 +177,7 @@ mod tests {
         let mut log = Log::open(&path, 5).unwrap();
         let kept: Vec<usize> = [&b"abc"[..], b"def", b"ghi"].iter().map(|bytes| log.append(bytes).kept).collect();
         assert_eq!(kept, [3, 2, 0]);
-        assert_eq!(log.totals(), StreamTotals { bytes: 5, sha256: hex(b"abcde"), dropped: 4 });
+        assert_eq!(log.totals(), StreamTotals { bytes: 5, sha256: sha256_hex(b"abcde"), dropped: 4 });
         assert_eq!(std::fs::read(path).unwrap(), b"abcde");
     }
 
@@ -173,7 +188,7 @@ mod tests {
         assert_eq!((first.kept, first.error.map(|error| error.kind())), (0, Some(io::ErrorKind::StorageFull)));
         let second = log.append(b"def");
         assert_eq!((second.kept, second.error.is_none()), (0, true));
-        assert_eq!(log.totals(), StreamTotals { bytes: 0, sha256: hex(b""), dropped: 6 });
+        assert_eq!(log.totals(), StreamTotals { bytes: 0, sha256: sha256_hex(b""), dropped: 6 });
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod keeper;
 mod log;
 mod process;
 mod processes;
+mod put_back;
 mod shim;
 mod spawn;
 mod sweep;

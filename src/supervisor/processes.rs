@@ -12,6 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub(super) struct Stat {
     pub(super) parent: i32,
     pub(super) group: i32,
+    pub(super) session: i32,
     /// Clock ticks since boot: with the pid, the identity of a process.
     pub(super) started: u64,
 }
@@ -23,8 +24,10 @@ impl Stat {
         let mut fields = line.get(name_end + 1..)?.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
         let parent = number(fields.nth(1)?)?;
         let group = number(fields.next()?)?;
-        let started = number(fields.nth(16)?)?;
-        Some(Stat { parent: i32::try_from(parent).ok()?, group: i32::try_from(group).ok()?, started })
+        let session = number(fields.next()?)?;
+        let started = number(fields.nth(15)?)?;
+        let pid = |number| i32::try_from(number).ok();
+        Some(Stat { parent: pid(parent)?, group: pid(group)?, session: pid(session)?, started })
     }
 }
 
@@ -102,7 +105,7 @@ mod tests {
     fn a_program_name_with_blanks_and_parentheses_does_not_shift_the_fields() {
         let line =
             b"42 (a) b (c) S 7 40 39 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 1000 200 18446744073709551615 1\n";
-        assert_eq!(Stat::parse(line), Some(Stat { parent: 7, group: 40, started: 123_456 }));
+        assert_eq!(Stat::parse(line), Some(Stat { parent: 7, group: 40, session: 39, started: 123_456 }));
         for broken in [&b""[..], b"42 (a", b"42 (a) S", b"42 (a) S x 1 2 3"] {
             assert_eq!(Stat::parse(broken), None);
         }
@@ -110,8 +113,10 @@ mod tests {
 
     #[test]
     fn only_descendants_are_below_a_root_in_whatever_order_they_are_listed() {
-        let seen =
-            |pid, parent| Seen { pid: Pid::from_raw(pid).unwrap(), stat: Stat { parent, group: pid, started: 1 } };
+        let seen = |pid, parent| Seen {
+            pid: Pid::from_raw(pid).unwrap(),
+            stat: Stat { parent, group: pid, session: pid, started: 1 },
+        };
         let table = [seen(9, 8), seen(8, 5), seen(5, 1), seen(6, 1), seen(7, 6)];
         let pids: Vec<i32> =
             below(&HashSet::from([5]), &table).iter().map(|found| found.pid.as_raw_nonzero().get()).collect();

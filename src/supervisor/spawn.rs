@@ -260,6 +260,7 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         pipes_open,
         tree_gone,
         tmp_dir: spec.tmp_dir.to_owned(),
+        logs: files.clone(),
         outputs: outputs.clone(),
     };
     tokio::spawn(keeper.run());

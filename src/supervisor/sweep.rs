@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::{PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid};
 
-use super::RUN_MARKER;
 use super::processes::{self, Seen};
+use super::{RUN_MARKER, shim};
 use crate::domain::ids::RunId;
 
 /// How long killed processes may take to be gone, in all.
@@ -44,9 +44,38 @@ pub fn sweep(data_dir: &Path) -> io::Result<Vec<Swept>> {
     })
 }
 
-/// Kills the processes of one run by their marker, and waits until they are gone. Blocks.
+/// Kills the processes of one run by their marker, and what a dead shim has bequeathed to us, and waits until they are
+/// gone. Blocks.
 pub(super) fn sweep_run(run: RunId) -> io::Result<Vec<Swept>> {
-    sweep_where(|traces| traces.run == Some(run))
+    let mut swept = sweep_where(|traces| traces.run == Some(run))?;
+    // Those that are dead by now are only reaped.
+    let heirs = sweep_heirs()?;
+    swept.extend(
+        heirs.iter().filter(|heir| !swept.iter().any(|known| known.pid == heir.pid)).copied().collect::<Vec<_>>(),
+    );
+    Ok(swept)
+}
+
+/// Kills and reaps the processes that became children of this one when their shim died: an engine may have cleared
+/// their environment, so that no marker tells whose they are. Every one is of a run that is to end.
+fn sweep_heirs() -> io::Result<Vec<Swept>> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut killed = Vec::new();
+    // Killing one bequeaths its children in turn.
+    loop {
+        let heirs = shim::heirs()?;
+        if heirs.is_empty() {
+            return Ok(killed);
+        }
+        for heir in heirs {
+            // A child that is not reaped: the pid is surely its.
+            let _ = kill_process(heir.pid, Signal::KILL);
+            let handle = pidfd_open(heir.pid, PidfdFlags::empty())?;
+            wait_until_gone(&handle, deadline)?;
+            let _ = waitpid(Some(heir.pid), WaitOptions::empty());
+            killed.push(swept(heir, None));
+        }
+    }
 }
 
 /// What tells whose a process is.

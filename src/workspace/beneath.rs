@@ -51,6 +51,17 @@ pub fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError> {
     Ok(file)
 }
 
+/// Opens a regular file of the runner's own for reading. A link that a skill put there is not followed, and what is no
+/// file is not waited for: both are [`io::ErrorKind::InvalidInput`].
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = match rustix::fs::open(path, file_flags(), Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Err(io::ErrorKind::InvalidInput.into()),
+        Err(other) => return Err(other.into()),
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
 fn check(path: &Path) -> Result<(), LookupError> {
     let bytes = path.as_os_str().as_bytes();
     let objections = [
@@ -164,6 +175,17 @@ mod tests {
             ("socket", "it is not a regular file"),
         ] {
             assert_eq!(content(open_beneath(&folder.path().join("root"), Path::new(path))), expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_runners_own_is_opened_only_when_it_is_one() {
+        let folder = hostile_folder();
+        let open = |path: &str| open_regular(&folder.path().join("root").join(path)).map(drop);
+        open("sub/file").unwrap();
+        assert_eq!(open("missing").unwrap_err().kind(), io::ErrorKind::NotFound);
+        for path in ["link", "fifo", "socket", "sub"] {
+            assert_eq!(open(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{path}");
         }
     }
 

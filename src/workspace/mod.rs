@@ -1,18 +1,18 @@
 //! Every path under the data folder, and the files of a run.
 
 mod beneath;
-mod digest;
 mod durable;
 mod entry_name;
 mod folders;
 mod layout;
 mod ranges;
+mod reclaim;
 mod removal;
 mod skill_copy;
 mod unpack;
 mod upload;
 
-pub use beneath::{LookupError, open_beneath};
+pub use beneath::{LookupError, open_beneath, open_regular};
 pub use durable::{sync_file_system, sync_files, sync_run, write_durably, write_private, write_whole};
 pub use folders::{create_run, free_bytes};
 pub use layout::{Layout, RunPaths};

@@ -117,6 +117,7 @@ mod tests {
         let paths = layout.run("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11".parse().unwrap());
         create_run(&paths).unwrap();
         fs::write(paths.stdout(), [0; 100]).unwrap();
+        fs::create_dir_all(&paths.tmp).unwrap();
         fs::write(paths.tmp.join("scratch"), [0; 10]).unwrap();
         let locked = paths.artifacts().join("locked");
         fs::create_dir(&locked).unwrap();

@@ -13,8 +13,9 @@ use zip::read::{Config, ZipFileEntry};
 use zip::result::ZipError;
 use zip::unstable::read::ZipIterable;
 
+use super::entry_name;
 use super::upload::UploadError;
-use super::{digest, entry_name};
+use crate::domain::cache_key::hex;
 
 const MIB: u64 = 1024 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -142,7 +143,7 @@ impl Archive {
         if size != declared {
             return Err(invalid(format!("{name:?} declares {declared} bytes and holds {size}")));
         }
-        Ok(UnpackedFile { name, size, sha256: digest::hex(hasher) })
+        Ok(UnpackedFile { name, size, sha256: hex(&hasher.finalize()) })
     }
 }
 

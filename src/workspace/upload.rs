@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use zip::result::ZipError;
 
 use super::unpack::{Archive, UploadLimits};
-use super::{Error, digest, sync_files};
+use super::{Error, sync_files};
+use crate::domain::cache_key::sha256_hex;
 
 pub use crate::domain::request::UploadedFile;
 
@@ -28,7 +29,7 @@ impl Manifest {
             .iter()
             .map(|file| serde_json::json!({"name": file.name, "size": file.size, "sha256": file.sha256}))
             .collect();
-        digest::of_bytes(serde_json::Value::Array(files).to_string().as_bytes())
+        sha256_hex(serde_json::Value::Array(files).to_string().as_bytes())
     }
 }
 

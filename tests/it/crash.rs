@@ -16,6 +16,8 @@ use skill_runner::domain::fact::Stream;
 use skill_runner::domain::outcome::StreamProof;
 use skill_runner::fcmp::audit::{Auditor, Expect};
 
+use crate::support::script_skill;
+
 const ROUNDS: u64 = 100;
 const CREATORS: usize = 3;
 const READERS: usize = 3;
@@ -129,19 +131,7 @@ fn write_skills(folder: &Path) {
     // A run with a child that has left its session, to see that it goes too.
     let stray = format!("setsid sleep 300 &\necho '5% begun' >&2\nsleep 0.1\n{answer}\n");
     for (id, script) in [("quick", format!("{answer}\n")), ("steps", steps), ("stray", stray)] {
-        let skill = folder.join(id);
-        fs::create_dir_all(skill.join("assets")).unwrap();
-        fs::create_dir_all(skill.join("scripts")).unwrap();
-        let front = format!("---\nname: {id}\ndescription: A script for a test.\n---\n\nTests the runner.\n");
-        fs::write(skill.join("SKILL.md"), front).unwrap();
-        let runner = json!({
-            "id": id, "version": "1.0.0", "execution_modes": ["auto"],
-            "entrypoint": {"type": "script", "script": {"command": "sh scripts/run.sh"}},
-            "schemas": {"output": "assets/output.schema.json"},
-        });
-        fs::write(skill.join("assets/runner.json"), runner.to_string()).unwrap();
-        fs::write(skill.join("assets/output.schema.json"), r#"{"type":"object"}"#).unwrap();
-        fs::write(skill.join("scripts/run.sh"), script).unwrap();
+        script_skill(folder, id, &script, json!({}));
     }
 }
 

@@ -217,19 +217,59 @@ fn no_path_leads_out_of_the_artifacts() {
 }
 
 #[test]
-fn a_log_that_was_replaced_by_a_link_is_not_followed() {
+fn a_log_that_was_replaced_by_a_link_is_not_followed_and_is_back_at_the_end() {
     let server = Server::start();
-    let sh = "cat >/dev/null\nrm logs/stderr.txt\nln -s /etc/passwd logs/stderr.txt\necho '{\"success\":true,\"data\":{}}'\n";
+    let sh = "cat >/dev/null\nmkfifo gate\nrm logs/stderr.txt\nln -s /etc/passwd logs/stderr.txt\necho ready >&2\n\
+        read line < gate\necho '{\"success\":true,\"data\":{}}'\n";
     server.skill("swap", sh, json!({}));
     let (_, run) = server.create("swap");
-    server.events(&run, 0).until_end();
+    server.wait_for(&run, "raw.stderr", "ready");
     for path in ["logs", "logs/range?stream=stderr"] {
         let answer = server.get(&format!("/v1/jobs/{run}/{path}"));
         assert!(answer.status >= 400, "{}", answer.text());
         assert!(!answer.text().contains("root:"));
     }
-    // What the proof says about this log is the truth before the swap; only the link itself breaks it.
-    std::fs::remove_file(server.run_dir(&run).join("logs/stderr.txt")).unwrap();
+    server.open_gate(&run, "on");
+    server.finish(&run);
+    assert_eq!(server.get(&format!("/v1/jobs/{run}/logs")).json()["stderr"], "ready\n");
+}
+
+#[test]
+fn a_run_that_never_started_leaves_no_temporary_folder() {
+    let server = Server::start();
+    let request = waiting(&server);
+    assert_eq!(server.post(&format!("/v1/jobs/{request}/cancel"), &json!({})).json()["status"], "canceled");
+    let left: Vec<String> = server.left_behind().into_iter().filter(|path| path.starts_with("tmp/")).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[test]
+fn a_run_is_over_whatever_its_skill_put_in_the_runners_places() {
+    let server = Server::start();
+    let outside = server.folder.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let link = format!("ln -s {} ", outside.display());
+    for (id, sh) in [
+        ("bundle-file", "rm -r bundle; echo x > bundle".to_owned()),
+        ("bundle-link", format!("rm -r bundle; {link} bundle")),
+        ("raw-file", "rm -r raw; echo x > raw".to_owned()),
+        ("result-link", format!("rm -r result; {link} result")),
+        ("result-folder", "mkdir -p result/result.json/x".to_owned()),
+        ("manifest-folder", "mkdir -p manifest.json/x".to_owned()),
+        ("logs-gone", "echo said >&2; rm -r logs".to_owned()),
+        ("logs-link", format!("rm -r logs; {link} logs; echo said >&2")),
+        ("log-pipe", "rm logs/stdout.txt; mkfifo logs/stdout.txt".to_owned()),
+        ("everything-gone", "echo said >&2; rm -r \"$PWD\"".to_owned()),
+    ] {
+        server.skill(id, &format!("cat >/dev/null\n{sh}\necho '{{\"success\":true,\"data\":{{}}}}'\n"), json!({}));
+        let (_, run) = server.finished(id);
+        let job = server.get(&format!("/v1/jobs/{run}")).json();
+        assert!(["succeeded", "failed"].contains(&job["status"].as_str().unwrap()), "{id}: {job}");
+        for path in ["result", "bundle", "logs", "artifacts"] {
+            assert_eq!(server.get(&format!("/v1/jobs/{run}/{path}")).status, 200, "{id}: {path}");
+        }
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "{id}");
+    }
 }
 
 #[test]

@@ -192,3 +192,19 @@ fn the_end_of_the_service_ends_open_streams_cleanly() {
     server.stopped();
     server.drain();
 }
+
+#[test]
+fn the_end_of_the_service_is_minded_after_the_last_event_of_a_run() {
+    let mut server = Server::start();
+    server.skill("gated", GATED, json!({}));
+    let (_, run) = server.create("gated");
+    server.wait_for(&run, "raw.stderr", "ready");
+    let streams: Vec<_> = (0..40).map(|_| server.events(&run, 0)).collect();
+    // The run's end and the service's, one right after the other.
+    server.drain();
+    server.stop();
+    for stream in streams {
+        assert_eq!(stream.until_end().last().unwrap()["type"], "conversation.failed");
+    }
+    server.stopped();
+}

@@ -11,10 +11,10 @@ use super::remote::Remote;
 use super::request::{SkillPlace, Wanted};
 use crate::cli::client::Client;
 use crate::cli::failure::Failure;
-use crate::cli::service_address;
+use crate::cli::{logging, service_address};
 use crate::domain::ids::RunId;
 use crate::orchestrator::Created;
-use crate::settings::Settings;
+use crate::settings::{LogLevel, Settings};
 
 /// Events that may wait to be shown.
 pub(super) const EVENTS_WAITING: usize = 64;
@@ -44,6 +44,7 @@ impl Backend {
         let Some((client, same_machine)) = found else {
             return Embedded::open(settings, skill).await.map(Self::Embedded);
         };
+        logging::to_terminal(LogLevel::Warn);
         let skill_id = match skill {
             SkillPlace::Installed(id) => id.clone(),
             SkillPlace::Folder(folder) => installed_id(&settings, folder, client.base())?,

@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use super::backend::{EVENTS_WAITING, Events};
 use super::outcome::{ArtifactsAt, Outcome};
 use super::request::{SkillPlace, Wanted};
-use crate::cli::data_folder;
 use crate::cli::failure::Failure;
+use crate::cli::{data_folder, logging};
 use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::fcmp::read_envelope;
 use crate::orchestrator::{CreateRequest, Created, Orchestrator};
 use crate::registry::Registry;
-use crate::settings::Settings;
+use crate::settings::{Described, LogLevel, Settings, Source};
 use crate::store::EventBatch;
 
 /// Bytes of events read at once.
@@ -40,6 +40,7 @@ impl Embedded {
         if let Err(crate::registry::NotUsable::NotFound) = registry.lookup(&skill_id) {
             return Err(unknown_skill(&skill_id, &settings.paths.skills_dir, skill));
         }
+        log(&settings);
         let store = data_folder::open_store(&settings)?;
         let orchestrator = data_folder::take_over(store, registry, settings).await?;
         Ok(Self { orchestrator, skill_id })
@@ -122,6 +123,16 @@ async fn follow(
         if batches.is_empty() && head.changed().await.is_err() {
             head = orchestrator.log().watch(run);
         }
+    }
+}
+
+/// Next to the events, only what needs attention is shown; the log file has all of it.
+fn log(settings: &Settings) {
+    let asked = |found: &&Described| found.key == "log_level" && found.source != Source::Default;
+    let level = if settings.describe().iter().find(asked).is_some() { settings.log.level } else { LogLevel::Warn };
+    if let Err(error) = logging::to_file(&settings.log, level) {
+        logging::to_terminal(level);
+        tracing::warn!(file = %settings.log.file.display(), %error, "the log file cannot be written");
     }
 }
 

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::global::Global;
 use super::stop::{INTERRUPTED, Stop};
-use super::{logging, output, runtime};
+use super::{output, runtime};
 use crate::domain::statechart::Status;
-use crate::settings::{LogLevel, Settings, Source};
+use crate::settings::Settings;
 use backend::Backend;
 use request::{KeyValue, Wanted};
 use screen::Screen;
@@ -29,8 +29,8 @@ use screen::Screen;
 A value is read as JSON where it is JSON, else as text: n=3 is a number, n='\"3\"' and n=three are texts.
 
 Examples:
-  skill-runner run word-count --input text='to be or not to be'
-  skill-runner run ./my-skill --file report=./report.pdf --param depth=2 --json")]
+  skill-runner run demo-echo --input text='to be or not to be'
+  skill-runner run ./skills/demo-prime-number --file input_file=./numbers.txt --param divisor=3 --json")]
 pub(super) struct Args {
     /// The id of an installed skill, or the path of a skill's folder (with a `/`, such as ./my-skill)
     skill: String,
@@ -69,7 +69,6 @@ pub(super) struct Args {
 /// Runs the skill.
 pub(super) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
-    log(&settings);
     let as_json = args.json;
     let server = args.server.clone();
     let wanted = Wanted::of(args)?;
@@ -83,16 +82,6 @@ pub(super) fn run(global: &Global, args: Args) -> Result<(), Failure> {
             Err(failure)
         }
         done => done,
-    }
-}
-
-/// Next to the events, only what needs attention is shown; the log file has all of it.
-fn log(settings: &Settings) {
-    let asked = |found: &&crate::settings::Described| found.key == "log_level" && found.source != Source::Default;
-    let level = if settings.describe().iter().find(asked).is_some() { settings.log.level } else { LogLevel::Warn };
-    if let Err(error) = logging::to_file(&settings.log, level) {
-        logging::to_terminal(level);
-        tracing::warn!(file = %settings.log.file.display(), %error, "the log file cannot be written");
     }
 }
 

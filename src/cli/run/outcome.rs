@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::cli::terminal::{Ink, Look, harmless};
+use crate::domain::outcome::code;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
 
@@ -87,6 +88,9 @@ impl Outcome {
         }
         lines.push(match hint {
             Some(hint) => format!("hint: {}", text(&hint)),
+            None if error["code"] == code::MISSING_INPUT_FILES => {
+                "hint: give each file with --file KEY=PATH".to_owned()
+            }
             None => format!("hint: `skill-runner history {run}` shows what happened"),
         });
         if let ArtifactsAt::Folder(root) = &self.artifacts {

@@ -4,8 +4,8 @@
 //! index that is missing or does not fit is made anew from the file.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, ErrorKind, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -72,12 +72,13 @@ pub struct SealedLog {
 impl SealedLog {
     /// Opens the log at `path`, making its index anew if it is missing or wrong.
     pub fn open(path: &Path) -> Result<SealedLog, Error> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
+        let file = open_regular(path).map_err(Error::io("open", path))?;
         let bytes = file.metadata().map_err(Error::io("read", path))?.len();
-        let stored = match fs::read(index_path(path)) {
-            Ok(stored) => Index::decode(&stored).filter(|index| index.log_bytes() == bytes),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(Error::io("read", &index_path(path))(error)),
+        let mut stored = Vec::new();
+        let stored = match open_regular(&index_path(path)).and_then(|mut file| file.read_to_end(&mut stored)) {
+            Ok(_) => Index::decode(&stored).filter(|index| index.log_bytes() == bytes),
+            // Whatever is wrong with it, the log itself tells the same.
+            Err(_) => None,
         };
         let index = match stored {
             Some(index) if index.fits(&file).map_err(Error::io("read", path))? => index,
@@ -129,6 +130,13 @@ impl SealedLog {
         self.file.read_exact_at(&mut bytes, start).map_err(Error::io("read", &self.path))?;
         Ok(bytes.into())
     }
+}
+
+/// Opens a regular file. Whatever else a skill put there is neither followed nor waited for.
+fn open_regular(path: &Path) -> std::io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::InvalidInput.into()) }
 }
 
 /// Makes the index from the log itself.

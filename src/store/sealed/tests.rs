@@ -129,3 +129,21 @@ fn a_log_cut_in_the_middle_of_an_event_is_named_damaged() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn what_is_no_regular_file_is_neither_followed_nor_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = sealed(folder.path(), &batches(&[10; 3], 1));
+    let (link, pipe) = (folder.path().join("link.jsonl"), folder.path().join("pipe.jsonl"));
+    std::os::unix::fs::symlink(&log, &link).unwrap();
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert!(SealedLog::open(&link).is_err());
+    assert!(SealedLog::open(&pipe).is_err());
+    // An index that cannot be read is as good as none.
+    let long = sealed(folder.path(), &batches(&[100; 300], 7));
+    let index = index_path(&long);
+    fs::remove_file(&index).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &index, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert_eq!(SealedLog::open(&long).unwrap().head(), Seq(300));
+}

@@ -3,6 +3,7 @@
 //! It is this very program, started anew under another name: a fork of the service without exec would cost time
 //! in proportion to the service's memory, and keep a copy of it for as long as the engine runs.
 
+mod heirs;
 mod keep;
 mod start;
 mod wire;
@@ -10,6 +11,7 @@ mod wire;
 use std::ffi::OsStr;
 use std::path::Path;
 
+pub(super) use heirs::{heirs, reaped};
 pub(super) use start::{Failure, Started, start};
 pub(super) use wire::{Order, Report, Request};
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::NAME;
 use super::wire::{Order, Report};
+use super::{NAME, heirs};
 
 /// A shim that says nothing is woken after so long, and given up after so many times.
 const WAKE_AFTER: Duration = Duration::from_millis(500);
@@ -54,7 +54,7 @@ pub(in crate::supervisor) fn start(
     let mut command = Command::new(program);
     command.arg0(NAME).args(marks.first().map(|(_, run)| run)).env_clear().envs(marks).current_dir(home);
     command.stdin(OwnedFd::from(shims_end)).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut shim = command.spawn().map_err(Failure::Shim)?;
+    let mut shim = heirs::spawn(&mut command).map_err(Failure::Shim)?;
     // With the command goes our copy of the shim's end, so that the socket ends when the shim does.
     drop(command);
     let started = give_order(&shim, control, &order);
@@ -62,6 +62,7 @@ pub(in crate::supervisor) fn start(
         // Either it has exited, or it will at once: its control socket is closed.
         let _ = kill_process(Pid::from_child(&shim), Signal::CONT);
         let _ = shim.wait();
+        heirs::reaped(Pid::from_child(&shim));
     }
     started
 }

@@ -1,12 +1,13 @@
 //! A working directory with skills, and the program in it.
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::support::script_skill;
 
 /// What `tiny` does: progress, a log line, an artifact, an answer.
 pub const TINY: &str = "\
@@ -59,27 +60,13 @@ impl Place {
 
     /// Puts a script skill into `skills/`.
     pub fn skill(&self, id: &str, script: &str) -> PathBuf {
-        let dir = self.path().join("skills").join(id);
-        let write = |name: &str, text: &str| {
-            let path = dir.join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        let runner = json!({
-            "id": id, "version": "1.0.0", "execution_modes": ["auto"], "schemas": {},
-            "entrypoint": {"type": "script", "script": {"command": "sh scripts/run.sh"}},
-        });
         let input = json!({"type": "object", "properties": {
             "name": {"type": "string", "x-input-source": "inline"},
             "doc": {"type": "string"},
         }});
-        write("SKILL.md", &format!("---\nname: {id}\ndescription: Is small.\n---\nBe small.\n"));
-        write("assets/runner.json", &runner.to_string());
-        write("assets/input.schema.json", &input.to_string());
-        write("assets/parameter.schema.json", r#"{"type":"object"}"#);
-        write("assets/output.schema.json", r#"{"type":"object"}"#);
-        write("scripts/run.sh", script);
-        dir
+        let skills = self.path().join("skills");
+        script_skill(&skills, id, script, json!({"input": input}));
+        skills.join(id)
     }
 
     /// The program in this directory, with nothing of the tester's own configuration.

@@ -50,13 +50,15 @@ fn an_unknown_run_is_an_error_with_1_and_makes_no_data_directory() {
         assert_eq!(ran.stderr, format!("error: REQUEST_NOT_FOUND: no run has the request id or run id {unknown:?}\n"));
     }
     assert_eq!(place.run(&["history", "not-an-id"]).code, Some(1));
+    let reversed = place.run(&["history", unknown, "--from-seq", "5", "--to-seq", "2"]);
+    assert_eq!((reversed.code, reversed.stderr.as_str()), (Some(2), "error: --to-seq must not be before --from-seq\n"));
 }
 
 #[test]
 fn a_good_skill_passes_the_lint_and_a_bad_one_is_told_every_place() {
     let place = Place::new();
     let ran = place.run(&["skill", "lint", "skills/tiny"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "tiny 1.0.0 is ok\n"), "{ran:?}");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "tiny 1.2.3 is ok\n"), "{ran:?}");
 
     let dir = place.skill("bad", "true\n");
     fs::write(
@@ -88,6 +90,9 @@ fn installed_skills_are_listed_the_broken_ones_too() {
         (&listed["skills"][0]["valid"], &listed["skills"][1]["id"], &listed["skills"][1]["engines"]),
         (&json!(false), &json!("tiny"), &json!(["script"]))
     );
+    let ran = place.run(&["skill", "list", "--skills-dir", "elsewhere"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""));
+    assert!(ran.stderr.starts_with("there are no skills in ") && ran.stderr.contains("elsewhere; name "), "{ran:?}");
 }
 
 #[test]
@@ -134,9 +139,17 @@ fn every_problem_of_the_configuration_is_named_with_its_place() {
 #[test]
 fn every_command_has_help_with_an_example() {
     let place = Place::new();
-    for command in
-        [&["serve"][..], &["run"], &["history"], &["audit"], &["skill", "lint"], &["skill", "list"], &["config"]]
-    {
+    for command in [
+        &["serve"][..],
+        &["run"],
+        &["history"],
+        &["audit"],
+        &["skill"],
+        &["skill", "lint"],
+        &["skill", "list"],
+        &["config"],
+        &[],
+    ] {
         let ran = place.run(&[command, &["--help"]].concat());
         assert_eq!(ran.code, Some(0));
         let example = ran.stdout.split("Example").nth(1).unwrap_or_default();

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::place::Place;
+use crate::support::script_skill;
 
 #[test]
 fn a_run_prints_its_events_and_then_its_result() {
@@ -16,7 +17,7 @@ fn a_run_prints_its_events_and_then_its_result() {
     let run = run.canonicalize().unwrap();
     let id = run.file_name().unwrap().to_str().unwrap();
     let events: Vec<&str> = ran.stdout.lines().take_while(|line| line.starts_with('#')).collect();
-    assert_eq!(events[0], "#1 conversation.started tiny 1.0.0 on script");
+    assert_eq!(events[0], "#1 conversation.started tiny 1.2.3 on script");
     assert!(events.iter().any(|line| line.ends_with(" run.progress 40% computing")), "{ran:?}");
     assert!(events.last().unwrap().contains("conversation.completed succeeded"), "{ran:?}");
     let rest: Vec<&str> = ran.stdout.lines().skip(events.len()).collect();
@@ -67,6 +68,17 @@ fn a_file_is_uploaded_under_its_key() {
     let ran = place.run(&["run", "reader", "--file", "doc=missing.txt"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     assert!(ran.stderr.contains("--file doc=missing.txt: "), "{ran:?}");
+
+    let input = json!({"type": "object", "properties": {"doc": {"type": "string"}}, "required": ["doc"]});
+    script_skill(&place.path().join("skills"), "reader", script, json!({"input": input}));
+    let ran = place.run(&["run", "reader"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    for said in [
+        "error: MISSING_INPUT_FILES: required input files are missing: doc\n",
+        "hint: give each file with --file KEY=PATH\n",
+    ] {
+        assert!(ran.stdout.contains(said), "{ran:?}");
+    }
 }
 
 #[test]
@@ -111,7 +123,7 @@ fn an_unknown_skill_is_named_and_nothing_is_made() {
     let ran = place.run(&["run", "nope"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.starts_with("error: SKILL_NOT_FOUND: no skill \"nope\""), "{ran:?}");
-    assert!(!place.path().join("data/runs").exists());
+    assert!(!place.path().join("data").exists());
 }
 
 #[test]
@@ -180,4 +192,29 @@ fn a_write_that_fails_in_the_store_ends_the_process_at_once() {
     assert!(stderr.contains("the event store failed; ending"), "{stderr}");
     // The next start finds a data folder it can use.
     assert_eq!(place.run(&["run", "tiny"]).code, Some(0));
+}
+
+/// The program on a terminal of its own, played by python3; what the terminal was sent.
+fn on_a_terminal(place: &Place, variables: &[(&str, &str)]) -> String {
+    const TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", TERMINAL, env!("CARGO_BIN_EXE_skill-runner"), "run", "tiny"]).current_dir(place.path());
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm");
+    let output = command.envs(variables.iter().copied()).stdin(std::process::Stdio::null()).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{shown}");
+    shown
+}
+
+#[test]
+fn on_a_terminal_progress_is_a_moving_line_and_colours_can_be_turned_off() {
+    let place = Place::new();
+    let bar = "\r\u{1b}[2K████████░░░░░░░░░░░░  40% computing";
+    let (green, plain) = ("\u{1b}[32msucceeded\u{1b}[0m after ", "succeeded after ");
+    let shown = on_a_terminal(&place, &[]);
+    assert!(shown.contains(bar) && shown.contains(green), "{shown:?}");
+    let shown = on_a_terminal(&place, &[("NO_COLOR", "1")]);
+    assert!(shown.contains(bar) && shown.contains(plain) && !shown.contains("\u{1b}[32m"), "{shown:?}");
+    let shown = on_a_terminal(&place, &[("TERM", "dumb")]);
+    assert!(shown.contains("run.progress 40% computing") && !shown.contains('\u{1b}'), "{shown:?}");
 }

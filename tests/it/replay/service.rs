@@ -97,3 +97,43 @@ fn tells_the_same(case: &Case, events: &[Value]) {
         .collect();
     assert_eq!(logged, expected, "{}", case.folder.display());
 }
+
+#[test]
+fn reparse_reads_the_same_from_the_raw_bytes_and_shows_a_change_of_the_parser() {
+    let poses_in = tempfile::tempdir().unwrap();
+    let command = poses(poses_in.path(), "codex");
+    let server = Server::with(&[("engines.codex.command", &command)]);
+    open_skill(&server.folder.path().join("skills"));
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("replay/codex/b_tool_then_json");
+    std::fs::write(poses_in.path().join("case-codex"), case.to_str().unwrap()).unwrap();
+    let (_, run) = server.create_with(&json!({"skill_id": "any", "engine": "codex"}));
+    server.finish(&run);
+    let data = server.data();
+    let folder = server.folder.path().to_owned();
+    let copy = tempfile::tempdir().unwrap();
+    // A stopped service gives its data folder to the command.
+    let kept = copy.path().join("data");
+    server.drain();
+    let status = std::process::Command::new("cp").args(["-a"]).arg(&data).arg(&kept).status().unwrap();
+    assert!(status.success());
+    drop(server);
+    let reparse = || {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_skill-runner"))
+            .args(["--data-dir", kept.to_str().unwrap(), "reparse", &run])
+            .current_dir(&copy)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let same = "the parser of this version reads the same from the raw bytes\n";
+    assert_eq!(reparse(), (Some(0), same.to_owned(), String::new()), "{}", folder.display());
+    // A parser of another version would read other events from the same bytes; other bytes do the same to this one.
+    let stdout = kept.join("runs").join(&run).join("logs/stdout.txt");
+    let bytes = std::fs::read_to_string(&stdout).unwrap().replacen("agent_message", "agent_massage", 1);
+    std::fs::write(&stdout, bytes).unwrap();
+    let (status, shown, _) = reparse();
+    assert_eq!(status, Some(1));
+    let signs: Vec<&str> = shown.lines().map(|line| &line[..1]).collect();
+    assert!(signs.contains(&"-") && signs.contains(&"+"), "{shown}");
+    assert!(shown.contains("- turn 1 stdout 300..405 assistant.message.final"), "{shown}");
+}

@@ -184,3 +184,12 @@ async fn a_lost_shim_ends_the_run_with_an_unknown_exit_and_nothing_left() {
     assert!(!pids.into_iter().any(is_alive));
     assert_eq!(finished.ended, room.ended(Exit::Unknown, 1));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_halts_its_shim_and_exits_does_not_seem_to_run_on() {
+    let room = Room::new();
+    let started = Instant::now();
+    let finished = room.run(&room.sh("echo said; kill -STOP $PPID; exit 6")).await;
+    assert!(started.elapsed() < LONG / 2);
+    assert_eq!((finished.text(), &finished.ended), ("said\n", &room.ended(Exit::Code(6), 0)));
+}

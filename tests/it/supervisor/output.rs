@@ -8,7 +8,7 @@ use std::time::Duration;
 use skill_runner::engine::Launch;
 use skill_runner::supervisor::{Ended, Exit, Limits, Stream, StreamTotals};
 
-use super::{AMPLE, Finished, PATH, Room, finish, hear_until};
+use super::{AMPLE, Finished, PATH, Room, finish, hear_until, wait_for};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_gets_its_input_and_then_its_end() {
@@ -125,4 +125,37 @@ async fn logs_can_be_made_durable_while_the_engine_runs() {
     assert_eq!(fs::read(room.root.join("stdout.txt")).unwrap(), b"ready\n");
     process.stop(Duration::ZERO);
     finish(process, heard).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_that_an_engine_removed_or_replaced_are_in_their_place_at_the_end() {
+    let room = Room::new();
+    let script =
+        "echo one; echo err >&2; rm ../stdout.txt ../stderr.txt; mkfifo ../stdout.txt; ln -s /dev/zero ../stderr.txt
+        echo two; echo more >&2";
+    let finished = room.run(&room.sh(script)).await;
+    for log in ["stdout.txt", "stderr.txt"] {
+        assert!(fs::symlink_metadata(room.root.join(log)).unwrap().is_file(), "{log}");
+    }
+    assert_eq!((finished.text(), finished.stderr.as_slice()), ("one\ntwo\n", &b"err\nmore\n"[..]));
+    assert_eq!((finished.ended, finished.logs_failed), (room.ended(Exit::Code(0), 0), vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_changes_its_own_log_is_told_on() {
+    for change in [": > ../stderr.txt", "echo forged >> ../stderr.txt"] {
+        let room = Room::new();
+        let gate = room.work("gate");
+        assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
+        let mut process = room.spawn(&room.sh(&format!("echo one >&2; echo said; read line < gate; {change}"))).await;
+        let heard = hear_until(&mut process, "said").await;
+        let log = room.root.join("stderr.txt");
+        let opened = tokio::task::spawn_blocking(move || {
+            wait_for("the line is logged", || (fs::read(&log).unwrap() == b"one\n").then_some(()));
+            fs::write(gate, "go\n").unwrap();
+        });
+        opened.await.unwrap();
+        let finished = finish(process, heard).await;
+        assert_eq!(finished.logs_failed, [(Stream::Stderr, ErrorKind::InvalidData)], "{change}");
+    }
 }

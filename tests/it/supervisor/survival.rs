@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use skill_runner::engine::Launch;
-use skill_runner::supervisor::{Output, Swept, sweep};
+use skill_runner::supervisor::{Exit, Output, Swept, sweep};
 
 use super::{
     AMPLE, DAEMON, finish, given_room, hear_until, is_alive, kill, own_process, parent_of, passes_in_its_own_process,
@@ -69,6 +70,29 @@ async fn inside_a_flood() {
     assert!(peak() - before < 16_000, "{before} kB, then {} kB", peak());
 }
 
+#[test]
+fn a_daemon_without_marks_does_not_outlive_a_shim_that_its_engine_killed() {
+    passes_in_its_own_process("inside_a_lost_shim");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inside_a_lost_shim() {
+    let Some(room) = given_room() else { return };
+    // Another run goes on meanwhile, and is not touched.
+    let mut other = room.spawn(&room.sh("echo other; exec sleep 1000")).await;
+    let heard_other = hear_until(&mut other, "other").await;
+    let room = super::Room::new();
+    let script = format!("{DAEMON}\nos.chdir('/')\nos.kill(os.getppid(), 9)\nimport time\ntime.sleep(1000)");
+    let finished = room.run(&room.python(&script)).await;
+    assert_eq!(finished.pids().into_iter().filter(|pid| is_alive(*pid)).count(), 0);
+    assert_eq!((finished.pids().len(), finished.ended), (1, room.ended(Exit::Unknown, 1)));
+    assert!(is_alive(other.pid()));
+    other.stop(Duration::ZERO);
+    finish(other, heard_other).await;
+    let child = rustix::process::wait(rustix::process::WaitOptions::NOHANG);
+    assert_eq!(child.unwrap_err(), rustix::io::Errno::CHILD, "nobody is left unreaped");
+}
+
 /// A service to be killed: it runs one engine, which has a child in a session of its own, one with a cleared environment, and
 /// a daemon; their pids stand in the file `pids`.
 #[tokio::test(flavor = "multi_thread")]
@@ -116,7 +140,9 @@ fn what_outlives_both_service_and_shim_is_swept_up_and_another_folders_runs_are_
     let (mut alive, others) = service(other.path());
     // Stopped first: a live service would sweep up after a lost shim at once.
     kill(dead.id(), Signal::STOP);
-    kill(parent_of(engine), Signal::KILL);
+    let shim = parent_of(engine);
+    kill(shim, Signal::KILL);
+    wait_for("the shim dies", || (!is_alive(shim)).then_some(()));
     dead.kill().unwrap();
     dead.wait().unwrap();
     assert!([daemon, engine, own_session, bare].into_iter().all(is_alive));

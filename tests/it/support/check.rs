@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
+use skill_runner::domain::cache_key::sha256_hex;
 use skill_runner::domain::fact::Stream;
 use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::domain::outcome::StreamProof;
@@ -34,8 +34,7 @@ pub fn log_on_disk(server: &Server, run: &str) {
     for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
         let path = server.run_dir(run).join(format!("logs/{}.txt", stream.as_str()));
         if let Ok(bytes) = std::fs::read(path) {
-            let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-            files.insert(stream, StreamProof { bytes: bytes.len() as u64, sha256 });
+            files.insert(stream, StreamProof { bytes: bytes.len() as u64, sha256: sha256_hex(&bytes) });
         }
     }
     let expect = if state.status.is_final() { Expect::Final } else { Expect::Any };

@@ -22,6 +22,9 @@ use tokio::sync::oneshot;
 pub use client::{Answer, Call, Sse};
 pub use skill::script_skill;
 
+/// The folder of the skills that ship, as a setting.
+pub const SHIPPED: (&str, &str) = ("skills_dir", concat!(env!("CARGO_MANIFEST_DIR"), "/skills"));
+
 /// Longest time anything in a test may take.
 pub const LONG: Duration = Duration::from_secs(60);
 
@@ -30,7 +33,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 pub struct Server {
     pub orchestrator: Orchestrator,
     pub address: std::net::SocketAddr,
-    pub folder: tempfile::TempDir,
+    pub folder: Arc<tempfile::TempDir>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
     runtime: Option<Runtime>,
@@ -44,7 +47,17 @@ impl Server {
 
     /// A server with other settings.
     pub fn with(flags: &[(&str, &str)]) -> Server {
-        let folder = tempfile::tempdir().unwrap();
+        Server::on(Arc::new(tempfile::tempdir().unwrap()), flags)
+    }
+
+    /// The next server on the folder of this one, which ends.
+    pub fn restarted(self, flags: &[(&str, &str)]) -> Server {
+        let folder = self.folder.clone();
+        drop(self);
+        Server::on(folder, flags)
+    }
+
+    fn on(folder: Arc<tempfile::TempDir>, flags: &[(&str, &str)]) -> Server {
         std::fs::create_dir_all(folder.path().join("skills")).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let mut all = vec![

@@ -1,0 +1,163 @@
+//! `engines`: which CLIs are there, their versions and models, whether they are logged in; and installing them.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::global::Global;
+use super::service_address::running_service;
+use super::terminal::{Ink, Look, harmless};
+use super::{logging, output};
+use crate::clis::{Clis, Models, Status, Upgrade, UpgradeStatus};
+use crate::engine::{self, Adapter};
+use crate::settings::{LogLevel, Settings};
+
+/// How often the log of an installation is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Shows the agent CLIs of this machine: found, version, log-in, models; and installs them
+///
+/// Where a service runs on the data directory, it is asked: its PATH and its variables count.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  skill-runner engines\n  skill-runner engines --install codex")]
+pub(super) struct Args {
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+    /// Installs an engine, or all, into npm_prefix with npm
+    #[arg(long, value_name = "NAME", conflicts_with = "models")]
+    install: Option<String>,
+    /// Lists the models of an engine
+    #[arg(long, value_name = "NAME")]
+    models: Option<String>,
+}
+
+/// Does what the flags say.
+pub(super) fn engines(global: &Global, args: &Args) -> Result<(), Failure> {
+    logging::to_terminal(LogLevel::Warn);
+    let settings = global.settings(&[])?;
+    match (&args.install, &args.models) {
+        (Some(name), _) => install(&Clis::new(&settings), name, args.json),
+        (None, Some(name)) => models(&settings, by_name(name)?, args.json),
+        (None, None) => list(&settings, args.json),
+    }
+}
+
+fn by_name(name: &str) -> Result<&'static Adapter, Failure> {
+    engine::adapter(name).ok_or_else(|| {
+        let names: Vec<&str> = engine::ADAPTERS.iter().map(|adapter| adapter.name).collect();
+        Failure::Usage(format!("no engine is called {name:?}; there are {}", names.join(", ")))
+    })
+}
+
+/// The engines as the running service sees them, else as this process does.
+pub(super) fn statuses(settings: &Settings) -> Result<Value, Failure> {
+    match running_service(settings) {
+        Some(client) => client.get("/engines"),
+        None => {
+            let all: Vec<Status> = Clis::new(settings).statuses();
+            Ok(json!(all))
+        }
+    }
+}
+
+fn list(settings: &Settings, as_json: bool) -> Result<(), Failure> {
+    let statuses = statuses(settings)?;
+    if as_json {
+        return output::json(&json!({ "engines": statuses }));
+    }
+    let look = Look::of(&io::stdout());
+    for status in statuses.as_array().into_iter().flatten() {
+        let text = |key: &str| harmless(status[key].as_str().unwrap_or_default());
+        let (installed, ready) = (status["installed"] == true, status["auth_ready"] == true);
+        let version =
+            if installed { or(text("cli_version_detected"), "version unknown") } else { "missing".to_owned() };
+        let ink = if installed { Ink::Good } else { Ink::Bad };
+        let login = if ready { look.paint(Ink::Good, "ready") } else { look.paint(Ink::Caution, "no log-in") };
+        let sunset = if text("state") == "sunset" { " (sunset)" } else { "" };
+        output::line(&format!("{:<9} {} {login}{sunset}", text("engine"), look.paint(ink, &format!("{version:<16}"))))?;
+        let more = if installed {
+            [text("program"), String::new(), text("auth_detail")]
+        } else {
+            [text("problem"), text("install_command"), String::new()]
+        };
+        for line in more.iter().filter(|line| !line.is_empty()) {
+            output::line(&look.paint(Ink::Dim, &format!("          {line}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn or(text: String, otherwise: &str) -> String {
+    if text.is_empty() { otherwise.to_owned() } else { text }
+}
+
+fn models(settings: &Settings, adapter: &'static Adapter, as_json: bool) -> Result<(), Failure> {
+    let listed = match running_service(settings) {
+        Some(client) => client.get(&format!("/engines/{}/models", adapter.name))?,
+        None => {
+            let models: Models = Clis::new(settings).models(adapter);
+            json!(models)
+        }
+    };
+    if as_json {
+        return output::json(&listed);
+    }
+    if let Some(reason) = listed["fallback_reason"].as_str() {
+        eprintln!("note: {}", harmless(reason));
+    }
+    for model in listed["models"].as_array().into_iter().flatten() {
+        output::line(&harmless(model["id"].as_str().unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
+fn install(clis: &Clis, name: &str, as_json: bool) -> Result<(), Failure> {
+    let engines = if name == "all" { Clis::installable() } else { vec![by_name(name)?] };
+    let upgrade = clis.upgrade(&engines).map_err(Failure::broken("install"))?;
+    let ended = follow(clis, upgrade)?;
+    if as_json {
+        output::json(&ended)?;
+    } else {
+        say(&ended)?;
+    }
+    if ended.status == UpgradeStatus::Succeeded { Ok(()) } else { Err(Failure::Said) }
+}
+
+/// Shows npm's words on standard error until it is over.
+fn follow(clis: &Clis, begun: Upgrade) -> Result<Upgrade, Failure> {
+    let id = begun.upgrade_id;
+    let mut shown = 0;
+    loop {
+        // First the status, then the log: what was written before the end is then shown, too.
+        let upgrade = clis.upgrade_of(id).map_err(Failure::broken("read the upgrade"))?.unwrap_or(begun.clone());
+        let log = clis.upgrade_log(id, shown).map_err(Failure::broken("read the upgrade's log"))?;
+        shown += log.len() as u64;
+        eprint!("{}", harmless(&String::from_utf8_lossy(&log)));
+        if upgrade.status.is_final() {
+            return Ok(upgrade);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn say(upgrade: &Upgrade) -> Result<(), Failure> {
+    let look = Look::of(&io::stdout());
+    for (engine, result) in &upgrade.results {
+        let message = result.message.as_deref().map(|message| format!(": {}", harmless(message))).unwrap_or_default();
+        let line = match result.status {
+            UpgradeStatus::Succeeded => {
+                let version = result.cli_version_detected.as_deref().unwrap_or_default();
+                look.paint(Ink::Good, &format!("{engine} {version} is installed{message}"))
+            }
+            UpgradeStatus::Failed | UpgradeStatus::Queued | UpgradeStatus::Running => {
+                look.paint(Ink::Bad, &format!("{engine} is not installed{message}"))
+            }
+        };
+        output::line(&line)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Installing CLIs: npm puts the pinned version into the managed prefix, one installation at a time on this machine.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::Clis;
+use super::bounded;
+use super::find::{self, Source};
+use super::upgrade_record::{Records, Upgrade, UpgradeStatus};
+use crate::engine::{ADAPTERS, Adapter, Install};
+
+/// How long npm may take for one engine.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How long an upgrade waits for the one before it.
+const PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
+/// How often it looks whether that one is over.
+const LOOK: Duration = Duration::from_millis(50);
+/// Upgrades that may wait or run.
+const WAITING_MAX: usize = 8;
+
+/// An upgrade that is not begun.
+#[derive(Debug, thiserror::Error)]
+pub enum UpgradeRefused {
+    /// There is no package to install.
+    #[error("{engine} cannot be installed: {instead}")]
+    NotInstallable {
+        /// The engine.
+        engine: String,
+        /// What helps instead.
+        instead: String,
+    },
+    /// Enough is under way.
+    #[error("{limit} upgrades are under way; try again when one has ended")]
+    Busy {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// It could not be written down.
+    #[error("begin an upgrade")]
+    Io(#[from] io::Error),
+}
+
+impl Clis {
+    /// Every engine that can be installed.
+    pub fn installable() -> Vec<&'static Adapter> {
+        ADAPTERS.into_iter().filter(|adapter| adapter.install.is_some()).collect()
+    }
+
+    /// Begins to install these engines and returns at once; [`Clis::upgrade_of`] tells how it goes.
+    pub fn upgrade(&self, engines: &[&'static Adapter]) -> Result<Upgrade, UpgradeRefused> {
+        let mut wanted = Vec::new();
+        for adapter in engines {
+            let Some(install) = &adapter.install else {
+                let instead = find::install_command(adapter, &self.0.npm_prefix);
+                return Err(UpgradeRefused::NotInstallable { engine: adapter.name.to_owned(), instead });
+            };
+            wanted.push((*adapter, install));
+        }
+        if self.0.upgrading.fetch_add(1, Ordering::SeqCst) >= WAITING_MAX {
+            self.0.upgrading.fetch_sub(1, Ordering::SeqCst);
+            return Err(UpgradeRefused::Busy { limit: WAITING_MAX });
+        }
+        let begun = self.records().begin(&wanted);
+        let (upgrade, alive) = begun.inspect_err(|_| {
+            self.0.upgrading.fetch_sub(1, Ordering::SeqCst);
+        })?;
+        let (clis, record) = (self.clone(), upgrade.clone());
+        thread::spawn(move || {
+            clis.carry_out(record, &wanted);
+            clis.0.upgrading.fetch_sub(1, Ordering::SeqCst);
+            // Until here it counts as under way, whoever asks.
+            drop(alive);
+        });
+        Ok(upgrade)
+    }
+
+    /// How an upgrade goes or went.
+    pub fn upgrade_of(&self, id: Uuid) -> io::Result<Option<Upgrade>> {
+        self.records().read(id)
+    }
+
+    /// The log of an upgrade from this byte on.
+    pub fn upgrade_log(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
+        self.records().log_from(id, from)
+    }
+
+    /// The end of an upgrade's log.
+    pub fn upgrade_log_tail(&self, id: Uuid) -> io::Result<String> {
+        self.records().log_tail(id)
+    }
+
+    fn records(&self) -> Records {
+        Records::new(self.0.folder.join("upgrades"))
+    }
+
+    fn carry_out(&self, mut upgrade: Upgrade, wanted: &[(&'static Adapter, &'static Install)]) {
+        let records = self.records();
+        let id = upgrade.upgrade_id;
+        let turn = match records.wait_for_turn(PATIENCE, LOOK) {
+            Ok(turn) => turn,
+            Err(error) => {
+                upgrade.fail_all(&format!("the upgrade before it did not end: {error}"));
+                records.keep(&upgrade);
+                return;
+            }
+        };
+        upgrade.begin();
+        for (adapter, install) in wanted {
+            upgrade.result(adapter.name, UpgradeStatus::Running, None, None);
+            records.keep(&upgrade);
+            info!(upgrade = %id, engine = adapter.name, version = install.version, "installing");
+            match self.install(adapter, install, &records, id, &turn) {
+                Ok((version, remark)) => {
+                    upgrade.result(adapter.name, UpgradeStatus::Succeeded, Some(version), remark);
+                }
+                Err(reason) => {
+                    warn!(upgrade = %id, engine = adapter.name, reason, "the installation failed");
+                    upgrade.result(adapter.name, UpgradeStatus::Failed, None, Some(reason));
+                }
+            }
+        }
+        upgrade.end();
+        records.keep(&upgrade);
+    }
+
+    /// Runs npm and looks at what it installed: the version, and what is to be said about it.
+    fn install(
+        &self,
+        adapter: &Adapter,
+        install: &Install,
+        records: &Records,
+        id: Uuid,
+        turn: &File,
+    ) -> Result<(String, Option<String>), String> {
+        let mut log = records.open_log(id).map_err(|error| format!("open its log: {error}"))?;
+        let said = self.npm(install, &mut log, turn);
+        if let Err(reason) = &said {
+            // The log is read first when something is wrong.
+            let _ = writeln!(log, "{}: {reason}", adapter.name);
+        }
+        said?;
+        let place = find::Place { command: None, ..self.place(adapter) };
+        let located = find::locate(&place).ok().filter(|located| located.source == Source::Managed);
+        let located = located.ok_or_else(|| {
+            format!("npm has installed {}, but its program is not where it should be", install.package)
+        })?;
+        let version = self.0.versions.of(adapter.name, &located.program, &located.path)?;
+        let remark = place_taken(self.place(adapter).command.is_some(), adapter);
+        let _ = writeln!(log, "{}: {version} is installed", adapter.name);
+        Ok((version, remark))
+    }
+
+    fn npm(&self, install: &Install, log: &mut File, turn: &File) -> Result<(), String> {
+        let npm = find::on_path("npm", self.path());
+        let npm = npm.ok_or("npm is not on the PATH of the service: install node 20 or newer, which brings it")?;
+        let prefix = &self.0.npm_prefix;
+        fs::create_dir_all(prefix).map_err(|error| format!("make {}: {error}", prefix.display()))?;
+        let package = format!("{}@{}", install.package, install.version);
+        let _ = writeln!(log, "npm install --prefix {} {package}", prefix.display());
+        let streams = log.try_clone().and_then(|stdout| Ok((stdout, log.try_clone()?, turn.try_clone()?)));
+        let (stdout, stderr, stdin) = streams.map_err(|error| format!("hand over its log: {error}"))?;
+        let mut command = Command::new(npm);
+        command.arg("install").arg("--prefix").arg(prefix);
+        command.args(["--save-exact", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"]).arg(package);
+        command.env_clear().envs(self.0.env.iter().filter(|(name, _)| is_for_npm(name))).env("PATH", self.path());
+        // Its standard input is the empty file whose lock is the turn: it reads nothing, and should this service be
+        // killed, the lock is held until npm has ended, too.
+        command.current_dir(prefix).stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
+        let mut child = command.spawn().map_err(|error| format!("npm cannot be started: {error}"))?;
+        let status = bounded::end(&mut child, LIMIT).map_err(|error| format!("npm {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("npm failed ({status}); its log tells why")) }
+    }
+}
+
+fn place_taken(configured: bool, adapter: &Adapter) -> Option<String> {
+    configured.then(|| format!("engines.{}.command names another program, which is still the one in use", adapter.name))
+}
+
+/// What npm needs to find its registry. Keys for models are none of its business: packages run scripts when installed.
+fn is_for_npm(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let plain = ["home", "user", "lang", "tmpdir", "npm_token", "node_extra_ca_certs", "ssl_cert_file", "ssl_cert_dir"];
+    plain.contains(&name.as_str()) || name.starts_with("npm_config_") || name.ends_with("_proxy")
+}
+
+impl Records {
+    /// Waits until no other upgrade runs on this data folder, in this process or another. The turn lasts as long as
+    /// the file is open.
+    fn wait_for_turn(&self, patience: Duration, look: Duration) -> io::Result<File> {
+        let turn = open_empty(&self.turn_file())?;
+        let deadline = Instant::now() + patience;
+        loop {
+            match rustix::fs::flock(&turn, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(turn),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < deadline => {
+                    thread::sleep(look);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// A file that stays empty; for reading, since it becomes npm's standard input.
+fn open_empty(path: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).open(path)?;
+    File::open(path)
+}

@@ -1,0 +1,245 @@
+//! Upgrades on disk: a record and a log for each, and a lock that tells whether anybody is still at it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+use uuid::Uuid;
+
+use super::scratch;
+use crate::engine::{Adapter, Install};
+
+/// Bytes of a log that are shown.
+const TAIL: u64 = 8 * 1024;
+/// Upgrades that are remembered.
+const KEPT: usize = 100;
+
+/// Where an upgrade, or one engine of it, is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeStatus {
+    /// It waits for its turn.
+    Queued,
+    /// npm is at work.
+    Running,
+    /// All is installed.
+    Succeeded,
+    /// Something is not.
+    Failed,
+}
+
+impl UpgradeStatus {
+    /// Whether it is over.
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Queued | Self::Running => false,
+            Self::Succeeded | Self::Failed => true,
+        }
+    }
+}
+
+/// An upgrade.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upgrade {
+    /// Its name.
+    pub upgrade_id: Uuid,
+    /// Where it is.
+    pub status: UpgradeStatus,
+    /// When it was asked for.
+    pub created_at: String,
+    /// When its turn came.
+    pub started_at: Option<String>,
+    /// When it was over.
+    pub finished_at: Option<String>,
+    /// By engine.
+    pub results: BTreeMap<String, UpgradeResult>,
+}
+
+/// What became of one engine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradeResult {
+    /// Where it is.
+    pub status: UpgradeStatus,
+    /// What is installed.
+    pub package: String,
+    /// The version the installed program calls itself by.
+    pub cli_version_detected: Option<String>,
+    /// Why it failed, or what else to know.
+    pub message: Option<String>,
+}
+
+impl Upgrade {
+    pub(super) fn begin(&mut self) {
+        self.status = UpgradeStatus::Running;
+        self.started_at = Some(now());
+    }
+
+    pub(super) fn result(
+        &mut self,
+        engine: &str,
+        status: UpgradeStatus,
+        version: Option<String>,
+        message: Option<String>,
+    ) {
+        if let Some(result) = self.results.get_mut(engine) {
+            *result = UpgradeResult { status, cli_version_detected: version, message, package: result.package.clone() };
+        }
+    }
+
+    /// Ends it: a success when every engine is one.
+    pub(super) fn end(&mut self) {
+        let good = self.results.values().all(|result| result.status == UpgradeStatus::Succeeded);
+        self.status = if good { UpgradeStatus::Succeeded } else { UpgradeStatus::Failed };
+        self.finished_at = Some(now());
+    }
+
+    /// Whatever is not over has failed.
+    pub(super) fn fail_all(&mut self, reason: &str) {
+        for result in self.results.values_mut().filter(|result| !result.status.is_final()) {
+            result.status = UpgradeStatus::Failed;
+            result.message = Some(reason.to_owned());
+        }
+        self.end();
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
+/// The folder of all upgrades.
+pub(super) struct Records {
+    folder: PathBuf,
+}
+
+impl Records {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// A new upgrade that waits for its turn; it counts as under way while the file is open.
+    pub(super) fn begin(&self, wanted: &[(&Adapter, &Install)]) -> io::Result<(Upgrade, File)> {
+        fs::create_dir_all(&self.folder)?;
+        self.forget_old();
+        let results = wanted.iter().map(|(adapter, install)| {
+            let package = format!("{}@{}", install.package, install.version);
+            let result =
+                UpgradeResult { status: UpgradeStatus::Queued, package, cli_version_detected: None, message: None };
+            (adapter.name.to_owned(), result)
+        });
+        let upgrade = Upgrade {
+            upgrade_id: Uuid::now_v7(),
+            status: UpgradeStatus::Queued,
+            created_at: now(),
+            started_at: None,
+            finished_at: None,
+            results: results.collect(),
+        };
+        // Locked before there is a record: a record without a lock is one that was interrupted.
+        let alive = self.open_log(upgrade.upgrade_id)?;
+        rustix::fs::flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
+        self.write(&upgrade)?;
+        Ok((upgrade, alive))
+    }
+
+    /// Writes down where an upgrade is.
+    pub(super) fn keep(&self, upgrade: &Upgrade) {
+        if let Err(error) = self.write(upgrade) {
+            warn!(upgrade = %upgrade.upgrade_id, %error, "its record was not written");
+        }
+    }
+
+    fn write(&self, upgrade: &Upgrade) -> io::Result<()> {
+        scratch::write_whole(&self.record_file(upgrade.upgrade_id), &serde_json::to_vec_pretty(upgrade)?)
+    }
+
+    /// An upgrade as it stands; one that nobody is at any more has failed.
+    pub(super) fn read(&self, id: Uuid) -> io::Result<Option<Upgrade>> {
+        let Some(upgrade) = self.written(id)? else { return Ok(None) };
+        if upgrade.status.is_final() || self.is_alive(id)? {
+            return Ok(Some(upgrade));
+        }
+        // It may have ended between the two looks: what is written now is its last word.
+        let Some(mut upgrade) = self.written(id)? else { return Ok(None) };
+        if !upgrade.status.is_final() {
+            upgrade.fail_all("interrupted: the service ended before it did; ask for it again");
+            self.keep(&upgrade);
+        }
+        Ok(Some(upgrade))
+    }
+
+    fn written(&self, id: Uuid) -> io::Result<Option<Upgrade>> {
+        match fs::read(self.record_file(id)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_alive(&self, id: Uuid) -> io::Result<bool> {
+        let log = match File::open(self.log_file(id)) {
+            Ok(log) => log,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match rustix::fs::flock(&log, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The log, to be written at its end.
+    pub(super) fn open_log(&self, id: Uuid) -> io::Result<File> {
+        File::options().create(true).append(true).open(self.log_file(id))
+    }
+
+    /// The log from this byte on.
+    pub(super) fn log_from(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
+        let mut log = File::open(self.log_file(id))?;
+        log.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        log.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The end of the log.
+    pub(super) fn log_tail(&self, id: Uuid) -> io::Result<String> {
+        let length = match fs::metadata(self.log_file(id)) {
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(String::new()),
+            Err(error) => return Err(error),
+        };
+        let bytes = self.log_from(id, length.saturating_sub(TAIL))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    pub(super) fn turn_file(&self) -> PathBuf {
+        self.folder.join("turn")
+    }
+
+    fn record_file(&self, id: Uuid) -> PathBuf {
+        self.folder.join(format!("{id}.json"))
+    }
+
+    fn log_file(&self, id: Uuid) -> PathBuf {
+        self.folder.join(format!("{id}.log"))
+    }
+
+    /// Ids are in the order of their time.
+    fn forget_old(&self) {
+        let names = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let ids = names.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+        let mut ids: Vec<Uuid> = ids.filter_map(|path| Uuid::try_parse(path.file_stem()?.to_str()?).ok()).collect();
+        ids.sort_unstable();
+        for id in ids.iter().rev().skip(KEPT) {
+            // What cannot be removed is tried again the next time.
+            let _ = fs::remove_file(self.record_file(*id));
+            let _ = fs::remove_file(self.log_file(*id));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What an interactive turn came to: completed, a question, or a failure, in the contract's order.
+
+use serde_json::Value;
+
+use super::question::{Question, question};
+use super::{Outcome, Parsed, parse, validate};
+use crate::domain::event::ValidationError;
+use crate::skill::schema::Validator;
+
+/// The marker of completion.
+pub const DONE_MARKER: &str = "__SKILL_DONE__";
+
+/// What a turn left to decide on.
+#[derive(Debug)]
+pub struct TurnWords<'a> {
+    /// The assistant's last message. Tool calls and their output are no part of it.
+    pub text: &'a str,
+    /// The engine's structured output, as text.
+    pub structured: Option<&'a str>,
+    /// The result file, when the skill wrote one in this turn.
+    pub result_file: Option<&'a str>,
+    /// The output's schema.
+    pub output: &'a Validator,
+    /// Turns begun.
+    pub attempt: u32,
+    /// Most turns.
+    pub max_attempt: Option<u32>,
+}
+
+/// What follows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Valid output.
+    Completed {
+        /// The output.
+        value: Value,
+        /// How it was read.
+        parsed: Parsed,
+        /// Where it was.
+        source: &'static str,
+        /// Whether the marker said so.
+        marked: bool,
+    },
+    /// The user is asked.
+    Ask(Box<Question>),
+    /// The marker stands with output that is not valid.
+    Invalid {
+        /// How it was read.
+        parsed: Parsed,
+        /// Where it was.
+        source: &'static str,
+        /// What is wrong.
+        errors: Vec<ValidationError>,
+        /// Whether there is any JSON at all.
+        outcome: Outcome,
+    },
+    /// The attempts are used up.
+    AttemptsUsedUp,
+    /// The engine said nothing at all.
+    Silent,
+}
+
+/// Decide on a turn.
+pub fn decide_turn(words: &TurnWords<'_>) -> Decision {
+    let (text, marked_line) = without_marker_line(words.text);
+    let (source, mut parsed) = match (words.result_file, words.structured) {
+        (Some(written), _) => ("result_file", parse(written)),
+        (None, Some(structured)) => ("structured_output", parse(structured)),
+        (None, None) => ("assistant_message", parse(&text)),
+    };
+    let member =
+        parsed.value.as_mut().and_then(Value::as_object_mut).and_then(|object| object.shift_remove(DONE_MARKER));
+    if member == Some(Value::Bool(false)) {
+        // An explicit question is never taken for output.
+        let explicit = parsed.value.as_ref().and_then(Value::as_object);
+        return ask(words, question(words.text, explicit));
+    }
+    let marked = marked_line || member == Some(Value::Bool(true));
+    let errors = parsed.value.as_ref().map(|value| validate(value, words.output).1);
+    match (parsed.value.clone(), errors) {
+        (Some(value), Some(errors)) if errors.is_empty() => Decision::Completed { value, parsed, source, marked },
+        (_, errors) if marked => {
+            let outcome = if errors.is_some() { Outcome::Invalid } else { Outcome::Missing };
+            Decision::Invalid { parsed, source, errors: errors.unwrap_or_default(), outcome }
+        }
+        (_, _) => ask(words, question(words.text, None)),
+    }
+}
+
+fn ask(words: &TurnWords<'_>, asked: Option<Question>) -> Decision {
+    if words.max_attempt.is_some_and(|most| words.attempt >= most) {
+        return Decision::AttemptsUsedUp;
+    }
+    asked.map_or(Decision::Silent, |question| Decision::Ask(Box::new(question)))
+}
+
+/// The text without marker lines, and whether there was one.
+fn without_marker_line(text: &str) -> (String, bool) {
+    let is_marker = |line: &&str| line.trim().trim_matches(['`', '*']) == DONE_MARKER;
+    let marked = text.lines().any(|line| is_marker(&line));
+    let rest: Vec<&str> = text.lines().filter(|line| !is_marker(line)).collect();
+    (rest.join("\n"), marked)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn decide(text: &str, attempt: u32) -> Decision {
+        let output = Validator::new(
+            &json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}),
+        )
+        .unwrap();
+        decide_turn(&TurnWords {
+            text,
+            structured: None,
+            result_file: None,
+            output: &output,
+            attempt,
+            max_attempt: Some(3),
+        })
+    }
+
+    fn completed(text: &str) -> Option<(Value, bool)> {
+        match decide(text, 1) {
+            Decision::Completed { value, marked, .. } => Some((value, marked)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_marker_with_valid_output_completes_and_is_no_part_of_it() {
+        let ann = json!({"name": "Ann"});
+        assert_eq!(completed("Done.\n{\"name\": \"Ann\"}\n__SKILL_DONE__\n"), Some((ann.clone(), true)));
+        assert_eq!(completed(r#"{"__SKILL_DONE__": true, "name": "Ann"}"#), Some((ann.clone(), true)));
+        assert_eq!(completed(r#"{"name": "Ann"}"#), Some((ann, false)), "soft completion");
+    }
+
+    #[test]
+    fn a_marker_inside_a_sentence_is_none() {
+        assert!(matches!(decide("I will write __SKILL_DONE__ when I know your name.", 1), Decision::Ask(_)));
+    }
+
+    #[test]
+    fn an_explicit_question_is_never_output_even_if_it_would_pass() {
+        let Decision::Ask(asked) = decide(r#"{"__SKILL_DONE__": false, "name": "x", "message": "Who are you?"}"#, 1)
+        else {
+            panic!("not asked")
+        };
+        assert_eq!(asked.interaction.prompt, "Who are you?");
+    }
+
+    #[test]
+    fn a_marker_with_invalid_output_fails_and_attempts_end() {
+        assert!(matches!(
+            decide("{\"name\": 3}\n__SKILL_DONE__", 1),
+            Decision::Invalid { outcome: Outcome::Invalid, .. }
+        ));
+        assert!(matches!(decide("all done\n__SKILL_DONE__", 1), Decision::Invalid { outcome: Outcome::Missing, .. }));
+        assert!(matches!(decide("What is your name?", 2), Decision::Ask(_)));
+        assert_eq!(decide("What is your name?", 3), Decision::AttemptsUsedUp);
+        assert!(completed("{\"name\": \"Ann\"}").is_some());
+        assert_eq!(decide("  ", 1), Decision::Silent);
+    }
+}

@@ -1,0 +1,86 @@
+//! Questions that are decided by policy when nobody answers in time; the time is the wall clock's, across restarts.
+
+use std::collections::BTreeSet;
+use std::sync::Weak;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use super::actor::chain;
+use super::clock;
+use super::error::Error;
+use super::handle::Shared;
+use super::journal::{Journal, lost_race};
+use crate::domain::command::{Command, Refusal};
+use crate::domain::ids::RunId;
+use crate::domain::time::Timestamp;
+
+/// Longest nap: the wall clock may be set while we wait.
+const NAP: Duration = Duration::from_secs(30);
+
+/// Takes deadlines.
+pub(super) struct Deadlines {
+    /// Unbounded, because there is at most one entry for each waiting run and its reader never waits for a client.
+    orders: mpsc::UnboundedSender<(Timestamp, RunId)>,
+}
+
+impl Deadlines {
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<(Timestamp, RunId)>) {
+        let (orders, received) = mpsc::unbounded_channel();
+        (Self { orders }, received)
+    }
+
+    /// Decide for this run's user at this moment.
+    pub fn at(&self, moment: Timestamp, run: RunId) {
+        // The watcher ends only with the service; then the next start takes the deadline up again.
+        let _ = self.orders.send((moment, run));
+    }
+}
+
+/// Decide whatever is due, until the service ends.
+pub(super) async fn watch(shared: Weak<Shared>, mut orders: mpsc::UnboundedReceiver<(Timestamp, RunId)>) {
+    let mut due: BTreeSet<(Timestamp, RunId)> = BTreeSet::new();
+    loop {
+        let nap = due.first().map_or(NAP, |(moment, _)| until(*moment).min(NAP));
+        tokio::select! {
+            order = orders.recv() => match order {
+                Some(order) => { due.insert(order); }
+                None => return,
+            },
+            () = tokio::time::sleep(nap) => {}
+        }
+        let now = clock::now();
+        while let Some((moment, run)) = due.first().copied().filter(|(moment, _)| *moment <= now) {
+            due.remove(&(moment, run));
+            let Some(shared) = shared.upgrade() else { return };
+            if let Err(error) = decide(&shared, run).await {
+                warn!(run.id = %run, error = %chain(&error), "a question past its deadline was not decided");
+            }
+        }
+    }
+}
+
+fn until(moment: Timestamp) -> Duration {
+    let micros = moment.as_micros().saturating_sub(clock::now().as_micros());
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// A user who answers at the same moment wins or loses as a whole.
+async fn decide(shared: &std::sync::Arc<Shared>, run: RunId) -> Result<(), Error> {
+    loop {
+        let mut journal = Journal::open(shared.store.clone(), run)?;
+        match journal.commit(Command::AutoDecide).await {
+            Ok(()) => {
+                shared.owe(journal.state());
+                return Ok(());
+            }
+            Err(error) if lost_race(&error) => {}
+            // Answered, canceled or asked anew meanwhile: there is nothing to decide.
+            Err(Error::Refused(
+                Refusal::InteractionNotPending { .. } | Refusal::RunFinal { .. } | Refusal::Illegal { .. },
+            )) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}

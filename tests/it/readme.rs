@@ -1,0 +1,105 @@
+//! The README and the operator's page, taken at their word.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use skill_runner::settings::Settings;
+
+use crate::support::{SHIPPED, Server};
+
+fn page(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+#[test]
+fn the_first_command_of_the_readme_shows_events_and_a_result() {
+    let readme = page("README.md");
+    let line = readme.lines().find_map(|line| line.strip_prefix("cargo run -- ")).unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_skill-runner"))
+        .args(line.split_whitespace())
+        .arg("--data-dir")
+        .arg(data.path())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!((ran.status.code(), String::from_utf8(ran.stderr).unwrap()), (Some(0), String::new()), "{told}");
+    for shown in
+        ["#1 conversation.started", "run.progress 100%", "conversation.completed", "primes.md", "\"primes\": ["]
+    {
+        assert!(told.contains(shown), "{shown}: {told}");
+    }
+}
+
+#[test]
+fn the_requests_of_the_readme_work_one_after_the_other() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    let readme = page("README.md");
+    let requests = readme.split("```sh\n").find(|block| block.starts_with("# create a run")).unwrap();
+    let server = Server::with(&[SHIPPED]);
+    let script = requests.split("```").next().unwrap().replace("127.0.0.1:8000", &server.address.to_string());
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(SHIPPED.1, place.path().join("skills")).unwrap();
+    let ran = Command::new("sh").args(["-e", "-c", &script]).current_dir(place.path()).output().unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    let order = [
+        "\"words\": 1",
+        "\"extracted_files\":[\"input_file\"]",
+        "event: snapshot",
+        "id: 1\n",
+        "conversation.completed",
+        "\"primes\": [",
+        "# ",
+    ];
+    let mut rest = told.as_str();
+    for shown in order {
+        rest = rest.split_once(shown).unwrap_or_else(|| panic!("no {shown:?}: {told}")).1;
+    }
+}
+
+#[test]
+fn every_file_the_readme_leads_to_is_there() {
+    let readme = page("README.md");
+    let links: Vec<&str> = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(links.len() > 3, "{links:?}");
+    for link in links {
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(link).is_file(), "{link}");
+    }
+}
+
+#[test]
+fn every_setting_stands_on_the_operators_page() {
+    let operations = page("docs/operations.md");
+    let settings = Settings::load(None, &Default::default(), &[], 2).unwrap();
+    let missing: Vec<String> = settings
+        .describe()
+        .iter()
+        .map(|setting| setting.key.clone())
+        // One row stands for all engines.
+        .map(|key| if let Some((_, what)) = key.rsplit_once('.') { format!("engines.<name>.{what}") } else { key })
+        .filter(|key| !operations.contains(&format!("`{key}`")))
+        .collect();
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn every_crate_is_accounted_for() {
+    let told = page("docs/dependencies.md");
+    let manifest = page("Cargo.toml");
+    let sections = manifest.split("\n[").filter(|section| section.split(']').next().unwrap().contains("dependencies"));
+    let names = sections.flat_map(|section| section.lines().skip(1)).filter_map(|line| line.split_once(" = "));
+    let names: Vec<&str> = names.map(|(name, _)| name.trim()).filter(|name| !name.starts_with('#')).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let words: Vec<&str> = told.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_')).collect();
+    let missing: Vec<&&str> = names.iter().filter(|name| !words.contains(name)).collect();
+    assert_eq!(missing, Vec::<&&str>::new());
+}
