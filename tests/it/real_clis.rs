@@ -1,7 +1,6 @@
 //! The engines as they are: the real CLIs, with a scripted model behind them.
 
 mod service;
-mod turns;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -55,10 +54,6 @@ impl Cli {
         };
         let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Cli { adapter: engine::adapter(name).unwrap(), prefix: clis::prefix(), model, config, env }
-    }
-
-    fn program(&self) -> Vec<String> {
-        self.adapter.install.unwrap().program_in(self.prefix.to_str().unwrap())
     }
 }
 

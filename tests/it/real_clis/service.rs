@@ -1,4 +1,4 @@
-//! The whole service over HTTP, with a real CLI in its managed prefix: the shipped notes skill on every engine.
+//! The whole service over HTTP, with a real CLI in its managed prefix: the shipped skills on every engine.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,6 +16,7 @@ use crate::support::{Call, LONG, Sse};
 
 on_every_cli!(
     the_notes_skill_gives_the_same_result_and_the_job_tells_how,
+    an_answer_is_heard_in_a_second_turn_that_carries_the_first,
     a_refused_key_and_too_many_requests_are_told_as_such,
     a_cancel_in_the_middle_of_a_command_leaves_no_process,
 );
@@ -54,12 +55,16 @@ impl Service {
     }
 
     /// Start the notes skill on the CLI; the run's id.
-    fn start(&mut self, replies: &[Reply]) -> String {
+    fn start_notes(&mut self, replies: &[Reply]) -> String {
+        self.start(replies, json!({"skill_id": "demo-notes", "input": {"topic": "plums"}}))
+    }
+
+    /// Start a run on the CLI; its id.
+    fn start(&mut self, replies: &[Reply], mut body: Value) -> String {
         self.model.script(replies);
         let name = self.cli.adapter.name;
-        let mut body = json!({
-            "skill_id": "demo-notes", "engine": name, "model": self.cli.model, "input": {"topic": "plums"},
-        });
+        body["engine"] = json!(name);
+        body["model"] = json!(self.cli.model);
         body[format!("{name}_config")] = self.cli.config.clone();
         let created = Call::new(self.address, "POST", "/v1/jobs").json(&body).send();
         assert_eq!(created.status, 201, "{}", created.text());
@@ -68,9 +73,13 @@ impl Service {
         run
     }
 
+    fn events(&self, run: &str) -> Sse {
+        Sse::open(self.address, &format!("/v1/jobs/{run}/events?cursor=0"), &[])
+    }
+
     /// Wait for the run's end; its events.
     fn finish(&self, run: &str) -> Vec<Value> {
-        Sse::open(self.address, &format!("/v1/jobs/{run}/events?cursor=0"), &[]).until_end()
+        self.events(run).until_end()
     }
 
     fn get(&self, path: &str) -> Value {
@@ -113,7 +122,7 @@ fn the_notes_skill_gives_the_same_result_and_the_job_tells_how(name: &str) {
     let mut service = Service::with(name);
     let result = json!({"title": "Plums", "points": 1, "artifact": "artifacts/notes.md"});
     let command = format!("mkdir -p artifacts && printf '{}' > artifacts/notes.md", NOTES.replace('\n', "\\n"));
-    let run = service.start(&[Reply::Shell(command), Reply::Result(result.clone())]);
+    let run = service.start_notes(&[Reply::Shell(command), Reply::Result(result.clone())]);
     let events = service.finish(&run);
     let job = service.get(&format!("/v1/jobs/{run}"));
     assert_eq!(job["status"], "succeeded", "{job:#}\n{events:#?}");
@@ -125,8 +134,7 @@ fn the_notes_skill_gives_the_same_result_and_the_job_tells_how(name: &str) {
     assert_eq!(job["engine_version"], service.cli.adapter.install.unwrap().version);
     let isolation = if name == "codex" { "process-tree+engine-sandbox" } else { "process-tree" };
     assert_eq!(job["isolation"], isolation);
-    let tokens = (&job["usage"]["input_tokens"], &job["usage"]["output_tokens"]);
-    assert_eq!(tokens, (&json!(2 * INPUT_TOKENS), &json!(2 * OUTPUT_TOKENS)), "{job:#}");
+    assert_eq!(tokens(&job), (json!(2 * INPUT_TOKENS), json!(2 * OUTPUT_TOKENS)), "{job:#}");
     let commands: Vec<&Value> = of_type(&events, "assistant.command_execution").collect();
     assert_eq!(commands.last().map(|event| &event["data"]["status"]), Some(&json!("completed")), "{events:#?}");
     assert_eq!(of_type(&events, "session.bound").count(), 1);
@@ -137,6 +145,40 @@ fn the_notes_skill_gives_the_same_result_and_the_job_tells_how(name: &str) {
     service.close();
 }
 
+fn an_answer_is_heard_in_a_second_turn_that_carries_the_first(name: &str) {
+    let mut service = Service::with(name);
+    let result = json!({"name": "Ada", "colour": "plum", "__SKILL_DONE__": true});
+    let body = json!({"skill_id": "demo-interview", "runtime_options": {"execution_mode": "interactive"}});
+    let run = service.start(&[Reply::Say("What is your name?"), Reply::Result(result)], body);
+    let mut events = service.events(&run);
+    let asked = std::iter::from_fn(|| events.next_chat()).find(|event| event["type"] == "user.input.required");
+    let question = &asked.unwrap_or_else(|| panic!("{:#}", service.get(&format!("/v1/jobs/{run}"))))["data"];
+    assert_eq!(question["prompt"], "What is your name?");
+    let reply = json!({"interaction_id": question["interaction_id"], "response": "Ada, and plum."});
+    let replied = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/interaction/reply")).json(&reply).send();
+    assert_eq!(replied.status, 200, "{}", replied.text());
+    let events = service.finish(&run);
+    let job = service.get(&format!("/v1/jobs/{run}"));
+    assert_eq!(job["status"], "succeeded", "{job:#}\n{events:#?}");
+    let told = service.get(&format!("/v1/jobs/{run}/result"));
+    assert_eq!(told["result"]["data"], json!({"name": "Ada", "colour": "plum"}));
+    let sessions: Vec<&Value> = of_type(&events, "session.bound").map(|event| &event["data"]["handle"]).collect();
+    assert!(!sessions.is_empty() && sessions.iter().all(|handle| *handle == sessions[0]), "{sessions:?}");
+    assert_eq!(tokens(&job), (json!(2 * INPUT_TOKENS), json!(2 * OUTPUT_TOKENS)), "{job:#}");
+    let requests = service.model.requests();
+    assert_eq!(requests.len(), 2, "{requests:#?}");
+    let carried = requests[1].to_string();
+    for words in ["Find out two things from the user", "What is your name?", "Ada, and plum."] {
+        assert!(carried.contains(words), "{words:?} is not in {carried}");
+    }
+    service.close();
+}
+
+/// What the job says was read and written.
+fn tokens(job: &Value) -> (Value, Value) {
+    (job["usage"]["input_tokens"].clone(), job["usage"]["output_tokens"].clone())
+}
+
 fn of_type<'a>(events: &'a [Value], name: &'a str) -> impl Iterator<Item = &'a Value> {
     events.iter().filter(move |event| event["type"] == name)
 }
@@ -144,7 +186,7 @@ fn of_type<'a>(events: &'a [Value], name: &'a str) -> impl Iterator<Item = &'a V
 fn a_refused_key_and_too_many_requests_are_told_as_such(name: &str) {
     let mut service = Service::with(name);
     for (status, code) in [(401, "ENGINE_AUTH_REQUIRED"), (429, "ENGINE_RATE_LIMITED")] {
-        let run = service.start(&[Reply::Refuse(status)]);
+        let run = service.start_notes(&[Reply::Refuse(status)]);
         let events = service.finish(&run);
         let job = service.get(&format!("/v1/jobs/{run}"));
         assert_eq!((&job["status"], &job["error"]["code"]), (&json!("failed"), &json!(code)), "{job:#}\n{events:#?}");
@@ -156,7 +198,7 @@ fn a_cancel_in_the_middle_of_a_command_leaves_no_process(name: &str) {
     let mut service = Service::with(name);
     // The gate is in the run's folder, where every engine's shell may write, and is made when that is known.
     let command = "until [ -p gate ]; do sleep 0.1; done; echo begun > gate; sleep 600".to_owned();
-    let run = service.start(&[Reply::Shell(command), Reply::Say("never")]);
+    let run = service.start_notes(&[Reply::Shell(command), Reply::Say("never")]);
     let gate = service.run_dir(&run).join("gate");
     rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
     let (begun, heard) = mpsc::channel();
