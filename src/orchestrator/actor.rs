@@ -13,6 +13,7 @@ use super::error::Error;
 use super::handle::Shared;
 use super::journal::{Journal, lost_race};
 use super::prepare::{Prepared, prepare};
+use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued, TurnEnd};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
@@ -189,16 +190,4 @@ async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<()
     journal.commit(Command::EndTurn { facts, end: TurnEnd::Failed(error), evidence: closed.evidence }).await?;
     shared.sealer.seal_soon(run);
     Ok(())
-}
-
-/// An error with its causes, for the service's log.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        cause = source.source();
-    }
-    text
 }

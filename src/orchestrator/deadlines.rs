@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::actor::chain;
 use super::clock;
 use super::error::Error;
 use super::handle::Shared;
 use super::journal::{Journal, lost_race};
+use crate::domain::causes::chain;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::RunId;
 use crate::domain::time::Timestamp;

@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::actor::chain;
 use super::error::Error;
+use crate::domain::causes::chain;
 use crate::domain::ids::{RunId, Seq};
 use crate::store::{EventBatch, EventStore, seal};
 use crate::workspace::{self, Layout};

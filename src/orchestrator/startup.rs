@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::actor::chain;
 use super::close::{self, Closed};
 use super::error::Error;
 use super::handle::Shared;
 use super::journal::Journal;
+use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
 use crate::domain::fact::{Fact, RawRange, Stream};
 use crate::domain::ids::{RunId, Seq};

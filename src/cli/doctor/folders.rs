@@ -83,7 +83,7 @@ fn open(settings: &Settings, service: Option<&Client>) -> Finding {
         ),
         Err(error) => Finding::broken(
             check,
-            format!("it does not open: {}", crate::cli::failure::chain(&error)),
+            format!("it does not open: {}", crate::domain::causes::chain(&error)),
             "check the disk; keep a copy of the folder before you restore a backup. Finished runs are also in data/runs",
         ),
     }
