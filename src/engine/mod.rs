@@ -13,6 +13,7 @@ mod parser;
 pub mod prompt;
 mod reader;
 mod report;
+mod tool_schema;
 mod turn;
 mod verdict;
 

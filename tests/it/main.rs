@@ -12,6 +12,7 @@ mod hostile;
 mod http;
 mod protocol;
 mod readme;
+mod real_clis;
 mod registry;
 mod replay;
 mod restart;

@@ -1,6 +1,7 @@
 //! How claude is started: an allow-list of tools, prompt on standard input, nothing sent but to its model.
 
 use crate::engine::adapter::Adapter;
+use crate::engine::tool_schema;
 use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
 
 /// Tools a run may use without being asked. The flag that allows everything is refused to root, and rightly so.
@@ -20,9 +21,8 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         arguments.extend(["--settings".to_owned(), shown(&path)]);
         files.push(ConfigFile::of_run(path, turn.config));
     }
-    if let Some(schema) = turn.native_schema().map(|schema| schema.value.to_string())
-        && schema.len() <= SCHEMA_MAX
-    {
+    let schema = turn.native_schema().and_then(|schema| tool_schema::for_tool(schema.value));
+    if let Some(schema) = schema.map(|schema| schema.to_string()).filter(|schema| schema.len() <= SCHEMA_MAX) {
         arguments.extend(["--json-schema".to_owned(), schema]);
     }
     if let Some(handle) = turn.resume {

@@ -25,7 +25,10 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         arguments.extend(["resume".to_owned(), handle.to_owned()]);
     }
     arguments.push("-".to_owned());
-    let variables = [("CODEX_HOME", shown(&turn.engine_home.join(".codex")))];
+    let home = turn.engine_home.join(".codex");
+    // A home that is not there is an error to codex, even when it has nothing to read from it.
+    files.push(ConfigFile { path: home.join("config.toml"), bytes: Vec::new(), keep_existing: true });
+    let variables = [("CODEX_HOME", shown(&home))];
     Ok(LaunchPlan { files, ..turn.plan(adapter, arguments, &variables) })
 }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::engine::adapter::Adapter;
 use crate::engine::config;
+use crate::engine::tool_schema;
 use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
 
 pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
@@ -12,9 +13,11 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     let home = ConfigFile::of_home(turn.engine_home.join(".qwen/settings.json"), &config::base(adapter, turn.mode));
     let run = ConfigFile::of_run(turn.run_dir.join(".qwen/settings.json"), turn.config);
     let mut files = vec![home, run];
-    if let Some(schema) = turn.native_schema() {
+    if let Some(schema) = turn.native_schema()
+        && let Some(known) = tool_schema::for_tool(schema.value)
+    {
         arguments.extend(["--json-schema".to_owned(), format!("@{}", shown(schema.path))]);
-        files.push(ConfigFile::of_run(schema.path.to_owned(), schema.value));
+        files.push(ConfigFile::of_run(schema.path.to_owned(), &known));
     }
     if let Some(handle) = turn.resume {
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);

@@ -33,8 +33,13 @@ pub static ADAPTER: Adapter = Adapter {
 
 const IDIOM: Idiom = Idiom { shell: "run_shell_command", structured: "structured_result", tokens_of_session: true };
 
+/// Qwen asks seven times by itself. With retries of its own on top, a service that takes no more requests would
+/// keep a run silent for up to an hour.
 fn defaults() -> Value {
-    json!({ "security": { "auth": { "selectedType": "openai" } } })
+    json!({
+        "security": { "auth": { "selectedType": "openai" } },
+        "model": { "generationConfig": { "maxRetries": 0 } },
+    })
 }
 
 /// No call home, no update, and no memory: it costs a request after every answer.

@@ -2,6 +2,8 @@
 
 pub mod check;
 pub mod client;
+pub mod clis;
+pub mod model_server;
 pub mod skill;
 
 use std::collections::BTreeMap;

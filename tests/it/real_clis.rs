@@ -1,0 +1,102 @@
+//! The engines as they are: the real CLIs, with a scripted model behind them.
+
+mod service;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use skill_runner::engine::{self, Adapter};
+
+use crate::support::clis;
+use crate::support::model_server::ModelServer;
+
+/// A key that opens nothing.
+const KEY: &str = "dummy";
+
+/// One test per engine of each kind.
+macro_rules! on_every_cli {
+    ($($kind:ident),* $(,)?) => {
+        mod codex { $(#[test] fn $kind() { super::$kind("codex"); })* }
+        mod gemini { $(#[test] fn $kind() { super::$kind("gemini"); })* }
+        mod opencode { $(#[test] fn $kind() { super::$kind("opencode"); })* }
+        mod claude { $(#[test] fn $kind() { super::$kind("claude"); })* }
+        mod qwen { $(#[test] fn $kind() { super::$kind("qwen"); })* }
+    };
+}
+use on_every_cli;
+
+/// A real CLI and what makes it talk to the scripted model.
+struct Cli {
+    adapter: &'static Adapter,
+    prefix: PathBuf,
+    model: &'static str,
+    /// The request's layer of its configuration.
+    config: Value,
+    /// The variables an operator would pass through.
+    env: Vec<(String, String)>,
+}
+
+impl Cli {
+    fn talking_to(server: &ModelServer, name: &str) -> Cli {
+        let root = format!("http://{}", server.address);
+        let v1 = format!("{root}/v1");
+        let (model, config, env): (_, _, Vec<(&str, &str)>) = match name {
+            "codex" => ("scripted-1", codex_config(&v1), vec![("SCRIPTED_KEY", KEY)]),
+            "opencode" => ("scripted/scripted-1", opencode_config(&v1), vec![]),
+            "gemini" => {
+                ("gemini-2.5-flash", json!({}), vec![("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", &root)])
+            }
+            "claude" => ("scripted-1", json!({}), vec![("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &root)]),
+            "qwen" => ("scripted-1", json!({}), vec![("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &v1)]),
+            other => panic!("no CLI of {other} can be had"),
+        };
+        let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Cli { adapter: engine::adapter(name).unwrap(), prefix: clis::prefix(), model, config, env }
+    }
+}
+
+fn codex_config(base_url: &str) -> Value {
+    json!({
+        "model_provider": "scripted",
+        "model_providers": {"scripted": {
+            "name": "scripted", "base_url": base_url, "wire_api": "responses", "env_key": "SCRIPTED_KEY",
+            "request_max_retries": 1, "stream_max_retries": 1,
+        }},
+    })
+}
+
+fn opencode_config(base_url: &str) -> Value {
+    json!({
+        "small_model": "scripted/scripted-1",
+        "enabled_providers": ["scripted"],
+        "provider": {"scripted": {
+            "npm": "@ai-sdk/openai-compatible", "name": "scripted",
+            "options": {"baseURL": base_url, "apiKey": KEY},
+            "models": {"scripted-1": {
+                "name": "scripted-1", "tool_call": true, "limit": {"context": 128_000, "output": 8192},
+            }},
+        }},
+    })
+}
+
+/// Where programs are looked for: node is wherever this machine has it.
+fn path() -> String {
+    std::env::var("PATH").unwrap()
+}
+
+/// Command lines of the processes at work in a folder or below, or started with this text in their environment.
+fn processes_in(folder: &Path, marker: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let at_work = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let marked = environment.split(|byte| *byte == 0).any(|variable| variable.ends_with(marker.as_bytes()));
+        if at_work || marked {
+            let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(std::ffi::OsStr::from_bytes(&words).to_string_lossy().replace('\0', " "));
+        }
+    }
+    found
+}

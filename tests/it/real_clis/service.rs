@@ -1,0 +1,216 @@
+//! The whole service over HTTP, with a real CLI in its managed prefix: the shipped skills on every engine.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{Cli, on_every_cli, path, processes_in};
+use crate::support::model_server::{INPUT_TOKENS, ModelServer, OUTPUT_TOKENS, Reply};
+use crate::support::{Call, LONG, Sse};
+
+on_every_cli!(
+    the_notes_skill_gives_the_same_result_and_the_job_tells_how,
+    an_answer_is_heard_in_a_second_turn_that_carries_the_first,
+    a_refused_key_and_too_many_requests_are_told_as_such,
+    a_cancel_in_the_middle_of_a_command_leaves_no_process,
+);
+
+/// What the model makes of the notes.
+const NOTES: &str = "# Plums\n\n- They are round.\n";
+
+/// A service of its own process and folder, with one CLI and a scripted model.
+struct Service {
+    cli: Cli,
+    model: ModelServer,
+    address: SocketAddr,
+    folder: tempfile::TempDir,
+    process: Child,
+    runs: Vec<String>,
+}
+
+impl Service {
+    fn with(name: &str) -> Service {
+        let model = ModelServer::start();
+        let cli = Cli::talking_to(&model, name);
+        let folder = tempfile::tempdir().unwrap();
+        let mut serve = command(&folder, &["serve", "--port", "0"]);
+        let passed: Vec<&str> = cli.env.iter().map(|(name, _)| name.as_str()).collect();
+        serve
+            .env("SKILL_RUNNER_NPM_PREFIX", &cli.prefix)
+            .env(format!("SKILL_RUNNER_ENGINES_{}_ENV_PASS", name.to_uppercase()), passed.join(","))
+            .env("SKILL_RUNNER_EXIT_GRACE_SECONDS", "2")
+            .env("SKILL_RUNNER_MIN_FREE_BYTES", "0")
+            .envs(cli.env.iter().cloned());
+        let mut process = serve.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
+        Service { cli, model, address, folder, process, runs: Vec::new() }
+    }
+
+    /// Start the notes skill on the CLI; the run's id.
+    fn start_notes(&mut self, replies: &[Reply]) -> String {
+        self.start(replies, json!({"skill_id": "demo-notes", "input": {"topic": "plums"}}))
+    }
+
+    /// Start a run on the CLI; its id.
+    fn start(&mut self, replies: &[Reply], mut body: Value) -> String {
+        self.model.script(replies);
+        let name = self.cli.adapter.name;
+        body["engine"] = json!(name);
+        body["model"] = json!(self.cli.model);
+        body[format!("{name}_config")] = self.cli.config.clone();
+        let created = Call::new(self.address, "POST", "/v1/jobs").json(&body).send();
+        assert_eq!(created.status, 201, "{}", created.text());
+        let run = created.json()["run_id"].as_str().unwrap().to_owned();
+        self.runs.push(run.clone());
+        run
+    }
+
+    fn events(&self, run: &str) -> Sse {
+        Sse::open(self.address, &format!("/v1/jobs/{run}/events?cursor=0"), &[])
+    }
+
+    /// Wait for the run's end; its events.
+    fn finish(&self, run: &str) -> Vec<Value> {
+        self.events(run).until_end()
+    }
+
+    fn get(&self, path: &str) -> Value {
+        Call::new(self.address, "GET", path).send().json()
+    }
+
+    fn run_dir(&self, run: &str) -> PathBuf {
+        self.folder.path().join("data/runs").join(run)
+    }
+
+    /// Stop the service; every run's log, streams and artifacts are in order, and nothing is left running.
+    fn close(mut self) {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
+        assert!(self.process.wait().unwrap().success());
+        for run in &self.runs {
+            let audit = command(&self.folder, &["audit", run]).output().unwrap();
+            assert!(audit.status.success(), "{}", String::from_utf8_lossy(&audit.stdout));
+            assert_eq!(processes_in(&self.run_dir(run), run), Vec::<String>::new());
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Our program with the shipped skills and nothing of this process's environment but where programs are.
+fn command(folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skill-runner"));
+    command.args(arguments).args(["--data-dir", "data", "--skills-dir"]);
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/skills")).current_dir(folder.path());
+    command.env_clear().env("PATH", path()).env("HOME", folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn the_notes_skill_gives_the_same_result_and_the_job_tells_how(name: &str) {
+    let mut service = Service::with(name);
+    let result = json!({"title": "Plums", "points": 1, "artifact": "artifacts/notes.md"});
+    let command = format!("mkdir -p artifacts && printf '{}' > artifacts/notes.md", NOTES.replace('\n', "\\n"));
+    let run = service.start_notes(&[Reply::Shell(command), Reply::Result(result.clone())]);
+    let events = service.finish(&run);
+    let job = service.get(&format!("/v1/jobs/{run}"));
+    assert_eq!(job["status"], "succeeded", "{job:#}\n{events:#?}");
+    let told = service.get(&format!("/v1/jobs/{run}/result"));
+    assert_eq!(told["result"]["status"], "succeeded", "{told:#}");
+    assert_eq!(told["result"]["data"], result);
+    assert_eq!(told["result"]["artifacts"][0]["path_rel"], "artifacts/notes.md");
+    assert_eq!(fs::read_to_string(service.run_dir(&run).join("artifacts/notes.md")).unwrap(), NOTES);
+    assert_eq!(job["engine_version"], service.cli.adapter.install.unwrap().version);
+    let isolation = if name == "codex" { "process-tree+engine-sandbox" } else { "process-tree" };
+    assert_eq!(job["isolation"], isolation);
+    assert_eq!(tokens(&job), (json!(2 * INPUT_TOKENS), json!(2 * OUTPUT_TOKENS)), "{job:#}");
+    let commands: Vec<&Value> = of_type(&events, "assistant.command_execution").collect();
+    assert_eq!(commands.last().map(|event| &event["data"]["status"]), Some(&json!("completed")), "{events:#?}");
+    assert_eq!(of_type(&events, "session.bound").count(), 1);
+    let prompt = service.model.requests()[0].to_string();
+    assert!(prompt.contains("Write notes on the topic you are given."), "{prompt}");
+    let unrecognized = events.iter().filter(|event| event["data"]["code"] == "ENGINE_OUTPUT_UNRECOGNIZED");
+    assert_eq!(unrecognized.collect::<Vec<_>>(), Vec::<&Value>::new());
+    service.close();
+}
+
+fn an_answer_is_heard_in_a_second_turn_that_carries_the_first(name: &str) {
+    let mut service = Service::with(name);
+    let result = json!({"name": "Ada", "colour": "plum", "__SKILL_DONE__": true});
+    let body = json!({"skill_id": "demo-interview", "runtime_options": {"execution_mode": "interactive"}});
+    let run = service.start(&[Reply::Say("What is your name?"), Reply::Result(result)], body);
+    let mut events = service.events(&run);
+    let asked = std::iter::from_fn(|| events.next_chat()).find(|event| event["type"] == "user.input.required");
+    let question = &asked.unwrap_or_else(|| panic!("{:#}", service.get(&format!("/v1/jobs/{run}"))))["data"];
+    assert_eq!(question["prompt"], "What is your name?");
+    let reply = json!({"interaction_id": question["interaction_id"], "response": "Ada, and plum."});
+    let replied = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/interaction/reply")).json(&reply).send();
+    assert_eq!(replied.status, 200, "{}", replied.text());
+    let events = service.finish(&run);
+    let job = service.get(&format!("/v1/jobs/{run}"));
+    assert_eq!(job["status"], "succeeded", "{job:#}\n{events:#?}");
+    let told = service.get(&format!("/v1/jobs/{run}/result"));
+    assert_eq!(told["result"]["data"], json!({"name": "Ada", "colour": "plum"}));
+    let sessions: Vec<&Value> = of_type(&events, "session.bound").map(|event| &event["data"]["handle"]).collect();
+    assert!(!sessions.is_empty() && sessions.iter().all(|handle| *handle == sessions[0]), "{sessions:?}");
+    assert_eq!(tokens(&job), (json!(2 * INPUT_TOKENS), json!(2 * OUTPUT_TOKENS)), "{job:#}");
+    let requests = service.model.requests();
+    assert_eq!(requests.len(), 2, "{requests:#?}");
+    let carried = requests[1].to_string();
+    for words in ["Find out two things from the user", "What is your name?", "Ada, and plum."] {
+        assert!(carried.contains(words), "{words:?} is not in {carried}");
+    }
+    service.close();
+}
+
+/// What the job says was read and written.
+fn tokens(job: &Value) -> (Value, Value) {
+    (job["usage"]["input_tokens"].clone(), job["usage"]["output_tokens"].clone())
+}
+
+fn of_type<'a>(events: &'a [Value], name: &'a str) -> impl Iterator<Item = &'a Value> {
+    events.iter().filter(move |event| event["type"] == name)
+}
+
+fn a_refused_key_and_too_many_requests_are_told_as_such(name: &str) {
+    let mut service = Service::with(name);
+    for (status, code) in [(401, "ENGINE_AUTH_REQUIRED"), (429, "ENGINE_RATE_LIMITED")] {
+        let run = service.start_notes(&[Reply::Refuse(status)]);
+        let events = service.finish(&run);
+        let job = service.get(&format!("/v1/jobs/{run}"));
+        assert_eq!((&job["status"], &job["error"]["code"]), (&json!("failed"), &json!(code)), "{job:#}\n{events:#?}");
+    }
+    service.close();
+}
+
+fn a_cancel_in_the_middle_of_a_command_leaves_no_process(name: &str) {
+    let mut service = Service::with(name);
+    // The gate is in the run's folder, where every engine's shell may write, and is made when that is known.
+    let command = "until [ -p gate ]; do sleep 0.1; done; echo begun > gate; sleep 600".to_owned();
+    let run = service.start_notes(&[Reply::Shell(command), Reply::Say("never")]);
+    let gate = service.run_dir(&run).join("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let (begun, heard) = mpsc::channel();
+    // Opening waits for the command to open its end.
+    std::thread::spawn(move || begun.send(fs::read_to_string(gate)));
+    let word = heard.recv_timeout(3 * LONG).expect("the command begins in time").unwrap();
+    assert_eq!(word, "begun\n");
+    assert_ne!(processes_in(&service.run_dir(&run), &run), Vec::<String>::new());
+    let canceled = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/cancel")).json(&json!({})).send();
+    assert_eq!(canceled.status, 200, "{}", canceled.text());
+    service.finish(&run);
+    assert_eq!(processes_in(&service.run_dir(&run), &run), Vec::<String>::new());
+    assert_eq!(service.get(&format!("/v1/jobs/{run}"))["status"], "canceled");
+    service.close();
+}
