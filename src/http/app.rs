@@ -24,7 +24,7 @@ struct Shared {
 impl App {
     pub fn new(orchestrator: Orchestrator) -> Self {
         let frames = Frames::new(orchestrator.log().clone());
-        let clis = Clis::new(orchestrator.settings());
+        let clis = orchestrator.clis().clone();
         Self(Arc::new(Shared { orchestrator, clis, frames, closing: watch::Sender::new(false) }))
     }
 

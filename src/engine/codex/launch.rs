@@ -40,6 +40,11 @@ fn overrides(turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
         return Err(TurnRefused::Config { key, reason });
     }
     let mut config = turn.config.clone();
+    // Models are `name@effort` here; codex has a key for each.
+    if let Some((name, effort)) = turn.model.and_then(|model| model.rsplit_once('@')) {
+        config["model"] = name.into();
+        config["model_reasoning_effort"] = effort.into();
+    }
     if turn.own_sandbox && turn.network {
         config["sandbox_workspace_write"]["network_access"] = true.into();
     }

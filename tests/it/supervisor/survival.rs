@@ -85,7 +85,11 @@ async fn inside_a_lost_shim() {
     let script = format!("{DAEMON}\nos.chdir('/')\nos.kill(os.getppid(), 9)\nimport time\ntime.sleep(1000)");
     let finished = room.run(&room.python(&script)).await;
     assert_eq!(finished.pids().into_iter().filter(|pid| is_alive(*pid)).count(), 0);
-    assert_eq!((finished.pids().len(), finished.ended), (1, room.ended(Exit::Unknown, 1)));
+    let mut ended = finished.ended.clone().unwrap();
+    // Other tests of this process leave it heirs, too (services they kill), and those go along.
+    assert!(ended.stragglers_killed >= 1, "{ended:?}");
+    ended.stragglers_killed = 1;
+    assert_eq!((finished.pids().len(), Some(ended)), (1, room.ended(Exit::Unknown, 1)));
     assert!(is_alive(other.pid()));
     other.stop(Duration::ZERO);
     finish(other, heard_other).await;
