@@ -9,6 +9,7 @@ mod cli;
 mod crash;
 mod hostile;
 mod http;
+mod interactive;
 mod registry;
 mod replay;
 mod runs;

@@ -1,0 +1,1 @@
+//! The command line: `run --interactive`, `watch`, `reply`, `cancel`, `logs`, as real processes.
