@@ -116,6 +116,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
 /// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.
 /// What earlier turns wrote stays.
 async fn take_back(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]) {
+    process.withhold_input();
     process.stop(Duration::ZERO);
     while process.next().await.is_some() {}
     for (log, from) in begins {

@@ -21,6 +21,7 @@ if [ ! -d "$session" ]; then
   exit 1
 fi
 cat > "$session/reading.$$"
+[ -s "$session/reading.$$" ] || { echo 'No prompt provided via stdin.' >&2; exit 1; }
 turn=1
 while [ -e "$session/told-$turn" ]; do turn=$((turn + 1)); done
 mv "$session/reading.$$" "$session/told-$turn"

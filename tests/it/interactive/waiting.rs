@@ -23,7 +23,8 @@ fn a_waiting_run_holds_no_slot_and_no_process() {
     };
     let pids = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
     assert_eq!(pids.filter(|pid| marked(&pid.to_string_lossy())).count(), 0);
-    assert_eq!(scene.server.get("/v1/system").json()["queue"], json!({"queued": 0, "running": 0}));
+    let queue = scene.server.get("/v1/system").json()["queue"].clone();
+    assert_eq!((&queue["queued"], &queue["running"]), (&json!(0), &json!(0)));
     scene.reply(&run, 1, json!("Ann"));
     assert_eq!(scene.end(&run).0, "succeeded");
 }
@@ -34,7 +35,8 @@ fn many_waiting_runs_cost_neither_threads_nor_files() {
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let first = scene.waiting(&one_question());
     let before = threads();
-    let runs: Vec<String> = (0..60).map(|_| scene.begin(&one_question())).collect();
+    let body = json!({"skill_id": "ask", "engine": "codex", "runtime_options": {"execution_mode": "interactive"}});
+    let runs: Vec<String> = (0..200).map(|_| scene.server.create_with(&body).1).collect();
     for run in &runs {
         scene.question(run, 1);
     }
