@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::domain::causes::chain;
+use crate::domain::command::Refusal;
 use crate::orchestrator;
 use crate::settings::Problem;
 use crate::store;
@@ -138,10 +139,24 @@ impl From<orchestrator::Error> for Failure {
             E::InsufficientStorage { .. } => ("INSUFFICIENT_STORAGE", Value::Null),
             E::SeqOutOfRange { .. } => ("SEQ_OUT_OF_RANGE", Value::Null),
             E::NotReady => ("RESULT_NOT_READY", Value::Null),
-            E::Refused(_) => ("REFUSED", Value::Null),
+            E::Refused(refusal) => refused(refusal),
             E::Contract(_) | E::Store(_) | E::Corrupt { .. } | E::Io { .. } => return Self::Broken(chain(&error)),
         };
         Self::Refused { code: code.to_owned(), message: error.to_string(), details }
+    }
+}
+
+/// A refusal of the rules as the API calls it.
+fn refused(refusal: &Refusal) -> (&'static str, Value) {
+    match refusal {
+        Refusal::RunFinal { .. } => ("RUN_FINAL", Value::Null),
+        Refusal::AlreadyUploaded => ("ALREADY_UPLOADED", Value::Null),
+        Refusal::NotInteractive => ("NOT_INTERACTIVE", Value::Null),
+        Refusal::InteractionStale { .. } => ("INTERACTION_STALE", Value::Null),
+        Refusal::InteractionNotPending { .. } => ("INTERACTION_NOT_PENDING", Value::Null),
+        Refusal::ResponseInvalid { flaws, .. } => ("INPUT_VALIDATION_FAILED", json!(flaws)),
+        Refusal::IdempotencyConflict => ("IDEMPOTENCY_CONFLICT", Value::Null),
+        Refusal::Illegal { .. } => ("REFUSED", Value::Null),
     }
 }
 

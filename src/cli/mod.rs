@@ -1,27 +1,34 @@
 //! The command line: one file per command.
 
 mod audit;
+mod cancel;
 mod client;
 mod config;
 mod data_folder;
+mod dialogue;
 mod doctor;
 mod engines;
 mod event_line;
+mod event_stream;
 mod failure;
 mod global;
 mod history;
 mod log_file;
 mod logging;
+mod logs;
 mod output;
 mod reparse;
 mod replay;
+mod reply;
 mod run;
 mod runs;
+mod screen;
 mod serve;
 mod service_address;
 mod skill;
 mod stop;
 mod terminal;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -51,6 +58,10 @@ Example:
 enum Command {
     Serve(serve::Args),
     Run(run::Args),
+    Watch(watch::Args),
+    Reply(reply::Args),
+    Cancel(cancel::Args),
+    Logs(logs::Args),
     History(history::Args),
     Audit(audit::Args),
     Skill(skill::Args),
@@ -67,6 +78,10 @@ pub fn main() -> ExitCode {
     let done = match command {
         Command::Serve(args) => serve::serve(&global, &args),
         Command::Run(args) => run::run(&global, args),
+        Command::Watch(args) => watch::watch(&global, &args),
+        Command::Reply(args) => reply::reply(&global, args),
+        Command::Cancel(args) => cancel::cancel(&global, &args),
+        Command::Logs(args) => logs::logs(&global, &args),
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),

@@ -56,10 +56,7 @@ impl Runs {
         let unknown = || Failure::unknown_run(id);
         let given: RunId = id.parse().map_err(|_| unknown())?;
         match self {
-            Self::Service(client) => {
-                let job = client.get(&format!("/jobs/{given}"))?;
-                job["run_id"].as_str().and_then(|id| id.parse().ok()).ok_or_else(unknown)
-            }
+            Self::Service(client) => service_address::run_of(client, id),
             Self::Store { store, .. } => {
                 if let Some(row) = store.index(&IndexKey::Request(RequestId(given.0)))? {
                     return row.as_ref().try_into().map(RunId::from_bytes).map_err(|_| unknown());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::Client;
 use super::failure::Failure;
+use crate::domain::ids::RunId;
 use crate::settings::Settings;
 use crate::workspace::{self, Layout};
 
@@ -64,6 +65,27 @@ pub(super) fn running_service(settings: &Settings) -> Option<Client> {
     test_kill_process(Pid::from_raw(address.pid)?).ok()?;
     let client = Client::new(&address.url, settings.http.token.as_ref()).ok()?;
     client.answers().then_some(client)
+}
+
+/// A client of the named service, else of the one that runs on the data folder; there must be one.
+pub(super) fn service(settings: &Settings, server: Option<&str>) -> Result<Client, Failure> {
+    if let Some(url) = server {
+        return Client::new(url, settings.http.token.as_ref());
+    }
+    running_service(settings).ok_or_else(|| {
+        Failure::Broken(format!(
+            "no service runs on {}\n  start it with `skill-runner serve`, or name one with --server",
+            settings.paths.data_dir.display()
+        ))
+    })
+}
+
+/// The run of a service with this request id or run id.
+pub(super) fn run_of(client: &Client, id: &str) -> Result<RunId, Failure> {
+    let unknown = || Failure::unknown_run(id);
+    let given: RunId = id.parse().map_err(|_| unknown())?;
+    let job = client.get(&format!("/jobs/{given}"))?;
+    job["run_id"].as_str().and_then(|id| id.parse().ok()).ok_or_else(unknown)
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ fn cut(text: &str) -> String {
 }
 
 /// The text around the last ask block, and the block.
-fn split_block(text: &str) -> (String, Option<&str>) {
+pub(super) fn split_block(text: &str) -> (String, Option<&str>) {
     let Some(begin) = text.rfind(BEGIN) else { return (text.to_owned(), None) };
     let inside = &text[begin + BEGIN.len()..];
     match inside.find(END) {

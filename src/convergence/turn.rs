@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::question::{Question, question};
+use super::question::{Question, question, split_block};
 use super::{Outcome, Parsed, parse, validate};
 use crate::domain::event::ValidationError;
 use crate::skill::schema::Validator;
@@ -62,16 +62,20 @@ pub enum Decision {
 
 /// Decide on a turn.
 pub fn decide_turn(words: &TurnWords<'_>) -> Decision {
-    let (text, marked_line) = without_marker_line(words.text);
+    // An ask block enriches a question; what stands in it is no output and no marker.
+    let (around, _) = split_block(words.text);
+    let (text, marked_line) = without_marker_line(&around);
+    let mut said = parse(&text);
+    let said_member = take_marker(&mut said);
     let (source, mut parsed) = match (words.result_file, words.structured) {
+        // An explicit question is never taken for output, and neither is what lies beside it.
+        _ if said_member == Some(Value::Bool(false)) => ("assistant_message", said),
         (Some(written), _) => ("result_file", parse(written)),
         (None, Some(structured)) => ("structured_output", parse(structured)),
-        (None, None) => ("assistant_message", parse(&text)),
+        (None, None) => ("assistant_message", said),
     };
-    let member =
-        parsed.value.as_mut().and_then(Value::as_object_mut).and_then(|object| object.shift_remove(DONE_MARKER));
+    let member = take_marker(&mut parsed).or(said_member);
     if member == Some(Value::Bool(false)) {
-        // An explicit question is never taken for output.
         let explicit = parsed.value.as_ref().and_then(Value::as_object);
         return ask(words, question(words.text, explicit));
     }
@@ -92,6 +96,11 @@ fn ask(words: &TurnWords<'_>, asked: Option<Question>) -> Decision {
         return Decision::AttemptsUsedUp;
     }
     asked.map_or(Decision::Silent, |question| Decision::Ask(Box::new(question)))
+}
+
+/// The marker as a member of the output, which it is no part of.
+fn take_marker(parsed: &mut Parsed) -> Option<Value> {
+    parsed.value.as_mut()?.as_object_mut()?.shift_remove(DONE_MARKER)
 }
 
 /// The text without marker lines, and whether there was one.
@@ -150,6 +159,30 @@ mod tests {
             panic!("not asked")
         };
         assert_eq!(asked.interaction.prompt, "Who are you?");
+    }
+
+    #[test]
+    fn the_assistants_word_stands_above_a_file_that_it_left() {
+        let output = Validator::new(&json!({"type": "object"})).unwrap();
+        let decide = |text| {
+            decide_turn(&TurnWords {
+                text,
+                structured: None,
+                result_file: Some(r#"{"name": "draft"}"#),
+                output: &output,
+                attempt: 1,
+                max_attempt: None,
+            })
+        };
+        assert!(matches!(decide(r#"{"__SKILL_DONE__": false, "message": "Is it good?"}"#), Decision::Ask(_)));
+        let done = decide(r#"{"__SKILL_DONE__": true}"#);
+        assert!(matches!(done, Decision::Completed { marked: true, source: "result_file", .. }), "{done:?}");
+    }
+
+    #[test]
+    fn what_stands_in_an_ask_block_is_neither_output_nor_marker() {
+        let text = "Which?\n<ASK_USER_YAML>\noptions:\n  - {\"name\": \"Ann\", \"label\": \"A\"}\nprompt: |\n  __SKILL_DONE__\n</ASK_USER_YAML>";
+        assert!(matches!(decide(text, 1), Decision::Ask(_)));
     }
 
     #[test]

@@ -20,8 +20,8 @@ const PREVIEW_CHARS: usize = 200;
 
 /// What a command means for a run: the facts to log, in one atomic batch.
 pub fn decide(run: &RunState, command: Command, now: Timestamp) -> Result<Vec<Fact>, Refusal> {
-    let repeat_of_reply = matches!(&command, Command::Reply { idempotency_key: Some(_), .. });
-    if run.status.is_final() && !repeat_of_reply {
+    // A reply has codes of its own, and its repeat gets the first answer at any time.
+    if run.status.is_final() && !matches!(&command, Command::Reply { .. }) {
         return match command {
             // Settling a settled run changes nothing.
             Command::Reconcile { .. } => Ok(Vec::new()),
@@ -217,7 +217,7 @@ fn reconcile(
     match run.status {
         // A restart took nothing from a run whose files are still to come.
         Status::Queued if run.awaiting_upload => Ok(Vec::new()),
-        Status::Queued if restart_queued == RestartQueued::Requeue => Ok(Vec::new()),
+        Status::Queued if goes_on_queued(run, restart_queued) => Ok(Vec::new()),
         Status::Queued => end("orchestrator_restart_interrupted", interrupted()),
         Status::Running if run.cancel_requested => {
             let mut log = tails;
@@ -231,7 +231,8 @@ fn reconcile(
             Ok(log)
         }
         Status::WaitingUser => match (&run.pending, &run.session_handle) {
-            (Some(_), Some(_)) if run.recovery_state == RecoveryState::RecoveredWaiting => Ok(Vec::new()),
+            // Said once for each question, however often the service is started.
+            (Some(pending), Some(_)) if run.recovered_at.is_some_and(|at| at >= pending.asked_at) => Ok(Vec::new()),
             (Some(pending), Some(_)) => Ok(vec![
                 recovered(RecoveryState::RecoveredWaiting, "resumable_waiting_preserved"),
                 change(run, Trigger::RestartPreserveWaiting, now, Some(pending.interaction.interaction_id))?,
@@ -246,6 +247,12 @@ fn reconcile(
         },
         Status::Succeeded | Status::Failed | Status::Canceled => Ok(Vec::new()),
     }
+}
+
+/// Whether a restart leaves a queued run in the queue. An answer that was accepted is never lost: the run that was
+/// queued by it goes on, whatever becomes of runs that have not begun.
+pub fn goes_on_queued(run: &RunState, restart_queued: RestartQueued) -> bool {
+    run.turns > 0 || restart_queued == RestartQueued::Requeue
 }
 
 fn change(run: &RunState, trigger: Trigger, now: Timestamp, pending: Option<InteractionId>) -> Result<Fact, Refusal> {

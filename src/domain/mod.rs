@@ -20,5 +20,5 @@ pub mod time;
 #[cfg(test)]
 mod properties;
 
-pub use decide::decide;
+pub use decide::{decide, goes_on_queued};
 pub use effect::{Effect, effects};

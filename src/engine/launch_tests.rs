@@ -95,6 +95,14 @@ fn codex_takes_its_configuration_as_overrides_and_its_schema_as_a_file() {
 }
 
 #[test]
+fn codex_gets_a_models_name_and_its_effort_apart() {
+    let plan = plan("codex", |turn| turn.model = Some("gpt-5.2-codex@high")).unwrap();
+    let argv = argv(&plan);
+    assert!(argv.contains(r#"-c model="gpt-5.2-codex""#), "{argv}");
+    assert!(argv.contains(r#"-c model_reasoning_effort="high""#), "{argv}");
+}
+
+#[test]
 fn a_secret_in_codexs_configuration_is_refused_and_in_the_others_only_masked_in_the_record() {
     let secret = json!({ "provider": { "x": { "apiKey": "hidden" } } });
     let refused = plan_with("codex", &secret, |_| {}).unwrap_err();

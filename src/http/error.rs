@@ -31,6 +31,8 @@ pub(super) enum Problem {
     Range(#[from] RangeError),
     #[error("the file {path:?} is not served: {source}")]
     File { path: String, source: LookupError },
+    #[error("the file {path:?} is not shown: {source}")]
+    RunFile { path: String, source: LookupError },
     #[error("no artifact has the path {path:?}; GET …/artifacts lists them")]
     ArtifactNotFound { path: String },
     #[error("the artifact path {path:?} is refused: {reason}")]
@@ -131,6 +133,11 @@ fn answer(problem: &Problem) -> Answer {
         Problem::File { source, .. } => match source {
             LookupError::Unsafe { .. } => plain(StatusCode::BAD_REQUEST, "UNSAFE_PATH"),
             LookupError::NotFound | LookupError::NotAFile => plain(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND"),
+            LookupError::Io { .. } => internal(),
+        },
+        Problem::RunFile { source, .. } => match source {
+            LookupError::Unsafe { .. } => plain(StatusCode::BAD_REQUEST, "UNSAFE_PATH"),
+            LookupError::NotFound | LookupError::NotAFile => plain(StatusCode::NOT_FOUND, "FILE_NOT_FOUND"),
             LookupError::Io { .. } => internal(),
         },
         Problem::ArtifactNotFound { .. } => plain(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND"),

@@ -23,6 +23,7 @@ mod jobs_upload;
 mod json_body;
 mod list;
 mod logs;
+mod management;
 mod query;
 mod results;
 mod skills;
@@ -111,6 +112,7 @@ fn routes(app: App) -> Router {
         .route("/v1/jobs/{id}/cancel", post(cancel::cancel))
         .route("/v1/jobs/{id}/interaction/pending", get(interaction::pending))
         .route("/v1/jobs/{id}/interaction/reply", post(interaction::reply))
+        .nest("/v1/management/runs", management::runs())
         .method_not_allowed_fallback(async |request: Request| Problem::MethodNotAllowed {
             method: request.method().to_string(),
             path: request.uri().path().to_owned(),

@@ -1,5 +1,6 @@
 //! The actor of one running run: it alone writes to the run's log from start to end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,6 @@ use crate::domain::statechart::Status;
 use crate::engine::StreamReader;
 use crate::skill::Skill;
 use crate::supervisor::{self, Limits, Spec};
-use crate::workspace::RunPaths;
 
 /// Something asked of a running run.
 #[derive(Debug)]
@@ -86,7 +86,8 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         isolation: prepared.isolation.to_owned(),
     };
     if let Err(error) = journal.commit(start).await {
-        take_back(process, &paths).await;
+        let begins = [(paths.stdout(), prepared.stdout_from), (paths.stderr(), prepared.stderr_from)];
+        take_back(process, begins).await;
         return Err(error);
     }
     if let Some(warning) = &prepared.warning {
@@ -115,11 +116,17 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
 }
 
 /// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.
-async fn take_back(mut process: supervisor::Process, paths: &RunPaths) {
+/// What earlier turns wrote stays.
+async fn take_back(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]) {
+    process.withhold_input();
     process.stop(Duration::ZERO);
     while process.next().await.is_some() {}
-    for left in [paths.stdout(), paths.stderr()] {
-        let _ = std::fs::remove_file(left);
+    for (log, from) in begins {
+        if from == 0 {
+            let _ = std::fs::remove_file(log);
+        } else {
+            let _ = std::fs::OpenOptions::new().write(true).open(log).and_then(|log| log.set_len(from));
+        }
     }
 }
 

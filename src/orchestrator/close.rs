@@ -11,11 +11,12 @@ use sha2::{Digest, Sha256};
 use super::create::pretty;
 use super::error::Error;
 use super::handle::Shared;
+use super::prepare::begin_stream;
 use crate::artifact::{self, Contents};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::hex;
 use crate::domain::event::{Event, Normalized};
-use crate::domain::fact::Fact;
+use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -111,9 +112,14 @@ pub(super) async fn without_engine(
     error: RunError,
 ) -> Result<Closed, Error> {
     let paths = shared.layout.run(state.run_id);
-    let state = state.clone();
+    let (shared, state) = (shared.clone(), state.clone());
     tokio::task::spawn_blocking(move || {
         forget_unlogged_start(&paths, &state)?;
+        if state.status == Status::Queued {
+            // The same after an answer: the bytes of earlier turns stay.
+            begin_stream(&shared, &state, Stream::Stdout, &paths.stdout())?;
+            begin_stream(&shared, &state, Stream::Stderr, &paths.stderr())?;
+        }
         workspace::create_run(&paths)?;
         let streams = stream_proofs(&paths)?;
         let contract = Vec::new();

@@ -165,7 +165,7 @@ pub(super) fn path_variable() -> String {
 }
 
 /// Where a turn's bytes begin: behind what the log covers. Bytes behind that are of a start that was never logged.
-fn begin_stream(shared: &Shared, state: &RunState, stream: Stream, path: &Path) -> Result<u64, Error> {
+pub(super) fn begin_stream(shared: &Shared, state: &RunState, stream: Stream, path: &Path) -> Result<u64, Error> {
     if state.turns == 0 {
         return Ok(0);
     }

@@ -174,8 +174,11 @@ fn answer_text(state: &RunState) -> String {
 /// Every turn's prompt, the first as it is, later ones under a line that tells them apart.
 fn keep_prompt(path: &Path, turns: u32, text: &str) -> Result<(), Error> {
     let earlier = if turns == 0 { None } else { read_optional(path)? };
+    let section = format!("\n\n----- turn {} -----\n\n{text}", turns + 1);
     let whole = match earlier {
-        Some(earlier) => format!("{}\n\n----- turn {} -----\n\n{text}", earlier.trim_end(), turns + 1),
+        // A start that a crash took back has left its prompt.
+        Some(earlier) if earlier.ends_with(&section) => return Ok(()),
+        Some(earlier) => format!("{}{section}", earlier.trim_end()),
         None => text.to_owned(),
     };
     Ok(workspace::write_whole(path, whole.as_bytes())?)

@@ -57,7 +57,9 @@ impl Queue {
         if inner.closed || inner.running.len() >= self.max_running {
             return None;
         }
-        let run = inner.waiting.pop_front()?;
+        // A run that was answered before its last turn's actor had gone waits for that: one run, one actor, one slot.
+        let at = inner.waiting.iter().position(|run| !inner.running.contains(run))?;
+        let run = inner.waiting.remove(at)?;
         inner.running.insert(run);
         Some(run)
     }
@@ -139,5 +141,18 @@ mod tests {
         assert_eq!((queue.remove(run(3)), queue.remove(run(3))), (true, false));
         queue.finished(run(2));
         assert_eq!((queue.next(), queue.sizes()), (None, (0, 0)));
+    }
+
+    #[test]
+    fn a_run_that_is_queued_again_before_it_left_its_slot_waits_and_holds_up_nobody() {
+        let run = |n| RunId(Uuid::from_u128(n));
+        let queue = Queue::new(2, 2);
+        queue.requeue(run(1));
+        assert_eq!(queue.next(), Some(run(1)));
+        queue.requeue(run(1));
+        queue.requeue(run(2));
+        assert_eq!((queue.next(), queue.next()), (Some(run(2)), None));
+        queue.finished(run(1));
+        assert_eq!((queue.next(), queue.sizes()), (Some(run(1)), (0, 2)));
     }
 }

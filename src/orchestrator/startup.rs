@@ -16,7 +16,7 @@ use crate::domain::ids::{RunId, Seq};
 use crate::domain::outcome::{Evidence, RunError, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::domain::{Effect, effects};
+use crate::domain::{Effect, effects, goes_on_queued};
 use crate::engine::{LineParser, Reading, StreamReader};
 use crate::fcmp::read_envelope;
 use crate::store::{EventBatch, IndexKey};
@@ -85,7 +85,7 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
 /// The last files of a run that the restart ends; nothing for one that goes on.
 async fn last_files(shared: &Arc<Shared>, state: &RunState, restart_queued: RestartQueued) -> Result<Closed, Error> {
     let goes_on = match state.status {
-        Status::Queued => state.awaiting_upload || restart_queued == RestartQueued::Requeue,
+        Status::Queued => state.awaiting_upload || goes_on_queued(state, restart_queued),
         Status::WaitingUser => state.pending.is_some() && state.session_handle.is_some(),
         Status::Running => false,
         Status::Succeeded | Status::Failed | Status::Canceled => true,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::log::LogFile;
@@ -79,6 +79,8 @@ pub struct Process {
     pub(super) outputs: mpsc::Receiver<Output>,
     pub(super) kill_at: watch::Sender<Option<Instant>>,
     pub(super) logs: [Arc<LogFile>; 2],
+    /// Lets the input go; dropped, it never goes.
+    pub(super) input: Option<oneshot::Sender<()>>,
 }
 
 impl Process {
@@ -91,7 +93,14 @@ impl Process {
     ///
     /// Output that is not taken makes the engine wait: memory stays bounded, and a stopped engine ends
     /// only when its owner reads on.
+    ///
+    /// The first call gives the engine its input. Until then it has been told nothing, so a start that is not on
+    /// record can be made again.
     pub async fn next(&mut self) -> Option<Output> {
+        if let Some(input) = self.input.take() {
+            // An engine that has gone needs no input.
+            let _ = input.send(());
+        }
         self.outputs.recv().await
     }
 
@@ -105,6 +114,11 @@ impl Process {
     pub fn stop(&self, grace: Duration) {
         let wanted = Instant::now() + grace;
         self.kill_at.send_modify(|at| *at = Some(at.map_or(wanted, |earlier| earlier.min(wanted))));
+    }
+
+    /// The engine is to end without having been told anything.
+    pub fn withhold_input(&mut self) {
+        self.input = None;
     }
 
     /// Makes every byte yielded so far durable; call it before appending an event that cites them.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
 use super::keeper::{Control, Keeper, reap};
@@ -240,6 +240,7 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
 
     let files = [logs.stdout.file(), logs.stderr.file()];
     let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
+    let (input, told) = oneshot::channel();
     let (kill_at, kill_at_seen) = watch::channel(None);
     let (tree_gone, tree_gone_seen) = watch::channel(false);
     let (still_open, pipes_open) = mpsc::channel(1);
@@ -254,7 +255,7 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         control,
         polite: spec.launch.polite,
         kill_at: kill_at_seen,
-        stdin: tokio::spawn(feed(stdin, spec.launch.stdin.clone())),
+        stdin: tokio::spawn(feed(stdin, spec.launch.stdin.clone(), told)),
         stdout: tee(Stream::Stdout, stdout, logs.stdout, spec.limits.stdout_max),
         stderr: tee(Stream::Stderr, stderr, logs.stderr, None),
         pipes_open,
@@ -264,10 +265,12 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         outputs: outputs.clone(),
     };
     tokio::spawn(keeper.run());
-    Ok(Process { pid: started.engine, outputs: receiver, kill_at, logs: files })
+    Ok(Process { pid: started.engine, outputs: receiver, kill_at, logs: files, input: Some(input) })
 }
 
-/// Writes the engine's input and closes it. An engine need not read it.
-async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>) {
-    let _ = stdin.write_all(&bytes).await;
+/// Writes the engine's input once it may be told, and closes it. An engine need not read it.
+async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>, told: oneshot::Receiver<()>) {
+    if told.await.is_ok() {
+        let _ = stdin.write_all(&bytes).await;
+    }
 }

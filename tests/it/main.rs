@@ -10,6 +10,7 @@ mod crash;
 mod engines;
 mod hostile;
 mod http;
+mod interactive;
 mod protocol;
 mod readme;
 mod real_clis;

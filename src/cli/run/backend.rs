@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::embedded::Embedded;
@@ -13,6 +14,7 @@ use crate::cli::client::Client;
 use crate::cli::failure::Failure;
 use crate::cli::{logging, service_address};
 use crate::domain::ids::RunId;
+use crate::domain::interaction::InteractionId;
 use crate::orchestrator::Created;
 use crate::settings::{LogLevel, Settings};
 
@@ -82,6 +84,14 @@ impl Backend {
         match self {
             Self::Embedded(embedded) => embedded.cancel(run, reason).await,
             Self::Remote(remote) => remote.cancel(run).await,
+        }
+    }
+
+    /// Answers the run's question.
+    pub(super) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
+        match self {
+            Self::Embedded(embedded) => embedded.reply(run, question, response).await,
+            Self::Remote(remote) => remote.reply(run, question, response).await,
         }
     }
 

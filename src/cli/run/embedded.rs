@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::backend::{EVENTS_WAITING, Events};
@@ -13,6 +14,7 @@ use crate::cli::failure::Failure;
 use crate::cli::{data_folder, logging};
 use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
+use crate::domain::interaction::InteractionId;
 use crate::fcmp::read_envelope;
 use crate::orchestrator::{CreateRequest, Created, Orchestrator};
 use crate::registry::Registry;
@@ -75,6 +77,12 @@ impl Embedded {
     /// Stops the run.
     pub(super) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
         self.orchestrator.cancel(run, "user", reason).await?;
+        Ok(())
+    }
+
+    /// Answers the run's question.
+    pub(super) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
+        self.orchestrator.reply(run, question, response, None).await?;
         Ok(())
     }
 

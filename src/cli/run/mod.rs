@@ -1,24 +1,24 @@
 //! `run`: one run from start to end, with its events as they come and its result at the end.
 
 mod backend;
+mod conversation;
 mod embedded;
 mod outcome;
 mod remote;
 mod request;
-mod screen;
 mod upload;
 
 use std::sync::Arc;
 
 use super::failure::Failure;
 use super::global::Global;
+use super::screen::Screen;
 use super::stop::{INTERRUPTED, Stop};
 use super::{output, runtime};
 use crate::domain::statechart::Status;
 use crate::settings::Settings;
 use backend::Backend;
 use request::{KeyValue, Wanted};
-use screen::Screen;
 
 /// Runs one skill and shows its result
 ///
@@ -30,7 +30,8 @@ A value is read as JSON where it is JSON, else as text: n=3 is a number, n='\"3\
 
 Examples:
   skill-runner run demo-echo --input text='to be or not to be'
-  skill-runner run ./skills/demo-prime-number --file input_file=./numbers.txt --param divisor=3 --json")]
+  skill-runner run ./skills/demo-prime-number --file input_file=./numbers.txt --param divisor=3 --json
+  skill-runner run demo-interview --interactive")]
 pub(super) struct Args {
     /// The id of an installed skill, or the path of a skill's folder (with a `/`, such as ./my-skill)
     skill: String,
@@ -49,6 +50,9 @@ pub(super) struct Args {
     /// A parameter
     #[arg(long, value_name = "KEY=VALUE")]
     param: Vec<KeyValue>,
+    /// Let the engine ask: its questions are shown, and answered line by line on standard input
+    #[arg(long)]
+    interactive: bool,
     /// Keep and bundle everything, and tell the skill so
     #[arg(long)]
     debug: bool,
@@ -117,11 +121,12 @@ async fn run_to_its_end(
         std::process::exit(INTERRUPTED);
     });
     let mut screen = Screen::new(as_json);
-    let mut events = backend.follow(run);
-    while let Some(event) = events.recv().await {
-        screen.show(&event?);
-    }
+    let talked = conversation::follow(&backend, run, &mut screen).await;
     screen.clear();
+    if let Err(failure) = talked {
+        backend.close().await;
+        return Err(failure);
+    }
     let outcome = backend.outcome(run).await;
     backend.close().await;
     interrupts.abort();

@@ -51,7 +51,8 @@ impl Wanted {
     pub(super) fn of(args: Args) -> Result<Self, Failure> {
         let files: Vec<(String, PathBuf)> =
             distinct("--file", args.file)?.into_iter().map(|pair| (pair.key, pair.value.into())).collect();
-        let mut options = Map::from_iter([("execution_mode".to_owned(), json!("auto"))]);
+        let mode = if args.interactive { "interactive" } else { "auto" };
+        let mut options = Map::from_iter([("execution_mode".to_owned(), json!(mode))]);
         for (key, value) in [("debug", args.debug), ("no_cache", args.no_cache)] {
             if value {
                 options.insert(key.to_owned(), json!(true));

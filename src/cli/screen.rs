@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use crate::cli::event_line::summary;
-use crate::cli::terminal::{Ink, Look, harmless, one_line};
+use super::event_line::summary;
+use super::terminal::{Ink, Look, harmless, one_line};
 use crate::domain::event::Event;
 use crate::fcmp::{Envelope, read_envelope};
 
@@ -73,6 +73,11 @@ impl Screen {
             )
             | None => self.note(Ink::Dim, &envelope),
         }
+    }
+
+    /// Shows some text of our own.
+    pub(super) fn say(&mut self, text: &str) {
+        self.line(text);
     }
 
     /// Takes the moving line away.

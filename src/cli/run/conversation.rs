@@ -1,0 +1,107 @@
+//! A run's events on the screen, and its questions answered on standard input.
+
+use std::io::BufRead;
+
+use tokio::sync::mpsc;
+
+use super::backend::Backend;
+use crate::cli::dialogue::{Dialogue, Heard};
+use crate::cli::failure::Failure;
+use crate::cli::screen::Screen;
+use crate::domain::event::Event;
+use crate::domain::ids::RunId;
+use crate::domain::statechart::Status;
+use crate::fcmp::read_envelope;
+
+/// Shows the run to its end. Every question is asked on the screen; each line of standard input answers.
+pub(super) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -> Result<(), Failure> {
+    let mut events = backend.follow(run);
+    let mut lines: Option<mpsc::Receiver<String>> = None;
+    let mut open: Option<Dialogue> = None;
+    loop {
+        let line = async {
+            match &mut lines {
+                Some(lines) => lines.recv().await,
+                None => None,
+            }
+        };
+        tokio::select! {
+            event = events.recv() => {
+                let Some(event) = event else { return Ok(()) };
+                let event = event?;
+                screen.show(&event);
+                match read_envelope(&event).ok().and_then(|envelope| envelope.event) {
+                    Some(Event::InputRequired(question)) => {
+                        let dialogue = Dialogue::new(question);
+                        screen.say(&dialogue.shown());
+                        open = Some(dialogue);
+                        // Input is read only by runs that ask.
+                        lines.get_or_insert_with(standard_input);
+                    }
+                    // Somebody else answered, or nobody has to any more.
+                    Some(Event::StateChanged(change)) if change.to != Status::WaitingUser => open = None,
+                    Some(_) | None => {}
+                }
+            }
+            line = line, if open.is_some() => {
+                let Some(dialogue) = open.take() else { continue };
+                let Some(line) = line else { return Err(unanswered(run, &dialogue)) };
+                open = answered(backend, run, screen, dialogue, &line).await?;
+            }
+        }
+    }
+}
+
+/// Takes a line; the dialogue where it goes on.
+async fn answered(
+    backend: &Backend,
+    run: RunId,
+    screen: &mut Screen,
+    mut dialogue: Dialogue,
+    line: &str,
+) -> Result<Option<Dialogue>, Failure> {
+    let response = match dialogue.hear(line) {
+        Heard::More(text) => {
+            screen.say(&text);
+            return Ok(Some(dialogue));
+        }
+        Heard::Answer(response) => response,
+    };
+    match backend.reply(run, dialogue.question().interaction_id, response).await {
+        Ok(()) => Ok(None),
+        // Somebody else was quicker: the events tell who.
+        Err(Failure::Refused { code, message, .. })
+            if matches!(code.as_str(), "INTERACTION_STALE" | "INTERACTION_NOT_PENDING") =>
+        {
+            screen.say(&format!("the answer came too late: {message}"));
+            Ok(None)
+        }
+        Err(Failure::Refused { message, .. }) => {
+            screen.say(&message);
+            screen.say(&dialogue.shown());
+            Ok(Some(Dialogue::new(dialogue.question().clone())))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+fn unanswered(run: RunId, dialogue: &Dialogue) -> Failure {
+    Failure::Broken(format!(
+        "standard input has ended, and the run waits for an answer to question {}\n  \
+         start a service on this data directory with `skill-runner serve`, then `skill-runner reply {run}`",
+        dialogue.question().interaction_id
+    ))
+}
+
+/// The lines of standard input, read on a thread of their own: a read that blocks must not hold up the run.
+fn standard_input() -> mpsc::Receiver<String> {
+    let (send, lines) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if send.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}

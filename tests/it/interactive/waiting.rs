@@ -1,0 +1,185 @@
+//! Waiting: without slot and process, until the deadline, across restarts, and ended by a cancel.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::pose::{Pose, done, says};
+use super::service::Service;
+use super::{Scene, of_type, one_question};
+use crate::support::skill::HELLO;
+
+#[test]
+fn a_waiting_run_holds_no_slot_and_no_process() {
+    let scene = Scene::with(&[("max_running_jobs", "1")]);
+    scene.server.skill("hello", HELLO, json!({}));
+    let run = scene.waiting(&one_question());
+    let (_, other) = scene.server.finished("hello");
+    assert_eq!(scene.job(&other)["status"], "succeeded");
+    let mark = format!("{}={run}", skill_runner::supervisor::RUN_MARKER);
+    let marked = |pid: &str| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let pids = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
+    assert_eq!(pids.filter(|pid| marked(&pid.to_string_lossy())).count(), 0);
+    let queue = scene.server.get("/v1/system").json()["queue"].clone();
+    assert_eq!((&queue["queued"], &queue["running"]), (&json!(0), &json!(0)));
+    scene.reply(&run, 1, json!("Ann"));
+    assert_eq!(scene.end(&run).0, "succeeded");
+}
+
+#[test]
+fn many_waiting_runs_cost_neither_threads_nor_files() {
+    let scene = Scene::with(&[("max_running_jobs", "4")]);
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let first = scene.waiting(&one_question());
+    let before = threads();
+    let body = json!({"skill_id": "ask", "engine": "codex", "runtime_options": {"execution_mode": "interactive"}});
+    let runs: Vec<String> = (0..200).map(|_| scene.server.create_with(&body).1).collect();
+    for run in &runs {
+        scene.question(run, 1);
+    }
+    // Other tests share the process, so there is some room; a thread for each run would be far beyond it.
+    assert!(threads() < before + 50, "{} threads, {before} before", threads());
+    assert_eq!(scene.server.orchestrator.sizes().running, 0);
+    for run in runs.iter().chain([&first]) {
+        assert_eq!(scene.reply(run, 1, json!("Ann")).status, 200);
+    }
+    for run in &runs {
+        assert_eq!(scene.server.events(run, 0).until_end().last().unwrap()["type"], "conversation.completed");
+    }
+}
+
+#[test]
+fn a_waiting_run_is_canceled_at_once() {
+    let scene = Scene::new();
+    let run = scene.waiting(&one_question());
+    let canceled = scene.server.call("POST", &format!("/v1/jobs/{run}/cancel")).send().json();
+    assert_eq!((&canceled["status"], &canceled["accepted"]), (&json!("canceled"), &json!(true)));
+    let (status, error, events) = scene.end(&run);
+    assert_eq!((status, error), (json!("canceled"), json!("CANCELED_BY_USER")));
+    assert_eq!(of_type(&events, "turn.started").len(), 1);
+    assert_eq!(scene.reply(&run, 1, json!("late")).refusal(), (409, "INTERACTION_NOT_PENDING".into()));
+}
+
+#[test]
+fn cancels_and_replies_at_once_leave_one_end_and_a_whole_log() {
+    let scene = Scene::new();
+    for _ in 0..8 {
+        let run = scene.waiting(&one_question());
+        std::thread::scope(|scope| {
+            scope.spawn(|| scene.reply(&run, 1, json!("Ann")));
+            scope.spawn(|| scene.server.call("POST", &format!("/v1/jobs/{run}/cancel")).send());
+        });
+        let (status, _, _) = scene.end(&run);
+        assert!(status == "canceled" || status == "succeeded", "{status}");
+    }
+}
+
+#[test]
+fn without_an_answer_the_policy_decides_at_the_deadline() {
+    let scene = Scene::new();
+    let ask = "Name?\n<ASK_USER_YAML>\nprompt: Your name?\ndefault_decision_policy: call them Ann\n</ASK_USER_YAML>";
+    let options = json!({"interactive_auto_reply": true, "interactive_reply_timeout_sec": 1});
+    let run = scene.begin_with(&[says(ask), done()], options);
+    let (status, _, events) = scene.end(&run);
+    assert_eq!(status, "succeeded");
+    let decided = &of_type(&events, "interaction.auto_decide.timeout")[0];
+    assert_eq!(
+        (&decided["interaction_id"], &decided["timeout_sec"], &decided["policy"], &decided["resolution_mode"]),
+        (&json!(1), &json!(1), &json!("call them Ann"), &json!("auto_decide_timeout"))
+    );
+    let job = scene.job(&run);
+    assert_eq!((&job["auto_decision_count"], &job["last_auto_decision_at"]), (&json!(1), &decided["accepted_at"]));
+    assert_eq!(scene.reply(&run, 1, json!("late")).refusal(), (409, "INTERACTION_NOT_PENDING".into()));
+}
+
+#[test]
+fn an_answer_before_the_deadline_is_the_only_one() {
+    let scene = Scene::new();
+    let options = json!({"interactive_auto_reply": true, "interactive_reply_timeout_sec": 1});
+    let run = scene.begin_with(&[says("One?"), says("Two?"), done()], options);
+    scene.question(&run, 1);
+    assert_eq!(scene.reply(&run, 1, json!("Ann")).status, 200);
+    // The first deadline passes while the second question is open, and decides nothing of it before its own.
+    let (status, _, events) = scene.end(&run);
+    assert_eq!(status, "succeeded");
+    let decided = of_type(&events, "interaction.auto_decide.timeout");
+    assert_eq!((decided.len(), &decided[0]["interaction_id"]), (1, &json!(2)));
+}
+
+#[test]
+fn a_restart_keeps_the_question_and_its_answer_goes_to_the_same_session() {
+    let pose = Pose::new();
+    pose.plays(&[says("One?"), says("Two?"), done()]);
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path(), &pose);
+    let run = service.create(json!({}));
+    service.question(&run, 1);
+    let before = service.history(&run);
+    service.kill();
+    for _ in 0..2 {
+        Service::start(folder.path(), &pose).kill();
+    }
+    let service = Service::start(folder.path(), &pose);
+    let job = service.get(&format!("/v1/jobs/{run}"));
+    assert_eq!(
+        (&job["status"], &job["recovery_state"], &job["recovery_reason"], &job["pending_interaction_id"]),
+        (&json!("waiting_user"), &json!("recovered_waiting"), &json!("resumable_waiting_preserved"), &json!(1))
+    );
+    assert!(job["recovered_at"].is_string());
+    let after = service.history(&run);
+    assert_eq!(after[..before.len()], before, "what was seen stays");
+    let more: Vec<&Value> = after[before.len()..].iter().map(|event| &event["type"]).collect();
+    assert_eq!(more, ["run.recovered", "conversation.state.changed"], "said once, however often it is started");
+    assert_eq!(service.reply(&run, 1, json!("Ann")).status, 200);
+    service.question(&run, 2);
+    service.kill();
+    // A second question is recovered for itself.
+    let service = Service::start(folder.path(), &pose);
+    assert_eq!(of_type(&service.history(&run), "run.recovered").len(), 2);
+    assert_eq!(service.reply(&run, 2, json!("blue")).status, 200);
+    service.ends(&run, "succeeded");
+    service.audit(&run);
+    let session = of_type(&service.history(&run), "session.bound")[0]["handle"].as_str().unwrap().to_owned();
+    let told: Vec<String> = pose.told(&session).iter().skip(1).map(|text| text.trim().to_owned()).collect();
+    assert_eq!(told, ["Ann", "blue"]);
+}
+
+#[test]
+fn a_deadline_that_passed_while_the_service_was_down_decides_at_the_start() {
+    let pose = Pose::new();
+    pose.plays(&one_question());
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path(), &pose);
+    let run = service.create(json!({"interactive_auto_reply": true, "interactive_reply_timeout_sec": 2}));
+    service.question(&run, 1);
+    service.kill();
+    // The passing of time is what is tested.
+    std::thread::sleep(Duration::from_secs(2));
+    let service = Service::start(folder.path(), &pose);
+    service.ends(&run, "succeeded");
+    let events = service.history(&run);
+    assert_eq!(of_type(&events, "interaction.auto_decide.timeout").len(), 1);
+    service.audit(&run);
+}
+
+#[test]
+fn a_run_that_cannot_be_resumed_is_told_so_at_the_start() {
+    let pose = Pose::new();
+    let nameless: String = says("Name?").lines().skip(1).map(|line| format!("{line}\n")).collect();
+    pose.plays(&[nameless]);
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(folder.path(), &pose);
+    let run = service.create(json!({}));
+    service.question(&run, 1);
+    service.kill();
+    let service = Service::start(folder.path(), &pose);
+    let job = service.ends(&run, "failed");
+    assert_eq!(
+        (&job["error"]["code"], &job["recovery_state"]),
+        (&json!("SESSION_RESUME_FAILED"), &json!("failed_reconciled"))
+    );
+    service.audit(&run);
+}
