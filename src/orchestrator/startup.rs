@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use futures_util::{StreamExt, stream};
 use tracing::{info, warn};
 
 use super::close::{self, Closed};
@@ -24,6 +25,8 @@ use crate::{settings, supervisor, workspace};
 
 /// Bytes of events read at once.
 const READ_BYTES: usize = 1024 * 1024;
+/// Runs that are settled side by side.
+const AT_ONCE: usize = 64;
 /// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
 const FOLDERS_SWEPT: usize = 1000;
 
@@ -38,19 +41,25 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
         warn!(pid = process.pid, run.id = ?process.run, "ended a process that an earlier service left behind");
     }
     let open = shared.store.open_runs()?;
-    for run in &open {
-        if let Err(error) = settle_run(shared, *run).await {
-            warn!(run.id = %run, error = %chain(&error), "a run could not be settled");
+    let count = open.len();
+    // Many at once share the store's commits; what they are owed follows in their order, so the queue keeps it.
+    let mut settled =
+        stream::iter(open).map(|run| async move { (run, settle_run(shared, run).await) }).buffered(AT_ONCE);
+    while let Some((run, outcome)) = settled.next().await {
+        match outcome {
+            Ok(state) => owe(shared, &state),
+            Err(error) => warn!(run.id = %run, error = %chain(&error), "a run could not be settled"),
         }
     }
+    drop(settled);
     sweep_folders(shared).await?;
-    if !open.is_empty() {
-        info!(runs = open.len(), "settled the runs of an earlier service");
+    if count > 0 {
+        info!(runs = count, "settled the runs of an earlier service");
     }
     Ok(())
 }
 
-async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
+async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {
     let mut journal = Journal::open(shared.store.clone(), run)?;
     let state = journal.state().clone();
     let restart_queued = match shared.settings.runs.restart_queued {
@@ -66,7 +75,12 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
         tails.extend(closed.facts);
         journal.commit(Command::Reconcile { restart_queued, tails, evidence: closed.evidence }).await?;
     }
-    for effect in effects(journal.state()) {
+    Ok(journal.state().clone())
+}
+
+fn owe(shared: &Shared, state: &RunState) {
+    let run = state.run_id;
+    for effect in effects(state) {
         match effect {
             Effect::Enqueue => shared.queue.requeue(run),
             Effect::Seal => {
@@ -79,7 +93,6 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
             Effect::DecideAt(moment) => shared.deadlines.at(moment, run),
         }
     }
-    Ok(())
 }
 
 /// The last files of a run that the restart ends; nothing for one that goes on.

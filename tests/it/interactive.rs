@@ -2,6 +2,7 @@
 
 mod asking;
 mod crash;
+mod crowd;
 mod pose;
 mod replying;
 mod service;

@@ -54,6 +54,11 @@ impl Service {
         Service { child, address, folder: folder.to_owned() }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it with -9.
     pub fn kill(self) {
         drop(self);
