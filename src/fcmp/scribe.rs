@@ -186,3 +186,75 @@ impl Scribe {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::event::Progress;
+    use crate::domain::ids::RequestId;
+    use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
+    use crate::fcmp::read_envelope;
+
+    fn begun() -> (Scribe, Page) {
+        let options = RuntimeOptions {
+            execution_mode: ExecutionMode::Auto,
+            no_cache: false,
+            debug: false,
+            debug_keep_temp: false,
+            verbose: false,
+            interactive_auto_reply: false,
+            interactive_reply_timeout_sec: 1,
+            hard_timeout_seconds: 1,
+            stall_timeout_seconds: 0,
+        };
+        let started = Started {
+            request_id: RequestId(Uuid::from_u128(2)),
+            skill: SkillRef { id: "demo".into(), version: "1.0.0".into(), fingerprint: String::new() },
+            engine: "script".into(),
+            model: None,
+            execution_mode: ExecutionMode::Auto,
+            runtime_options: options,
+            input: Map::new(),
+            parameter: Map::new(),
+            awaiting_upload: false,
+            idempotency_sha256: None,
+        };
+        Scribe::begin(RunId(Uuid::from_u128(1)), started, Timestamp::from_micros(0)).unwrap()
+    }
+
+    fn progress(percent: f64) -> Fact {
+        Fact::own(Event::Progress(Progress { percent, message: "m".repeat(400) }))
+    }
+
+    #[test]
+    fn a_fact_that_breaks_the_contract_is_refused_and_nothing_of_its_batch_is_written() {
+        let (mut scribe, _) = begun();
+        let before = scribe.head.clone();
+        let refused = scribe.write(vec![progress(1.0), progress(101.0)], Timestamp::from_micros(1)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "PROTOCOL_SCHEMA_VIOLATION: run.progress at /data/percent: must be from 0 to 100"
+        );
+        assert_eq!(scribe.head, before);
+    }
+
+    #[test]
+    fn very_many_facts_come_in_pages_whose_last_two_facts_stand_together() {
+        let (mut scribe, first) = begun();
+        let pages = scribe.write((0..2000).map(|_| progress(1.0)).collect(), Timestamp::from_micros(1)).unwrap();
+        assert!(pages.len() > 1 && pages.iter().all(|page| page.ndjson.len() <= PAGE_MAX));
+        assert!(pages.last().unwrap().count >= 2);
+        let mut seq = first.first;
+        for page in &pages {
+            for line in page.ndjson.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                seq = seq.next();
+                assert_eq!(read_envelope(line).unwrap().seq, seq);
+            }
+            assert_eq!(page.head.state.head_seq, seq, "the row is that of the page's last event");
+        }
+        assert_eq!(seq, Seq(2001));
+    }
+}
