@@ -84,8 +84,8 @@ fn kill_9_at_any_moment_between_question_and_end_uses_the_answer_once() {
         if let Some(bound) = of_type(&events, "session.bound").first() {
             let told = pose.told(bound["handle"].as_str().unwrap());
             let heard = told.iter().filter(|text| text.trim() == key).count();
-            assert!(heard <= 1, "the engine was told {heard} times");
-            assert_eq!(end == "succeeded ", heard == 1 && end == "succeeded ", "{told:?}");
+            let expected = if end == "succeeded " { 1..=1 } else { 0..=1 };
+            assert!(expected.contains(&heard), "{end}: the engine was told {heard} times");
         }
         service.audit(&run);
         *ends.entry((round % 3 == 0, end)).or_insert(0) += 1;
