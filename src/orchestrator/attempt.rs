@@ -19,6 +19,8 @@ use crate::supervisor::{Ended, Glimpse, Output, Process, glimpse};
 
 /// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
 const STEP_BYTES: usize = 128 * 1024;
+/// What is to be logged waits this long for what comes next.
+const COMPANY: Duration = Duration::from_millis(5);
 /// An unfinished line is shown after this long.
 const UNFINISHED_LINE_WAITS: Duration = Duration::from_millis(500);
 
@@ -156,7 +158,7 @@ impl Attempt<'_> {
                     self.process.stop(self.clocks.kill_grace);
                 }
             }
-            if let Some(ended) = self.take_ready(&mut facts)? {
+            if let Some(ended) = self.take_ready(&mut facts).await? {
                 return Ok(self.over(facts, ended, dismissed));
             }
             if dismiss_at.is_none() && self.reader.ended() {
@@ -171,15 +173,24 @@ impl Attempt<'_> {
         }
     }
 
-    /// Take what is there without waiting, up to a bound, so that one append serves it all.
-    fn take_ready(&mut self, facts: &mut Vec<Fact>) -> Result<Option<Ended>, Error> {
-        let mut bytes = raw_bytes(facts);
-        while bytes < STEP_BYTES {
-            let Some(output) = self.process.try_next() else { return Ok(None) };
-            if let Taken::Ended(ended) = self.take(Some(output), facts)? {
+    /// Take what is there, up to a bound, so that one append serves it all. Something to log waits a moment for
+    /// company: most short engines end right after they have spoken, and their end is logged with their words.
+    async fn take_ready(&mut self, facts: &mut Vec<Fact>) -> Result<Option<Ended>, Error> {
+        let patience = tokio::time::sleep(COMPANY);
+        tokio::pin!(patience);
+        while raw_bytes(facts) < STEP_BYTES {
+            let output = match self.process.try_next() {
+                Some(output) => Some(output),
+                None if facts.is_empty() => return Ok(None),
+                None => tokio::select! {
+                    biased;
+                    output = self.process.next() => output,
+                    () = &mut patience => return Ok(None),
+                },
+            };
+            if let Taken::Ended(ended) = self.take(output, facts)? {
                 return Ok(Some(ended));
             }
-            bytes = raw_bytes(facts);
         }
         Ok(None)
     }
