@@ -195,8 +195,16 @@ fn a_program_that_does_not_tell_its_version_in_time_is_ended_with_its_children_a
     let status = clis.status(engine("claude"));
     assert_eq!((status.installed, status.cli_version_detected), (true, None));
     let pid = fs::read_to_string(machine.path("pid")).unwrap();
-    let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    // A killed process takes a moment to be gone.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        if state.is_empty() || state.contains(") Z ") || state.contains(") X ") {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "{state}");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
