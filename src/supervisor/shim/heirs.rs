@@ -5,7 +5,7 @@ use std::io;
 use std::process::{Child, Command};
 use std::sync::{PoisonError, RwLock};
 
-use rustix::process::{Pid, getpid, getsid, set_child_subreaper};
+use rustix::process::{Pid, getpid, set_child_subreaper};
 
 use crate::supervisor::processes::{self, Seen};
 
@@ -35,8 +35,10 @@ pub(in crate::supervisor) fn reaped(shim: Pid) {
 pub(in crate::supervisor) fn heirs() -> io::Result<Vec<Seen>> {
     let _nobody_starts = SHIMS.write().unwrap_or_else(PoisonError::into_inner);
     let own = getpid().as_raw_nonzero().get();
-    let session = getsid(None)?.as_raw_nonzero().get();
     let mut children = processes::all()?;
+    // In a container the session may have begun outside, and its number is then 0, which `getsid` cannot tell.
+    let session = children.iter().find(|process| process.pid == getpid()).map(|this| this.stat.session);
+    let session = session.ok_or_else(|| io::Error::other("this process is not in /proc"))?;
     children.retain(|process| process.stat.parent == own && process.stat.session != session);
     live(|live| children.retain(|process| !live.contains(&process.pid.as_raw_nonzero().get())));
     Ok(children)

@@ -75,6 +75,30 @@ fn a_daemon_without_marks_does_not_outlive_a_shim_that_its_engine_killed() {
     passes_in_its_own_process("inside_a_lost_shim");
 }
 
+/// In a container the service's session may have begun outside of it, and then has no number inside.
+#[test]
+fn nothing_outlives_a_lost_shim_where_the_session_began_outside_the_pid_namespace() {
+    const NAMESPACE: [&str; 5] = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
+    let inside = || {
+        let mut unshare = std::process::Command::new("unshare");
+        unshare.args(NAMESPACE);
+        unshare
+    };
+    if !inside().arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("this machine lets nobody make a pid namespace; the test needs one");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plain = own_process("inside_a_lost_shim", folder.path());
+    let mut command = inside();
+    command.arg(plain.get_program()).args(plain.get_args());
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}\n{errors}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn inside_a_lost_shim() {
     let Some(room) = given_room() else { return };
