@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 
 use super::attempt::{Attempt, Clocks, Stop, TurnOver, warned};
-use super::close;
+use super::{cache, close};
 use super::conclude::{Turned, conclude};
 use super::error::Error;
 use super::handle::Shared;
@@ -134,7 +134,7 @@ async fn take_back(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]
 async fn reject(shared: &Arc<Shared>, journal: &mut Journal, error: RunError) -> Result<(), Error> {
     let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
     journal.commit(Command::Reject { error, evidence: closed.evidence }).await?;
-    shared.sealer.seal_soon(journal.state().run_id);
+    shared.owe(journal.state());
     Ok(())
 }
 
@@ -157,20 +157,21 @@ async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: Skill, over:
     let TurnOver { mut facts, ended, stop, reader, dismissed } = over;
     let state = journal.state().clone();
     let interrupted = stop == Some(Stop::Shutdown) && !state.cancel_requested;
-    let conclusion = tokio::task::spawn_blocking(move || {
-        conclude(&paths, &state, &skill, Turned { ended, stop, reader, dismissed })
+    let (conclusion, cached) = tokio::task::spawn_blocking(move || {
+        let conclusion = conclude(&paths, &state, &skill, Turned { ended, stop, reader, dismissed })?;
+        let cached = cache::entry(&paths, &state, &conclusion);
+        Ok::<_, Error>((conclusion, cached))
     })
     .await
     .map_err(|error| Error::io("conclude the run")(error.into()))??;
     facts.extend(conclusion.facts);
     let evidence = conclusion.evidence;
-    journal
-        .commit(if interrupted {
-            Command::Reconcile { restart_queued: RestartQueued::Fail, tails: facts, evidence }
-        } else {
-            Command::EndTurn { facts, end: conclusion.end, evidence }
-        })
-        .await?;
+    let command = if interrupted {
+        Command::Reconcile { restart_queued: RestartQueued::Fail, tails: facts, evidence }
+    } else {
+        Command::EndTurn { facts, end: conclusion.end, evidence }
+    };
+    journal.commit_with(command, cached.into_iter().collect()).await?;
     shared.owe(journal.state());
     let request = shared.layout.request_engine_config(journal.state().request_id);
     if journal.state().status.is_final() && request.exists() {
@@ -196,6 +197,6 @@ pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -
     let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
     facts.extend(closed.facts);
     journal.commit(Command::EndTurn { facts, end: TurnEnd::Failed(error), evidence: closed.evidence }).await?;
-    shared.sealer.seal_soon(run);
+    shared.owe(journal.state());
     Ok(())
 }

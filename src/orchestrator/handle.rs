@@ -14,6 +14,7 @@ use super::actor::{self, Message};
 use super::close;
 use super::deadlines::Deadlines;
 use super::error::Error;
+use super::flights::Flights;
 use super::journal::{Journal, lost_race, met_final};
 use super::log::RunLog;
 use super::queue::Queue;
@@ -84,6 +85,7 @@ pub(super) struct Shared {
     pub registry: Registry,
     pub clis: Clis,
     pub queue: Arc<Queue>,
+    pub flights: Arc<Flights>,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
     /// The program that keeps engines: skill-runner itself.
@@ -91,7 +93,7 @@ pub(super) struct Shared {
     live: Mutex<HashMap<RunId, mpsc::Sender<Message>>>,
     pub(super) uploading: Mutex<HashSet<RunId>>,
     closing: AtomicBool,
-    idle: Notify,
+    pub(super) idle: Notify,
 }
 
 /// Messages an actor may have waiting.
@@ -119,6 +121,7 @@ impl Orchestrator {
             registry,
             clis,
             queue,
+            flights: Arc::default(),
             sealer,
             deadlines,
             shim,
@@ -239,6 +242,7 @@ impl Orchestrator {
 
     async fn cancel_at_rest(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Status, Error> {
         let shared = &self.shared;
+        let _claim = shared.claimed(run).await;
         let mut journal = Journal::open(shared.store.clone(), run)?;
         if journal.state().status == Status::Running {
             let conflict = || crate::store::Error::Conflict { actual: journal.state().head_seq };
@@ -258,7 +262,7 @@ impl Orchestrator {
         let closed = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
         let evidence = closed.evidence;
         journal.commit(Command::Cancel { requested_by: requested_by.into(), reason: reason.into(), evidence }).await?;
-        shared.sealer.seal_soon(run);
+        shared.owe(journal.state());
         Ok(journal.state().status)
     }
 
@@ -326,6 +330,12 @@ impl Shared {
                 }
                 shared.live().remove(&run);
                 shared.queue.finished(run);
+                if let Ok(head) = shared.log.head(run)
+                    && head.state.status.is_final()
+                {
+                    // Said before, unless its actor broke or found it over: whoever follows it must not wait for ever.
+                    shared.settled(&head.state);
+                }
                 shared.start_next();
                 shared.idle.notify_waiters();
             });
@@ -341,7 +351,10 @@ impl Shared {
                     self.queue.requeue(run);
                     self.start_next();
                 }
-                Effect::Seal => self.sealer.seal_soon(run),
+                Effect::Seal => {
+                    self.sealer.seal_soon(run);
+                    self.settled(state);
+                }
                 Effect::DecideAt(moment) => self.deadlines.at(moment, run),
                 // The actor of a running run sees to these itself.
                 Effect::Supervise | Effect::StopEngine => {}
@@ -370,7 +383,7 @@ impl Shared {
             tokio::pin!(idle);
             // Register before looking: an end between the two would be missed.
             idle.as_mut().enable();
-            if self.live().is_empty() {
+            if self.live().is_empty() && self.flights.at_rest() {
                 return;
             }
             idle.await;

@@ -2,12 +2,15 @@
 
 mod actor;
 mod attempt;
+mod cache;
 mod clock;
 mod close;
 mod conclude;
 mod create;
 mod deadlines;
 mod error;
+mod explain_cache;
+mod flights;
 mod handle;
 mod inventory;
 mod journal;
@@ -18,12 +21,14 @@ mod queue;
 mod reply;
 mod request;
 mod seal;
+mod share;
 mod startup;
 mod turn_reader;
 mod upload;
 mod verdict;
 
 pub use error::Error;
+pub use explain_cache::{CacheOutcome, CacheStory, DifferingPart};
 pub use handle::{Canceled, Created, Orchestrator, Sizes};
 pub use inventory::{Cleaned, ListFilter, Listing};
 pub use log::RunLog;
