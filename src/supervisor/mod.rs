@@ -11,6 +11,7 @@ mod process;
 mod processes;
 mod put_back;
 mod shim;
+mod sockets;
 mod spawn;
 mod sweep;
 mod tee;
