@@ -19,14 +19,17 @@ mod reply;
 mod request;
 mod seal;
 mod startup;
+mod surroundings;
 mod turn_reader;
 mod upload;
 mod verdict;
 
+pub use clock::{Clock, WallClock};
 pub use error::Error;
 pub use handle::{Canceled, Created, Orchestrator, Sizes};
 pub use inventory::{Cleaned, ListFilter, Listing};
 pub use log::RunLog;
 pub use reply::{PendingQuestion, Replied};
 pub use request::{CreateRequest, OptionsRequest};
+pub use surroundings::{Surroundings, Work};
 pub use upload::Uploaded;
