@@ -14,6 +14,7 @@ use super::error::Error;
 use super::handle::Shared;
 use super::journal::{Journal, lost_race};
 use super::prepare::{Prepared, prepare};
+use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued, TurnEnd};
 use crate::domain::fact::Stream;
@@ -55,7 +56,7 @@ pub(super) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: mpsc::Rece
 }
 
 async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Message>) -> Result<(), Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     if journal.state().status != Status::Queued || journal.state().awaiting_upload {
         return Ok(());
     }
@@ -74,7 +75,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         tmp_dir: &paths.tmp,
         limits,
     };
-    let process = match supervisor::spawn(spec).await {
+    let process = match shared.engines.spawn(spec).await {
         Ok(process) => process,
         Err(failure) => return reject(shared, &mut journal, not_started(&prepared, &failure)).await,
     };
@@ -157,11 +158,10 @@ async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: Skill, over:
     let TurnOver { mut facts, ended, stop, reader, dismissed } = over;
     let state = journal.state().clone();
     let interrupted = stop == Some(Stop::Shutdown) && !state.cancel_requested;
-    let conclusion = tokio::task::spawn_blocking(move || {
-        conclude(&paths, &state, &skill, Turned { ended, stop, reader, dismissed })
-    })
-    .await
-    .map_err(|error| Error::io("conclude the run")(error.into()))??;
+    let conclusion =
+        Work::run(&shared.work, move || conclude(&paths, &state, &skill, Turned { ended, stop, reader, dismissed }))
+            .await
+            .map_err(|error| Error::io("conclude the run")(error.into()))??;
     facts.extend(conclusion.facts);
     let evidence = conclusion.evidence;
     journal
@@ -183,7 +183,7 @@ async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: Skill, over:
 
 /// The runner broke: the run fails with what can still be said.
 pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     if journal.state().status.is_final() {
         return Ok(());
     }
