@@ -9,7 +9,11 @@ use super::error::Problem;
 use super::query::Query;
 use crate::orchestrator::CacheStory;
 
-pub(super) async fn explain(State(app): State<App>, asked: AskedRun, query: Query) -> Result<Json<CacheStory>, Problem> {
+pub(super) async fn explain(
+    State(app): State<App>,
+    asked: AskedRun,
+    query: Query,
+) -> Result<Json<CacheStory>, Problem> {
     query.finish()?;
     let orchestrator = app.orchestrator().clone();
     let run = asked.run();

@@ -8,12 +8,13 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 
 use super::attempt::{Attempt, Clocks, Stop, TurnOver, warned};
-use super::{cache, close};
 use super::conclude::{Turned, conclude};
 use super::error::Error;
 use super::handle::Shared;
 use super::journal::{Journal, lost_race};
 use super::prepare::{Prepared, prepare};
+use super::surroundings::Work;
+use super::{cache, close};
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued, TurnEnd};
 use crate::domain::fact::Stream;
@@ -55,7 +56,7 @@ pub(super) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: mpsc::Rece
 }
 
 async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Message>) -> Result<(), Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     if journal.state().status != Status::Queued || journal.state().awaiting_upload {
         return Ok(());
     }
@@ -74,7 +75,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         tmp_dir: &paths.tmp,
         limits,
     };
-    let process = match supervisor::spawn(spec).await {
+    let process = match shared.engines.spawn(spec).await {
         Ok(process) => process,
         Err(failure) => return reject(shared, &mut journal, not_started(&prepared, &failure)).await,
     };
@@ -157,7 +158,7 @@ async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: Skill, over:
     let TurnOver { mut facts, ended, stop, reader, dismissed } = over;
     let state = journal.state().clone();
     let interrupted = stop == Some(Stop::Shutdown) && !state.cancel_requested;
-    let (conclusion, cached) = tokio::task::spawn_blocking(move || {
+    let (conclusion, cached) = Work::run(&shared.work, move || {
         let conclusion = conclude(&paths, &state, &skill, Turned { ended, stop, reader, dismissed })?;
         let cached = cache::entry(&paths, &state, &conclusion);
         Ok::<_, Error>((conclusion, cached))
@@ -184,7 +185,7 @@ async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: Skill, over:
 
 /// The runner broke: the run fails with what can still be said.
 pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     if journal.state().status.is_final() {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::{Evidence, RunError, Warning, code};
 use crate::domain::statechart::Status;
 use crate::engine::StreamReader;
-use crate::supervisor::{Ended, Glimpse, Output, Process, glimpse};
+use crate::supervisor::{Ended, Glimpse, Output, Process};
 
 /// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
 const STEP_BYTES: usize = 128 * 1024;
@@ -142,7 +142,7 @@ impl Attempt<'_> {
                     self.stop(Stop::HardTimeout { seconds: self.clocks.hard_timeout_seconds });
                 }
                 () = tokio::time::sleep_until(stall_at), if stalls => {
-                    let processes = look_at(self.process.pid()).await;
+                    let processes = self.process.glimpse().await;
                     let last_output = String::from_utf8_lossy(&self.last_output).into_owned();
                     let seconds = self.clocks.stall_timeout_seconds;
                     self.stop(Stop::Stalled { seconds, processes, last_output });
@@ -256,11 +256,6 @@ impl Attempt<'_> {
         }
         Ok(())
     }
-}
-
-/// What the processes are doing, before they are ended for doing nothing.
-async fn look_at(engine: u32) -> Vec<Glimpse> {
-    tokio::task::spawn_blocking(move || glimpse(engine)).await.unwrap_or_default()
 }
 
 enum Taken {

@@ -15,6 +15,7 @@ use super::conclude::Conclusion;
 use super::error::Error;
 use super::handle::Shared;
 use super::journal::read_head;
+use super::surroundings::Work;
 use crate::artifact::{self, Contents};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::{sha256_bytes, sha256_hex};
@@ -130,7 +131,7 @@ impl Shared {
         };
         let (run, source) = (wanted.run, entry.run_id);
         let (from, to) = (self.layout.run(source), self.layout.run(run));
-        let took = tokio::task::spawn_blocking(move || match take_over(&from, &to, &entry, &wanted) {
+        let took = Work::run(&self.work, move || match take_over(&from, &to, &entry, &wanted) {
             Ok((evidence, facts)) => Ok(Command::TakeFromCache {
                 source,
                 cache_key: wanted.key,
@@ -173,12 +174,7 @@ struct Manifest {
 }
 
 /// Check the source and share its files; durable when done. An error is why the source cannot be used.
-fn take_over(
-    from: &RunPaths,
-    to: &RunPaths,
-    entry: &Entry,
-    wanted: &Wanted,
-) -> Result<(Evidence, Vec<Fact>), String> {
+fn take_over(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> Result<(Evidence, Vec<Fact>), String> {
     let artifacts = proven_artifacts(from, entry)?;
     for (file, sha256) in &entry.files {
         let bytes = read(&from.root, Path::new(file)).ok_or_else(|| format!("{file} is gone"))?;
@@ -217,7 +213,8 @@ fn take_over(
 fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>, String> {
     let bytes = read(&from.root, Path::new("manifest.json")).ok_or("its manifest is gone")?;
     let Manifest { artifacts } = serde_json::from_slice(&bytes).map_err(|error| format!("its manifest: {error}"))?;
-    if artifact::artifacts_sha256(&artifacts) != entry.artifacts_sha256 || bytes != artifact::manifest_json(&artifacts) {
+    if artifact::artifacts_sha256(&artifacts) != entry.artifacts_sha256 || bytes != artifact::manifest_json(&artifacts)
+    {
         return Err("its manifest has changed".into());
     }
     let found = artifact::index(&from.root, &[]).map_err(|error| error.to_string())?.entries;

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::cache::Wanted;
-use super::clock;
 use super::error::Error;
 use super::flights::Follower;
 use super::handle::{Created, Orchestrator, Shared};
 use super::journal::Journal;
 use super::request::{CreateRequest, OptionsRequest};
+use super::surroundings::Work;
 use crate::domain::cache_key::{KeyPart, KeyParts, cache_key, canonical, sha256_bytes, sha256_hex};
 use crate::domain::event::{Event, Started, UploadedPackage};
 use crate::domain::ids::{RequestId, RunId, Seq};
@@ -58,11 +58,12 @@ impl Orchestrator {
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
         let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
 
-        let run = RunId(clock::new_id());
-        let wanted = wanted(run, &started);
+        let run = RunId(shared.clock.new_id());
+        let wanted = wanted(shared, run, &started);
         let lead = wanted.as_ref().and_then(|wanted| shared.lead(&wanted.key, run));
         // Asked for once it leads: a run that led before has left its entry by then.
-        let cached = lead.is_some() && wanted.as_ref().is_some_and(|it| shared.cached(&it.key).is_ok_and(|it| it.is_some()));
+        let cached =
+            lead.is_some() && wanted.as_ref().is_some_and(|it| shared.cached(&it.key).is_ok_and(|it| it.is_some()));
         let place = if started.awaiting_upload || cached { None } else { Some(shared.place()?) };
         write_folder(shared, run, &started, &installed, engine_config).await?;
         let follows = wanted.as_ref().map(|wanted| wanted.key.clone()).filter(|_| lead.is_none());
@@ -84,7 +85,7 @@ impl Orchestrator {
                 None if runs => Some(shared.place()?),
                 place => place,
             };
-            let journal = Journal::create(shared.store.clone(), run, started, take, rows, absent).await?;
+            let journal = Journal::create(shared, run, started, take, rows, absent).await?;
             Ok::<_, Error>((place, journal))
         };
         let (place, journal) = match created.await {
@@ -116,8 +117,8 @@ impl Orchestrator {
 }
 
 /// What a new run wants of the cache.
-fn wanted(run: RunId, started: &Started) -> Option<Wanted> {
-    Wanted::of(&RunState::open(run, started, clock::now()))
+fn wanted(shared: &Shared, run: RunId, started: &Started) -> Option<Wanted> {
+    Wanted::of(&RunState::open(run, started, shared.clock.now()))
 }
 
 /// The cache key of a run with these files.
@@ -234,7 +235,7 @@ fn plan(
     }
     let needs_files = skill.file_fields().iter().any(|field| field.required);
     let mut started = Started {
-        request_id: RequestId(clock::new_id()),
+        request_id: RequestId(shared.clock.new_id()),
         skill: SkillRef {
             id: skill.id.clone(),
             version: skill.version.to_string(),
@@ -350,7 +351,7 @@ async fn write_folder(
     let undo = paths.clone();
     // What is to survive a restart is durable before the answer; a run that a restart ends needs no more than its log.
     let survives = started.awaiting_upload || shared.settings.runs.restart_queued == RestartQueued::Requeue;
-    let written = tokio::task::spawn_blocking(move || {
+    let written = Work::run(&shared.work, move || {
         workspace::create_run(&paths)?;
         workspace::copy_skill(&from, &files, &copy)?;
         workspace::write_whole(&paths.input_json(), &input)?;
@@ -387,7 +388,7 @@ impl Shared {
             [only] => Some(only.clone()),
             _ => {
                 let shared = self.clone();
-                tokio::task::spawn_blocking(move || {
+                Work::run(&self.work, move || {
                     let ready = |name: &&String| engine::adapter(name).is_some_and(|cli| shared.clis.find(cli).is_ok());
                     engines.iter().find(ready).or(engines.first()).cloned()
                 })

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::clock;
+use super::clock::Clock;
 use super::error::Error;
+use super::handle::Shared;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::decide;
 use crate::domain::event::Started;
@@ -21,13 +22,22 @@ const ONE_APPEND: usize = 768 * 1024;
 /// Writes one run's log.
 pub(super) struct Journal {
     store: Arc<dyn EventStore>,
+    clock: Arc<dyn Clock>,
     scribe: Scribe,
+}
+
+impl Shared {
+    /// A run's log, opened at its end.
+    pub fn journal(&self, run: RunId) -> Result<Journal, Error> {
+        let head = read_head(&*self.store, run)?;
+        Ok(Journal { store: self.store.clone(), clock: self.clock.clone(), scribe: Scribe::resume(head) })
+    }
 }
 
 impl Journal {
     /// Create a run: its first event, what follows from it at once, its rows, and what else must commit with them.
     pub async fn create(
-        store: Arc<dyn EventStore>,
+        shared: &Shared,
         run: RunId,
         started: Started,
         then: Option<Command>,
@@ -35,9 +45,9 @@ impl Journal {
         require_absent: Option<IndexKey>,
     ) -> Result<Self, Error> {
         let request = started.request_id;
-        let now = clock::now();
+        let now = shared.clock.now();
         let (scribe, first) = Scribe::begin(run, started, now)?;
-        let mut journal = Self { store, scribe };
+        let mut journal = Self { store: shared.store.clone(), clock: shared.clock.clone(), scribe };
         let mut pages = match then {
             Some(command) => journal.scribe.clone().write(decide(journal.state(), command, now)?, now)?,
             None => Vec::new(),
@@ -63,12 +73,6 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Open a run's log at its end.
-    pub fn open(store: Arc<dyn EventStore>, run: RunId) -> Result<Self, Error> {
-        let head = read_head(&*store, run)?;
-        Ok(Self { store, scribe: Scribe::resume(head) })
-    }
-
     /// The run as logged.
     pub fn state(&self) -> &RunState {
         self.scribe.state()
@@ -81,7 +85,7 @@ impl Journal {
 
     /// The same, with rows that commit together with the last event.
     pub async fn commit_with(&mut self, command: Command, rows: Vec<IndexChange>) -> Result<(), Error> {
-        let now = clock::now();
+        let now = self.clock.now();
         let facts = decide(self.state(), command, now)?;
         if facts.is_empty() {
             return Ok(());

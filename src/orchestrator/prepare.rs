@@ -10,6 +10,7 @@ use super::close;
 use super::error::Error;
 use super::handle::Shared;
 use super::prepare_cli::prepare_cli;
+use super::surroundings::Work;
 use super::turn_reader::TurnReader;
 use crate::domain::fact::Stream;
 use crate::domain::outcome::{RunError, Warning, code};
@@ -66,7 +67,7 @@ pub(super) struct Start {
 pub(super) async fn prepare(shared: &Arc<Shared>, state: &RunState) -> Result<Result<Prepared, RunError>, Error> {
     let shared = shared.clone();
     let state = state.clone();
-    tokio::task::spawn_blocking(move || prepare_blocking(&shared, &state))
+    Work::run(&shared.work.clone(), move || prepare_blocking(&shared, &state))
         .await
         .map_err(|error| Error::io("prepare the run")(error.into()))?
 }

@@ -9,7 +9,7 @@ use super::cache::Wanted;
 use super::error::Error;
 use super::flights::{Claim, Follower};
 use super::handle::Shared;
-use super::journal::{Journal, lost_race, met_final};
+use super::journal::{lost_race, met_final};
 use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
@@ -115,7 +115,7 @@ impl Shared {
     pub(super) async fn finish_from_cache(self: &Arc<Self>, state: &RunState) -> Result<bool, Error> {
         let Some(wanted) = Wanted::of(state) else { return Ok(false) };
         let Some(command) = self.take(wanted).await else { return Ok(false) };
-        let mut journal = Journal::open(self.store.clone(), state.run_id)?;
+        let mut journal = self.journal(state.run_id)?;
         journal.commit(command).await?;
         self.owe(journal.state());
         Ok(true)
