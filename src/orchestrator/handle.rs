@@ -1,6 +1,6 @@
 //! The handle on all runs: create, upload, look, wait, cancel, clean up, end.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -98,6 +98,7 @@ pub(super) struct Shared {
     pub shim: PathBuf,
     live: Mutex<BTreeMap<RunId, mpsc::Sender<Message>>>,
     pub(super) uploading: Mutex<HashSet<RunId>>,
+    pub(super) temp_runs: Mutex<BTreeSet<RunId>>,
     closing: AtomicBool,
     pub(super) idle: Notify,
 }
@@ -148,11 +149,13 @@ impl Orchestrator {
             shim,
             live: Mutex::default(),
             uploading: Mutex::default(),
+            temp_runs: Mutex::default(),
             closing: AtomicBool::new(false),
             idle: Notify::new(),
         });
         super::startup::settle(&shared).await?;
         tokio::spawn(super::deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
+        tokio::spawn(super::temp::sweep_often(Arc::downgrade(&shared)));
         shared.start_next();
         Ok(Self { shared })
     }
@@ -376,6 +379,7 @@ impl Shared {
                     self.sealer.seal_soon(run);
                     self.settled(state);
                 }
+                Effect::RemovePackage => self.remove_package_soon(state),
                 Effect::DecideAt(moment) => self.deadlines.at(moment, run),
                 // The actor of a running run sees to these itself.
                 Effect::Supervise | Effect::StopEngine => {}

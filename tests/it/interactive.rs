@@ -3,7 +3,7 @@
 mod asking;
 mod crash;
 mod crowd;
-mod pose;
+pub mod pose;
 mod replying;
 mod service;
 mod terminal;

@@ -24,4 +24,5 @@ mod skills;
 mod sse;
 mod store;
 mod supervisor;
+mod temp_runs;
 mod uploads;
