@@ -28,6 +28,11 @@ pub const SHIPPED: (&str, &str) = ("skills_dir", concat!(env!("CARGO_MANIFEST_DI
 /// Longest time anything in a test may take.
 pub const LONG: Duration = Duration::from_secs(60);
 
+/// The data of all events of a type.
+pub fn of_type(events: &[Value], name: &str) -> Vec<Value> {
+    events.iter().filter(|event| event["type"] == name).map(|event| event["data"].clone()).collect()
+}
+
 /// A server on a free port, with a data folder and a skills folder of its own. When it goes, the log of every run it
 /// ever had is checked.
 pub struct Server {
