@@ -53,7 +53,7 @@ pub(super) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: mpsc::Rece
 }
 
 async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Message>) -> Result<(), Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     if journal.state().status != Status::Queued || journal.state().awaiting_upload {
         return Ok(());
     }
@@ -141,7 +141,7 @@ pub(super) fn not_started(program: &str, failure: &supervisor::Error) -> RunErro
 
 /// The runner broke: the run fails with what can still be said.
 pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     if journal.state().status.is_final() {
         return Ok(());
     }

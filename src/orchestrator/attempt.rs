@@ -16,7 +16,7 @@ use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::{Evidence, RunError, Warning, code};
 use crate::domain::statechart::Status;
 use crate::engine::StreamReader;
-use crate::supervisor::{Ended, Glimpse, Output, Process, glimpse};
+use crate::supervisor::{Ended, Glimpse, Output, Process};
 
 /// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
 const STEP_BYTES: usize = 128 * 1024;
@@ -143,7 +143,7 @@ impl Attempt<'_> {
                     self.stop(Stop::HardTimeout { seconds: self.clocks.hard.seconds });
                 }
                 () = tokio::time::sleep_until(stall_at), if stalls => {
-                    let processes = look_at(self.process.pid()).await;
+                    let processes = self.process.glimpse().await;
                     let last_output = String::from_utf8_lossy(&self.last_output).into_owned();
                     let seconds = self.clocks.stall_timeout_seconds;
                     self.stop(Stop::Stalled { seconds, processes, last_output });
@@ -263,11 +263,6 @@ async fn log(process: &Process, journal: &mut Journal, facts: &mut Vec<Fact>) ->
     }
     process.sync_logs().await.map_err(Error::io("sync the run's logs"))?;
     journal.commit(Command::Record(std::mem::take(facts))).await
-}
-
-/// What the processes are doing, before they are ended for doing nothing.
-async fn look_at(engine: u32) -> Vec<Glimpse> {
-    tokio::task::spawn_blocking(move || glimpse(engine)).await.unwrap_or_default()
 }
 
 enum Taken {

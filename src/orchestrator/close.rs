@@ -12,6 +12,7 @@ use super::create::pretty;
 use super::error::Error;
 use super::handle::Shared;
 use super::prepare::begin_stream;
+use super::surroundings::Work;
 use crate::artifact::{self, Contents};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::hex;
@@ -113,7 +114,7 @@ pub(super) async fn without_engine(
 ) -> Result<Closed, Error> {
     let paths = shared.layout.run(state.run_id);
     let (shared, state) = (shared.clone(), state.clone());
-    tokio::task::spawn_blocking(move || {
+    Work::run(&shared.work.clone(), move || {
         forget_unlogged_start(&paths, &state)?;
         if state.status == Status::Queued {
             // The same after an answer: the bytes of earlier turns stay.

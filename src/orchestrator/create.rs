@@ -6,11 +6,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::clock;
 use super::error::Error;
 use super::handle::{Created, Orchestrator, Shared};
 use super::journal::Journal;
 use super::request::{CreateRequest, OptionsRequest};
+use super::surroundings::Work;
 use crate::domain::cache_key::{canonical, sha256_hex};
 use crate::domain::event::{Event, Started};
 use crate::domain::ids::{RequestId, RunId, Seq};
@@ -56,7 +56,7 @@ impl Orchestrator {
         let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
         let place = if started.awaiting_upload { None } else { Some(shared.place()?) };
 
-        let run = RunId(clock::new_id());
+        let run = RunId(shared.clock.new_id());
         let answer = Created {
             request_id: started.request_id,
             run_id: run,
@@ -66,7 +66,7 @@ impl Orchestrator {
         };
         write_folder(shared, run, &started, &installed, engine_config).await?;
         let (rows, absent) = idempotency_changes(idempotency.as_ref(), &answer)?;
-        match Journal::create(shared.store.clone(), run, started, rows, absent).await {
+        match Journal::create(shared, run, started, rows, absent).await {
             Ok(_) => {}
             Err(error) => {
                 // Nothing was created, so nothing may be left.
@@ -183,7 +183,7 @@ fn plan(
     }
     let needs_files = skill.file_fields().iter().any(|field| field.required);
     Ok(Started {
-        request_id: RequestId(clock::new_id()),
+        request_id: RequestId(shared.clock.new_id()),
         skill: SkillRef {
             id: skill.id.clone(),
             version: skill.version.to_string(),
@@ -292,7 +292,7 @@ async fn write_folder(
     let undo = paths.clone();
     // What is to survive a restart is durable before the answer; a run that a restart ends needs no more than its log.
     let survives = started.awaiting_upload || shared.settings.runs.restart_queued == RestartQueued::Requeue;
-    let written = tokio::task::spawn_blocking(move || {
+    let written = Work::run(&shared.work, move || {
         workspace::create_run(&paths)?;
         workspace::copy_skill(&from, &files, &copy)?;
         workspace::write_whole(&paths.input_json(), &input)?;
@@ -329,7 +329,7 @@ impl Shared {
             [only] => Some(only.clone()),
             _ => {
                 let shared = self.clone();
-                tokio::task::spawn_blocking(move || {
+                Work::run(&self.work, move || {
                     let ready = |name: &&String| engine::adapter(name).is_some_and(|cli| shared.clis.find(cli).is_ok());
                     engines.iter().find(ready).or(engines.first()).cloned()
                 })

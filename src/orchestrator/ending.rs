@@ -14,6 +14,7 @@ use super::journal::Journal;
 use super::ladder;
 use super::result_file::FileMark;
 use super::stage::Deadline;
+use super::surroundings::Work;
 use super::verdict::Verdict;
 use crate::domain::command::{Command, RestartQueued};
 use crate::domain::fact::Fact;
@@ -117,7 +118,7 @@ impl Ending<'_> {
         let state = self.journal.state().clone();
         let paths = self.shared.layout.run(state.run_id);
         let skill = self.skill.clone();
-        tokio::task::spawn_blocking(move || work(&paths, &state, &skill))
+        Work::run(&self.shared.work, move || work(&paths, &state, &skill))
             .await
             .map_err(|error| Error::io("conclude the run")(error.into()))?
     }

@@ -1,6 +1,6 @@
 //! The handle on all runs: create, upload, look, wait, cancel, clean up, end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,15 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::actor::{self, Message};
+use super::clock::Clock;
 use super::close;
 use super::deadlines::Deadlines;
 use super::error::Error;
-use super::journal::{Journal, lost_race, met_final};
+use super::journal::{lost_race, met_final};
 use super::log::RunLog;
 use super::queue::Queue;
 use super::seal::Sealer;
+use super::surroundings::{Surroundings, Work};
 use crate::clis::Clis;
 use crate::domain::command::Command;
 use crate::domain::ids::{RequestId, RunId};
@@ -28,6 +30,7 @@ use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{EventStore, IndexKey};
+use crate::supervisor::Host;
 use crate::workspace::{self, Layout};
 
 /// Answer to a created run.
@@ -83,12 +86,15 @@ pub(super) struct Shared {
     pub settings: Settings,
     pub registry: Registry,
     pub clis: Clis,
+    pub clock: Arc<dyn Clock>,
+    pub work: Work,
+    pub engines: Arc<dyn Host>,
     pub queue: Arc<Queue>,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
     /// The program that keeps engines: skill-runner itself.
     pub shim: PathBuf,
-    live: Mutex<HashMap<RunId, mpsc::Sender<Message>>>,
+    live: Mutex<BTreeMap<RunId, mpsc::Sender<Message>>>,
     pub(super) uploading: Mutex<HashSet<RunId>>,
     closing: AtomicBool,
     idle: Notify,
@@ -105,11 +111,23 @@ impl Orchestrator {
         settings: Settings,
         shim: PathBuf,
     ) -> Result<Self, Error> {
+        Self::start_in(Surroundings::real(&settings), store, registry, settings, shim).await
+    }
+
+    /// The same in surroundings that may be made up.
+    pub async fn start_in(
+        surroundings: Surroundings,
+        store: Arc<dyn EventStore>,
+        registry: Registry,
+        settings: Settings,
+        shim: PathBuf,
+    ) -> Result<Self, Error> {
+        let Surroundings { clock, work, engines, clis } = surroundings;
         let layout = Layout::new(&settings.paths.data_dir);
-        let clis = Clis::new(&settings);
         let log = RunLog::new(store.clone(), layout.clone());
         let queue = Queue::new(settings.runs.max_running_jobs, settings.runs.max_queued_jobs);
-        let sealer = Sealer::new(store.clone(), layout.clone(), Duration::from_secs(settings.store.seal_grace_seconds));
+        let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
+        let sealer = Sealer::new(store.clone(), layout.clone(), work.clone(), seal_grace);
         let (deadlines, due) = Deadlines::new();
         let shared = Arc::new(Shared {
             store,
@@ -118,6 +136,9 @@ impl Orchestrator {
             settings,
             registry,
             clis,
+            clock,
+            work,
+            engines,
             queue,
             sealer,
             deadlines,
@@ -128,7 +149,7 @@ impl Orchestrator {
             idle: Notify::new(),
         });
         super::startup::settle(&shared).await?;
-        tokio::spawn(super::deadlines::watch(Arc::downgrade(&shared), due));
+        tokio::spawn(super::deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
         shared.start_next();
         Ok(Self { shared })
     }
@@ -239,7 +260,7 @@ impl Orchestrator {
 
     async fn cancel_at_rest(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Status, Error> {
         let shared = &self.shared;
-        let mut journal = Journal::open(shared.store.clone(), run)?;
+        let mut journal = shared.journal(run)?;
         if journal.state().status == Status::Running {
             let conflict = || crate::store::Error::Conflict { actual: journal.state().head_seq };
             // It has got its actor meanwhile, or its actor has just ended it: look again.
@@ -378,7 +399,7 @@ impl Shared {
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
-    pub(super) fn live(&self) -> MutexGuard<'_, HashMap<RunId, mpsc::Sender<Message>>> {
+    pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<RunId, mpsc::Sender<Message>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::error::Error;
 use super::handle::Orchestrator;
 use super::journal::parse_head;
+use super::surroundings::Work;
 use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -121,7 +122,7 @@ impl Orchestrator {
         shared.store.delete_run(&run, keys).await?;
         let paths = shared.layout.run(run);
         let request = shared.layout.request(state.request_id);
-        tokio::task::spawn_blocking(move || {
+        Work::run(&shared.work, move || {
             let _ = workspace::remove_tree(&request);
             workspace::remove_run(&paths)
         })

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::clock;
+use super::clock::Clock;
 use super::error::Error;
+use super::handle::Shared;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::decide;
 use crate::domain::event::Started;
@@ -18,21 +19,30 @@ use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey};
 /// Writes one run's log.
 pub(super) struct Journal {
     store: Arc<dyn EventStore>,
+    clock: Arc<dyn Clock>,
     scribe: Scribe,
+}
+
+impl Shared {
+    /// A run's log, opened at its end.
+    pub fn journal(&self, run: RunId) -> Result<Journal, Error> {
+        let head = read_head(&*self.store, run)?;
+        Ok(Journal { store: self.store.clone(), clock: self.clock.clone(), scribe: Scribe::resume(head) })
+    }
 }
 
 impl Journal {
     /// Create a run: its first event, its rows, and what else must commit with them.
     pub async fn create(
-        store: Arc<dyn EventStore>,
+        shared: &Shared,
         run: RunId,
         started: Started,
         more: Vec<IndexChange>,
         require_absent: Option<IndexKey>,
     ) -> Result<Self, Error> {
         let request = started.request_id;
-        let (scribe, page) = Scribe::begin(run, started, clock::now())?;
-        let journal = Self { store, scribe };
+        let (scribe, page) = Scribe::begin(run, started, shared.clock.now())?;
+        let journal = Self { store: shared.store.clone(), clock: shared.clock.clone(), scribe };
         let mut append = journal.append(page, Seq::START)?;
         append.index.push(IndexChange::Put(IndexKey::Request(request), Bytes::copy_from_slice(run.as_bytes())));
         append.index.push(IndexChange::Put(IndexKey::Open(run), Bytes::new()));
@@ -42,12 +52,6 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Open a run's log at its end.
-    pub fn open(store: Arc<dyn EventStore>, run: RunId) -> Result<Self, Error> {
-        let head = read_head(&*store, run)?;
-        Ok(Self { store, scribe: Scribe::resume(head) })
-    }
-
     /// The run as logged.
     pub fn state(&self) -> &RunState {
         self.scribe.state()
@@ -55,7 +59,7 @@ impl Journal {
 
     /// Decide on a command and log what follows from it; durable when `Ok`.
     pub async fn commit(&mut self, command: Command) -> Result<(), Error> {
-        let now = clock::now();
+        let now = self.clock.now();
         let facts = decide(self.state(), command, now)?;
         if facts.is_empty() {
             return Ok(());

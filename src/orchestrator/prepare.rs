@@ -13,6 +13,7 @@ use super::hybrid::ScriptCall;
 use super::prepare_cli::prepare_cli;
 use super::result_file::{self, FileMark};
 use super::stage::Stage;
+use super::surroundings::Work;
 use crate::domain::fact::Stream;
 use crate::domain::outcome::{RunError, Warning, code};
 use crate::domain::state::RunState;
@@ -58,7 +59,7 @@ pub(super) struct Start {
 pub(super) async fn prepare(shared: &Arc<Shared>, state: &RunState) -> Result<Result<Prepared, RunError>, Error> {
     let shared = shared.clone();
     let state = state.clone();
-    tokio::task::spawn_blocking(move || prepare_blocking(&shared, &state))
+    Work::run(&shared.work.clone(), move || prepare_blocking(&shared, &state))
         .await
         .map_err(|error| Error::io("prepare the run")(error.into()))?
 }

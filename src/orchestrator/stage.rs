@@ -59,7 +59,7 @@ pub(super) async fn start(
 ) -> Result<Process, supervisor::Error> {
     let paths = shared.layout.run(run);
     let limits = Limits { stdout_max, log_max: shared.settings.limits.max_log_bytes };
-    supervisor::spawn(Spec {
+    let spec = Spec {
         launch,
         run,
         shim: &shared.shim,
@@ -67,8 +67,8 @@ pub(super) async fn start(
         stderr_log: &paths.stderr(),
         tmp_dir: &paths.tmp,
         limits,
-    })
-    .await
+    };
+    shared.engines.spawn(spec).await
 }
 
 /// A started process, to be watched; its bytes begin at `from` in the files of its two streams.

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::close::{self, Closed};
 use super::error::Error;
 use super::handle::Shared;
-use super::journal::Journal;
+use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
 use crate::domain::fact::{Fact, RawRange, Stream};
@@ -21,7 +21,7 @@ use crate::domain::{Effect, effects, goes_on_queued};
 use crate::engine::{LineParser, Reading, StreamReader};
 use crate::fcmp::read_envelope;
 use crate::store::{EventBatch, IndexKey};
-use crate::{settings, supervisor, workspace};
+use crate::{settings, workspace};
 
 /// Bytes of events read at once.
 const READ_BYTES: usize = 1024 * 1024;
@@ -33,7 +33,8 @@ const FOLDERS_SWEPT: usize = 1000;
 /// Bring everything an earlier life of the service left into a state that is true now. Doing it twice changes nothing.
 pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     let data = shared.layout.data().to_owned();
-    let swept = tokio::task::spawn_blocking(move || supervisor::sweep(&data))
+    let engines = shared.engines.clone();
+    let swept = Work::run(&shared.work, move || engines.sweep(&data))
         .await
         .map_err(|error| Error::io("look for left-over processes")(error.into()))?
         .map_err(Error::io("look for left-over processes"))?;
@@ -60,7 +61,7 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
 }
 
 async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     let state = journal.state().clone();
     let restart_queued = match shared.settings.runs.restart_queued {
         settings::RestartQueued::Fail => RestartQueued::Fail,
@@ -123,7 +124,7 @@ async fn last_files(shared: &Arc<Shared>, state: &RunState, restart_queued: Rest
 pub(super) async fn uncovered(shared: &Arc<Shared>, state: &RunState) -> Result<Vec<Fact>, Error> {
     let shared = shared.clone();
     let run = state.run_id;
-    tokio::task::spawn_blocking(move || uncovered_blocking(&shared, run))
+    Work::run(&shared.work.clone(), move || uncovered_blocking(&shared, run))
         .await
         .map_err(|error| Error::io("read the run's logs")(error.into()))?
 }
@@ -188,7 +189,7 @@ pub(super) fn covered_bytes(shared: &Shared, run: RunId, stream: Stream) -> Resu
 /// Folders of runs that were being created when the service died: no log knows them.
 async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let shared = shared.clone();
-    tokio::task::spawn_blocking(move || {
+    Work::run(&shared.work.clone(), move || {
         let _ = workspace::remove_tree(&shared.layout.tmp());
         let Ok(entries) = std::fs::read_dir(shared.layout.runs()) else { return Ok(()) };
         let mut runs: Vec<RunId> =

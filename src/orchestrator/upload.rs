@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::error::Error;
 use super::handle::{Orchestrator, Shared};
-use super::journal::{Journal, lost_race};
+use super::journal::lost_race;
+use super::surroundings::Work;
 use crate::domain::cache_key::{KeyParts, cache_key};
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::{RequestId, RunId};
@@ -33,7 +34,7 @@ impl Orchestrator {
         let shared = &self.shared;
         shared.admits()?;
         let _alone = Uploading::begin(shared.clone(), run)?;
-        let mut journal = Journal::open(shared.store.clone(), run)?;
+        let mut journal = shared.journal(run)?;
         let state = journal.state().clone();
         if state.status.is_final() {
             return Err(Refusal::RunFinal { status: state.status }.into());
@@ -47,7 +48,7 @@ impl Orchestrator {
         let staging = shared.layout.request_uploads(state.request_id);
         let limits = self.upload_limits();
         let folder = staging.clone();
-        let manifest = tokio::task::spawn_blocking(move || workspace::stage_uploads(&zip, &folder, &fields, &limits))
+        let manifest = Work::run(&shared.work, move || workspace::stage_uploads(&zip, &folder, &fields, &limits))
             .await
             .map_err(|error| Error::io("unpack the upload")(error.into()))??;
         let manifest_sha256 = manifest.sha256();
