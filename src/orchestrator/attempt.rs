@@ -242,7 +242,8 @@ impl Attempt<'_> {
         match message {
             Message::Cancel { requested_by, reason, answer } => {
                 let evidence = Evidence { streams: Default::default(), artifacts_sha256: String::new() };
-                let committed = journal.commit(Command::Cancel { requested_by, reason, evidence }).await;
+                let facts = Vec::new();
+                let committed = journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await;
                 let accepted = committed.is_ok();
                 // Whoever asked may be gone; the cancel stands all the same.
                 let _ = answer.send(committed.map(|()| Status::Running));

@@ -123,7 +123,9 @@ pub(super) async fn without_engine(
         }
         workspace::create_run(&paths)?;
         let streams = stream_proofs(&paths)?;
-        let contract = Vec::new();
+        // A skill that cannot be read any more has no contract; its files are there all the same.
+        let skill = if state.turns > 0 { shared.skill_of(&state).ok() } else { None };
+        let contract = skill.map(|skill| skill.artifact_contract()).unwrap_or_default();
         let artifacts = artifact::index(&paths.root, &contract)?.entries;
         let facts = artifacts.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
         let closing = Closing {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::actor::{self, Message};
 use super::clock::Clock;
-use super::close;
+use super::close::{self, Closed};
 use super::deadlines::Deadlines;
 use super::error::Error;
 use super::journal::{lost_race, met_final};
@@ -277,8 +277,9 @@ impl Orchestrator {
             return Err(crate::domain::command::Refusal::RunFinal { status }.into());
         }
         let closed = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
-        let evidence = closed.evidence;
-        journal.commit(Command::Cancel { requested_by: requested_by.into(), reason: reason.into(), evidence }).await?;
+        let Closed { facts, evidence } = closed;
+        let (requested_by, reason) = (requested_by.into(), reason.into());
+        journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await?;
         shared.sealer.seal_soon(run);
         Ok(journal.state().status)
     }

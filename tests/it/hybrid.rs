@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::interactive::pose::{Pose, says};
-use crate::support::{Server, of_type, script_skill};
+use crate::support::{SHIPPED, Server, of_type, script_skill};
 
 /// Answers with what it was told by the engine.
 const ECHO: &str = "cat > told.json\necho '40% reading' >&2\n\
@@ -123,6 +123,21 @@ fn an_interactive_hybrid_asks_until_the_engine_says_that_it_is_done() {
     assert_eq!(scene.server.post(&format!("/v1/jobs/{run}/interaction/reply"), &reply).status, 200);
     scene.server.finish(&run);
     assert_eq!(scene.result(&run)["data"], json!({"text": "these words"}));
+}
+
+#[test]
+fn the_demo_makes_a_list_and_a_file_of_what_the_engine_says() {
+    let pose = Pose::new();
+    let server = Server::with(&[("engines.codex.command", &pose.command()), SHIPPED]);
+    pose.plays(&[says("- prune them\n- eat them\n")]);
+    let body = json!({"skill_id": "demo-hybrid", "engine": "codex", "input": {"topic": "plums"}});
+    let (_, run) = server.create_with(&body);
+    let events = server.finish(&run);
+    let result = server.get(&format!("/v1/jobs/{run}/result")).json()["result"].clone();
+    assert_eq!(result["data"], json!({"topic": "plums", "ideas": ["prune them", "eat them"]}), "{result}");
+    assert_eq!(of_type(&events, "artifact.indexed")[0]["role"], "ideas");
+    let written = fs::read_to_string(server.run_dir(&run).join("artifacts/ideas.md")).unwrap();
+    assert_eq!(written, "# plums\n\n- prune them\n- eat them\n");
 }
 
 #[test]
