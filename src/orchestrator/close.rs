@@ -18,6 +18,7 @@ use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::hex;
 use crate::domain::event::{Event, Normalized};
 use crate::domain::fact::{Fact, Stream};
+use crate::domain::ids::RequestId;
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -55,7 +56,7 @@ pub(super) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evid
     let result = json!({
         "status": closing.status,
         "data": closing.data,
-        "artifacts": listed(closing.state, &closing.artifacts),
+        "artifacts": listed(closing.state.request_id, &closing.artifacts),
         "validation_warnings": warnings,
         "error": closing.error,
     });
@@ -70,13 +71,14 @@ pub(super) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evid
     Ok(evidence)
 }
 
-fn listed(state: &RunState, artifacts: &[ArtifactEntry]) -> Vec<Value> {
+/// Artifacts as a result lists them.
+pub(super) fn listed(request: RequestId, artifacts: &[ArtifactEntry]) -> Vec<Value> {
     let with_url = |artifact: &ArtifactEntry| {
         let mut entry = match json!(artifact) {
             Value::Object(entry) => entry,
             _ => Map::new(),
         };
-        let url = format!("/v1/jobs/{}/artifacts/{}", state.request_id, url_path(&artifact.path_rel));
+        let url = format!("/v1/jobs/{request}/artifacts/{}", url_path(&artifact.path_rel));
         entry.insert("url".into(), url.into());
         Value::Object(entry)
     };

@@ -2,6 +2,7 @@
 
 mod actor;
 mod attempt;
+mod cache;
 mod clock;
 mod close;
 mod conclude;
@@ -9,6 +10,8 @@ mod create;
 mod deadlines;
 mod ending;
 mod error;
+mod explain_cache;
+mod flights;
 mod handle;
 mod hybrid;
 mod inventory;
@@ -24,6 +27,7 @@ mod reply;
 mod request;
 mod result_file;
 mod seal;
+mod share;
 mod stage;
 mod startup;
 mod surroundings;
@@ -33,6 +37,7 @@ mod verdict;
 
 pub use clock::{Clock, WallClock};
 pub use error::Error;
+pub use explain_cache::{CacheOutcome, CacheStory, DifferingPart};
 pub use handle::{Canceled, Created, Orchestrator, Sizes};
 pub use inventory::{Cleaned, ListFilter, Listing};
 pub use log::RunLog;
