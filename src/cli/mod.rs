@@ -91,7 +91,7 @@ pub fn main() -> ExitCode {
         Command::Engines(args) => engines::engines(&global, &args),
         Command::Doctor(args) => doctor::doctor(&global, &args),
         Command::Config(args) => config::config(&global, &args),
-        Command::Replay(args) => replay::replay(&args),
+        Command::Replay(args) => replay::replay(&global, &args),
         Command::Reparse(args) => reparse::reparse(&global, &args),
     };
     match done {

@@ -43,7 +43,7 @@ use axum::serve::ListenerExt;
 use tracing::warn;
 
 use crate::orchestrator::Orchestrator;
-use app::App;
+use app::{App, Changes};
 use error::Problem;
 
 /// How long answers under way may take after the stop.
@@ -57,7 +57,23 @@ pub async fn serve(
     orchestrator: Orchestrator,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let app = App::new(orchestrator);
+    serve_app(listener, App::new(orchestrator, Changes::Taken), stop).await
+}
+
+/// Serve what can be read of the API: a request that would change something is refused.
+pub async fn serve_read_only(
+    listener: tokio::net::TcpListener,
+    orchestrator: Orchestrator,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    serve_app(listener, App::new(orchestrator, Changes::Refused), stop).await
+}
+
+async fn serve_app(
+    listener: tokio::net::TcpListener,
+    app: App,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
     let routes = routes(app.clone());
     // Events are small and people wait for them: send each at once.
     let listener = listener.tap_io(|connection| {
