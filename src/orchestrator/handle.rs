@@ -30,7 +30,7 @@ use crate::domain::{Effect, effects};
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
-use crate::store::{EventStore, IndexKey};
+use crate::store::EventStore;
 use crate::supervisor::Host;
 use crate::workspace::{self, Layout};
 
@@ -184,17 +184,7 @@ impl Orchestrator {
 
     /// The run with this request id or run id.
     pub fn resolve(&self, id: &str) -> Result<RunId, Error> {
-        let unknown = || Error::RunNotFound { id: id.chars().take(64).collect() };
-        let given: RunId = id.parse().map_err(|_| unknown())?;
-        let request = IndexKey::Request(RequestId(given.0));
-        if let Some(row) = self.shared.store.index(&request)? {
-            let bytes = row.as_ref().try_into().map_err(|_| unknown())?;
-            return Ok(RunId::from_bytes(bytes));
-        }
-        match self.shared.store.index(&IndexKey::Run(given))? {
-            Some(_) => Ok(given),
-            None => Err(unknown()),
-        }
+        self.shared.log.resolve(id)
     }
 
     /// The run as it stands.

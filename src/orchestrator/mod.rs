@@ -11,6 +11,7 @@ mod deadlines;
 mod ending;
 mod error;
 mod explain_cache;
+mod export;
 mod flights;
 mod handle;
 mod hybrid;
