@@ -88,6 +88,8 @@ pub enum Command {
     },
     /// The run cannot start.
     Reject {
+        /// What earlier turns left, to be logged before the end.
+        facts: Vec<Fact>,
         /// Why.
         error: RunError,
         /// The files' part of the proof.
@@ -110,6 +112,8 @@ pub enum Command {
         requested_by: String,
         /// Why.
         reason: String,
+        /// What earlier turns left, to be logged before the end, for a run that ends at once.
+        facts: Vec<Fact>,
         /// The files' part of the proof, for a run that ends at once.
         evidence: Evidence,
     },
@@ -117,7 +121,7 @@ pub enum Command {
     Reconcile {
         /// What becomes of queued runs.
         restart_queued: RestartQueued,
-        /// Raw output that reached its file but not the log.
+        /// Raw output that reached its file but not the log, and artifacts, for a run that ends.
         tails: Vec<Fact>,
         /// The files' part of the proof.
         evidence: Evidence,

@@ -13,6 +13,7 @@ mod engines_upgrades;
 mod error;
 mod events;
 mod explain_cache;
+mod export;
 mod file_answer;
 mod frames;
 mod health;
@@ -43,7 +44,7 @@ use axum::serve::ListenerExt;
 use tracing::warn;
 
 use crate::orchestrator::Orchestrator;
-use app::App;
+use app::{App, Changes};
 use error::Problem;
 
 /// How long answers under way may take after the stop.
@@ -57,7 +58,23 @@ pub async fn serve(
     orchestrator: Orchestrator,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let app = App::new(orchestrator);
+    serve_app(listener, App::new(orchestrator, Changes::Taken), stop).await
+}
+
+/// Serve what can be read of the API: a request that would change something is refused.
+pub async fn serve_read_only(
+    listener: tokio::net::TcpListener,
+    orchestrator: Orchestrator,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    serve_app(listener, App::new(orchestrator, Changes::Refused), stop).await
+}
+
+async fn serve_app(
+    listener: tokio::net::TcpListener,
+    app: App,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
     let routes = routes(app.clone());
     // Events are small and people wait for them: send each at once.
     let listener = listener.tap_io(|connection| {
@@ -96,6 +113,7 @@ fn run_routes(app: &App, prefix: &str) -> Router<App> {
         .route(&at("/artifacts"), get(artifacts::all))
         .route(&at("/artifacts/{*path}"), get(artifacts::one))
         .route(&at("/bundle"), get(bundle::bundle))
+        .route(&at("/export"), get(export::export))
         .route(&at("/logs"), get(logs::whole))
         .route(&at("/logs/range"), get(logs::range))
         .route(&at("/events"), get(events::events))

@@ -6,7 +6,7 @@ use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
 use crate::fcmp::SchemaViolation;
 use crate::skill::Finding;
-use crate::{artifact, store, workspace};
+use crate::{artifact, export, store, workspace};
 
 /// Everything that is not a yes.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +124,17 @@ impl From<PackageRefused> for Error {
         match refused {
             PackageRefused::Zip(error) => error.into(),
             PackageRefused::Package { findings } => Error::PackageInvalid { findings },
+        }
+    }
+}
+
+impl From<export::Error> for Error {
+    fn from(error: export::Error) -> Self {
+        match error {
+            export::Error::Io { doing, source } => Error::Io { doing, source },
+            other @ (export::Error::Name { .. } | export::Error::Changed { .. }) => {
+                Error::Io { doing: "export the run".into(), source: std::io::Error::other(other) }
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::actor::{self, Message};
 use super::clock::Clock;
-use super::close;
+use super::close::{self, Closed};
 use super::deadlines::Deadlines;
 use super::error::Error;
 use super::flights::Flights;
@@ -30,7 +30,7 @@ use crate::domain::{Effect, effects};
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
-use crate::store::{EventStore, IndexKey};
+use crate::store::EventStore;
 use crate::supervisor::Host;
 use crate::workspace::{self, Layout};
 
@@ -187,17 +187,7 @@ impl Orchestrator {
 
     /// The run with this request id or run id.
     pub fn resolve(&self, id: &str) -> Result<RunId, Error> {
-        let unknown = || Error::RunNotFound { id: id.chars().take(64).collect() };
-        let given: RunId = id.parse().map_err(|_| unknown())?;
-        let request = IndexKey::Request(RequestId(given.0));
-        if let Some(row) = self.shared.store.index(&request)? {
-            let bytes = row.as_ref().try_into().map_err(|_| unknown())?;
-            return Ok(RunId::from_bytes(bytes));
-        }
-        match self.shared.store.index(&IndexKey::Run(given))? {
-            Some(_) => Ok(given),
-            None => Err(unknown()),
-        }
+        self.shared.log.resolve(id)
     }
 
     /// The run as it stands.
@@ -284,8 +274,9 @@ impl Orchestrator {
             return Err(crate::domain::command::Refusal::RunFinal { status }.into());
         }
         let closed = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
-        let evidence = closed.evidence;
-        journal.commit(Command::Cancel { requested_by: requested_by.into(), reason: reason.into(), evidence }).await?;
+        let Closed { facts, evidence } = closed;
+        let (requested_by, reason) = (requested_by.into(), reason.into());
+        journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await?;
         shared.owe(journal.state());
         Ok(journal.state().status)
     }

@@ -168,7 +168,8 @@ fn what_the_zip_breaks_has_its_code_and_leaves_nothing() {
     let good = package("one-off", HELLO, json!({}));
     let noise: Vec<u8> = (0..30_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let slip = zip_of(&[("one-off/../../../x", b"x")]);
-    let cases: [(&[(&str, &[u8])], u16, &str); 8] = [
+    type Parts<'a> = &'a [(&'a str, &'a [u8])];
+    let cases: [(Parts<'_>, u16, &str); 8] = [
         (&[("skill_package", b"no zip")], 400, "INVALID_ZIP"),
         (&[("skill_package", &good[..good.len() / 2])], 400, "INVALID_ZIP"),
         (&[("skill_package", &slip)], 400, "UNSAFE_PATH"),
