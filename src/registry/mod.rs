@@ -1,6 +1,9 @@
-//! The skills folder: scanning it and seeing its changes.
+//! The skills folder: scanning it, seeing its changes, and installing into it.
 
+mod copying;
 mod folder;
+mod install;
+mod staging;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -14,6 +17,8 @@ use crate::skill::agent::{self, AgentPackage};
 use crate::skill::{Finding, Intake, Skill, is_id};
 pub use folder::NOT_PACKAGED;
 use folder::Survey;
+pub use install::{Action, Done, InstallRefused, Settled, settle};
+pub use staging::{InstallError, Staging};
 
 /// A skill as it lies on disk.
 #[derive(Debug, Clone)]
