@@ -51,6 +51,7 @@ impl Orchestrator {
         }
         shared.admits()?;
         let installed = shared.lookup(&request.skill_id)?;
+        let again = request.clone();
         let request = shared.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
         let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
@@ -64,7 +65,14 @@ impl Orchestrator {
             status: Status::Queued,
             awaiting_upload: started.awaiting_upload,
         };
-        write_folder(shared, run, &started, &installed, engine_config).await?;
+        let written = write_folder(shared, run, &started, &installed, engine_config).await;
+        // An update that came meanwhile may have left one version's name on another's files: then this never was.
+        if !shared.is_still_installed(&installed) {
+            let _ = workspace::remove_run(&shared.layout.run(run));
+            let _ = workspace::remove_tree(&shared.layout.request(answer.request_id));
+            return Box::pin(self.create(again, idempotency_key)).await;
+        }
+        written?;
         let (rows, absent) = idempotency_changes(idempotency.as_ref(), &answer)?;
         match Journal::create(shared.store.clone(), run, started, rows, absent).await {
             Ok(_) => {}
@@ -352,6 +360,12 @@ impl Shared {
             };
             Error::SkillNotFound { id: id.chars().take(64).collect(), reason }
         })
+    }
+
+    /// Whether the skill is the same as when it was looked up.
+    fn is_still_installed(&self, installed: &Installed) -> bool {
+        let now = self.registry.lookup(&installed.skill.id);
+        now.is_ok_and(|now| now.skill.fingerprint == installed.skill.fingerprint)
     }
 
     /// The skill a run was created with: the installed one while unchanged, else the run's own copy.

@@ -9,6 +9,8 @@ mod create;
 mod deadlines;
 mod error;
 mod handle;
+mod install;
+mod install_record;
 mod inventory;
 mod journal;
 mod log;
@@ -26,6 +28,8 @@ mod verdict;
 
 pub use error::Error;
 pub use handle::{Canceled, Created, Orchestrator, Sizes};
+pub use install::{NotInstalled, install_here};
+pub use install_record::{Install, InstallFailure, InstallStatus};
 pub use inventory::{Cleaned, ListFilter, Listing};
 pub use log::RunLog;
 pub use package::{PackageRefused, unpack_package};

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use super::close::{self, Closed};
 use super::error::Error;
 use super::handle::Shared;
+use super::install::settle_installs;
 use super::journal::Journal;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
@@ -53,6 +54,10 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     }
     drop(settled);
     sweep_folders(shared).await?;
+    let installs = shared.clone();
+    tokio::task::spawn_blocking(move || settle_installs(&installs.settings.paths.skills_dir, &installs.layout))
+        .await
+        .map_err(|error| Error::io("settle the installations")(error.into()))??;
     if count > 0 {
         info!(runs = count, "settled the runs of an earlier service");
     }

@@ -11,6 +11,7 @@ mod removal;
 mod skill_copy;
 mod unpack;
 mod upload;
+mod zip_end;
 
 pub use beneath::{LookupError, open_beneath, open_regular};
 pub use durable::{sync_file_system, sync_files, sync_run, write_durably, write_private, write_whole};

@@ -11,6 +11,7 @@ mod engines;
 mod hostile;
 mod http;
 mod interactive;
+mod packages;
 mod protocol;
 mod readme;
 mod real_clis;

@@ -5,6 +5,7 @@ pub mod client;
 pub mod clis;
 pub mod model_server;
 pub mod skill;
+pub mod zips;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
