@@ -281,7 +281,7 @@ async fn write_folder(
 ) -> Result<(), Error> {
     let paths = shared.layout.run(run);
     let copy = paths.skill_copy(&started.engine, &started.skill.id);
-    let (from, files) = (installed.dir.clone(), installed.files.clone());
+    let (from, files, made) = (installed.dir.clone(), installed.files.clone(), installed.made.clone());
     let input = pretty(&json!({
         "skill_id": started.skill.id,
         "engine": started.engine,
@@ -302,7 +302,10 @@ async fn write_folder(
     let survives = started.awaiting_upload || shared.settings.runs.restart_queued == RestartQueued::Requeue;
     let written = tokio::task::spawn_blocking(move || {
         workspace::create_run(&paths)?;
-        workspace::copy_skill(&from, &files, &copy)?;
+        match made {
+            Some(made) => workspace::write_skill(&made, &copy)?,
+            None => workspace::copy_skill(&from, &files, &copy)?,
+        };
         workspace::write_whole(&paths.input_json(), &input)?;
         workspace::write_whole(&paths.skill_json(), &skill)?;
         if let Some(config) = engine_config {

@@ -19,7 +19,7 @@ pub use folders::{create_run, free_bytes};
 pub use layout::{Layout, RunPaths};
 pub use ranges::{Encoding, LogRange, MAX_RANGE_BYTES, RangeError, read_range};
 pub use removal::{remove_run, remove_tree};
-pub use skill_copy::copy_skill;
+pub use skill_copy::{copy_skill, write_skill};
 pub use unpack::{Archive, UnpackedFile, UploadLimits};
 pub use upload::{Manifest, UploadError, UploadedFile, promote_uploads, stage_uploads};
 

@@ -1,7 +1,9 @@
 //! Packages: sent by strangers and authors, installed whole or not at all.
 
+mod authoring;
 mod hostile;
 mod installing;
+mod killing;
 
 use std::fs;
 use std::path::Path;
