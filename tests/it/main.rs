@@ -5,12 +5,15 @@ mod support;
 
 mod architecture;
 mod artifacts;
+mod cache;
 mod cli;
 mod crash;
 mod engines;
 mod hostile;
 mod http;
+mod hybrid;
 mod interactive;
+mod normalization;
 mod packages;
 mod protocol;
 mod readme;
