@@ -133,6 +133,7 @@ impl From<orchestrator::Error> for Failure {
             E::Rejected { code, details, .. } => (*code, json!(details)),
             E::RunNotFound { .. } => ("REQUEST_NOT_FOUND", Value::Null),
             E::SkillNotFound { .. } => ("SKILL_NOT_FOUND", Value::Null),
+            E::PackageInvalid { findings } => ("SKILL_PACKAGE_INVALID", json!({"findings": findings})),
             E::IdempotencyConflict => ("IDEMPOTENCY_CONFLICT", Value::Null),
             E::QueueFull { .. } | E::InstallsBusy { .. } => ("QUEUE_FULL", Value::Null),
             E::ShuttingDown => ("SHUTTING_DOWN", Value::Null),

@@ -27,4 +27,5 @@ mod skills;
 mod sse;
 mod store;
 mod supervisor;
+mod temp_runs;
 mod uploads;
