@@ -141,8 +141,7 @@ impl Export {
             return None;
         };
         let central_end = central_at.checked_add(central_bytes)?;
-        let central =
-            if central_bytes > CENTRAL_MAX { None } else { self.whole.bytes(central_at, central_end) };
+        let central = if central_bytes > CENTRAL_MAX { None } else { self.whole.bytes(central_at, central_end) };
         let Some(central) = central else {
             self.zip_flaw(None, size - END_BYTES as u64, "the end names a directory that is not in the file");
             return None;

@@ -12,6 +12,7 @@ mod engines_models;
 mod engines_upgrades;
 mod error;
 mod events;
+mod explain;
 mod export;
 mod file_answer;
 mod frames;
@@ -122,6 +123,7 @@ fn routes(app: App) -> Router {
         .route("/v1/jobs/{id}/artifacts", get(artifacts::all))
         .route("/v1/jobs/{id}/artifacts/{*path}", get(artifacts::one))
         .route("/v1/jobs/{id}/bundle", get(bundle::bundle))
+        .route("/v1/jobs/{id}/explain", get(explain::explain))
         .route("/v1/jobs/{id}/export", get(export::export))
         .route("/v1/jobs/{id}/logs", get(logs::whole))
         .route("/v1/jobs/{id}/logs/range", get(logs::range))

@@ -3,6 +3,7 @@
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
+use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
 use crate::{artifact, export, store, workspace};
 
@@ -67,6 +68,14 @@ pub enum Error {
     /// The run is not over yet.
     #[error("the run is not final yet; its result comes with its end")]
     NotReady,
+    /// The result has no such field.
+    #[error("the result of this {} run has no field {path:?}; GET …/result shows what it has", status.as_str())]
+    FieldNotFound {
+        /// Asked for.
+        path: String,
+        /// How the run ended.
+        status: Status,
+    },
     /// The runner tried to log something that breaks the contract.
     #[error(transparent)]
     Contract(#[from] SchemaViolation),

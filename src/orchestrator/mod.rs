@@ -8,6 +8,7 @@ mod conclude;
 mod create;
 mod deadlines;
 mod error;
+mod explain;
 mod export;
 mod handle;
 mod inventory;

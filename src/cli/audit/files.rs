@@ -43,7 +43,9 @@ impl RunFiles {
             Self::Folder(root) => {
                 let found = artifact::index(root, &[]).map_err(Failure::broken(looking))?.entries;
                 let found = found.into_iter();
-                Ok(found.map(|entry| FoundArtifact { path_rel: entry.path_rel, size: entry.size, sha256: entry.sha256 }).collect())
+                Ok(found
+                    .map(|entry| FoundArtifact { path_rel: entry.path_rel, size: entry.size, sha256: entry.sha256 })
+                    .collect())
             }
             Self::Export(export) => {
                 let names = export.names().filter(|name| name.starts_with("artifacts/"));

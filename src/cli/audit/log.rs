@@ -152,8 +152,7 @@ impl<'a> LogAudit<'a> {
 
     /// Raw text is what its bytes are, so a difference shows the very place that was changed.
     fn compare(&mut self, envelope: &Envelope) {
-        let (Some(Event::RawStdout(raw) | Event::RawStderr(raw)), Some(raw_ref)) =
-            (&envelope.event, &envelope.raw_ref)
+        let (Some(Event::RawStdout(raw) | Event::RawStderr(raw)), Some(raw_ref)) = (&envelope.event, &envelope.raw_ref)
         else {
             return;
         };

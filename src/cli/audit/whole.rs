@@ -26,7 +26,9 @@ pub(super) fn folder(root: &Path, log: Option<Piece>) -> Result<Report, Failure>
     };
     let mut audit = begin(&files);
     audit.take_file(&log)?;
-    finish(&files, audit, LogIn::File, |_, report| report.not_checked.push("the stored row, which is not in the folder".to_owned()))
+    finish(&files, audit, LogIn::File, |_, report| {
+        report.not_checked.push("the stored row, which is not in the folder".to_owned())
+    })
 }
 
 /// Audits an export: its frame, its files, and the run in it.

@@ -1,0 +1,197 @@
+//! Where a field of a result came from: the trail of events that leads to it.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::domain::event::{Event, NormalizationLevel, NormalizationStep, Normalized};
+use crate::domain::fact::Stream;
+use crate::domain::ids::{RequestId, RunId, Seq};
+
+/// Where a field of a result came from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The client's name for the run.
+    pub request_id: RequestId,
+    /// The run.
+    pub run_id: RunId,
+    /// The field.
+    pub path: String,
+    /// Its value.
+    pub value: serde_json::Value,
+    /// Its place in the result.
+    pub result: FilePlace,
+    /// The step of validation that made it valid; none for a result that was taken from another run.
+    pub validation: Option<Validation>,
+    /// Where it was before.
+    pub origin: Origin,
+}
+
+/// Bytes of a file of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FilePlace {
+    /// Its path in the run's folder.
+    pub file: String,
+    /// First byte.
+    pub byte_from: u64,
+    /// Byte after the last.
+    pub byte_to: u64,
+}
+
+/// How the output was validated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Validation {
+    /// The event that says so.
+    pub seq: Seq,
+    /// How far the output had to be carried.
+    pub level: NormalizationLevel,
+    /// Whether it keeps its schema.
+    pub valid: bool,
+    /// Where it was found.
+    pub source: String,
+    /// The steps, in order.
+    pub steps: Vec<NormalizationStep>,
+}
+
+/// How narrow a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// The field's own bytes.
+    Field,
+    /// All bytes of the event that carried it: the field does not stand there as it stands in the result.
+    Event,
+    /// All bytes of the file, for the same reason.
+    File,
+}
+
+/// Where a field was before it was in the result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Origin {
+    /// The engine wrote it.
+    Stream {
+        /// How narrow the place is.
+        precision: Precision,
+        /// The event that carried it.
+        seq: Seq,
+        /// Its type.
+        #[serde(rename = "type")]
+        type_name: String,
+        /// In which stream.
+        stream: Stream,
+        /// First byte.
+        byte_from: u64,
+        /// Byte after the last.
+        byte_to: u64,
+    },
+    /// It stood in a file.
+    File {
+        /// How narrow the place is.
+        precision: Precision,
+        /// Where.
+        #[serde(flatten)]
+        place: FilePlace,
+    },
+    /// It was taken from an equal run.
+    Run {
+        /// The event that says so.
+        seq: Seq,
+        /// That run; it can be explained in its turn.
+        source_run_id: RunId,
+    },
+    /// The log does not tell.
+    Unknown,
+}
+
+/// An event that stands on bytes of an engine's output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carrier {
+    /// The event.
+    pub seq: Seq,
+    /// Its type.
+    pub type_name: String,
+    /// In which stream.
+    pub stream: Stream,
+    /// Which bytes.
+    pub bytes: Range<u64>,
+    /// Whether the assistant says something with it.
+    pub is_message: bool,
+}
+
+/// What a run's events tell about its output.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Trail {
+    /// The last step of validation.
+    pub validation: Option<Validation>,
+    /// The run whose result was taken.
+    pub taken_from: Option<(Seq, RunId)>,
+    /// The events of the last turn that may have carried it, in the order of the log.
+    pub carriers: Vec<Carrier>,
+    attempt: u32,
+}
+
+impl Trail {
+    /// Take the next event of the log.
+    pub fn push(&mut self, attempt: u32, seq: Seq, event: &Event, bytes: Option<(Stream, Range<u64>)>) {
+        if attempt != self.attempt {
+            // An output is that of the last turn.
+            self.carriers.clear();
+            self.attempt = attempt;
+        }
+        match event {
+            Event::Normalized(Normalized { level, valid, source, steps, .. }) => {
+                let (source, steps) = (source.clone(), steps.clone());
+                self.validation = Some(Validation { seq, level: *level, valid: *valid, source, steps });
+            }
+            Event::CacheHit(hit) => self.taken_from = Some((seq, hit.source_run_id)),
+            _ => {}
+        }
+        if let Some((stream @ (Stream::Stdout | Stream::Pty), bytes)) = bytes {
+            let is_message = matches!(event, Event::AssistantMessage(_));
+            self.carriers.push(Carrier { seq, type_name: event.type_name().to_owned(), stream, bytes, is_message });
+        }
+    }
+
+    /// Whether the output was in a file; where it was in none of the engine's own words, one is looked for first.
+    pub fn in_a_file(&self) -> bool {
+        let spoken = ["stdout", "assistant_message", "structured_output"];
+        self.validation.as_ref().is_some_and(|validation| !spoken.contains(&validation.source.as_str()))
+    }
+
+    /// The bytes of the last turn: what its events stand on, from the first to the last.
+    pub fn turn(&self) -> Option<(Stream, Range<u64>)> {
+        let (first, last) = (self.carriers.first()?, self.carriers.last()?);
+        Some((first.stream, first.bytes.start..last.bytes.end))
+    }
+
+    /// The origin, given all places where the field stands in the stream: the last one in a message, where the output was
+    /// one, else the last of all; without any place, the last event that may have carried it.
+    pub fn spoken(&self, places: &[Range<u64>]) -> Origin {
+        let message = self.validation.as_ref().is_some_and(|validation| validation.source == "assistant_message");
+        let carrier_of = |place: &Range<u64>| self.carriers.iter().find(|carrier| carrier.bytes.contains(&place.start));
+        let found: Vec<_> = places.iter().filter_map(|place| Some((carrier_of(place)?, place))).collect();
+        let in_message = found.iter().rev().find(|(carrier, _)| message && carrier.is_message);
+        if let Some((carrier, place)) = in_message.or(found.last()) {
+            return carrier.origin(Precision::Field, place);
+        }
+        let said = self.carriers.iter().rev().find(|carrier| message && carrier.is_message);
+        match said.or(self.carriers.last()) {
+            Some(carrier) => carrier.origin(Precision::Event, &carrier.bytes),
+            None => Origin::Unknown,
+        }
+    }
+}
+
+impl Carrier {
+    fn origin(&self, precision: Precision, place: &Range<u64>) -> Origin {
+        Origin::Stream {
+            precision,
+            seq: self.seq,
+            type_name: self.type_name.clone(),
+            stream: self.stream,
+            byte_from: place.start,
+            byte_to: place.end,
+        }
+    }
+}
