@@ -161,15 +161,18 @@ impl Trail {
 
     /// The bytes of the last turn: what its events stand on, from the first to the last.
     pub fn turn(&self) -> Option<(Stream, Range<u64>)> {
-        let (first, last) = (self.carriers.first()?, self.carriers.last()?);
-        Some((first.stream, first.bytes.start..last.bytes.end))
+        let last = self.carriers.last()?;
+        let first = self.carriers.iter().find(|carrier| carrier.stream == last.stream)?;
+        Some((last.stream, first.bytes.start..last.bytes.end))
     }
 
     /// The origin, given all places where the field stands in the stream: the last one in a message, where the output was
     /// one, else the last of all; without any place, the last event that may have carried it.
     pub fn spoken(&self, places: &[Range<u64>]) -> Origin {
         let message = self.validation.as_ref().is_some_and(|validation| validation.source == "assistant_message");
-        let carrier_of = |place: &Range<u64>| self.carriers.iter().find(|carrier| carrier.bytes.contains(&place.start));
+        let stream = self.turn().map(|(stream, _)| stream);
+        let of_stream = || self.carriers.iter().filter(|carrier| Some(carrier.stream) == stream);
+        let carrier_of = |place: &Range<u64>| of_stream().find(|carrier| carrier.bytes.contains(&place.start));
         let found: Vec<_> = places.iter().filter_map(|place| Some((carrier_of(place)?, place))).collect();
         let in_message = found.iter().rev().find(|(carrier, _)| message && carrier.is_message);
         if let Some((carrier, place)) = in_message.or(found.last()) {
@@ -193,5 +196,76 @@ impl Carrier {
             byte_from: place.start,
             byte_to: place.end,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::event::{AssistantMessage, CacheHit, RawText};
+
+    fn said(text: &str) -> Event {
+        Event::AssistantMessage(AssistantMessage { message_id: "m".into(), text: text.into() })
+    }
+
+    fn raw() -> Event {
+        Event::RawStdout(RawText { text: String::new() })
+    }
+
+    fn validated(source: &str) -> Event {
+        let (level, source) = (NormalizationLevel::None, source.to_owned());
+        Event::Normalized(Normalized { level, valid: true, source, steps: Vec::new(), validation_errors: Vec::new() })
+    }
+
+    /// A first turn, then one that speaks twice and ends with a line nobody claimed.
+    fn trail(source: &str) -> Trail {
+        let mut trail = Trail::default();
+        let mut push = |attempt, seq, event, bytes: Option<Range<u64>>| {
+            trail.push(attempt, Seq(seq), &event, bytes.map(|bytes| (Stream::Stdout, bytes)));
+        };
+        push(1, 1, said("first"), Some(0..10));
+        push(2, 2, said("second"), Some(10..20));
+        push(2, 3, said("third"), Some(20..30));
+        push(2, 4, raw(), Some(30..40));
+        push(2, 5, validated(source), None);
+        trail
+    }
+
+    fn found(origin: Origin) -> (Precision, u64, Range<u64>) {
+        match origin {
+            Origin::Stream { precision, seq, byte_from, byte_to, .. } => (precision, seq.0, byte_from..byte_to),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_message_that_holds_the_field_carried_it() {
+        let trail = trail("assistant_message");
+        assert_eq!(trail.turn(), Some((Stream::Stdout, 10..40)), "the output is that of the last turn");
+        assert_eq!(found(trail.spoken(&[12..14, 22..24, 33..35])), (Precision::Field, 3, 22..24));
+        assert_eq!(found(trail.spoken(std::slice::from_ref(&(33..35)))), (Precision::Field, 4, 33..35));
+        assert_eq!(found(trail.spoken(&[])), (Precision::Event, 3, 20..30));
+    }
+
+    #[test]
+    fn an_output_that_was_no_message_came_with_the_last_bytes() {
+        let trail = trail("stdout");
+        assert_eq!(found(trail.spoken(&[12..14, 33..35])), (Precision::Field, 4, 33..35));
+        assert_eq!(found(trail.spoken(&[])), (Precision::Event, 4, 30..40));
+        assert!(!trail.in_a_file());
+        assert_eq!(Trail::default().spoken(&[]), Origin::Unknown);
+    }
+
+    #[test]
+    fn every_other_source_is_looked_for_in_files_and_an_equal_run_is_named() {
+        for source in ["result_file", "normalizer", "anything"] {
+            assert!(trail(source).in_a_file(), "{source}");
+        }
+        let mut trail = Trail::default();
+        let source_run_id = RunId(Uuid::from_u128(7));
+        trail.push(1, Seq(2), &Event::CacheHit(CacheHit { source_run_id, cache_key: "k".into() }), None);
+        assert_eq!(trail.taken_from, Some((Seq(2), source_run_id)));
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use skill_runner::export::{EVENTS, Export};
@@ -219,17 +220,32 @@ fn a_served_recording_goes_by_its_clock() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let run = ran.json()["run_id"].as_str().unwrap().to_owned();
     assert_eq!(place.run(&["export", &run, "-o", "run.zip"]).code, Some(0));
-    // Half a second becomes five: time enough to see that the end is not there yet.
+    let begun = Instant::now();
     let feed = Feed::start(&place, &["run.zip", "--speed", "0.1"]);
-    let mut events = feed.events(&run, "", &[]);
-    let first = events.next_chat().unwrap();
-    assert_eq!(first["type"], "conversation.started");
-    let job = feed.get(&format!("/v1/jobs/{run}")).json();
-    assert!(["queued", "running"].contains(&job["status"].as_str().unwrap()), "{job}");
-    assert_eq!(feed.get(&format!("/v1/jobs/{run}/result")).refusal(), (409, "RESULT_NOT_READY".to_owned()));
-    let rest = events.until_end();
-    assert_eq!(rest.last().unwrap()["type"], "conversation.completed");
+    let events = feed.events(&run, "", &[]).until_end();
+    // Half a second became five.
+    assert!(begun.elapsed() > Duration::from_secs(4), "the pause was left out");
+    assert_eq!(events.last().unwrap()["type"], "conversation.completed");
     assert_eq!(feed.get(&format!("/v1/jobs/{run}")).json()["status"], "succeeded");
+}
+
+#[test]
+fn a_served_recording_that_stops_midway_is_a_run_under_way() {
+    let place = Place::new();
+    let run = exported(&place);
+    let log = fs::read_to_string(place.run_folder(&run).join(EVENTS)).unwrap();
+    let stderr = |line: &str| line.contains(r#""stream":"stderr""#);
+    let until = log.lines().position(stderr).unwrap() + 1;
+    let feed = Feed::start(&place, &["run.zip", "--speed", "max", "--until", &until.to_string()]);
+    let mut events = feed.events(&run, "", &[]);
+    let seen: Vec<Value> = (0..until).map(|_| events.next_chat().unwrap()).collect();
+    let expected: Vec<Value> = log.lines().take(until).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(seen, expected);
+    let job = feed.get(&format!("/v1/jobs/{run}")).json();
+    assert_eq!((&job["status"], &job["head_seq"]), (&json!("running"), &json!(until)));
+    let range = feed.get(&format!("/v1/jobs/{run}/logs/range?stream=stderr")).json();
+    assert_eq!(range["total_bytes"], expected[until - 1]["raw_ref"]["byte_to"], "no byte before its event");
+    assert_eq!(feed.get(&format!("/v1/jobs/{run}/result")).refusal(), (409, "RESULT_NOT_READY".to_owned()));
 }
 
 #[test]
