@@ -129,9 +129,14 @@ fn first_in_prose(text: &str) -> Option<Found> {
     while let Some(start) = next_opening(text, at) {
         let (json, end, repairs) = match scan(text, start) {
             Scan::Whole { end, json, repairs } => (json, end, repairs),
-            Scan::Broken { at: broken, depth } => {
+            // What looks like a value in the rest is a part of the one that was cut off, perhaps inside a string.
+            Scan::CutOff => return None,
+            Scan::Broken { at: broken, depth, meant } => {
                 // What is inside a broken value is a part of it, not the answer: go on behind it, if it ends at all.
                 let end = end_of_broken(text, broken, depth);
+                if meant && end.is_none() {
+                    return None;
+                }
                 looks = looks.checked_sub(end.unwrap_or(text.len()) - start)?;
                 at = end.unwrap_or(broken.max(start + 1));
                 continue;

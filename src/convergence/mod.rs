@@ -9,7 +9,7 @@ mod tests;
 mod turn;
 
 pub use question::Question;
-pub use turn::{DONE_MARKER, Decision, TurnWords, decide_turn};
+pub use turn::{DONE_MARKER, Decision, TurnWords, WordsDecision, decide_turn, decide_words};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

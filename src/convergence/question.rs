@@ -45,10 +45,24 @@ pub fn question(text: &str, explicit: Option<&Map<String, Value>>) -> Option<Que
             Some(Warning::new("ASK_BLOCK_INVALID", message))
         }
     });
-    if interaction.prompt.is_empty() {
-        interaction.prompt = cut(text.trim());
+    if interaction.prompt.is_empty() && !text.trim().is_empty() {
+        let unread = block.filter(|_| warning.is_some()).map(str::trim).unwrap_or_default();
+        interaction.prompt = if unread.is_empty() { worded(&interaction) } else { cut(unread) };
     }
     (!interaction.prompt.is_empty()).then_some(Question { interaction, warning })
+}
+
+/// A question whose author gave it no words, by what else it says.
+fn worded(asked: &Interaction) -> String {
+    let labels: Vec<&str> = asked.options.iter().map(|option| option.label.as_str()).collect();
+    let what = match asked.kind {
+        InteractionKind::ChooseOne => format!("asks to choose one of: {}", labels.join(", ")),
+        InteractionKind::FillFields => format!("asks for: {}", asked.required_fields.join(", ")),
+        InteractionKind::Confirm => "asks for a confirmation, without saying of what".to_owned(),
+        InteractionKind::RiskAck => "asks to accept a risk, without saying which".to_owned(),
+        InteractionKind::OpenText => "waits for an answer, without saying to what".to_owned(),
+    };
+    cut(&format!("The engine {what}."))
 }
 
 fn open_text(prompt: &str) -> Interaction {
@@ -228,6 +242,13 @@ mod tests {
         let asked = question("{…}", explicit.as_object()).unwrap().interaction;
         assert_eq!((asked.prompt.as_str(), asked.ui_hints), ("Which file?", json!({"kind": "path"})));
         let only_block = question(&format!("{BEGIN}\nkind: confirm\n{END}"), None).unwrap().interaction;
-        assert!(!only_block.prompt.is_empty());
+        assert_eq!(only_block.prompt, "The engine asks for a confirmation, without saying of what.");
+        let block = |yaml: &str| question(&format!("{BEGIN}\n{yaml}\n{END}"), None).unwrap().interaction.prompt;
+        assert_eq!(block("options: [red, {label: Blue, value: b}]"), "The engine asks to choose one of: red, Blue.");
+        assert_eq!(block("required_fields: [name, age]"), "The engine asks for: name, age.");
+        assert_eq!(block("What is: your: name?"), "What is: your: name?", "unreadable, so shown without its tags");
+        let silent = json!({"__SKILL_DONE__": false});
+        let asked = question("{\"__SKILL_DONE__\": false}", silent.as_object()).unwrap().interaction.prompt;
+        assert_eq!(asked, "The engine waits for an answer, without saying to what.");
     }
 }

@@ -18,8 +18,10 @@ pub(super) struct Repairs {
 pub(super) enum Scan<'a> {
     /// A whole value, up to `end`; `json` is its text with the slips put right.
     Whole { end: usize, json: Cow<'a, str>, repairs: Repairs },
-    /// Something else, seen at `at`, inside `depth` open brackets.
-    Broken { at: usize, depth: usize },
+    /// Something else, seen at `at`, inside `depth` open brackets; `meant` when it was JSON up to there beyond doubt.
+    Broken { at: usize, depth: usize, meant: bool },
+    /// The text ended inside a string or between a key and its value: the rest of the text belongs to this value.
+    CutOff,
 }
 
 /// Scans the value that begins with the bracket at `start`.
@@ -50,10 +52,17 @@ struct Scanner<'a> {
     repaired: String,
     copied: usize,
     repairs: Repairs,
+    /// Whether a key with its colon was read: prose does not look like that.
+    has_member: bool,
 }
 
 /// The scan cannot go on; `at` says where.
-struct Stop;
+enum Stop {
+    /// What stands here is not JSON.
+    NotJson,
+    /// The text is over before the token is.
+    EndOfText,
+}
 
 impl<'a> Scanner<'a> {
     fn new(text: &'a str, start: usize) -> Self {
@@ -66,6 +75,7 @@ impl<'a> Scanner<'a> {
             repaired: String::new(),
             copied: start,
             repairs: Repairs::default(),
+            has_member: false,
         }
     }
 
@@ -76,8 +86,12 @@ impl<'a> Scanner<'a> {
                 Some(byte) => self.token(*byte),
                 None => return self.at_the_end(),
             };
-            if let Err(Stop) = step {
-                return Scan::Broken { at: self.at, depth: self.owed.len() };
+            match step {
+                Ok(()) => {}
+                Err(Stop::NotJson) => {
+                    return Scan::Broken { at: self.at, depth: self.owed.len(), meant: self.has_member };
+                }
+                Err(Stop::EndOfText) => return Scan::CutOff,
             }
             if self.owed.is_empty() {
                 return self.whole();
@@ -108,13 +122,14 @@ impl<'a> Scanner<'a> {
                 self.at += 1;
                 Ok(())
             }
-            (Expect::CommaOrClose, _) => Err(Stop),
+            (Expect::CommaOrClose, _) => Err(Stop::NotJson),
             (Expect::Colon, b':') => {
                 self.expect = Expect::Value;
+                self.has_member = true;
                 self.at += 1;
                 Ok(())
             }
-            (Expect::Colon, _) => Err(Stop),
+            (Expect::Colon, _) => Err(Stop::NotJson),
             (Expect::FirstKeyOrClose | Expect::KeyAfterComma { .. }, _) => {
                 self.string()?;
                 self.expect = Expect::Colon;
@@ -142,7 +157,7 @@ impl<'a> Scanner<'a> {
 
     fn open(&mut self, closer: u8, expect: Expect) -> Result<(), Stop> {
         if self.owed.len() == MAX_DEPTH {
-            return Err(Stop);
+            return Err(Stop::NotJson);
         }
         self.owed.push(closer);
         self.expect = expect;
@@ -152,7 +167,7 @@ impl<'a> Scanner<'a> {
 
     fn close(&mut self, byte: u8) -> Result<(), Stop> {
         if self.owed.last() != Some(&byte) {
-            return Err(Stop);
+            return Err(Stop::NotJson);
         }
         self.owed.pop();
         self.expect = Expect::CommaOrClose;
@@ -163,7 +178,7 @@ impl<'a> Scanner<'a> {
     fn scalar(&mut self) -> Result<(), Stop> {
         let rest = &self.text[self.at..];
         let length = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.')).count();
-        serde_json::from_str::<serde::de::IgnoredAny>(&rest[..length]).map_err(|_| Stop)?;
+        serde_json::from_str::<serde::de::IgnoredAny>(&rest[..length]).map_err(|_| Stop::NotJson)?;
         self.at += length;
         Ok(())
     }
@@ -173,7 +188,7 @@ impl<'a> Scanner<'a> {
             Some('"') => self.straight_string(),
             Some(quote) if is_double(quote) => self.smart_string(quote, |next| is_double(next) || next == '"'),
             Some(quote) if is_single(quote) => self.smart_string(quote, is_single),
-            Some(_) | None => Err(Stop),
+            Some(_) | None => Err(Stop::NotJson),
         }
     }
 
@@ -184,8 +199,9 @@ impl<'a> Scanner<'a> {
             match bytes.get(end) {
                 Some(b'"') => break,
                 Some(b'\\') => end += 2,
-                // A line break in a string, or the end of the text: where the string ends is anyone's guess.
-                Some(0..=0x1f) | None => return Err(Stop),
+                // Where a string with a line break in it ends is anyone's guess.
+                Some(0..=0x1f) => return Err(Stop::NotJson),
+                None => return Err(Stop::EndOfText),
                 Some(_) => end += 1,
             }
         }
@@ -200,7 +216,7 @@ impl<'a> Scanner<'a> {
         let mut escaped = false;
         for (offset, next) in text[inside..].char_indices() {
             match next {
-                '\0'..='\x1f' => return Err(Stop),
+                '\0'..='\x1f' => return Err(Stop::NotJson),
                 _ if escaped => {
                     escaped = false;
                     repaired.push(next);
@@ -221,7 +237,7 @@ impl<'a> Scanner<'a> {
                 _ => repaired.push(next),
             }
         }
-        Err(Stop)
+        Err(Stop::EndOfText)
     }
 
     fn drop_comma(&mut self, comma: usize) {
@@ -238,7 +254,7 @@ impl<'a> Scanner<'a> {
     /// The text is over: brackets can be closed after a value, but a key without its value cannot be finished.
     fn at_the_end(mut self) -> Scan<'a> {
         match self.expect {
-            Expect::Colon | Expect::Value => return Scan::Broken { at: self.at, depth: self.owed.len() },
+            Expect::Colon | Expect::Value => return Scan::CutOff,
             Expect::ItemAfterComma { comma } | Expect::KeyAfterComma { comma } => self.drop_comma(comma),
             Expect::FirstItemOrClose | Expect::FirstKeyOrClose | Expect::CommaOrClose => {}
         }

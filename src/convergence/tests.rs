@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::StepName::{self, *};
+use super::scan::{Scan, scan};
 use super::{Convergence, Level, Outcome, Step, Violation, converge, parse};
 use crate::skill::schema::Validator;
 
@@ -94,6 +95,10 @@ fn what_would_be_a_guess_is_refused() {
 fn a_part_of_a_broken_value_is_never_the_answer() {
     check_missing("{\"meta\": {\"x\": 1}, \"b\": oops, \"c\": {\"d\": 1}}");
     check_missing("{\"items\": [{\"id\": 1}, {\"id\": 2}, {\"id\": \"ab");
+    check_missing("{\"a\": \"see [“b”]");
+    check_missing("{“a”: ‘see [\"b\"]");
+    check_missing("- [ ] a box\n{\"a\": \"cut");
+    check_missing("{\"a\": oops, \"b\": \"see [1, 2] for");
     check("{\"a\": <value>, \"b\": {\"c\": 1}} means {\"a\": 5}", json!({ "a": 5 }), &[RemoveProse]);
     check("a stray [5\" pipe, {\"a\": 5}", json!({ "a": 5 }), &[RemoveProse]);
 }
@@ -176,6 +181,70 @@ fn any_container() -> impl Strategy<Value = Value> {
     any_json().prop_map(|value| json!({ "value": value }))
 }
 
+/// Values whose strings may stand between any quotes.
+fn plain_container() -> impl Strategy<Value = Value> {
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-z {}\\[\\],:]{0,8}".prop_map(Value::from),
+    ];
+    let value = scalar.prop_recursive(4, 40, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec(("[a-z]{0,6}", inner), 0..6).prop_map(|fields| fields.into_iter().collect()),
+        ]
+    });
+    value.prop_map(|value| json!({ "value": value, "last": 1 }))
+}
+
+/// Writes a value as a careless writer would: typographic quotes, commas before closing brackets.
+fn write_with_slips(value: &Value, slips: &mut impl Iterator<Item = bool>, text: &mut String) {
+    let quoted = |string: &str, slip: Option<bool>| match slip {
+        Some(true) => format!("“{string}”"),
+        Some(false) | None => format!("\"{string}\""),
+    };
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => text.push_str(&value.to_string()),
+        Value::String(string) => text.push_str(&quoted(string, slips.next())),
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                write_with_slips(item, slips, text);
+                if index + 1 < items.len() || slips.next() == Some(true) {
+                    text.push(',');
+                }
+            }
+            text.push(']');
+        }
+        Value::Object(fields) => {
+            text.push('{');
+            for (index, (key, item)) in fields.iter().enumerate() {
+                text.push_str(&quoted(key, slips.next()));
+                text.push(':');
+                write_with_slips(item, slips, text);
+                if index + 1 < fields.len() || slips.next() == Some(true) {
+                    text.push(',');
+                }
+            }
+            text.push('}');
+        }
+    }
+}
+
+/// What hostile texts are made of.
+fn any_piece() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "[", "]", "{", "}", ",", ":", "\"", "“", "”", "‘", "’", "`", "\n", " ", "\\", "a", "1", "-2", "true",
+        "{\"a\":", "\"x\",",
+    ])
+}
+
+/// A text without its punctuation, quotes and blanks: what it means.
+fn words_alone(text: &str) -> String {
+    text.replace(['[', ']', '{', '}', ',', ':', '"', '\\', '“', '”', '‘', '’', ' ', '\n'], "")
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
@@ -209,6 +278,36 @@ proptest! {
             let again = value.to_string();
             let held = again.trim_end_matches(['}', ']']);
             prop_assert!(text.starts_with(held), "{held} of {text}");
+        }
+    }
+
+    #[test]
+    fn slips_of_syntax_leave_every_token_as_it_was(
+        value in plain_container(),
+        slips in prop::collection::vec(any::<bool>(), 64),
+        open_at_the_end in any::<bool>(),
+        wrap in 0..4,
+    ) {
+        let mut text = String::new();
+        write_with_slips(&value, &mut slips.iter().copied().cycle(), &mut text);
+        let text = if open_at_the_end { text.trim_end_matches(['}', ']']) } else { &text };
+        let wrapped = match wrap {
+            0 => format!("\u{feff}{text}"),
+            1 => format!("```json\n{text}\n```"),
+            2 => format!("```\n{text}"),
+            _ => format!("So it is: {text}"),
+        };
+        let parsed = parse(&wrapped);
+        prop_assert_eq!((parsed.level, parsed.value), (Level::N0, Some(value)), "{}", wrapped);
+    }
+
+    #[test]
+    fn a_repair_changes_nothing_but_punctuation_and_quoting(pieces in prop::collection::vec(any_piece(), 0..40)) {
+        let text = pieces.concat();
+        for (start, _) in text.match_indices(['{', '[']) {
+            if let Scan::Whole { end, json, .. } = scan(&text, start) {
+                prop_assert_eq!(words_alone(&json), words_alone(&text[start..end]), "{} of {}", json, text);
+            }
         }
     }
 

@@ -92,10 +92,46 @@ pub fn decide_turn(words: &TurnWords<'_>) -> Decision {
 }
 
 fn ask(words: &TurnWords<'_>, asked: Option<Question>) -> Decision {
-    if words.max_attempt.is_some_and(|most| words.attempt >= most) {
+    if used_up(words.attempt, words.max_attempt) {
         return Decision::AttemptsUsedUp;
     }
     asked.map_or(Decision::Silent, |question| Decision::Ask(Box::new(question)))
+}
+
+fn used_up(attempt: u32, max_attempt: Option<u32>) -> bool {
+    max_attempt.is_some_and(|most| attempt >= most)
+}
+
+/// What follows from a turn whose words are not the result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WordsDecision {
+    /// The engine says that it is done; its words, without the marker.
+    Done(String),
+    /// The user is asked.
+    Ask(Box<Question>),
+    /// The attempts are used up.
+    AttemptsUsedUp,
+    /// The engine said nothing at all.
+    Silent,
+}
+
+/// Decide on a turn whose words a script makes the result of: done by the marker alone, since no schema speaks of them.
+pub fn decide_words(text: &str, attempt: u32, max_attempt: Option<u32>) -> WordsDecision {
+    let (around, _) = split_block(text);
+    let (words, marked) = without_marker_line(&around);
+    let mut said = parse(&words);
+    let member = take_marker(&mut said);
+    if member == Some(Value::Bool(true)) {
+        return WordsDecision::Done(said.value.map(|value| value.to_string()).unwrap_or_default());
+    }
+    if marked && member.is_none() {
+        return WordsDecision::Done(words.trim().to_owned());
+    }
+    if used_up(attempt, max_attempt) {
+        return WordsDecision::AttemptsUsedUp;
+    }
+    let explicit = said.value.as_ref().and_then(Value::as_object).filter(|_| member.is_some());
+    question(text, explicit).map_or(WordsDecision::Silent, |asked| WordsDecision::Ask(Box::new(asked)))
 }
 
 /// The marker as a member of the output, which it is no part of.
@@ -145,6 +181,19 @@ mod tests {
         assert_eq!(completed("Done.\n{\"name\": \"Ann\"}\n__SKILL_DONE__\n"), Some((ann.clone(), true)));
         assert_eq!(completed(r#"{"__SKILL_DONE__": true, "name": "Ann"}"#), Some((ann.clone(), true)));
         assert_eq!(completed(r#"{"name": "Ann"}"#), Some((ann, false)), "soft completion");
+    }
+
+    #[test]
+    fn words_for_a_script_are_done_by_the_marker_alone() {
+        let done = |words: &str| WordsDecision::Done(words.to_owned());
+        assert_eq!(decide_words("Ann, 41\n__SKILL_DONE__\n", 1, None), done("Ann, 41"));
+        assert_eq!(decide_words(r#"{"__SKILL_DONE__": true, "a": 1}"#, 1, None), done(r#"{"a":1}"#));
+        for asks in ["Who?", r#"{"name": "Ann"}"#, "{\"__SKILL_DONE__\": false, \"message\": \"Who?\"}\n__SKILL_DONE__"]
+        {
+            assert!(matches!(decide_words(asks, 1, Some(2)), WordsDecision::Ask(_)), "{asks}");
+            assert_eq!(decide_words(asks, 2, Some(2)), WordsDecision::AttemptsUsedUp);
+        }
+        assert_eq!(decide_words(" ", 1, None), WordsDecision::Silent);
     }
 
     #[test]

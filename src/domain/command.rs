@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::event::ValidationError;
+use super::event::{UploadedPackage, ValidationError};
 use super::fact::Fact;
 use super::ids::RunId;
 use super::interaction::{Interaction, InteractionId};
@@ -46,6 +46,8 @@ pub enum Command {
         manifest_sha256: String,
         /// The run's cache key.
         cache_key: String,
+        /// The run's own skill, if it has one.
+        package: Option<UploadedPackage>,
     },
     /// Take an equal run's result.
     TakeFromCache {
@@ -86,6 +88,8 @@ pub enum Command {
     },
     /// The run cannot start.
     Reject {
+        /// What earlier turns left, to be logged before the end.
+        facts: Vec<Fact>,
         /// Why.
         error: RunError,
         /// The files' part of the proof.
@@ -108,6 +112,8 @@ pub enum Command {
         requested_by: String,
         /// Why.
         reason: String,
+        /// What earlier turns left, to be logged before the end, for a run that ends at once.
+        facts: Vec<Fact>,
         /// The files' part of the proof, for a run that ends at once.
         evidence: Evidence,
     },
@@ -115,7 +121,7 @@ pub enum Command {
     Reconcile {
         /// What becomes of queued runs.
         restart_queued: RestartQueued,
-        /// Raw output that reached its file but not the log.
+        /// Raw output that reached its file but not the log, and artifacts, for a run that ends.
         tails: Vec<Fact>,
         /// The files' part of the proof.
         evidence: Evidence,

@@ -29,11 +29,11 @@ pub fn decide(run: &RunState, command: Command, now: Timestamp) -> Result<Vec<Fa
         };
     }
     match command {
-        Command::Upload { files, manifest_sha256, cache_key } => {
+        Command::Upload { files, manifest_sha256, cache_key, package } => {
             if !run.awaiting_upload {
                 return Err(Refusal::AlreadyUploaded);
             }
-            Ok(vec![Fact::own(Event::Uploaded(Uploaded { files, manifest_sha256, cache_key }))])
+            Ok(vec![Fact::own(Event::Uploaded(Uploaded { files, manifest_sha256, cache_key, package }))])
         }
         Command::TakeFromCache { source, cache_key, result_path, evidence, facts } => {
             let mut log = vec![Fact::own(Event::CacheHit(CacheHit { source_run_id: source, cache_key }))];
@@ -59,14 +59,20 @@ pub fn decide(run: &RunState, command: Command, now: Timestamp) -> Result<Vec<Fa
             status => Err(Refusal::Illegal { status }),
         },
         Command::EndTurn { facts, end, evidence } => end_turn(run, facts, end, evidence, now),
-        Command::Reject { error, evidence } => {
-            Ok(vec![change(run, Trigger::RunRejected, now, None)?, failed(run, Status::Failed, error, evidence)])
+        Command::Reject { facts, error, evidence } => {
+            let mut log = facts;
+            log.push(change(run, Trigger::RunRejected, now, None)?);
+            log.push(failed(run, Status::Failed, error, evidence));
+            Ok(log)
         }
         Command::Reply { interaction_id, response, idempotency_key } => {
             reply(run, interaction_id, response, idempotency_key, now)
         }
         Command::AutoDecide => auto_decide(run, now),
-        Command::Cancel { requested_by, reason, evidence } => cancel(run, requested_by, reason, evidence, now),
+        Command::Cancel { requested_by, reason, facts, evidence } => {
+            let request = CancelRequested { requested_by, reason };
+            cancel(run, request, facts, evidence, now)
+        }
         Command::Reconcile { restart_queued, tails, evidence } => reconcile(run, restart_queued, tails, evidence, now),
     }
 }
@@ -176,17 +182,18 @@ fn auto_decide(run: &RunState, now: Timestamp) -> Result<Vec<Fact>, Refusal> {
 
 fn cancel(
     run: &RunState,
-    requested_by: String,
-    reason: String,
+    request: CancelRequested,
+    facts: Vec<Fact>,
     evidence: Evidence,
     now: Timestamp,
 ) -> Result<Vec<Fact>, Refusal> {
     if run.cancel_requested {
         return Ok(Vec::new());
     }
-    let mut log = vec![Fact::own(Event::CancelRequested(CancelRequested { requested_by, reason }))];
+    let mut log = vec![Fact::own(Event::CancelRequested(request))];
     // A running engine must be stopped first; its end then ends the run.
     if run.status != Status::Running {
+        log.extend(facts);
         log.push(change(run, Trigger::RunCanceled, now, None)?);
         log.push(failed(run, Status::Canceled, canceled(), evidence));
     }
@@ -207,29 +214,25 @@ fn reconcile(
             recovered_at: now,
         }))
     };
-    let end = |reason: &str, error: RunError| -> Result<Vec<Fact>, Refusal> {
-        Ok(vec![
-            recovered(RecoveryState::FailedReconciled, reason),
-            change(run, Trigger::RestartReconcileFailed, now, None)?,
-            failed(run, Status::Failed, error, evidence.clone()),
-        ])
+    let end = |tails: Vec<Fact>, reason: &str, error: RunError| -> Result<Vec<Fact>, Refusal> {
+        let mut log = tails;
+        log.push(recovered(RecoveryState::FailedReconciled, reason));
+        log.push(change(run, Trigger::RestartReconcileFailed, now, None)?);
+        log.push(failed(run, Status::Failed, error, evidence.clone()));
+        Ok(log)
     };
     match run.status {
         // A restart took nothing from a run whose files are still to come.
         Status::Queued if run.awaiting_upload => Ok(Vec::new()),
         Status::Queued if goes_on_queued(run, restart_queued) => Ok(Vec::new()),
-        Status::Queued => end("orchestrator_restart_interrupted", interrupted()),
+        Status::Queued => end(tails, "orchestrator_restart_interrupted", interrupted()),
         Status::Running if run.cancel_requested => {
             let mut log = tails;
             log.push(change(run, Trigger::RunCanceled, now, None)?);
             log.push(failed(run, Status::Canceled, canceled(), evidence.clone()));
             Ok(log)
         }
-        Status::Running => {
-            let mut log = tails;
-            log.extend(end("orchestrator_restart_interrupted", interrupted())?);
-            Ok(log)
-        }
+        Status::Running => end(tails, "orchestrator_restart_interrupted", interrupted()),
         Status::WaitingUser => match (&run.pending, &run.session_handle) {
             // Said once for each question, however often the service is started.
             (Some(pending), Some(_)) if run.recovered_at.is_some_and(|at| at >= pending.asked_at) => Ok(Vec::new()),
@@ -238,6 +241,7 @@ fn reconcile(
                 change(run, Trigger::RestartPreserveWaiting, now, Some(pending.interaction.interaction_id))?,
             ]),
             (Some(_), None) | (None, _) => end(
+                tails,
                 "session_handle_invalid",
                 RunError::new(
                     code::SESSION_RESUME_FAILED,

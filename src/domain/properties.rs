@@ -38,6 +38,9 @@ fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Star
         parameter: Map::new(),
         awaiting_upload,
         idempotency_sha256: None,
+        cache_key: None,
+        engine_config_sha256: None,
+        temporary: false,
     }
 }
 
@@ -69,7 +72,12 @@ fn any_command() -> impl Strategy<Value = Command> {
     ];
     let requeue = any::<bool>().prop_map(|again| if again { RestartQueued::Requeue } else { RestartQueued::Fail });
     prop_oneof![
-        1 => Just(Command::Upload { files: vec![], manifest_sha256: "0".repeat(64), cache_key: "0".repeat(64) }),
+        1 => Just(Command::Upload {
+            files: vec![],
+            manifest_sha256: "0".repeat(64),
+            cache_key: "0".repeat(64),
+            package: None,
+        }),
         1 => Just(Command::TakeFromCache {
             source: RunId(Uuid::from_u128(9)),
             cache_key: "0".repeat(64),
@@ -86,14 +94,14 @@ fn any_command() -> impl Strategy<Value = Command> {
         }),
         2 => prop::collection::vec(prop_oneof![Just(raw), Just(bound)], 0..3).prop_map(Command::Record),
         3 => ends.prop_map(|end| Command::EndTurn { facts: vec![], end, evidence: evidence() }),
-        1 => Just(Command::Reject { error: RunError::new("MISSING_INPUT_FILES", "x"), evidence: evidence() }),
+        1 => Just(Command::Reject { facts: vec![], error: RunError::new("MISSING_INPUT_FILES", "x"), evidence: evidence() }),
         3 => (1u64..4, 0u8..3, prop::option::of("[ab]")).prop_map(|(id, body, key)| Command::Reply {
             interaction_id: InteractionId(id),
             response: json!(body),
             idempotency_key: key,
         }),
         2 => Just(Command::AutoDecide),
-        1 => Just(Command::Cancel { requested_by: "user".into(), reason: String::new(), evidence: evidence() }),
+        1 => Just(Command::Cancel { requested_by: "user".into(), reason: String::new(), facts: vec![], evidence: evidence() }),
         1 => requeue.prop_map(|restart_queued| Command::Reconcile { restart_queued, tails: vec![], evidence: evidence() }),
     ]
 }

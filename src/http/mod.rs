@@ -13,6 +13,7 @@ mod engines_upgrades;
 mod error;
 mod events;
 mod explain;
+mod explain_cache;
 mod export;
 mod file_answer;
 mod frames;
@@ -130,6 +131,7 @@ fn routes(app: App) -> Router {
         .route("/v1/jobs/{id}/events", get(events::events))
         .route("/v1/jobs/{id}/events/history", get(history::history))
         .route("/v1/jobs/{id}/cancel", post(cancel::cancel))
+        .route("/v1/jobs/{id}/explain/cache", get(explain_cache::explain))
         .route("/v1/jobs/{id}/interaction/pending", get(interaction::pending))
         .route("/v1/jobs/{id}/interaction/reply", post(interaction::reply))
         .nest("/v1/management/runs", management::runs())

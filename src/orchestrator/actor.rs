@@ -7,22 +7,20 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 
-use super::attempt::{Attempt, Clocks, Stop, TurnOver, warned};
+use super::attempt::warned;
 use super::close;
-use super::conclude::{Turned, conclude};
+use super::ending::Ending;
 use super::error::Error;
 use super::handle::Shared;
 use super::journal::{Journal, lost_race};
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Prepared, Start, prepare};
+use super::stage::{self, Deadline};
 use crate::domain::causes::chain;
-use crate::domain::command::{Command, RestartQueued, TurnEnd};
-use crate::domain::fact::Stream;
+use crate::domain::command::{Command, TurnEnd};
 use crate::domain::ids::RunId;
 use crate::domain::outcome::{RunError, code};
 use crate::domain::statechart::Status;
-use crate::engine::StreamReader;
-use crate::skill::Skill;
-use crate::supervisor::{self, Limits, Spec};
+use crate::supervisor;
 
 /// Something asked of a running run.
 #[derive(Debug)]
@@ -55,7 +53,7 @@ pub(super) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: mpsc::Rece
 }
 
 async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Message>) -> Result<(), Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     if journal.state().status != Status::Queued || journal.state().awaiting_upload {
         return Ok(());
     }
@@ -63,56 +61,47 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         Ok(prepared) => prepared,
         Err(error) => return reject(shared, &mut journal, error).await,
     };
-    let paths = shared.layout.run(run);
-    let limits = Limits { stdout_max: prepared.stdout_max, log_max: shared.settings.limits.max_log_bytes };
-    let spec = Spec {
-        launch: &prepared.launch,
-        run,
-        shim: &shared.shim,
-        stdout_log: &paths.stdout(),
-        stderr_log: &paths.stderr(),
-        tmp_dir: &paths.tmp,
-        limits,
-    };
-    let process = match supervisor::spawn(spec).await {
+    let Prepared { start, skill, script, from, result_before } = prepared;
+    let Start { stage, shown_argv, engine_version, parser_version, isolation, warning } = start;
+    let process = match stage::start(shared, run, &stage.launch, stage.stdout_max).await {
         Ok(process) => process,
-        Err(failure) => return reject(shared, &mut journal, not_started(&prepared, &failure)).await,
+        Err(failure) => {
+            let program = stage.launch.argv.first().cloned().unwrap_or_default();
+            return reject(shared, &mut journal, not_started(&program, &failure)).await;
+        }
     };
     let start = Command::StartTurn {
-        command: prepared.shown_argv.clone(),
+        command: shown_argv,
         pid: process.pid(),
-        engine_version: prepared.engine_version.clone(),
-        parser_version: prepared.parser_version.to_owned(),
-        isolation: prepared.isolation.to_owned(),
+        engine_version,
+        parser_version: parser_version.to_owned(),
+        isolation: isolation.to_owned(),
     };
     if let Err(error) = journal.commit(start).await {
-        let begins = [(paths.stdout(), prepared.stdout_from), (paths.stderr(), prepared.stderr_from)];
-        take_back(process, begins).await;
+        let paths = shared.layout.run(run);
+        take_back(process, [(paths.stdout(), from.0), (paths.stderr(), from.1)]).await;
         return Err(error);
     }
-    if let Some(warning) = &prepared.warning {
+    if let Some(warning) = &warning {
         journal.commit(Command::Record(vec![warned(warning)])).await?;
     }
-    let options = &journal.state().options;
-    let times = &shared.settings.times;
-    let attempt = Attempt {
-        process,
-        stdout: StreamReader::new(Stream::Stdout, prepared.stdout_from, prepared.line_max),
-        stderr: StreamReader::new(Stream::Stderr, prepared.stderr_from, prepared.line_max),
-        reader: prepared.reader,
-        clocks: Clocks {
-            hard_timeout_seconds: options.hard_timeout_seconds,
-            stall_timeout_seconds: options.stall_timeout_seconds,
-            kill_grace: Duration::from_secs(times.kill_grace_seconds),
-            exit_grace: Duration::from_secs(times.exit_grace_seconds),
-            stdout_limit: prepared.stdout_max.unwrap_or_default(),
-        },
+    // The engine's time begins when its start is on record.
+    let deadline = Deadline::after(Duration::from_secs(journal.state().options.hard_timeout_seconds));
+    let attempt = stage::attempt(shared, journal.state(), process, stage, deadline, from, mailbox);
+    let over = attempt.watch(&mut journal, Vec::new()).await?;
+    let ending = Ending {
+        shared,
+        journal: &mut journal,
         mailbox,
-        stop: None,
-        last_output: Vec::new(),
+        skill: Arc::new(skill),
+        script,
+        result_before,
+        deadline,
+        facts: Vec::new(),
+        stop: over.stop.clone(),
+        ended: over.ended.clone(),
     };
-    let over = attempt.watch(&mut journal).await?;
-    finish(shared, &mut journal, prepared.skill, over).await
+    ending.finish(over).await
 }
 
 /// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.
@@ -133,13 +122,13 @@ async fn take_back(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]
 /// The run cannot start.
 async fn reject(shared: &Arc<Shared>, journal: &mut Journal, error: RunError) -> Result<(), Error> {
     let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
-    journal.commit(Command::Reject { error, evidence: closed.evidence }).await?;
-    shared.sealer.seal_soon(journal.state().run_id);
+    journal.commit(Command::Reject { facts: closed.facts, error, evidence: closed.evidence }).await?;
+    shared.owe(journal.state());
     Ok(())
 }
 
-fn not_started(prepared: &Prepared, failure: &supervisor::Error) -> RunError {
-    let program = prepared.launch.argv.first().cloned().unwrap_or_default();
+/// Why a program could not be started, as the run's error.
+pub(super) fn not_started(program: &str, failure: &supervisor::Error) -> RunError {
     match failure {
         supervisor::Error::NotFound { .. } => RunError::new(
             code::ENGINE_NOT_INSTALLED,
@@ -150,40 +139,9 @@ fn not_started(prepared: &Prepared, failure: &supervisor::Error) -> RunError {
     .with("program", program)
 }
 
-/// The turn is over: judge it, write the last files, log the end.
-async fn finish(shared: &Arc<Shared>, journal: &mut Journal, skill: Skill, over: TurnOver) -> Result<(), Error> {
-    let run = journal.state().run_id;
-    let paths = shared.layout.run(run);
-    let TurnOver { mut facts, ended, stop, reader, dismissed } = over;
-    let state = journal.state().clone();
-    let interrupted = stop == Some(Stop::Shutdown) && !state.cancel_requested;
-    let conclusion = tokio::task::spawn_blocking(move || {
-        conclude(&paths, &state, &skill, Turned { ended, stop, reader, dismissed })
-    })
-    .await
-    .map_err(|error| Error::io("conclude the run")(error.into()))??;
-    facts.extend(conclusion.facts);
-    let evidence = conclusion.evidence;
-    journal
-        .commit(if interrupted {
-            Command::Reconcile { restart_queued: RestartQueued::Fail, tails: facts, evidence }
-        } else {
-            Command::EndTurn { facts, end: conclusion.end, evidence }
-        })
-        .await?;
-    shared.owe(journal.state());
-    let request = shared.layout.request_engine_config(journal.state().request_id);
-    if journal.state().status.is_final() && request.exists() {
-        // The configuration a client sent may hold secrets; nobody needs it any more.
-        let _ = std::fs::remove_file(&request);
-        let _ = request.parent().map(std::fs::remove_dir);
-    }
-    Ok(())
-}
-
 /// The runner broke: the run fails with what can still be said.
 pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     if journal.state().status.is_final() {
         return Ok(());
     }
@@ -196,6 +154,6 @@ pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -
     let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
     facts.extend(closed.facts);
     journal.commit(Command::EndTurn { facts, end: TurnEnd::Failed(error), evidence: closed.evidence }).await?;
-    shared.sealer.seal_soon(run);
+    shared.owe(journal.state());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! One turn of an engine, from its start to the end of its last process.
+//! One process of a turn, from its start to the end of the last process it left.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::actor::Message;
 use super::error::Error;
 use super::journal::Journal;
+use super::stage::Deadline;
 use super::turn_reader::TurnReader;
 use crate::domain::command::Command;
 use crate::domain::event::Event;
@@ -15,7 +16,7 @@ use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::{Evidence, RunError, Warning, code};
 use crate::domain::statechart::Status;
 use crate::engine::StreamReader;
-use crate::supervisor::{Ended, Glimpse, Output, Process, glimpse};
+use crate::supervisor::{Ended, Glimpse, Output, Process};
 
 /// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
 const STEP_BYTES: usize = 128 * 1024;
@@ -81,9 +82,9 @@ impl Stop {
     }
 }
 
-/// The clocks of one turn.
+/// The clocks of one process.
 pub(super) struct Clocks {
-    pub hard_timeout_seconds: u64,
+    pub hard: Deadline,
     pub stall_timeout_seconds: u64,
     pub kill_grace: Duration,
     pub exit_grace: Duration,
@@ -114,13 +115,13 @@ pub(super) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// See the turn through: log what the engine writes, mind the clocks, hear requests.
-    pub async fn watch(mut self, journal: &mut Journal) -> Result<TurnOver, Error> {
+    /// See the process through: log what it writes, mind the clocks, hear requests. `facts` are logged before.
+    pub async fn watch(mut self, journal: &mut Journal, mut facts: Vec<Fact>) -> Result<TurnOver, Error> {
+        log(&self.process, journal, &mut facts).await?;
         let started = Instant::now();
-        let hard = started + Duration::from_secs(self.clocks.hard_timeout_seconds);
+        let hard = self.clocks.hard.at;
         let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
         let mut last_byte = started;
-        let mut facts = Vec::new();
         let (mut shown, mut dismissed) = (false, false);
         let mut dismiss_at: Option<Instant> = None;
         loop {
@@ -139,10 +140,10 @@ impl Attempt<'_> {
                     }
                 }
                 () = tokio::time::sleep_until(hard), if self.stop.is_none() && !dismissed => {
-                    self.stop(Stop::HardTimeout { seconds: self.clocks.hard_timeout_seconds });
+                    self.stop(Stop::HardTimeout { seconds: self.clocks.hard.seconds });
                 }
                 () = tokio::time::sleep_until(stall_at), if stalls => {
-                    let processes = look_at(self.process.pid()).await;
+                    let processes = self.process.glimpse().await;
                     let last_output = String::from_utf8_lossy(&self.last_output).into_owned();
                     let seconds = self.clocks.stall_timeout_seconds;
                     self.stop(Stop::Stalled { seconds, processes, last_output });
@@ -166,10 +167,7 @@ impl Attempt<'_> {
                 let grace = if self.reader.lost_its_session() { Duration::ZERO } else { self.clocks.exit_grace };
                 dismiss_at = Some(Instant::now() + grace);
             }
-            if !facts.is_empty() {
-                self.process.sync_logs().await.map_err(Error::io("sync the run's logs"))?;
-                journal.commit(Command::Record(std::mem::take(&mut facts))).await?;
-            }
+            log(&self.process, journal, &mut facts).await?;
         }
     }
 
@@ -244,7 +242,8 @@ impl Attempt<'_> {
         match message {
             Message::Cancel { requested_by, reason, answer } => {
                 let evidence = Evidence { streams: Default::default(), artifacts_sha256: String::new() };
-                let committed = journal.commit(Command::Cancel { requested_by, reason, evidence }).await;
+                let facts = Vec::new();
+                let committed = journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await;
                 let accepted = committed.is_ok();
                 // Whoever asked may be gone; the cancel stands all the same.
                 let _ = answer.send(committed.map(|()| Status::Running));
@@ -258,9 +257,13 @@ impl Attempt<'_> {
     }
 }
 
-/// What the processes are doing, before they are ended for doing nothing.
-async fn look_at(engine: u32) -> Vec<Glimpse> {
-    tokio::task::spawn_blocking(move || glimpse(engine)).await.unwrap_or_default()
+/// The bytes are on disk before the events that point to them.
+async fn log(process: &Process, journal: &mut Journal, facts: &mut Vec<Fact>) -> Result<(), Error> {
+    if facts.is_empty() {
+        return Ok(());
+    }
+    process.sync_logs().await.map_err(Error::io("sync the run's logs"))?;
+    journal.commit(Command::Record(std::mem::take(facts))).await
 }
 
 enum Taken {

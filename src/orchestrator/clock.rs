@@ -6,13 +6,26 @@ use uuid::Uuid;
 
 use crate::domain::time::Timestamp;
 
-/// The present moment.
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+/// Tells the time and makes ids; a simulated world has its own.
+pub trait Clock: Send + Sync {
+    /// The present moment.
+    fn now(&self) -> Timestamp;
+
+    /// A new id that sorts after all earlier ones.
+    fn new_id(&self) -> Uuid;
 }
 
-/// A new id that sorts after all earlier ones.
-pub fn new_id() -> Uuid {
-    Uuid::now_v7()
+/// The clock of this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct WallClock;
+
+impl Clock for WallClock {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn new_id(&self) -> Uuid {
+        Uuid::now_v7()
+    }
 }

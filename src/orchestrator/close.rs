@@ -12,11 +12,13 @@ use super::create::pretty;
 use super::error::Error;
 use super::handle::Shared;
 use super::prepare::begin_stream;
+use super::surroundings::Work;
 use crate::artifact::{self, Contents};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::hex;
 use crate::domain::event::{Event, Normalized};
 use crate::domain::fact::{Fact, Stream};
+use crate::domain::ids::RequestId;
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -55,7 +57,7 @@ pub(super) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evid
     let result = json!({
         "status": closing.status,
         "data": closing.data,
-        "artifacts": listed(closing.state, &closing.artifacts),
+        "artifacts": listed(closing.state.request_id, &closing.artifacts),
         "validation_warnings": warnings,
         "error": closing.error,
     });
@@ -70,13 +72,14 @@ pub(super) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evid
     Ok(evidence)
 }
 
-fn listed(state: &RunState, artifacts: &[ArtifactEntry]) -> Vec<Value> {
+/// Artifacts as a result lists them.
+pub(super) fn listed(request: RequestId, artifacts: &[ArtifactEntry]) -> Vec<Value> {
     let with_url = |artifact: &ArtifactEntry| {
         let mut entry = match json!(artifact) {
             Value::Object(entry) => entry,
             _ => Map::new(),
         };
-        let url = format!("/v1/jobs/{}/artifacts/{}", state.request_id, url_path(&artifact.path_rel));
+        let url = format!("/v1/jobs/{request}/artifacts/{}", url_path(&artifact.path_rel));
         entry.insert("url".into(), url.into());
         Value::Object(entry)
     };
@@ -114,7 +117,7 @@ pub(super) async fn without_engine(
 ) -> Result<Closed, Error> {
     let paths = shared.layout.run(state.run_id);
     let (shared, state) = (shared.clone(), state.clone());
-    tokio::task::spawn_blocking(move || {
+    Work::run(&shared.work.clone(), move || {
         forget_unlogged_start(&paths, &state)?;
         if state.status == Status::Queued {
             // The same after an answer: the bytes of earlier turns stay.
@@ -123,7 +126,9 @@ pub(super) async fn without_engine(
         }
         workspace::create_run(&paths)?;
         let streams = stream_proofs(&paths)?;
-        let contract = Vec::new();
+        // A skill that cannot be read any more has no contract; its files are there all the same.
+        let skill = if state.turns > 0 { shared.skill_of(&state).ok() } else { None };
+        let contract = skill.map(|skill| skill.artifact_contract()).unwrap_or_default();
         let artifacts = artifact::index(&paths.root, &contract)?.entries;
         let facts = artifacts.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
         let closing = Closing {

@@ -5,12 +5,15 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::attempt::{Stop, warned, warnings};
+use super::attempt::{Stop, warned};
+use super::cache;
 use super::close::{self, Closing, RESULT_PATH, write_files};
 use super::create::pretty;
 use super::error::Error;
+use super::result_file::{self, FileMark, text_of};
+use super::stage::StageEnd;
 use super::turn_reader::TurnReader;
-use super::verdict::{CliRemains, Outcome, ScriptRemains, Verdict, judge_cli, judge_script};
+use super::verdict::{CliRemains, Outcome, ScriptRemains, Unsettled, Verdict, judge_cli, judge_script, judge_words};
 use crate::artifact;
 use crate::domain::command::TurnEnd;
 use crate::domain::event::Event;
@@ -18,9 +21,10 @@ use crate::domain::fact::Fact;
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::engine::script;
+use crate::engine::{Adapter, TurnParser, script};
 use crate::skill::Skill;
-use crate::supervisor::{Ended, StreamTotals};
+use crate::store::IndexChange;
+use crate::supervisor::{Ended, Exit, StreamTotals};
 use crate::workspace::{self, RunPaths};
 
 /// How much of standard error is read for an error message.
@@ -28,10 +32,36 @@ const STDERR_TAIL: u64 = 8 * 1024;
 
 /// A turn whose last process is gone.
 pub(super) struct Turned {
-    pub ended: Ended,
+    pub exit: Exit,
     pub stop: Option<Stop>,
     pub reader: TurnReader,
     pub dismissed: bool,
+    /// The result file as the turn found it.
+    pub result_before: Option<FileMark>,
+    /// Set for a script that stands behind an engine.
+    pub behind_engine: Option<BehindEngine>,
+}
+
+/// Where a script's own output begins, behind its engine's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BehindEngine {
+    pub stdout_from: u64,
+}
+
+/// A session that was asked again, and the result file as it was then.
+pub(super) struct Asked {
+    pub end: StageEnd,
+    pub before: Option<FileMark>,
+}
+
+/// A turn judged: over, or still open to the ladder.
+pub(super) enum Judged {
+    Closed(Conclusion),
+    Open {
+        unsettled: Box<Unsettled>,
+        /// Whether the engine left a result file.
+        kept: bool,
+    },
 }
 
 /// What is to be logged of it.
@@ -39,45 +69,159 @@ pub(super) struct Conclusion {
     pub facts: Vec<Fact>,
     pub end: TurnEnd,
     pub evidence: Evidence,
+    /// The row under which an equal run finds this one's result.
+    pub cached: Option<IndexChange>,
 }
 
-/// Judge the turn and write the last files. Blocks.
-pub(super) fn conclude(paths: &RunPaths, state: &RunState, skill: &Skill, turned: Turned) -> Result<Conclusion, Error> {
-    // What the skill put in the runner's places is moved aside before the runner reads or writes there.
+/// Judge the turn; also whether it left a result file. Blocks.
+pub(super) fn judge(
+    paths: &RunPaths,
+    state: &RunState,
+    skill: &Skill,
+    turned: Turned,
+) -> Result<(Verdict, bool), Error> {
+    reclaim(paths)?;
+    let named = skill.manifest.entrypoint.prompt.result_file.as_deref().filter(|_| turned.behind_engine.is_none());
+    let skill_result = result_file::keep(paths, named, turned.result_before, &paths.raw_skill_result())?;
+    let kept = skill_result.is_some();
+    let Turned { exit, stop, reader, dismissed, behind_engine, .. } = turned;
+    let verdict = match reader {
+        TurnReader::Script(_) => {
+            let (text_place, json_place, raw_output) = match behind_engine {
+                None => (paths.raw_engine_output(), paths.raw_engine_output_json(), "raw/engine_output.txt"),
+                Some(_) => (paths.raw_script_output(), paths.raw_script_output_json(), "raw/script_output.txt"),
+            };
+            let stdout = read_output(&paths.stdout(), behind_engine.map_or(0, |behind| behind.stdout_from))?;
+            workspace::write_whole(&text_place, &stdout)?;
+            let verdict = judge_script(&ScriptRemains {
+                exit,
+                stop,
+                stdout: &text_of(stdout),
+                stderr_tail: &read_tail(&paths.stderr())?,
+                skill_result: skill_result.as_deref(),
+                output: skill.output_validator(),
+                raw_output,
+            });
+            keep_answer(&json_place, &verdict)?;
+            verdict
+        }
+        TurnReader::Cli(parser, adapter) => {
+            let said = parser.report().final_text.clone().unwrap_or_default();
+            workspace::write_whole(&paths.raw_engine_output(), said.as_bytes())?;
+            let end = EngineEnd { parser: &parser, adapter, exit, dismissed, stop };
+            let verdict = judge_cli(&end.remains(state, skill, skill_result.as_deref()));
+            keep_answer(&paths.raw_engine_output_json(), &verdict)?;
+            verdict
+        }
+    };
+    Ok((verdict, kept))
+}
+
+/// Judge what a session answered when it was asked again. Blocks.
+pub(super) fn judge_repair(paths: &RunPaths, state: &RunState, skill: &Skill, asked: Asked) -> Result<Verdict, Error> {
+    reclaim(paths)?;
+    let Asked { end: StageEnd { exit, stop, reader, dismissed }, before } = asked;
+    let TurnReader::Cli(parser, adapter) = reader else {
+        return Ok(Verdict::failed(RunError::new(code::INTERNAL, "only an engine can be asked again")));
+    };
+    let said = parser.report().final_text.clone().unwrap_or_default();
+    workspace::write_whole(&paths.raw_repair_output(), said.as_bytes())?;
+    let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
+    let written = result_file::keep(paths, named, before, &paths.raw_step_result("N3"))?;
+    let end = EngineEnd { parser: &parser, adapter, exit, dismissed, stop };
+    Ok(judge_cli(&end.remains(state, skill, written.as_deref())))
+}
+
+/// The words of an engine that a script stands behind, or the verdict on one that failed or asks. Blocks.
+pub(super) fn hear(
+    paths: &RunPaths,
+    state: &RunState,
+    skill: &Skill,
+    engine: StageEnd,
+) -> Result<Result<String, Box<Verdict>>, Error> {
+    reclaim(paths)?;
+    // What the engine wrote there is not the script's result.
+    result_file::clear(paths)?;
+    let StageEnd { exit, stop, reader, dismissed } = engine;
+    let TurnReader::Cli(parser, adapter) = reader else {
+        let error = RunError::new(code::INTERNAL, "a hybrid skill runs on an engine");
+        return Ok(Err(Box::new(Verdict::failed(error))));
+    };
+    let said = parser.report().final_text.clone().unwrap_or_default();
+    workspace::write_whole(&paths.raw_engine_output(), said.as_bytes())?;
+    let end = EngineEnd { parser: &parser, adapter, exit, dismissed, stop };
+    Ok(judge_words(&end.remains(state, skill, None)).map_err(Box::new))
+}
+
+/// What the skill put in the runner's places is moved aside before the runner reads or writes there.
+fn reclaim(paths: &RunPaths) -> Result<(), Error> {
     workspace::create_run(paths)?;
     // The sealed log is the runner's alone: from the terminal event on, a file in its place would be believed.
     let _ = fs::remove_file(paths.events_jsonl());
-    let ended = turned.ended.clone();
-    let dismissed = turned.dismissed;
-    let verdict = judge(paths, state, skill, turned)?;
-    if let Some(answer) = &verdict.answer {
-        workspace::write_whole(&paths.raw_engine_output_json(), &pretty(answer))?;
+    Ok(())
+}
+
+fn keep_answer(place: &Path, verdict: &Verdict) -> Result<(), Error> {
+    match &verdict.answer {
+        Some(answer) => Ok(workspace::write_whole(place, &pretty(answer))?),
+        None => Ok(()),
     }
-    let Verdict { outcome, normalized, warnings: found, .. } = verdict;
-    let mut noted = warnings(&ended);
-    if dismissed {
-        let message = "the engine had finished its turn but did not exit in time, so it was ended";
-        noted.push(Warning::new("ENGINE_DID_NOT_EXIT", message));
+}
+
+struct EngineEnd<'a> {
+    parser: &'a TurnParser,
+    adapter: &'static Adapter,
+    exit: Exit,
+    dismissed: bool,
+    stop: Option<Stop>,
+}
+
+impl EngineEnd<'_> {
+    fn remains<'b>(&'b self, state: &RunState, skill: &'b Skill, skill_result: Option<&'b str>) -> CliRemains<'b> {
+        CliRemains {
+            adapter: self.adapter,
+            report: self.parser.report(),
+            exit: self.exit,
+            dismissed: self.dismissed,
+            stop: self.stop.clone(),
+            skill_result,
+            output: skill.output_validator(),
+            mode: state.options.execution_mode,
+            attempt: state.attempt,
+            max_attempt: skill.manifest.max_attempt,
+        }
     }
-    noted.extend(found);
+}
+
+/// Write the last files of a turn that is judged; `facts` are to be logged before its end. Blocks.
+pub(super) fn close(
+    paths: &RunPaths,
+    state: &RunState,
+    skill: &Skill,
+    verdict: Verdict,
+    mut facts: Vec<Fact>,
+    ended: &Ended,
+) -> Result<Conclusion, Error> {
+    reclaim(paths)?;
+    let Verdict { outcome, normalized, warnings, .. } = verdict;
+    facts.extend(warnings.iter().map(warned));
     let outcome = match outcome {
         Ok(Outcome::Ask(interaction)) if !state.cancel_requested => {
-            let facts = noted.iter().map(warned).collect();
             // The run goes on: its last files are written when it ends.
             let evidence = Evidence { streams: BTreeMap::new(), artifacts_sha256: String::new() };
-            return Ok(Conclusion { facts, end: TurnEnd::NeedsInput(interaction), evidence });
+            return Ok(Conclusion { facts, end: TurnEnd::NeedsInput(interaction), evidence, cached: None });
         }
         Ok(Outcome::Ask(_)) => Err(close::canceled()),
         Ok(Outcome::Done(completion, data)) => Ok((completion, data)),
         Err(error) => Err(error),
     };
     let indexed = artifact::index(&paths.root, &skill.artifact_contract())?;
-    noted.extend(indexed.refused.iter().map(refused_artifact));
+    facts.extend(indexed.refused.iter().map(|refused| warned(&refused_artifact(refused))));
     let outcome = outcome.and_then(|done| match missing(&indexed) {
         None => Ok(done),
         Some(error) => Err(error),
     });
-    let mut facts: Vec<Fact> = noted.iter().map(warned).collect();
+    let warnings = facts.iter().filter_map(warning_in).cloned().collect();
     facts.extend(normalized.clone().map(|normalized| Fact::own(Event::Normalized(normalized))));
     facts.extend(indexed.entries.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))));
     let (status, data, error, end) = match outcome {
@@ -94,44 +238,17 @@ pub(super) fn conclude(paths: &RunPaths, state: &RunState, skill: &Skill, turned
     let streams =
         BTreeMap::from([("stdout".to_owned(), proof(&ended.stdout)), ("stderr".to_owned(), proof(&ended.stderr))]);
     let artifacts = indexed.entries;
-    let closing = Closing { state, status, data, error, artifacts, warnings: noted, normalized, streams };
-    let evidence = write_files(paths, closing)?;
-    Ok(Conclusion { facts, end, evidence })
+    let evidence =
+        write_files(paths, Closing { state, status, data, error, artifacts, warnings, normalized, streams })?;
+    let mut conclusion = Conclusion { facts, end, evidence, cached: None };
+    conclusion.cached = cache::entry(paths, state, &conclusion);
+    Ok(conclusion)
 }
 
-fn judge(paths: &RunPaths, state: &RunState, skill: &Skill, turned: Turned) -> Result<Verdict, Error> {
-    let Turned { ended, stop, reader, dismissed } = turned;
-    let result_file = skill.manifest.entrypoint.prompt.result_file.as_deref();
-    let skill_result = keep_skill_result(paths, result_file)?;
-    match reader {
-        TurnReader::Script(_) => {
-            let stdout = read_output(&paths.stdout())?;
-            workspace::write_whole(&paths.raw_engine_output(), &stdout)?;
-            Ok(judge_script(&ScriptRemains {
-                exit: ended.exit,
-                stop,
-                stdout: &text_of(stdout),
-                stderr_tail: &read_tail(&paths.stderr())?,
-                skill_result: skill_result.as_deref(),
-                output: skill.output_validator(),
-            }))
-        }
-        TurnReader::Cli(parser, adapter) => {
-            let said = parser.report().final_text.clone().unwrap_or_default();
-            workspace::write_whole(&paths.raw_engine_output(), said.as_bytes())?;
-            Ok(judge_cli(&CliRemains {
-                adapter,
-                report: parser.report(),
-                exit: ended.exit,
-                dismissed,
-                stop,
-                skill_result: skill_result.as_deref(),
-                output: skill.output_validator(),
-                mode: state.options.execution_mode,
-                attempt: state.attempt,
-                max_attempt: skill.manifest.max_attempt,
-            }))
-        }
+fn warning_in(fact: &Fact) -> Option<&Warning> {
+    match &fact.event {
+        Event::Warned(warning) => Some(warning),
+        _ => None,
     }
 }
 
@@ -139,14 +256,13 @@ fn proof(totals: &StreamTotals) -> StreamProof {
     StreamProof { bytes: totals.bytes, sha256: totals.sha256.clone() }
 }
 
-fn text_of(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|broken| String::from_utf8_lossy(broken.as_bytes()).into_owned())
-}
-
 /// A script's answer, at most as long as it may be.
-fn read_output(log: &Path) -> Result<Vec<u8>, Error> {
+fn read_output(log: &Path, from: u64) -> Result<Vec<u8>, Error> {
     let doing = || format!("read {}", log.display());
-    let file = open_log(log)?;
+    let mut file = open_log(log)?;
+    if from > 0 {
+        file.seek(SeekFrom::Start(from)).map_err(Error::io(doing()))?;
+    }
     let mut bytes = Vec::new();
     file.take(script::STDOUT_MAX).read_to_end(&mut bytes).map_err(Error::io(doing()))?;
     Ok(bytes)
@@ -164,21 +280,6 @@ fn read_tail(log: &Path) -> Result<String, Error> {
 
 fn open_log(log: &Path) -> Result<fs::File, Error> {
     workspace::open_regular(log).map_err(Error::io(format!("read {}", log.display())))
-}
-
-/// A result file the skill wrote is kept as it was: the final result takes its place.
-fn keep_skill_result(paths: &RunPaths, named: Option<&str>) -> Result<Option<String>, Error> {
-    let written = Path::new(named.unwrap_or(RESULT_PATH));
-    // The path is the skill's, and so are the folders on the way: nothing outside the run is ever read.
-    let Ok(file) = workspace::open_beneath(&paths.root, written) else { return Ok(None) };
-    let mut bytes = Vec::new();
-    let doing = || format!("read {}", written.display());
-    file.take(script::STDOUT_MAX + 1).read_to_end(&mut bytes).map_err(Error::io(doing()))?;
-    if bytes.len() as u64 > script::STDOUT_MAX {
-        return Ok(None);
-    }
-    workspace::write_whole(&paths.raw_skill_result(), &bytes)?;
-    Ok(Some(text_of(bytes)))
 }
 
 fn missing(indexed: &artifact::Indexed) -> Option<RunError> {

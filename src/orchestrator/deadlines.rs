@@ -1,16 +1,16 @@
 //! Questions that are decided by policy when nobody answers in time; the time is the wall clock's, across restarts.
 
 use std::collections::BTreeSet;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::clock;
+use super::clock::Clock;
 use super::error::Error;
 use super::handle::Shared;
-use super::journal::{Journal, lost_race};
+use super::journal::lost_race;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::RunId;
@@ -39,18 +39,24 @@ impl Deadlines {
 }
 
 /// Decide whatever is due, until the service ends.
-pub(super) async fn watch(shared: Weak<Shared>, mut orders: mpsc::UnboundedReceiver<(Timestamp, RunId)>) {
+pub(super) async fn watch(
+    shared: Weak<Shared>,
+    clock: Arc<dyn Clock>,
+    mut orders: mpsc::UnboundedReceiver<(Timestamp, RunId)>,
+) {
     let mut due: BTreeSet<(Timestamp, RunId)> = BTreeSet::new();
     loop {
-        let nap = due.first().map_or(NAP, |(moment, _)| until(*moment).min(NAP));
+        let nap = due.first().map_or(NAP, |(moment, _)| until(*moment, clock.now()).min(NAP));
         tokio::select! {
+            // In a fixed order, so that two equal worlds go the same way.
+            biased;
             order = orders.recv() => match order {
                 Some(order) => { due.insert(order); }
                 None => return,
             },
             () = tokio::time::sleep(nap) => {}
         }
-        let now = clock::now();
+        let now = clock.now();
         while let Some((moment, run)) = due.first().copied().filter(|(moment, _)| *moment <= now) {
             due.remove(&(moment, run));
             let Some(shared) = shared.upgrade() else { return };
@@ -61,15 +67,15 @@ pub(super) async fn watch(shared: Weak<Shared>, mut orders: mpsc::UnboundedRecei
     }
 }
 
-fn until(moment: Timestamp) -> Duration {
-    let micros = moment.as_micros().saturating_sub(clock::now().as_micros());
+fn until(moment: Timestamp, now: Timestamp) -> Duration {
+    let micros = moment.as_micros().saturating_sub(now.as_micros());
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// A user who answers at the same moment wins or loses as a whole.
-async fn decide(shared: &std::sync::Arc<Shared>, run: RunId) -> Result<(), Error> {
+async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
     loop {
-        let mut journal = Journal::open(shared.store.clone(), run)?;
+        let mut journal = shared.journal(run)?;
         match journal.commit(Command::AutoDecide).await {
             Ok(()) => {
                 shared.owe(journal.state());

@@ -1,6 +1,6 @@
 //! The handle on all runs: create, upload, look, wait, cancel, clean up, end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,16 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::actor::{self, Message};
-use super::close;
+use super::clock::Clock;
+use super::close::{self, Closed};
 use super::deadlines::Deadlines;
 use super::error::Error;
-use super::journal::{Journal, lost_race, met_final};
+use super::flights::Flights;
+use super::journal::{lost_race, met_final};
 use super::log::RunLog;
 use super::queue::Queue;
 use super::seal::Sealer;
+use super::surroundings::{Surroundings, Work};
 use crate::clis::Clis;
 use crate::domain::command::Command;
 use crate::domain::ids::{RequestId, RunId};
@@ -28,6 +31,7 @@ use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::EventStore;
+use crate::supervisor::Host;
 use crate::workspace::{self, Layout};
 
 /// Answer to a created run.
@@ -83,15 +87,19 @@ pub(super) struct Shared {
     pub settings: Settings,
     pub registry: Registry,
     pub clis: Clis,
+    pub clock: Arc<dyn Clock>,
+    pub work: Work,
+    pub engines: Arc<dyn Host>,
     pub queue: Arc<Queue>,
+    pub flights: Arc<Flights>,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
     /// The program that keeps engines: skill-runner itself.
     pub shim: PathBuf,
-    live: Mutex<HashMap<RunId, mpsc::Sender<Message>>>,
+    live: Mutex<BTreeMap<RunId, mpsc::Sender<Message>>>,
     pub(super) uploading: Mutex<HashSet<RunId>>,
     closing: AtomicBool,
-    idle: Notify,
+    pub(super) idle: Notify,
 }
 
 /// Messages an actor may have waiting.
@@ -105,11 +113,23 @@ impl Orchestrator {
         settings: Settings,
         shim: PathBuf,
     ) -> Result<Self, Error> {
+        Self::start_in(Surroundings::real(&settings), store, registry, settings, shim).await
+    }
+
+    /// The same in surroundings that may be made up.
+    pub async fn start_in(
+        surroundings: Surroundings,
+        store: Arc<dyn EventStore>,
+        registry: Registry,
+        settings: Settings,
+        shim: PathBuf,
+    ) -> Result<Self, Error> {
+        let Surroundings { clock, work, engines, clis } = surroundings;
         let layout = Layout::new(&settings.paths.data_dir);
-        let clis = Clis::new(&settings);
         let log = RunLog::new(store.clone(), layout.clone());
         let queue = Queue::new(settings.runs.max_running_jobs, settings.runs.max_queued_jobs);
-        let sealer = Sealer::new(store.clone(), layout.clone(), Duration::from_secs(settings.store.seal_grace_seconds));
+        let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
+        let sealer = Sealer::new(store.clone(), layout.clone(), work.clone(), seal_grace);
         let (deadlines, due) = Deadlines::new();
         let shared = Arc::new(Shared {
             store,
@@ -118,7 +138,11 @@ impl Orchestrator {
             settings,
             registry,
             clis,
+            clock,
+            work,
+            engines,
             queue,
+            flights: Arc::default(),
             sealer,
             deadlines,
             shim,
@@ -128,7 +152,7 @@ impl Orchestrator {
             idle: Notify::new(),
         });
         super::startup::settle(&shared).await?;
-        tokio::spawn(super::deadlines::watch(Arc::downgrade(&shared), due));
+        tokio::spawn(super::deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
         shared.start_next();
         Ok(Self { shared })
     }
@@ -229,7 +253,8 @@ impl Orchestrator {
 
     async fn cancel_at_rest(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Status, Error> {
         let shared = &self.shared;
-        let mut journal = Journal::open(shared.store.clone(), run)?;
+        let _claim = shared.claimed(run).await;
+        let mut journal = shared.journal(run)?;
         if journal.state().status == Status::Running {
             let conflict = || crate::store::Error::Conflict { actual: journal.state().head_seq };
             // It has got its actor meanwhile, or its actor has just ended it: look again.
@@ -246,9 +271,10 @@ impl Orchestrator {
             return Err(crate::domain::command::Refusal::RunFinal { status }.into());
         }
         let closed = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
-        let evidence = closed.evidence;
-        journal.commit(Command::Cancel { requested_by: requested_by.into(), reason: reason.into(), evidence }).await?;
-        shared.sealer.seal_soon(run);
+        let Closed { facts, evidence } = closed;
+        let (requested_by, reason) = (requested_by.into(), reason.into());
+        journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await?;
+        shared.owe(journal.state());
         Ok(journal.state().status)
     }
 
@@ -316,6 +342,12 @@ impl Shared {
                 }
                 shared.live().remove(&run);
                 shared.queue.finished(run);
+                if let Ok(head) = shared.log.head(run)
+                    && head.state.status.is_final()
+                {
+                    // Said before, unless its actor broke or found it over: whoever follows it must not wait for ever.
+                    shared.settled(&head.state);
+                }
                 shared.start_next();
                 shared.idle.notify_waiters();
             });
@@ -331,7 +363,10 @@ impl Shared {
                     self.queue.requeue(run);
                     self.start_next();
                 }
-                Effect::Seal => self.sealer.seal_soon(run),
+                Effect::Seal => {
+                    self.sealer.seal_soon(run);
+                    self.settled(state);
+                }
                 Effect::DecideAt(moment) => self.deadlines.at(moment, run),
                 // The actor of a running run sees to these itself.
                 Effect::Supervise | Effect::StopEngine => {}
@@ -360,7 +395,7 @@ impl Shared {
             tokio::pin!(idle);
             // Register before looking: an end between the two would be missed.
             idle.as_mut().enable();
-            if self.live().is_empty() {
+            if self.live().is_empty() && self.flights.at_rest() {
                 return;
             }
             idle.await;
@@ -368,7 +403,7 @@ impl Shared {
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
-    pub(super) fn live(&self) -> MutexGuard<'_, HashMap<RunId, mpsc::Sender<Message>>> {
+    pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<RunId, mpsc::Sender<Message>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

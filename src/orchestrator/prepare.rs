@@ -9,12 +9,15 @@ use serde_json::{Map, Value};
 use super::close;
 use super::error::Error;
 use super::handle::Shared;
+use super::hybrid::ScriptCall;
 use super::prepare_cli::prepare_cli;
-use super::turn_reader::TurnReader;
+use super::result_file::{self, FileMark};
+use super::stage::Stage;
+use super::surroundings::Work;
 use crate::domain::fact::Stream;
 use crate::domain::outcome::{RunError, Warning, code};
 use crate::domain::state::RunState;
-use crate::engine::{Launch, script};
+use crate::engine::script;
 use crate::skill::manifest::EntrypointKind;
 use crate::skill::{Skill, command, inputs};
 use crate::workspace::{self, RunPaths};
@@ -24,23 +27,14 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 
 /// An engine about to start.
 pub(super) struct Prepared {
-    pub launch: Launch,
-    /// Program and arguments as they may be shown.
-    pub shown_argv: Vec<String>,
+    pub start: Start,
     pub skill: Skill,
-    pub reader: TurnReader,
-    pub engine_version: String,
-    pub parser_version: &'static str,
-    pub isolation: &'static str,
-    /// Most bytes of standard output, for engines that have such a limit.
-    pub stdout_max: Option<u64>,
-    /// Longest line that is looked at.
-    pub line_max: usize,
-    /// Where this turn's bytes begin in the stream files.
-    pub stdout_from: u64,
-    pub stderr_from: u64,
-    /// What a user of this engine has to be told.
-    pub warning: Option<Warning>,
+    /// The script that is to run behind the engine.
+    pub script: Option<ScriptCall>,
+    /// Where this turn's bytes begin in the files of standard output and standard error.
+    pub from: (u64, u64),
+    /// The result file as this turn finds it.
+    pub result_before: Option<FileMark>,
 }
 
 /// A turn's inputs.
@@ -51,14 +45,13 @@ pub(super) struct Inputs {
 
 /// What a kind of engine adds to the common preparations.
 pub(super) struct Start {
-    pub launch: Launch,
+    pub stage: Stage,
+    /// Program and arguments as they may be shown.
     pub shown_argv: Vec<String>,
-    pub reader: TurnReader,
     pub engine_version: String,
     pub parser_version: &'static str,
     pub isolation: &'static str,
-    pub stdout_max: Option<u64>,
-    pub line_max: usize,
+    /// What a user of this engine has to be told.
     pub warning: Option<Warning>,
 }
 
@@ -66,7 +59,7 @@ pub(super) struct Start {
 pub(super) async fn prepare(shared: &Arc<Shared>, state: &RunState) -> Result<Result<Prepared, RunError>, Error> {
     let shared = shared.clone();
     let state = state.clone();
-    tokio::task::spawn_blocking(move || prepare_blocking(&shared, &state))
+    Work::run(&shared.work.clone(), move || prepare_blocking(&shared, &state))
         .await
         .map_err(|error| Error::io("prepare the run")(error.into()))?
 }
@@ -82,7 +75,7 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
     workspace::create_run(&paths)?;
     if state.turns > 0 {
         // Only a result written in this turn counts.
-        let _ = std::fs::remove_file(paths.result_json());
+        result_file::clear(&paths)?;
     }
     // A crash may have come between the upload's event and the move of its files.
     let staging = shared.layout.request_uploads(state.request_id);
@@ -99,64 +92,57 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
         }
     };
     let given = Inputs { input, parameter: started.parameter };
-    let start = match skill.manifest.entrypoint.kind {
-        EntrypointKind::Script => prepare_script(state, &skill, &paths, given),
-        EntrypointKind::Prompt => prepare_cli(shared, state, &skill, &paths, given)?,
-        EntrypointKind::Hybrid => {
-            Err(RunError::new(code::ENGINE_FAILED, "hybrid entrypoints cannot be run by this version"))
+    let (start, script) = match skill.manifest.entrypoint.kind {
+        EntrypointKind::Script => {
+            (script_call(state, &skill, &paths, &given).map(|call| script_start(state, &paths, call)), None)
         }
+        EntrypointKind::Prompt => (prepare_cli(shared, state, &skill, &paths, &given)?, None),
+        // A script that cannot be called is known before the engine costs anything.
+        EntrypointKind::Hybrid => match script_call(state, &skill, &paths, &given) {
+            Ok(call) => (prepare_cli(shared, state, &skill, &paths, &given)?, Some(call)),
+            Err(error) => (Err(error), None),
+        },
     };
     let start = match start {
         Ok(start) => start,
         Err(error) => return Ok(Err(error)),
     };
-    Ok(Ok(Prepared {
-        stdout_from: begin_stream(shared, state, Stream::Stdout, &paths.stdout())?,
-        stderr_from: begin_stream(shared, state, Stream::Stderr, &paths.stderr())?,
-        launch: start.launch,
-        shown_argv: start.shown_argv,
-        skill,
-        reader: start.reader,
-        engine_version: start.engine_version,
-        parser_version: start.parser_version,
-        isolation: start.isolation,
-        stdout_max: start.stdout_max,
-        line_max: start.line_max,
-        warning: start.warning,
-    }))
+    let from = (
+        begin_stream(shared, state, Stream::Stdout, &paths.stdout())?,
+        begin_stream(shared, state, Stream::Stderr, &paths.stderr())?,
+    );
+    // A file of that name may be an earlier turn's: only one written in this turn counts.
+    let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
+    let result_before = named.and_then(|named| result_file::mark(&paths, Some(named)));
+    Ok(Ok(Prepared { start, skill, script, from, result_before }))
 }
 
-fn prepare_script(state: &RunState, skill: &Skill, paths: &RunPaths, given: Inputs) -> Result<Start, RunError> {
+/// The skill's script with what it is to be told.
+fn script_call(state: &RunState, skill: &Skill, paths: &RunPaths, given: &Inputs) -> Result<ScriptCall, RunError> {
     let Some(entry) = &skill.manifest.entrypoint.script else {
         return Err(RunError::new(code::INTERNAL, "the skill has no entrypoint.script"));
     };
     let words = command::split(&entry.command)
         .map_err(|error| RunError::new(code::ENGINE_FAILED, format!("entrypoint.script.command: {error}")))?;
     let copy = paths.skill_copy(&state.engine, &state.skill.id);
-    let parameter = Value::Object(given.parameter);
-    let launch = script::launch(script::Invocation {
+    let parameter = Value::Object(given.parameter.clone());
+    Ok(ScriptCall {
         argv: command::in_copy(&words, |word| copy.join(word).is_file(), &copy),
         action: inputs::script_action(skill, Some(&parameter)),
         params: inputs::script_params(&given.input, Some(&parameter)),
-        skill_id: &state.skill.id,
-        request_id: state.request_id.to_string(),
-        run_id: state.run_id.to_string(),
-        run_dir: &paths.root,
-        home: &paths.tmp,
-        path: &path_variable(),
-        debug: state.options.debug,
-    });
-    Ok(Start {
-        shown_argv: launch.argv.clone(),
-        launch,
-        reader: TurnReader::Script(script::ProgressParser),
+    })
+}
+
+fn script_start(state: &RunState, paths: &RunPaths, call: ScriptCall) -> Start {
+    let stage = call.stage(state, paths, None);
+    Start {
+        shown_argv: stage.launch.argv.clone(),
+        stage,
         engine_version: script::PROTOCOL.to_owned(),
         parser_version: script::PARSER_VERSION,
         isolation: "process-tree",
-        stdout_max: Some(script::STDOUT_MAX),
-        line_max: script::LINE_MAX,
         warning: None,
-    })
+    }
 }
 
 /// The service's own PATH.

@@ -11,6 +11,7 @@ use super::create::pretty;
 use super::error::Error;
 use super::handle::Shared;
 use super::prepare::{Inputs, Start};
+use super::stage::Stage;
 use super::turn_reader::TurnReader;
 use crate::domain::outcome::{RunError, code};
 use crate::domain::state::RunState;
@@ -26,7 +27,59 @@ pub(super) fn prepare_cli(
     state: &RunState,
     skill: &Skill,
     paths: &RunPaths,
-    given: Inputs,
+    given: &Inputs,
+) -> Result<Result<Start, RunError>, Error> {
+    let copy = paths.skill_copy(&state.engine, &state.skill.id);
+    install_contract(&copy.join("SKILL.md"), state, skill)?;
+    let resume = if state.turns == 0 { None } else { state.session_handle.as_deref() };
+    if state.turns > 0 && resume.is_none() {
+        return Ok(Err(no_session()));
+    }
+    let prompt = match resume {
+        None => prompt_text(state, skill, paths, &copy, given)?,
+        Some(_) => Ok(answer_text(state)),
+    };
+    let text = match prompt {
+        Ok(text) => text,
+        Err(error) => return Ok(Err(error)),
+    };
+    let told = Told { resume, text: &text, heading: (state.turns > 0).then(|| format!("turn {}", state.turns + 1)) };
+    start_cli(shared, state, skill, paths, &told)
+}
+
+/// Prepare to ask the session of the turn under way once more.
+pub(super) fn prepare_repair(
+    shared: &Shared,
+    state: &RunState,
+    skill: &Skill,
+    paths: &RunPaths,
+    text: &str,
+) -> Result<Result<Start, RunError>, Error> {
+    let Some(handle) = state.session_handle.as_deref() else { return Ok(Err(no_session())) };
+    let heading = Some(format!("turn {}, repair", state.turns));
+    start_cli(shared, state, skill, paths, &Told { resume: Some(handle), text, heading })
+}
+
+fn no_session() -> RunError {
+    let message = "the engine never named its session, so it cannot be gone on with";
+    RunError::new(code::SESSION_RESUME_FAILED, message)
+}
+
+/// What an engine is told.
+struct Told<'a> {
+    /// The session to go on with.
+    resume: Option<&'a str>,
+    text: &'a str,
+    /// What stands above the text among the prompts; nothing above the first.
+    heading: Option<String>,
+}
+
+fn start_cli(
+    shared: &Shared,
+    state: &RunState,
+    skill: &Skill,
+    paths: &RunPaths,
+    told: &Told<'_>,
 ) -> Result<Result<Start, RunError>, Error> {
     let Some(adapter) = engine::adapter(&state.engine) else {
         let message = format!("there is no engine {:?}", state.engine);
@@ -40,30 +93,21 @@ pub(super) fn prepare_cli(
         }
     };
     let copy = paths.skill_copy(&state.engine, &state.skill.id);
-    install_contract(&copy.join("SKILL.md"), state)?;
     let configured = match configuration(shared, adapter, state, skill, &copy)? {
         Ok(configured) => configured,
         Err(error) => return Ok(Err(error)),
     };
-    let resume = if state.turns == 0 { None } else { state.session_handle.as_deref() };
-    if state.turns > 0 && resume.is_none() {
-        let message = "the engine never named its session, so it cannot be gone on with";
-        return Ok(Err(RunError::new(code::SESSION_RESUME_FAILED, message)));
-    }
-    let prompt = match resume {
-        None => prompt_text(state, skill, paths, &copy, &given)?,
-        Some(_) => Ok(answer_text(state)),
-    };
-    let text = match prompt {
-        Ok(text) => text,
-        Err(error) => return Ok(Err(error)),
-    };
-    keep_prompt(&paths.prompt(), state.turns, &text)?;
+    keep_prompt(&paths.prompt(), told)?;
     let home = shared.settings.paths.agent_home.join(adapter.name);
     private_folder(&home)?;
     let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
-    let schema_path = paths.raw().join("output.schema.json");
+    let schema_path = paths.raw_output_schema();
     let env = passed_variables(shared, adapter);
+    // The result of a hybrid skill is its script's: the engine is not held to the schema.
+    let output_schema = match answer_of(skill) {
+        contract::Answer::Result => Some(OutputSchema { value: &skill.output_schema, path: &schema_path }),
+        contract::Answer::Words => None,
+    };
     let plan = adapter.launch(&Turn {
         program: &found.program,
         run_dir: &paths.root,
@@ -71,12 +115,12 @@ pub(super) fn prepare_cli(
         tmp: &paths.tmp,
         path: &found.path,
         env: &env,
-        prompt: &text,
+        prompt: told.text,
         model: state.model.as_deref(),
-        resume,
+        resume: told.resume,
         config: &configured,
         mode: state.options.execution_mode,
-        output_schema: Some(OutputSchema { value: &skill.output_schema, path: &schema_path }),
+        output_schema,
         own_sandbox,
         network: skill.manifest.automation.network != Some(Network::Off),
     });
@@ -86,24 +130,27 @@ pub(super) fn prepare_cli(
     };
     files.iter().try_for_each(write_config)?;
     workspace::write_whole(&paths.logs().join("engine_config.json"), &pretty(&recorded_config))?;
+    let parser = Box::new(adapter.parser(told.resume, state.usage));
     Ok(Ok(Start {
-        launch,
+        stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX },
         shown_argv,
-        reader: TurnReader::Cli(Box::new(adapter.parser(resume, state.usage)), adapter),
         engine_version: found.version,
         parser_version: adapter.parser_version,
         isolation: if own_sandbox && adapter.name == "codex" { "process-tree+engine-sandbox" } else { "process-tree" },
-        stdout_max: None,
-        line_max: LINE_MAX,
         warning: adapter.warning(),
     }))
 }
 
+/// What the engine is to answer with.
+fn answer_of(skill: &Skill) -> contract::Answer {
+    contract::Answer::of(skill.manifest.entrypoint.kind)
+}
+
 /// The run's copy of SKILL.md tells the engine how to answer, once.
-fn install_contract(skill_md: &Path, state: &RunState) -> Result<(), Error> {
+fn install_contract(skill_md: &Path, state: &RunState, skill: &Skill) -> Result<(), Error> {
     let doing = || format!("read {}", skill_md.display());
     let written = fs::read_to_string(skill_md).map_err(Error::io(doing()))?;
-    let told = contract::append(&written, state.options.execution_mode);
+    let told = contract::append(&written, state.options.execution_mode, answer_of(skill));
     if told != written {
         workspace::write_whole(skill_md, told.as_bytes())?;
     }
@@ -171,15 +218,15 @@ fn answer_text(state: &RunState) -> String {
     }
 }
 
-/// Every turn's prompt, the first as it is, later ones under a line that tells them apart.
-fn keep_prompt(path: &Path, turns: u32, text: &str) -> Result<(), Error> {
-    let earlier = if turns == 0 { None } else { read_optional(path)? };
-    let section = format!("\n\n----- turn {} -----\n\n{text}", turns + 1);
-    let whole = match earlier {
+/// Every prompt of the run, the first as it is, later ones under a line that tells them apart.
+fn keep_prompt(path: &Path, told: &Told<'_>) -> Result<(), Error> {
+    let Some(heading) = &told.heading else { return Ok(workspace::write_whole(path, told.text.as_bytes())?) };
+    let section = format!("\n\n----- {heading} -----\n\n{}", told.text);
+    let whole = match read_optional(path)? {
         // A start that a crash took back has left its prompt.
         Some(earlier) if earlier.ends_with(&section) => return Ok(()),
         Some(earlier) => format!("{}{section}", earlier.trim_end()),
-        None => text.to_owned(),
+        None => told.text.to_owned(),
     };
     Ok(workspace::write_whole(path, whole.as_bytes())?)
 }

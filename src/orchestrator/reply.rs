@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::error::Error;
 use super::handle::Orchestrator;
-use super::journal::{Journal, lost_race};
+use super::journal::lost_race;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::interaction::{Interaction, InteractionId};
@@ -54,7 +54,7 @@ impl Orchestrator {
         idempotency_key: Option<String>,
     ) -> Result<Replied, Error> {
         loop {
-            let mut journal = Journal::open(self.shared.store.clone(), run)?;
+            let mut journal = self.shared.journal(run)?;
             let before = journal.state().head_seq;
             let (response, idempotency_key) = (response.clone(), idempotency_key.clone());
             match journal.commit(Command::Reply { interaction_id, response, idempotency_key }).await {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::error::Error;
+use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::ids::{RunId, Seq};
 use crate::store::{EventBatch, EventStore, seal};
@@ -32,10 +33,10 @@ enum Order {
 }
 
 impl Sealer {
-    pub fn new(store: Arc<dyn EventStore>, layout: Layout, grace: Duration) -> Self {
+    pub fn new(store: Arc<dyn EventStore>, layout: Layout, work: Work, grace: Duration) -> Self {
         let (orders, received) = mpsc::unbounded_channel();
         let forgotten = Arc::new(Mutex::new(HashSet::new()));
-        let worker = Worker { store, layout, grace, forgotten: forgotten.clone() };
+        let worker = Worker { store, layout, work, grace, forgotten: forgotten.clone() };
         tokio::spawn(worker.work(received));
         Self { orders, forgotten }
     }
@@ -63,6 +64,7 @@ impl Sealer {
 struct Worker {
     store: Arc<dyn EventStore>,
     layout: Layout,
+    work: Work,
     grace: Duration,
     forgotten: Arc<Mutex<HashSet<RunId>>>,
 }
@@ -73,6 +75,8 @@ impl Worker {
         let mut ticks = tokio::time::interval(LET_GO_EVERY);
         loop {
             tokio::select! {
+                // In a fixed order, so that two equal worlds go the same way.
+                biased;
                 order = orders.recv() => match order {
                     None => return,
                     Some(Order::Finish(done)) => { let _ = done.send(()); }
@@ -96,7 +100,7 @@ impl Worker {
         }
         let store = self.store.clone();
         let path = self.layout.run(run).events_jsonl();
-        tokio::task::spawn_blocking(move || {
+        Work::run(&self.work, move || {
             let mut at = Seq::START;
             let batches = std::iter::from_fn(move || match store.read(&run, at, READ_BYTES) {
                 Ok(batches) if batches.is_empty() => None,
@@ -121,7 +125,7 @@ impl Worker {
             return;
         }
         let runs = self.layout.runs();
-        let synced = tokio::task::spawn_blocking(move || workspace::sync_file_system(&runs)).await;
+        let synced = Work::run(&self.work, move || workspace::sync_file_system(&runs)).await;
         if !matches!(synced, Ok(Ok(()))) {
             warn!("sealed logs could not be synced; their events stay in the store");
             return;

@@ -8,8 +8,9 @@ use tracing::{info, warn};
 
 use super::close::{self, Closed};
 use super::error::Error;
+use super::flights::Follower;
 use super::handle::Shared;
-use super::journal::Journal;
+use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
 use crate::domain::fact::{Fact, RawRange, Stream};
@@ -21,7 +22,7 @@ use crate::domain::{Effect, effects, goes_on_queued};
 use crate::engine::{LineParser, Reading, StreamReader};
 use crate::fcmp::read_envelope;
 use crate::store::{EventBatch, IndexKey};
-use crate::{settings, supervisor, workspace};
+use crate::{settings, workspace};
 
 /// Bytes of events read at once.
 const READ_BYTES: usize = 1024 * 1024;
@@ -33,7 +34,8 @@ const FOLDERS_SWEPT: usize = 1000;
 /// Bring everything an earlier life of the service left into a state that is true now. Doing it twice changes nothing.
 pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     let data = shared.layout.data().to_owned();
-    let swept = tokio::task::spawn_blocking(move || supervisor::sweep(&data))
+    let engines = shared.engines.clone();
+    let swept = Work::run(&shared.work, move || engines.sweep(&data))
         .await
         .map_err(|error| Error::io("look for left-over processes")(error.into()))?
         .map_err(Error::io("look for left-over processes"))?;
@@ -45,14 +47,16 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     // Many at once share the store's commits; what they are owed follows in their order, so the queue keeps it.
     let mut settled =
         stream::iter(open).map(|run| async move { (run, settle_run(shared, run).await) }).buffered(AT_ONCE);
+    let mut go_on = Vec::new();
     while let Some((run, outcome)) = settled.next().await {
         match outcome {
-            Ok(state) => owe(shared, &state),
+            Ok(state) => go_on.extend(owe(shared, &state)),
             Err(error) => warn!(run.id = %run, error = %chain(&error), "a run could not be settled"),
         }
     }
     drop(settled);
     sweep_folders(shared).await?;
+    shared.go_on(go_on);
     if count > 0 {
         info!(runs = count, "settled the runs of an earlier service");
     }
@@ -60,7 +64,7 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
 }
 
 async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {
-    let mut journal = Journal::open(shared.store.clone(), run)?;
+    let mut journal = shared.journal(run)?;
     let state = journal.state().clone();
     let restart_queued = match shared.settings.runs.restart_queued {
         settings::RestartQueued::Fail => RestartQueued::Fail,
@@ -78,11 +82,13 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error>
     Ok(journal.state().clone())
 }
 
-fn owe(shared: &Shared, state: &RunState) {
+/// Do what a run is owed, but for what has to wait until the service is ready: that is returned.
+fn owe(shared: &Shared, state: &RunState) -> Option<Follower> {
     let run = state.run_id;
+    let mut later = None;
     for effect in effects(state) {
         match effect {
-            Effect::Enqueue => shared.queue.requeue(run),
+            Effect::Enqueue => later = shared.line_up_again(state),
             Effect::Seal => {
                 // A power cut may have torn a sealed file whose events are still in the store.
                 let _ = std::fs::remove_file(shared.layout.run(run).events_jsonl());
@@ -93,6 +99,7 @@ fn owe(shared: &Shared, state: &RunState) {
             Effect::DecideAt(moment) => shared.deadlines.at(moment, run),
         }
     }
+    later
 }
 
 /// The last files of a run that the restart ends; nothing for one that goes on.
@@ -123,7 +130,7 @@ async fn last_files(shared: &Arc<Shared>, state: &RunState, restart_queued: Rest
 pub(super) async fn uncovered(shared: &Arc<Shared>, state: &RunState) -> Result<Vec<Fact>, Error> {
     let shared = shared.clone();
     let run = state.run_id;
-    tokio::task::spawn_blocking(move || uncovered_blocking(&shared, run))
+    Work::run(&shared.work.clone(), move || uncovered_blocking(&shared, run))
         .await
         .map_err(|error| Error::io("read the run's logs")(error.into()))?
 }
@@ -188,7 +195,7 @@ pub(super) fn covered_bytes(shared: &Shared, run: RunId, stream: Stream) -> Resu
 /// Folders of runs that were being created when the service died: no log knows them.
 async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let shared = shared.clone();
-    tokio::task::spawn_blocking(move || {
+    Work::run(&shared.work.clone(), move || {
         let _ = workspace::remove_tree(&shared.layout.tmp());
         let Ok(entries) = std::fs::read_dir(shared.layout.runs()) else { return Ok(()) };
         let mut runs: Vec<RunId> =

@@ -18,8 +18,8 @@ const MAX_FILES: usize = 10_000;
 const MAX_TOTAL_BYTES: u64 = 512 * 1024 * 1024;
 /// Nor are folders nested deeper than this.
 const MAX_DEPTH: usize = 32;
-/// Folders that tools leave behind; they are no part of a package.
-const NOT_PACKAGED: [&str; 2] = [".git", "__pycache__"];
+/// What tools leave behind in a folder; it is no part of a package.
+pub const NOT_PACKAGED: [&str; 2] = [".git", "__pycache__"];
 /// File systems stamp changes with a clock this coarse or finer: two changes inside one tick look the same.
 const CLOCK_TICK: Duration = Duration::from_millis(50);
 /// How often a package that changes while it is read is read again.
@@ -124,9 +124,12 @@ impl Walk {
                 );
                 continue;
             };
+            if NOT_PACKAGED.contains(&name) {
+                continue;
+            }
             let path = format!("{prefix}{name}");
             let kind = metadata.file_type();
-            if kind.is_dir() && !NOT_PACKAGED.contains(&name) {
+            if kind.is_dir() {
                 if depth == MAX_DEPTH {
                     return self.too_large(&format!("its folders are nested deeper than {MAX_DEPTH}"));
                 }
@@ -135,7 +138,7 @@ impl Walk {
                 self.file(path, &metadata);
             } else if kind.is_symlink() {
                 self.finding("SYMLINK", &path, "it is a symbolic link", "put the file itself in its place");
-            } else if !kind.is_dir() {
+            } else {
                 self.finding("SPECIAL_FILE", &path, "it is neither a file nor a folder", "remove it");
             }
             if self.survey.too_large {

@@ -12,6 +12,7 @@ use tracing::warn;
 
 use crate::skill::agent::{self, AgentPackage};
 use crate::skill::{Finding, Intake, Skill, is_id};
+pub use folder::NOT_PACKAGED;
 use folder::Survey;
 
 /// A skill as it lies on disk.

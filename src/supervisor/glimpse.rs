@@ -6,6 +6,7 @@ use std::fs;
 use serde::Serialize;
 
 use super::processes::{all, below};
+use super::sockets::Sockets;
 
 /// Most processes told of.
 const PROCESSES_MAX: usize = 64;
@@ -27,7 +28,7 @@ pub struct Glimpse {
     pub state: String,
     /// Where in the kernel it waits; empty when that is not told.
     pub waits_in: String,
-    /// Its open sockets.
+    /// Its open sockets: `tcp 127.0.0.1:4000 -> 127.0.0.1:8080 established`.
     pub sockets: Vec<String>,
 }
 
@@ -57,6 +58,10 @@ fn look(pid: i32, parent: i32) -> Glimpse {
 fn sockets(pid: i32) -> Vec<String> {
     let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let links = open.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-    let names = links.map(|link| link.to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with("socket:")).take(SOCKETS_MAX).collect()
+    let links: Vec<String> = links.map(|link| link.to_string_lossy().into_owned()).collect();
+    if !links.iter().any(|link| link.starts_with("socket:")) {
+        return Vec::new();
+    }
+    let known = Sockets::seen_by(pid);
+    links.iter().filter_map(|link| known.tell(link)).take(SOCKETS_MAX).collect()
 }

@@ -27,6 +27,11 @@ impl LogFile {
         self.written.load(Ordering::Acquire) == self.synced.load(Ordering::Acquire)
     }
 
+    /// How many bytes are known to be on the disk.
+    pub(super) fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
     /// Blocks until everything written before the call is on the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         let written = self.written.load(Ordering::Acquire);

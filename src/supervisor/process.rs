@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::glimpse::{Glimpse, glimpse};
 use super::log::LogFile;
 
 pub use crate::domain::fact::Stream;
@@ -72,6 +73,15 @@ pub struct Ended {
     pub stragglers_killed: u32,
 }
 
+/// What stands behind a running engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Processes of this machine.
+    Real,
+    /// A task that plays one.
+    Played,
+}
+
 /// A running engine. Dropping it kills the whole tree.
 #[derive(Debug)]
 pub struct Process {
@@ -81,6 +91,7 @@ pub struct Process {
     pub(super) logs: [Arc<LogFile>; 2],
     /// Lets the input go; dropped, it never goes.
     pub(super) input: Option<oneshot::Sender<()>>,
+    pub(super) kind: Kind,
 }
 
 impl Process {
@@ -127,6 +138,19 @@ impl Process {
             return Ok(());
         }
         let logs = self.logs.clone();
-        tokio::task::spawn_blocking(move || logs.iter().try_for_each(|log| log.sync())).await?
+        match self.kind {
+            Kind::Real => tokio::task::spawn_blocking(move || logs.iter().try_for_each(|log| log.sync())).await?,
+            // A simulated world has a single thread.
+            Kind::Played => logs.iter().try_for_each(|log| log.sync()),
+        }
+    }
+
+    /// What its processes are doing right now.
+    pub async fn glimpse(&self) -> Vec<Glimpse> {
+        let engine = self.pid;
+        match self.kind {
+            Kind::Real => tokio::task::spawn_blocking(move || glimpse(engine)).await.unwrap_or_default(),
+            Kind::Played => Vec::new(),
+        }
     }
 }

@@ -13,7 +13,8 @@ use tokio::task::spawn_blocking;
 
 use super::keeper::{Control, Keeper, reap};
 use super::log::Log;
-use super::process::{Process, Stream};
+use super::process::{Kind, Process, Stream};
+use super::recorder::Recorder;
 use super::shim::{self, Failure, Order, Started};
 use super::tee::Tee;
 use super::{RUN_MARKER, tmp_dir};
@@ -21,7 +22,7 @@ use crate::domain::ids::RunId;
 use crate::engine::Launch;
 
 /// Outputs that may wait for their owner: with pieces of 64 KiB, about a megabyte per run.
-const OUTPUTS_WAITING: usize = 16;
+pub(super) const OUTPUTS_WAITING: usize = 16;
 
 /// An engine to start, and where its traces go.
 #[derive(Debug, Clone, Copy)]
@@ -246,7 +247,8 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
     let (still_open, pipes_open) = mpsc::channel(1);
     let tee = |stream, pipe, log, until_limit| {
         let (outputs, still_open, tree_gone) = (outputs.clone(), still_open.clone(), tree_gone_seen.clone());
-        tokio::spawn(Tee { stream, pipe, log, outputs, until_limit, tree_gone, still_open }.run())
+        let recorder = Recorder { stream, log, outputs, until_limit };
+        tokio::spawn(Tee { pipe, recorder, tree_gone, still_open }.run())
     };
     let keeper = Keeper {
         run: spec.run,
@@ -265,7 +267,7 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         outputs: outputs.clone(),
     };
     tokio::spawn(keeper.run());
-    Ok(Process { pid: started.engine, outputs: receiver, kill_at, logs: files, input: Some(input) })
+    Ok(Process { pid: started.engine, outputs: receiver, kill_at, logs: files, input: Some(input), kind: Kind::Real })
 }
 
 /// Writes the engine's input once it may be told, and closes it. An engine need not read it.

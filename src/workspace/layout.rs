@@ -143,6 +143,31 @@ impl RunPaths {
         self.raw().join("skill_result.json")
     }
 
+    /// The result file that a later step of the same turn wrote, as it wrote it.
+    pub fn raw_step_result(&self, level: &str) -> PathBuf {
+        self.raw().join(format!("skill_result.{level}.json"))
+    }
+
+    /// What the script behind an engine answered.
+    pub fn raw_script_output(&self) -> PathBuf {
+        self.raw().join("script_output.txt")
+    }
+
+    /// The same, where it is one JSON document.
+    pub fn raw_script_output_json(&self) -> PathBuf {
+        self.raw().join("script_output.json")
+    }
+
+    /// What an engine answered when it was asked to repair its output.
+    pub fn raw_repair_output(&self) -> PathBuf {
+        self.raw().join("repair_output.txt")
+    }
+
+    /// The output schema, for those who are given its path.
+    pub fn raw_output_schema(&self) -> PathBuf {
+        self.raw().join("output.schema.json")
+    }
+
     /// The folder of the run's logs.
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")

@@ -3,7 +3,7 @@
 mod asking;
 mod crash;
 mod crowd;
-mod pose;
+pub mod pose;
 mod replying;
 mod service;
 mod terminal;
@@ -11,7 +11,7 @@ mod waiting;
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Server};
+use crate::support::{Answer, Server, of_type};
 use pose::{Pose, done, says};
 
 /// A server whose codex is a pose.
@@ -86,11 +86,6 @@ impl Scene {
         let job = self.job(run);
         (job["status"].clone(), job["error"]["code"].clone(), events)
     }
-}
-
-/// The data of all events of a type.
-fn of_type(events: &[Value], name: &str) -> Vec<Value> {
-    events.iter().filter(|event| event["type"] == name).map(|event| event["data"].clone()).collect()
 }
 
 /// Asks for a name, then is done with it.

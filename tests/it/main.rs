@@ -5,6 +5,7 @@ mod support;
 
 mod architecture;
 mod artifacts;
+mod cache;
 mod cli;
 mod compat;
 mod crash;
@@ -13,7 +14,9 @@ mod explain;
 mod export;
 mod hostile;
 mod http;
+mod hybrid;
 mod interactive;
+mod normalization;
 mod protocol;
 mod readme;
 mod real_clis;

@@ -1,26 +1,50 @@
 //! The completion contract: how an engine is told to answer, to finish, and where files go.
 
 use crate::domain::request::ExecutionMode;
+use crate::skill::manifest::EntrypointKind;
 
 const AUTO: &str = include_str!("auto.md");
 const INTERACTIVE: &str = include_str!("interactive.md");
+const AUTO_WORDS: &str = include_str!("auto_words.md");
+const INTERACTIVE_WORDS: &str = include_str!("interactive_words.md");
 /// Around the contract, so that it is recognized and never stands twice.
 const BEGIN: &str = "<!-- run contract -->";
 const END: &str = "<!-- end of run contract -->";
 
-/// The contract for a mode.
-pub fn text(mode: ExecutionMode) -> &'static str {
-    match mode {
-        ExecutionMode::Auto => AUTO,
-        ExecutionMode::Interactive => INTERACTIVE,
+/// What an engine is to answer with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The result itself.
+    Result,
+    /// Words, of which a script makes the result.
+    Words,
+}
+
+impl Answer {
+    /// What skills of a kind want of their engine.
+    pub fn of(kind: EntrypointKind) -> Self {
+        match kind {
+            EntrypointKind::Prompt | EntrypointKind::Script => Self::Result,
+            EntrypointKind::Hybrid => Self::Words,
+        }
     }
 }
 
-/// The text with the mode's contract at its end, instead of any contract it already carried.
-pub fn append(document: &str, mode: ExecutionMode) -> String {
+/// The contract for a mode.
+pub fn text(mode: ExecutionMode, answer: Answer) -> &'static str {
+    match (mode, answer) {
+        (ExecutionMode::Auto, Answer::Result) => AUTO,
+        (ExecutionMode::Interactive, Answer::Result) => INTERACTIVE,
+        (ExecutionMode::Auto, Answer::Words) => AUTO_WORDS,
+        (ExecutionMode::Interactive, Answer::Words) => INTERACTIVE_WORDS,
+    }
+}
+
+/// The text with the contract at its end, instead of any contract it already carried.
+pub fn append(document: &str, mode: ExecutionMode, answer: Answer) -> String {
     let own = without(document);
     let gap = if own.is_empty() { "" } else { "\n\n" };
-    format!("{own}{gap}{BEGIN}\n{}{END}\n", text(mode))
+    format!("{own}{gap}{BEGIN}\n{}{END}\n", text(mode, answer))
 }
 
 /// Whether a text carries a contract.
@@ -47,19 +71,19 @@ mod tests {
     #[test]
     fn the_contract_stands_once_at_the_end_however_often_it_is_appended() {
         let skill = "---\nname: demo\n---\n\nDo it.\n";
-        let once = append(skill, ExecutionMode::Auto);
+        let once = append(skill, ExecutionMode::Auto, Answer::Result);
         assert!(once.starts_with("---\nname: demo\n---\n\nDo it.\n\n<!-- run contract -->\n## How"));
-        assert_eq!(append(&once, ExecutionMode::Auto), once);
-        let interactive = append(&once, ExecutionMode::Interactive);
-        assert_eq!(interactive, append(skill, ExecutionMode::Interactive));
+        assert_eq!(append(&once, ExecutionMode::Auto, Answer::Result), once);
+        let interactive = append(&once, ExecutionMode::Interactive, Answer::Result);
+        assert_eq!(interactive, append(skill, ExecutionMode::Interactive, Answer::Result));
         assert!(interactive.contains("__SKILL_DONE__") && !once.contains("__SKILL_DONE__"));
     }
 
     #[test]
     fn a_contract_that_was_cut_off_is_replaced() {
-        let whole = append("Do it.", ExecutionMode::Auto);
+        let whole = append("Do it.", ExecutionMode::Auto, Answer::Result);
         let cut = &whole[..whole.len() - 40];
-        assert_eq!(append(cut, ExecutionMode::Auto), whole);
-        assert_eq!(append("", ExecutionMode::Auto).lines().next(), Some(BEGIN));
+        assert_eq!(append(cut, ExecutionMode::Auto, Answer::Result), whole);
+        assert_eq!(append("", ExecutionMode::Auto, Answer::Result).lines().next(), Some(BEGIN));
     }
 }

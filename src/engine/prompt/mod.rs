@@ -11,7 +11,7 @@ use super::contract;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 use crate::skill::Skill;
-use crate::skill::manifest::{Entrypoint, Template};
+use crate::skill::manifest::{Entrypoint, EntrypointKind, Template};
 
 /// A template that cannot be rendered.
 pub const PROMPT_TEMPLATE_FAILED: &str = "PROMPT_TEMPLATE_FAILED";
@@ -78,9 +78,11 @@ pub fn render(template: &str, values: &Values<'_>) -> Result<String, TemplateFai
             body => skill.body.as_str(),
             output_schema => Serde(&skill.output_schema),
             execution_mode => values.mode.as_str(),
+            script_makes_result => skill.manifest.entrypoint.kind == EntrypointKind::Hybrid,
         },
     )?;
-    Ok(contract::append(&rendered, values.mode))
+    let answer = contract::Answer::of(skill.manifest.entrypoint.kind);
+    Ok(contract::append(&rendered, values.mode, answer))
 }
 
 fn evaluate(template: &str, values: Json) -> Result<String, TemplateFailed> {

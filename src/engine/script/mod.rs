@@ -5,7 +5,7 @@ mod launch;
 mod progress;
 
 pub use answer::{Answer, AnswerError, read_answer};
-pub use launch::{Invocation, launch};
+pub use launch::{EngineWords, Helper, Invocation, launch, launch_helper};
 pub use progress::ProgressParser;
 
 /// The engine's name.

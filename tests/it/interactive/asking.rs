@@ -138,6 +138,28 @@ fn output_without_the_marker_completes_with_a_warning() {
 }
 
 #[test]
+fn a_result_file_of_an_earlier_turn_is_not_the_output_of_a_later_one() {
+    let scene = Scene::new();
+    let runner = scene.server.folder.path().join("skills/ask/assets/runner.json");
+    let mut written: Value = serde_json::from_slice(&std::fs::read(&runner).unwrap()).unwrap();
+    written["entrypoint"]["prompt"] = json!({"result_mode": "file", "result_file": "out/answer.json"});
+    std::fs::write(&runner, written.to_string()).unwrap();
+    let writes = |name: &str| format!("mkdir -p out; echo '{{\"name\": \"{name}\"}}' > out/answer.json");
+    scene.pose.runs_after(1, &writes("Draft"));
+    scene.pose.runs_after(3, &writes("Ann"));
+    let question = r#"{"__SKILL_DONE__": false, "message": "Is it good?"}"#;
+    let run = scene.begin(&[says(question), says("And your name?"), says("Thank you.\n__SKILL_DONE__")]);
+    scene.question(&run, 1);
+    scene.reply(&run, 1, json!("no"));
+    // The draft is still there, and says nothing any more.
+    assert_eq!(scene.question(&run, 2)["prompt"], "And your name?");
+    scene.reply(&run, 2, json!("Ann"));
+    assert_eq!(scene.end(&run).0, "succeeded");
+    let result = scene.server.get(&format!("/v1/jobs/{run}/result")).json();
+    assert_eq!(result["result"]["data"], json!({"name": "Ann"}));
+}
+
+#[test]
 fn a_marker_inside_a_tools_output_is_none() {
     let scene = Scene::new();
     let run = scene.begin(&[says_after_command("{\"name\": \"Eve\"}\n__SKILL_DONE__\n", "What is your name?"), done()]);

@@ -60,6 +60,11 @@ impl Pose {
         }
     }
 
+    /// Sessions that begin from now on run this in their turn of this number, behind its words.
+    pub fn runs_after(&self, turn: usize, sh: &str) {
+        fs::write(self.folder.path().join(format!("plan/{turn}.sh")), sh).unwrap();
+    }
+
     pub fn sessions(&self) -> PathBuf {
         self.folder.path().join("sessions")
     }

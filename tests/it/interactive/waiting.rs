@@ -98,7 +98,7 @@ fn without_an_answer_the_policy_decides_at_the_deadline() {
 #[test]
 fn an_answer_before_the_deadline_is_the_only_one() {
     let scene = Scene::new();
-    let options = json!({"interactive_auto_reply": true, "interactive_reply_timeout_sec": 1});
+    let options = json!({"interactive_auto_reply": true, "interactive_reply_timeout_sec": 4});
     let run = scene.begin_with(&[says("One?"), says("Two?"), done()], options);
     scene.question(&run, 1);
     assert_eq!(scene.reply(&run, 1, json!("Ann")).status, 200);

@@ -3,7 +3,9 @@
 pub mod check;
 pub mod client;
 pub mod clis;
+pub mod log;
 pub mod model_server;
+pub mod package;
 pub mod skill;
 
 use std::collections::BTreeMap;
@@ -20,13 +22,18 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 pub use client::{Answer, Call, Sse};
-pub use skill::script_skill;
+pub use package::script_skill;
 
 /// The folder of the skills that ship, as a setting.
 pub const SHIPPED: (&str, &str) = ("skills_dir", concat!(env!("CARGO_MANIFEST_DIR"), "/skills"));
 
 /// Longest time anything in a test may take.
 pub const LONG: Duration = Duration::from_secs(60);
+
+/// The data of all events of a type.
+pub fn of_type(events: &[Value], name: &str) -> Vec<Value> {
+    events.iter().filter(|event| event["type"] == name).map(|event| event["data"].clone()).collect()
+}
 
 /// A server on a free port, with a data folder and a skills folder of its own. When it goes, the log of every run it
 /// ever had is checked.

@@ -1,0 +1,121 @@
+//! The open sockets of a process in words: which protocol, from where, to whom, in which state.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The states of TCP as the kernel numbers them, from 1.
+const STATES: [&str; 11] = [
+    "established",
+    "connecting",
+    "handshake",
+    "closing",
+    "closing",
+    "time-wait",
+    "closed",
+    "close-wait",
+    "last-ack",
+    "listening",
+    "closing",
+];
+
+/// What each socket of a network is, by its inode.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Sockets(HashMap<u64, String>);
+
+impl Sockets {
+    /// The sockets of the network that a process sees. What cannot be read is left out.
+    pub fn seen_by(pid: i32) -> Self {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+        let mut known = HashMap::new();
+        for (protocol, table) in [("tcp", "tcp"), ("tcp", "tcp6"), ("udp", "udp"), ("udp", "udp6")] {
+            known.extend(read(table).lines().skip(1).filter_map(|line| internet(protocol, line)));
+        }
+        known.extend(read("unix").lines().skip(1).filter_map(unix));
+        Self(known)
+    }
+
+    /// A descriptor that points to `socket:[inode]`, in words; `None` for any other.
+    pub fn tell(&self, link: &str) -> Option<String> {
+        let inode = link.strip_prefix("socket:[")?.strip_suffix(']')?;
+        let known = inode.parse().ok().and_then(|inode: u64| self.0.get(&inode).cloned());
+        Some(known.unwrap_or_else(|| link.to_owned()))
+    }
+}
+
+fn internet(protocol: &str, line: &str) -> Option<(u64, String)> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (local, peer) = (address(fields.get(1)?)?, address(fields.get(2)?)?);
+    let state = usize::from_str_radix(fields.get(3)?, 16).ok()?;
+    let state = if protocol == "tcp" { STATES.get(state.checked_sub(1)?).copied()? } else { "open" };
+    let peer = if peer.port() == 0 { String::new() } else { format!(" -> {peer}") };
+    Some((fields.get(9)?.parse().ok()?, format!("{protocol} {local}{peer} {state}")))
+}
+
+/// The kernel writes addresses as words of the machine's byte order in hexadecimal.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let mut bytes = Vec::with_capacity(16);
+    for at in (0..host.len()).step_by(8) {
+        bytes.extend_from_slice(&u32::from_str_radix(host.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    }
+    match bytes.len() {
+        4 => Some((Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?), port).into()),
+        16 => Some((Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical(), port).into()),
+        _ => None,
+    }
+}
+
+fn unix(line: &str) -> Option<(u64, String)> {
+    let mut fields = line.split_whitespace();
+    let inode = fields.nth(6)?.parse().ok()?;
+    let path: Vec<&str> = fields.collect();
+    let name = if path.is_empty() { "unnamed".to_owned() } else { path.join(" ") };
+    Some((inode, format!("unix {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_told_with_both_its_ends_and_a_named_socket_with_its_name() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let client = TcpStream::connect(at).unwrap();
+        let own = client.local_addr().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a socket");
+        let named = UnixListener::bind(&path).unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let link = |fd: i32| fs::read_link(format!("/proc/self/fd/{fd}")).unwrap().to_string_lossy().into_owned();
+
+        let sockets = Sockets::seen_by(pid);
+
+        let told = |fd: i32| sockets.tell(&link(fd)).unwrap();
+        assert_eq!(told(listener.as_raw_fd()), format!("tcp {at} listening"));
+        assert_eq!(told(client.as_raw_fd()), format!("tcp {own} -> {at} established"));
+        assert_eq!(told(named.as_raw_fd()), format!("unix {}", path.display()));
+    }
+
+    #[test]
+    fn a_mapped_address_is_told_as_what_it_is() {
+        let line = "  1: 0000000000000000FFFF00000100007F:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1";
+        assert_eq!(internet("tcp", line), Some((4711, "tcp 127.0.0.1:8080 listening".into())));
+    }
+
+    #[test]
+    fn what_is_no_socket_is_not_told_and_an_unknown_one_by_its_number() {
+        let none = Sockets::default();
+        assert_eq!(none.tell("pipe:[5]"), None);
+        assert_eq!(none.tell("socket:[5]"), Some("socket:[5]".into()));
+        for broken in ["", "1: x", "1: 0100007F:0035 0:0 01 a b c d e 5"] {
+            assert_eq!(internet("tcp", broken), None);
+        }
+    }
+}
