@@ -27,6 +27,8 @@ const TEXT_MAX: u64 = 32 * 1024 * 1024;
 const RESULT: &str = "result/result.json";
 /// What a skill wrote into its result file.
 const SKILL_RESULT: &str = "raw/skill_result.json";
+/// How all files begin that keep what was written into it.
+const RESULT_FILES: &str = "raw/skill_result.";
 
 impl RunLog {
     /// Where a field of a finished run's result came from, by its JSON pointer (`/data/…`). Blocks on the disk.
@@ -103,17 +105,16 @@ fn origin(root: &Path, trail: &Trail, data: &Value, field: &Pointer) -> Result<O
 /// The file that the output was in: the skill's own result file, or what a later step of the chain left beside it.
 fn written(root: &Path, data: &Value, field: &Pointer) -> Result<Option<Origin>, Error> {
     let mut names = artifact::files_below(root, "raw")?;
-    // The engine's own words are no file of anybody else's.
-    names.retain(|name| !name.starts_with("raw/engine_output."));
-    names.sort_by_key(|name| name != SKILL_RESULT);
+    names.retain(|name| name.starts_with(RESULT_FILES));
+    // What a later step wrote stands beside what the skill itself did, under the step's name.
+    names.sort_by_key(|name| (name == SKILL_RESULT, std::cmp::Reverse(name.clone())));
     for name in &names {
         let place = text(root, name).and_then(|text| places(&text, data, field).pop());
         if let Some(place) = place {
             return Ok(Some(Origin::File { precision: Precision::Field, place: in_file(name, place) }));
         }
     }
-    let first = names.first().filter(|name| *name == SKILL_RESULT);
-    let whole = first.and_then(|name| Some((name, text(root, name)?.len())));
+    let whole = names.first().and_then(|name| Some((name, text(root, name)?.len())));
     Ok(whole.map(|(name, length)| Origin::File { precision: Precision::File, place: in_file(name, 0..length) }))
 }
 

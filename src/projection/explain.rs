@@ -155,7 +155,7 @@ impl Trail {
 
     /// Whether the output was in a file; where it was in none of the engine's own words, one is looked for first.
     pub fn in_a_file(&self) -> bool {
-        let spoken = ["stdout", "assistant_message", "structured_output"];
+        let spoken = ["stdout", "assistant_message", "structured_output", "repair"];
         self.validation.as_ref().is_some_and(|validation| !spoken.contains(&validation.source.as_str()))
     }
 
@@ -169,7 +169,9 @@ impl Trail {
     /// The origin, given all places where the field stands in the stream: the last one in a message, where the output was
     /// one, else the last of all; without any place, the last event that may have carried it.
     pub fn spoken(&self, places: &[Range<u64>]) -> Origin {
-        let message = self.validation.as_ref().is_some_and(|validation| validation.source == "assistant_message");
+        let source = self.validation.as_ref().map_or("", |validation| validation.source.as_str());
+        // A repair is what the assistant said when it was asked once more.
+        let message = matches!(source, "assistant_message" | "repair");
         let stream = self.turn().map(|(stream, _)| stream);
         let of_stream = || self.carriers.iter().filter(|carrier| Some(carrier.stream) == stream);
         let carrier_of = |place: &Range<u64>| of_stream().find(|carrier| carrier.bytes.contains(&place.start));
@@ -242,6 +244,7 @@ mod tests {
 
     #[test]
     fn the_last_message_that_holds_the_field_carried_it() {
+        assert_eq!(trail("repair").spoken(&[]), trail("assistant_message").spoken(&[]));
         let trail = trail("assistant_message");
         assert_eq!(trail.turn(), Some((Stream::Stdout, 10..40)), "the output is that of the last turn");
         assert_eq!(found(trail.spoken(&[12..14, 22..24, 33..35])), (Precision::Field, 3, 22..24));

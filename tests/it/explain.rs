@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::cli::place::Place;
 use crate::export::Feed;
 use crate::support::Server;
-use crate::support::skill::GATED;
+use crate::support::skill::{GATED, HELLO};
 
 fn explained(server: &Server, run: &str, path: &str) -> Value {
     let answer = server.get(&format!("/v1/jobs/{run}/explain?path={path}"));
@@ -135,6 +135,39 @@ fn what_an_assistant_said_leads_to_the_escaped_bytes_of_its_message() {
         let range = feed.get(&range).json();
         assert_eq!((&range["content"], &range["events"]), (&json!(raw), &json!([origin["seq"]])), "{case}");
     }
+}
+
+#[test]
+fn a_field_that_the_skills_normalizer_wrote_leads_to_its_file_and_its_step() {
+    let server = Server::start();
+    let script = "cat >/dev/null\necho '{\"success\":true,\"data\":{\"n\":\"one\"}}'\n";
+    let normalizer = r#"sh -c 'echo "{\"n\": 1}" > result/result.json' step"#;
+    let output = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
+    let writes = format!("printf '{{\"n\":\"two\"}}' > result/result.json\n{script}");
+    for (id, script, file) in
+        [("alone", script, "raw/skill_result.json"), ("beside", writes.as_str(), "raw/skill_result.N1.json")]
+    {
+        let runner = json!({"normalizer": {"command": normalizer}});
+        server.skill(id, script, json!({"output": output, "runner": runner}));
+        let (_, run) = server.finished(id);
+        let found = explained(&server, &run, "/data/n");
+        assert_eq!((&found["value"], &found["validation"]["level"]), (&json!(1), &json!("N1")), "{found}");
+        let steps = found["validation"]["steps"].as_array().unwrap();
+        assert!(steps.iter().any(|step| step["step"] == "normalizer" && step["ok"] == true), "{found}");
+        let origin = json!({"kind": "file", "precision": "field", "file": file, "byte_from": 6, "byte_to": 7});
+        assert_eq!(found["origin"], origin);
+    }
+}
+
+#[test]
+fn a_field_of_a_result_that_was_taken_names_the_run_it_was_taken_from() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let (_, first) = server.finished("hello");
+    let (_, second) = server.finished("hello");
+    let origin = &explained(&server, &second, "/data/greeting")["origin"];
+    assert_eq!((&origin["kind"], &origin["source_run_id"]), (&json!("run"), &json!(first)));
+    assert_eq!(explained(&server, &first, "/data/greeting")["origin"]["kind"], "stream");
 }
 
 #[test]

@@ -86,6 +86,7 @@ impl Client {
             | Error::InsufficientStorage { .. }
             | Error::SeqOutOfRange { .. }
             | Error::NotReady
+            | Error::FieldNotFound { .. }
             | Error::Contract(_)
             | Error::Corrupt { .. }
             | Error::Io { .. } => false,
