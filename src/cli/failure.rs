@@ -139,6 +139,7 @@ impl From<orchestrator::Error> for Failure {
             E::ShuttingDown => ("SHUTTING_DOWN", Value::Null),
             E::InsufficientStorage { .. } => ("INSUFFICIENT_STORAGE", Value::Null),
             E::SeqOutOfRange { .. } => ("SEQ_OUT_OF_RANGE", Value::Null),
+            E::FieldNotFound { .. } => ("FIELD_NOT_FOUND", Value::Null),
             E::NotReady => ("RESULT_NOT_READY", Value::Null),
             E::Refused(refusal) => refused(refusal),
             E::Contract(_) | E::Store(_) | E::Corrupt { .. } | E::Io { .. } => return Self::Broken(chain(&error)),

@@ -224,6 +224,7 @@ fn orchestrator(error: &Error) -> Answer {
         Error::SeqOutOfRange { head, .. } => {
             detailed(StatusCode::BAD_REQUEST, "SEQ_OUT_OF_RANGE", json!({"head_seq": head}))
         }
+        Error::FieldNotFound { .. } => plain(StatusCode::NOT_FOUND, "FIELD_NOT_FOUND"),
         Error::NotReady => plain(StatusCode::CONFLICT, "RESULT_NOT_READY"),
         Error::Store(error) => stored(error),
         Error::Contract(_) | Error::Corrupt { .. } | Error::Io { .. } => internal(),

@@ -12,6 +12,7 @@ mod engines_models;
 mod engines_upgrades;
 mod error;
 mod events;
+mod explain;
 mod explain_cache;
 mod export;
 mod file_answer;
@@ -117,6 +118,7 @@ fn run_routes(app: &App, prefix: &str) -> Router<App> {
         .route(&at("/artifacts"), get(artifacts::all))
         .route(&at("/artifacts/{*path}"), get(artifacts::one))
         .route(&at("/bundle"), get(bundle::bundle))
+        .route(&at("/explain"), get(explain::explain))
         .route(&at("/export"), get(export::export))
         .route(&at("/logs"), get(logs::whole))
         .route(&at("/logs/range"), get(logs::range))

@@ -4,6 +4,7 @@ use super::package::PackageRefused;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
+use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
 use crate::registry::InstallError;
 use crate::skill::Finding;
@@ -82,6 +83,14 @@ pub enum Error {
     /// The run is not over yet.
     #[error("the run is not final yet; its result comes with its end")]
     NotReady,
+    /// The result has no such field.
+    #[error("the result of this {} run has no field {path:?}; GET …/result shows what it has", status.as_str())]
+    FieldNotFound {
+        /// Asked for.
+        path: String,
+        /// How the run ended.
+        status: Status,
+    },
     /// The runner tried to log something that breaks the contract.
     #[error(transparent)]
     Contract(#[from] SchemaViolation),

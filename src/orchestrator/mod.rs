@@ -10,6 +10,7 @@ mod create;
 mod deadlines;
 mod ending;
 mod error;
+mod explain;
 mod explain_cache;
 mod export;
 mod flights;

@@ -87,6 +87,7 @@ impl Client {
             | Error::InsufficientStorage { .. }
             | Error::SeqOutOfRange { .. }
             | Error::NotReady
+            | Error::FieldNotFound { .. }
             | Error::Contract(_)
             | Error::Corrupt { .. }
             | Error::Io { .. } => false,
