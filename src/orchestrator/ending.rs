@@ -98,7 +98,11 @@ impl Ending<'_> {
 
     async fn close(&mut self, verdict: Verdict) -> Result<Conclusion, Error> {
         let (ended, facts) = (self.ended.clone(), std::mem::take(&mut self.facts));
-        self.blocking(move |paths, state, skill| conclude::close(paths, state, skill, verdict, facts, &ended)).await
+        self.blocking(move |paths, state, skill| {
+            conclude::reclaim(paths)?;
+            conclude::close(paths, state, skill, verdict, facts, &ended)
+        })
+        .await
     }
 
     /// Log what is to be logged; the bytes it points to are made durable before.
