@@ -162,7 +162,11 @@ impl Client {
 
     /// Create a run and wait for its end.
     fn run(&mut self, skill: &str) -> Value {
-        let job = self.json("POST", "/v1/jobs?wait=120", Some(&json!({"skill_id": skill})));
+        let job = self.json(
+            "POST",
+            "/v1/jobs?wait=120",
+            Some(&json!({"skill_id": skill, "runtime_options": {"no_cache": true}})),
+        );
         assert_eq!(job["status"], "succeeded", "{job}");
         job
     }

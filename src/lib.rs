@@ -16,6 +16,7 @@ pub mod projection;
 // L3, IO
 pub mod artifact;
 pub mod clis;
+pub mod export;
 pub mod registry;
 pub mod store;
 pub mod supervisor;

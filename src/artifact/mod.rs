@@ -9,7 +9,7 @@ mod walk;
 pub use bundle::{Bundle, BundleFile, Contents, bundle};
 pub use index::{Indexed, index};
 pub use manifest::{artifacts_sha256, manifest_json, write_manifest};
-pub use walk::Refused;
+pub use walk::{Refused, files_below};
 
 use std::io;
 use std::path::{Path, PathBuf};

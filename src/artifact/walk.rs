@@ -43,6 +43,11 @@ pub(super) fn walk(root: &Path, start: &str, without: Option<&str>) -> Result<Wa
     Ok(walked)
 }
 
+/// The regular files below a folder of a run, by their paths in the run's folder, sorted.
+pub fn files_below(run_root: &Path, folder: &str) -> Result<Vec<String>, Error> {
+    Ok(walk(run_root, folder, None)?.files)
+}
+
 impl Walked {
     fn folder(&mut self, root: &Path, folder: &str, without: Option<&str>, depth: usize) -> Result<(), Error> {
         let path = root.join(folder);

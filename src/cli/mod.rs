@@ -10,6 +10,7 @@ mod doctor;
 mod engines;
 mod event_line;
 mod event_stream;
+mod export;
 mod failure;
 mod global;
 mod history;
@@ -64,6 +65,7 @@ enum Command {
     Logs(logs::Args),
     History(history::Args),
     Audit(audit::Args),
+    Export(export::Args),
     Skill(skill::Args),
     Engines(engines::Args),
     Doctor(doctor::Args),
@@ -84,11 +86,12 @@ pub fn main() -> ExitCode {
         Command::Logs(args) => logs::logs(&global, &args),
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
+        Command::Export(args) => export::export(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),
         Command::Engines(args) => engines::engines(&global, &args),
         Command::Doctor(args) => doctor::doctor(&global, &args),
         Command::Config(args) => config::config(&global, &args),
-        Command::Replay(args) => replay::replay(&args),
+        Command::Replay(args) => replay::replay(&global, &args),
         Command::Reparse(args) => reparse::reparse(&global, &args),
     };
     match done {

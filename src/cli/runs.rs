@@ -1,18 +1,17 @@
 //! Runs to read: through the service that has the data folder, or from the store itself.
 
 use std::io::BufRead;
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::client::Client;
 use super::failure::Failure;
 use super::{data_folder, service_address};
-use crate::domain::ids::{RequestId, RunId, Seq};
+use crate::domain::ids::{RunId, Seq};
 use crate::fcmp::LogHead;
-use crate::orchestrator::RunLog;
+use crate::orchestrator::{Error, RunLog};
 use crate::settings::Settings;
-use crate::store::{EventBatch, EventStore, IndexKey};
+use crate::store::EventBatch;
 use crate::workspace::Layout;
 
 /// Bytes of events read at once.
@@ -23,12 +22,7 @@ pub(super) enum Runs {
     /// A service answers for them.
     Service(Client),
     /// This process has the store.
-    Store {
-        /// The rows.
-        store: Arc<dyn EventStore>,
-        /// The events.
-        log: RunLog,
-    },
+    Store(RunLog),
 }
 
 impl Runs {
@@ -48,21 +42,17 @@ impl Runs {
             )));
         }
         let store = data_folder::open_store(settings)?;
-        Ok(Self::Store { log: RunLog::new(store.clone(), layout), store })
+        Ok(Self::Store(RunLog::new(store, layout)))
     }
 
     /// The run with this request id or run id.
     pub(super) fn resolve(&self, id: &str) -> Result<RunId, Failure> {
-        let unknown = || Failure::unknown_run(id);
-        let given: RunId = id.parse().map_err(|_| unknown())?;
         match self {
             Self::Service(client) => service_address::run_of(client, id),
-            Self::Store { store, .. } => {
-                if let Some(row) = store.index(&IndexKey::Request(RequestId(given.0)))? {
-                    return row.as_ref().try_into().map(RunId::from_bytes).map_err(|_| unknown());
-                }
-                store.index(&IndexKey::Run(given))?.map(|_| given).ok_or_else(unknown)
-            }
+            Self::Store(log) => log.resolve(id).map_err(|error| match error {
+                Error::RunNotFound { .. } => Failure::unknown_run(id),
+                other => other.into(),
+            }),
         }
     }
 
@@ -80,7 +70,7 @@ impl Runs {
                 let path = format!("/jobs/{run}/events/history?from_seq={from}{to}");
                 lines(client.stream(&path, "application/x-ndjson")?, each)
             }
-            Self::Store { log, .. } => {
+            Self::Store(log) => {
                 let last = to.unwrap_or(Seq(u64::MAX));
                 let mut after = Seq(from.0.saturating_sub(1));
                 loop {
@@ -104,7 +94,7 @@ impl Runs {
     pub(super) fn row(&self, run: RunId) -> Result<Row, Failure> {
         match self {
             Self::Service(client) => Ok(Row::Job(client.get(&format!("/jobs/{run}"))?)),
-            Self::Store { log, .. } => Ok(Row::Head(Box::new(log.head(run)?))),
+            Self::Store(log) => Ok(Row::Head(Box::new(log.head(run)?))),
         }
     }
 }

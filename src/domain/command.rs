@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::event::ValidationError;
+use super::event::{UploadedPackage, ValidationError};
 use super::fact::Fact;
 use super::ids::RunId;
 use super::interaction::{Interaction, InteractionId};
@@ -46,6 +46,8 @@ pub enum Command {
         manifest_sha256: String,
         /// The run's cache key.
         cache_key: String,
+        /// The run's own skill, if it has one.
+        package: Option<UploadedPackage>,
     },
     /// Take an equal run's result.
     TakeFromCache {

@@ -29,11 +29,11 @@ pub fn decide(run: &RunState, command: Command, now: Timestamp) -> Result<Vec<Fa
         };
     }
     match command {
-        Command::Upload { files, manifest_sha256, cache_key } => {
+        Command::Upload { files, manifest_sha256, cache_key, package } => {
             if !run.awaiting_upload {
                 return Err(Refusal::AlreadyUploaded);
             }
-            Ok(vec![Fact::own(Event::Uploaded(Uploaded { files, manifest_sha256, cache_key }))])
+            Ok(vec![Fact::own(Event::Uploaded(Uploaded { files, manifest_sha256, cache_key, package }))])
         }
         Command::TakeFromCache { source, cache_key, result_path, evidence, facts } => {
             let mut log = vec![Fact::own(Event::CacheHit(CacheHit { source_run_id: source, cache_key }))];

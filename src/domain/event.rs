@@ -124,6 +124,15 @@ pub struct Started {
     pub awaiting_upload: bool,
     /// Hash of the client's idempotency key, when it gave one.
     pub idempotency_sha256: Option<String>,
+    /// The run's cache key, when no upload is awaited that would be part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_key: Option<String>,
+    /// Hash of the engine configuration the client sent, which itself may hold secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_config_sha256: Option<String>,
+    /// Whether the skill is a package of this run alone, which comes with the upload.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary: bool,
 }
 
 /// Data of `input.uploaded`.
@@ -135,6 +144,20 @@ pub struct Uploaded {
     pub manifest_sha256: String,
     /// The run's cache key.
     pub cache_key: String,
+    /// The package that came with the files, for a run whose skill is its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<UploadedPackage>,
+}
+
+/// A skill that is one run's alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadedPackage {
+    /// What it is, now that it is known.
+    pub skill: SkillRef,
+    /// The engine chosen for it.
+    pub engine: String,
+    /// Hash of the archive.
+    pub sha256: String,
 }
 
 /// Data of `run.cache_hit`.

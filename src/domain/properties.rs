@@ -38,6 +38,9 @@ fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Star
         parameter: Map::new(),
         awaiting_upload,
         idempotency_sha256: None,
+        cache_key: None,
+        engine_config_sha256: None,
+        temporary: false,
     }
 }
 
@@ -69,7 +72,12 @@ fn any_command() -> impl Strategy<Value = Command> {
     ];
     let requeue = any::<bool>().prop_map(|again| if again { RestartQueued::Requeue } else { RestartQueued::Fail });
     prop_oneof![
-        1 => Just(Command::Upload { files: vec![], manifest_sha256: "0".repeat(64), cache_key: "0".repeat(64) }),
+        1 => Just(Command::Upload {
+            files: vec![],
+            manifest_sha256: "0".repeat(64),
+            cache_key: "0".repeat(64),
+            package: None,
+        }),
         1 => Just(Command::TakeFromCache {
             source: RunId(Uuid::from_u128(9)),
             cache_key: "0".repeat(64),

@@ -7,7 +7,7 @@ use super::event::{Event, RecoveryState, Started};
 use super::ids::{RequestId, RunId, Seq};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{RunError, Usage, Warning};
-use super::request::{RuntimeOptions, SkillRef};
+use super::request::{ExecutionMode, RuntimeOptions, SkillRef};
 use super::statechart::Status;
 use super::time::Timestamp;
 
@@ -112,6 +112,9 @@ pub struct RunState {
     pub result_path: Option<String>,
     /// Hash of the idempotency key it was created with.
     pub idempotency_sha256: Option<String>,
+    /// Whether its skill is a package of its own.
+    #[serde(default)]
+    pub temporary: bool,
 }
 
 impl RunState {
@@ -127,7 +130,7 @@ impl RunState {
             status: Status::Queued,
             awaiting_upload: started.awaiting_upload,
             cache_hit: false,
-            cache_key: None,
+            cache_key: started.cache_key.clone(),
             created_at: at,
             updated_at: at,
             head_seq: Seq(1),
@@ -150,6 +153,7 @@ impl RunState {
             usage: Usage::default(),
             result_path: None,
             idempotency_sha256: started.idempotency_sha256.clone(),
+            temporary: started.temporary,
         }
     }
 
@@ -162,6 +166,10 @@ impl RunState {
             Event::Uploaded(uploaded) => {
                 self.awaiting_upload = false;
                 self.cache_key = Some(uploaded.cache_key.clone());
+                if let Some(package) = &uploaded.package {
+                    self.skill = package.skill.clone();
+                    self.engine = package.engine.clone();
+                }
             }
             Event::CacheHit(hit) => {
                 self.cache_hit = true;
@@ -175,6 +183,8 @@ impl RunState {
             }
             Event::TurnStarted(turn) => {
                 self.turns = turn.attempt;
+                // A result that was being taken over when the service died is now made after all.
+                self.cache_hit = false;
                 self.turn = Some(Turn {
                     pid: turn.pid,
                     engine_version: turn.engine_version.clone(),
@@ -219,6 +229,12 @@ impl RunState {
             | Event::Normalized(_)
             | Event::ArtifactIndexed(_) => {}
         }
+    }
+
+    /// The key under which an equal run's result may stand for this one's, or this one's for an equal run's.
+    pub fn shared_key(&self) -> Option<&str> {
+        let shares = self.options.execution_mode == ExecutionMode::Auto && !self.options.no_cache;
+        self.cache_key.as_deref().filter(|_| shares && !self.awaiting_upload)
     }
 
     /// Count an event of a type this version does not know: it has a place in the log but moves nothing.

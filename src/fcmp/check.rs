@@ -37,7 +37,10 @@ pub fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation
     match event {
         Event::Started(started) => {
             named(&started.skill.id, "/data/skill/id")?;
-            named(&started.engine, "/data/engine")
+            named(&started.engine, "/data/engine")?;
+            let optional_hash = |text: &Option<String>, pointer| text.as_deref().map_or(Ok(()), |it| hash(it, pointer));
+            optional_hash(&started.cache_key, "/data/cache_key")?;
+            optional_hash(&started.engine_config_sha256, "/data/engine_config_sha256")
         }
         Event::Uploaded(uploaded) => {
             for file in &uploaded.files {
@@ -45,7 +48,11 @@ pub fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation
                 hash(&file.sha256, "/data/files/sha256")?;
             }
             hash(&uploaded.manifest_sha256, "/data/manifest_sha256")?;
-            hash(&uploaded.cache_key, "/data/cache_key")
+            hash(&uploaded.cache_key, "/data/cache_key")?;
+            let Some(package) = &uploaded.package else { return Ok(()) };
+            named(&package.skill.id, "/data/package/skill/id")?;
+            named(&package.engine, "/data/package/engine")?;
+            hash(&package.sha256, "/data/package/sha256")
         }
         Event::CacheHit(hit) => hash(&hit.cache_key, "/data/cache_key"),
         Event::TurnStarted(turn) => {

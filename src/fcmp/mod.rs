@@ -4,6 +4,7 @@
 pub mod audit;
 mod check;
 mod envelope;
+mod fold;
 mod scribe;
 mod window;
 

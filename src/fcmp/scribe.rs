@@ -137,6 +137,10 @@ impl Scribe {
             }
             let event = self.with_proof(fact.event);
             self.head.state.apply(&event, now);
+            if matches!(&event, Event::Uploaded(uploaded) if uploaded.package.is_some()) {
+                // The engine of a run with a skill of its own is known from here on.
+                self.engine_json = serde_json::Value::from(self.head.state.engine.as_str()).to_string();
+            }
             self.encode(&mut page, &event, fact.raw, now)?;
         }
         if !page.is_empty() {
@@ -221,6 +225,9 @@ mod tests {
             parameter: Map::new(),
             awaiting_upload: false,
             idempotency_sha256: None,
+            cache_key: None,
+            engine_config_sha256: None,
+            temporary: false,
         };
         Scribe::begin(RunId(Uuid::from_u128(1)), started, Timestamp::from_micros(0)).unwrap()
     }

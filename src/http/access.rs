@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 
-use super::app::App;
+use super::app::{App, Changes};
 use super::error::{Problem, finish, is_refusal};
 use super::unread_body::UnreadBody;
 use crate::domain::ids::RequestId;
@@ -68,6 +68,10 @@ fn check(app: &App, request: &Request) -> Result<(), Problem> {
         }
     }
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    if !reads && app.changes() == Changes::Refused {
+        let (method, path) = (request.method().to_string(), path.to_owned());
+        return Err(Problem::MethodNotAllowed { method, path });
+    }
     if !reads && request.headers().contains_key(header::ORIGIN) {
         let origin = one(request.headers(), &header::ORIGIN).unwrap_or_default();
         let own = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));

@@ -14,22 +14,36 @@ use crate::orchestrator::Orchestrator;
 #[derive(Clone)]
 pub(super) struct App(Arc<Shared>);
 
+/// What becomes of requests that change something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changes {
+    /// They are answered.
+    Taken,
+    /// They are refused: what is served is a recording.
+    Refused,
+}
+
 struct Shared {
     orchestrator: Orchestrator,
     clis: Clis,
     frames: Frames,
     closing: watch::Sender<bool>,
+    changes: Changes,
 }
 
 impl App {
-    pub fn new(orchestrator: Orchestrator) -> Self {
+    pub fn new(orchestrator: Orchestrator, changes: Changes) -> Self {
         let frames = Frames::new(orchestrator.log().clone());
         let clis = orchestrator.clis().clone();
-        Self(Arc::new(Shared { orchestrator, clis, frames, closing: watch::Sender::new(false) }))
+        Self(Arc::new(Shared { orchestrator, clis, frames, closing: watch::Sender::new(false), changes }))
     }
 
     pub fn orchestrator(&self) -> &Orchestrator {
         &self.0.orchestrator
+    }
+
+    pub fn changes(&self) -> Changes {
+        self.0.changes
     }
 
     pub fn clis(&self) -> &Clis {

@@ -12,6 +12,8 @@ mod engines_models;
 mod engines_upgrades;
 mod error;
 mod events;
+mod explain_cache;
+mod export;
 mod file_answer;
 mod frames;
 mod health;
@@ -42,7 +44,7 @@ use axum::serve::ListenerExt;
 use tracing::warn;
 
 use crate::orchestrator::Orchestrator;
-use app::App;
+use app::{App, Changes};
 use error::Problem;
 
 /// How long answers under way may take after the stop.
@@ -56,7 +58,23 @@ pub async fn serve(
     orchestrator: Orchestrator,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let app = App::new(orchestrator);
+    serve_app(listener, App::new(orchestrator, Changes::Taken), stop).await
+}
+
+/// Serve what can be read of the API: a request that would change something is refused.
+pub async fn serve_read_only(
+    listener: tokio::net::TcpListener,
+    orchestrator: Orchestrator,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    serve_app(listener, App::new(orchestrator, Changes::Refused), stop).await
+}
+
+async fn serve_app(
+    listener: tokio::net::TcpListener,
+    app: App,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
     let routes = routes(app.clone());
     // Events are small and people wait for them: send each at once.
     let listener = listener.tap_io(|connection| {
@@ -105,11 +123,13 @@ fn routes(app: App) -> Router {
         .route("/v1/jobs/{id}/artifacts", get(artifacts::all))
         .route("/v1/jobs/{id}/artifacts/{*path}", get(artifacts::one))
         .route("/v1/jobs/{id}/bundle", get(bundle::bundle))
+        .route("/v1/jobs/{id}/export", get(export::export))
         .route("/v1/jobs/{id}/logs", get(logs::whole))
         .route("/v1/jobs/{id}/logs/range", get(logs::range))
         .route("/v1/jobs/{id}/events", get(events::events))
         .route("/v1/jobs/{id}/events/history", get(history::history))
         .route("/v1/jobs/{id}/cancel", post(cancel::cancel))
+        .route("/v1/jobs/{id}/explain/cache", get(explain_cache::explain))
         .route("/v1/jobs/{id}/interaction/pending", get(interaction::pending))
         .route("/v1/jobs/{id}/interaction/reply", post(interaction::reply))
         .nest("/v1/management/runs", management::runs())

@@ -123,7 +123,7 @@ async fn take_back(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]
 async fn reject(shared: &Arc<Shared>, journal: &mut Journal, error: RunError) -> Result<(), Error> {
     let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
     journal.commit(Command::Reject { facts: closed.facts, error, evidence: closed.evidence }).await?;
-    shared.sealer.seal_soon(journal.state().run_id);
+    shared.owe(journal.state());
     Ok(())
 }
 
@@ -154,6 +154,6 @@ pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -
     let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
     facts.extend(closed.facts);
     journal.commit(Command::EndTurn { facts, end: TurnEnd::Failed(error), evidence: closed.evidence }).await?;
-    shared.sealer.seal_soon(run);
+    shared.owe(journal.state());
     Ok(())
 }

@@ -18,9 +18,11 @@ use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::hex;
 use crate::domain::event::{Event, Normalized};
 use crate::domain::fact::{Fact, Stream};
+use crate::domain::ids::RequestId;
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::export::Piece;
 use crate::workspace::{self, RunPaths};
 
 /// Where the result is, in the run's folder.
@@ -55,7 +57,7 @@ pub(super) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evid
     let result = json!({
         "status": closing.status,
         "data": closing.data,
-        "artifacts": listed(closing.state, &closing.artifacts),
+        "artifacts": listed(closing.state.request_id, &closing.artifacts),
         "validation_warnings": warnings,
         "error": closing.error,
     });
@@ -70,13 +72,14 @@ pub(super) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evid
     Ok(evidence)
 }
 
-fn listed(state: &RunState, artifacts: &[ArtifactEntry]) -> Vec<Value> {
+/// Artifacts as a result lists them.
+pub(super) fn listed(request: RequestId, artifacts: &[ArtifactEntry]) -> Vec<Value> {
     let with_url = |artifact: &ArtifactEntry| {
         let mut entry = match json!(artifact) {
             Value::Object(entry) => entry,
             _ => Map::new(),
         };
-        let url = format!("/v1/jobs/{}/artifacts/{}", state.request_id, url_path(&artifact.path_rel));
+        let url = format!("/v1/jobs/{request}/artifacts/{}", url_path(&artifact.path_rel));
         entry.insert("url".into(), url.into());
         Value::Object(entry)
     };
@@ -168,23 +171,14 @@ pub(super) fn stream_proofs(paths: &RunPaths) -> Result<BTreeMap<String, StreamP
 /// Length and hash of a file; `None` when it is not there.
 pub fn file_proof(path: &Path) -> Result<Option<StreamProof>, Error> {
     let doing = || format!("read {}", path.display());
-    let mut file = match workspace::open_regular(path) {
+    let file = match workspace::open_regular(path) {
         Ok(file) => file,
         // What is no file any more has no bytes to prove.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => return Ok(None),
         Err(error) => return Err(Error::io(doing())(error)),
     };
-    let mut hash = Sha256::new();
-    let mut bytes = 0;
-    let mut chunk = vec![0; 256 * 1024];
-    loop {
-        let read = std::io::Read::read(&mut file, &mut chunk).map_err(Error::io(doing()))?;
-        if read == 0 {
-            return Ok(Some(StreamProof { bytes, sha256: hex(&hash.finalize()) }));
-        }
-        bytes += read as u64;
-        hash.update(&chunk[..read]);
-    }
+    let digest = Piece::whole(file).and_then(|piece| piece.digest(|_| Ok(()))).map_err(Error::io(doing()))?;
+    Ok(Some(StreamProof { bytes: digest.size, sha256: digest.sha256 }))
 }
 
 /// The error of a canceled run, for its result.

@@ -6,6 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::attempt::{Stop, warned};
+use super::cache;
 use super::close::{self, Closing, RESULT_PATH, write_files};
 use super::create::pretty;
 use super::error::Error;
@@ -24,6 +25,7 @@ use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::engine::{Adapter, TurnParser, script};
 use crate::skill::Skill;
+use crate::store::IndexChange;
 use crate::supervisor::{Ended, Exit, StreamTotals};
 use crate::workspace::{self, RunPaths};
 
@@ -69,6 +71,8 @@ pub(super) struct Conclusion {
     pub facts: Vec<Fact>,
     pub end: TurnEnd,
     pub evidence: Evidence,
+    /// The row under which an equal run finds this one's result.
+    pub cached: Option<IndexChange>,
 }
 
 /// Judge the turn; also whether it left a result file. Blocks.
@@ -207,7 +211,7 @@ pub(super) fn close(
         Ok(Outcome::Ask(interaction)) if !state.cancel_requested => {
             // The run goes on: its last files are written when it ends.
             let evidence = Evidence { streams: BTreeMap::new(), artifacts_sha256: String::new() };
-            return Ok(Conclusion { facts, end: TurnEnd::NeedsInput(interaction), evidence });
+            return Ok(Conclusion { facts, end: TurnEnd::NeedsInput(interaction), evidence, cached: None });
         }
         Ok(Outcome::Ask(_)) => Err(close::canceled()),
         Ok(Outcome::Done(completion, data)) => Ok((completion, data)),
@@ -238,7 +242,9 @@ pub(super) fn close(
     let artifacts = indexed.entries;
     let evidence =
         write_files(paths, Closing { state, status, data, error, artifacts, warnings, normalized, streams })?;
-    Ok(Conclusion { facts, end, evidence })
+    let mut conclusion = Conclusion { facts, end, evidence, cached: None };
+    conclusion.cached = cache::entry(paths, state, &conclusion);
+    Ok(conclusion)
 }
 
 fn warning_in(fact: &Fact) -> Option<&Warning> {

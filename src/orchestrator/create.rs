@@ -6,13 +6,15 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::cache::Wanted;
 use super::error::Error;
+use super::flights::Follower;
 use super::handle::{Created, Orchestrator, Shared};
 use super::journal::Journal;
 use super::request::{CreateRequest, OptionsRequest};
 use super::surroundings::Work;
-use crate::domain::cache_key::{canonical, sha256_hex};
-use crate::domain::event::{Event, Started};
+use crate::domain::cache_key::{KeyPart, KeyParts, cache_key, canonical, sha256_bytes, sha256_hex};
+use crate::domain::event::{Event, Started, UploadedPackage};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
 use crate::domain::state::RunState;
@@ -23,6 +25,7 @@ use crate::registry::{Installed, NotUsable};
 use crate::settings::RestartQueued;
 use crate::skill::{Intake, Skill, inputs};
 use crate::store::{self, IndexChange, IndexKey};
+use crate::workspace::Manifest;
 use crate::{registry, workspace};
 
 /// Most bytes of inline values: they are part of the run's first event.
@@ -54,20 +57,39 @@ impl Orchestrator {
         let request = shared.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
         let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
-        let place = if started.awaiting_upload { None } else { Some(shared.place()?) };
 
         let run = RunId(shared.clock.new_id());
+        let wanted = wanted(shared, run, &started);
+        let lead = wanted.as_ref().and_then(|wanted| shared.lead(&wanted.key, run));
+        // Asked for once it leads: a run that led before has left its entry by then.
+        let cached =
+            lead.is_some() && wanted.as_ref().is_some_and(|it| shared.cached(&it.key).is_ok_and(|it| it.is_some()));
+        let place = if started.awaiting_upload || cached { None } else { Some(shared.place()?) };
+        write_folder(shared, run, &started, &installed, engine_config).await?;
+        let follows = wanted.as_ref().map(|wanted| wanted.key.clone()).filter(|_| lead.is_none());
+        let take = match wanted.filter(|_| cached) {
+            Some(wanted) => shared.take(wanted).await,
+            None => None,
+        };
         let answer = Created {
             request_id: started.request_id,
             run_id: run,
-            cache_hit: false,
-            status: Status::Queued,
+            cache_hit: take.is_some(),
+            status: if take.is_some() { Status::Succeeded } else { Status::Queued },
             awaiting_upload: started.awaiting_upload,
         };
-        write_folder(shared, run, &started, &installed, engine_config).await?;
+        let runs = take.is_none() && !started.awaiting_upload;
         let (rows, absent) = idempotency_changes(idempotency.as_ref(), &answer)?;
-        match Journal::create(shared, run, started, rows, absent).await {
-            Ok(_) => {}
+        let created = async {
+            let place = match place {
+                None if runs => Some(shared.place()?),
+                place => place,
+            };
+            let journal = Journal::create(shared, run, started, take, rows, absent).await?;
+            Ok::<_, Error>((place, journal))
+        };
+        let (place, journal) = match created.await {
+            Ok(created) => created,
             Err(error) => {
                 // Nothing was created, so nothing may be left.
                 let _ = workspace::remove_run(&shared.layout.run(run));
@@ -76,25 +98,52 @@ impl Orchestrator {
                     (error, _) => Err(error),
                 };
             }
+        };
+        if let Some(lead) = lead {
+            lead.keep();
         }
-        if let Some(place) = place {
-            place.enter(run);
-            shared.start_next();
+        match (place, follows) {
+            (place, Some(key)) => shared.follow(&key, Follower { run, place }),
+            (Some(place), None) => {
+                place.enter(run);
+                shared.start_next();
+            }
+            // It is over, or waits for its files.
+            (None, None) if answer.cache_hit => shared.owe(journal.state()),
+            (None, None) => {}
         }
         Ok(answer)
     }
 }
 
+/// What a new run wants of the cache.
+fn wanted(shared: &Shared, run: RunId, started: &Started) -> Option<Wanted> {
+    Wanted::of(&RunState::open(run, started, shared.clock.now()))
+}
+
+/// The cache key of a run with these files.
+pub(super) fn key_of(
+    started: &Started,
+    manifest_sha256: &str,
+    package: Option<&UploadedPackage>,
+) -> (String, Vec<KeyPart>) {
+    let parts = KeyParts {
+        skill: package.map_or(&started.skill, |package| &package.skill),
+        engine: package.map_or(&started.engine, |package| &package.engine),
+        model: started.model.as_deref(),
+        options: &started.runtime_options,
+        engine_config_sha256: started.engine_config_sha256.as_deref(),
+        parameter: &started.parameter,
+        input: &started.input,
+        manifest_sha256,
+        package_sha256: package.map(|package| package.sha256.as_str()),
+    };
+    (cache_key(&parts), parts.hashes())
+}
+
 /// The index row of an idempotency key, by the key's hash in hexadecimal.
 pub(super) fn idempotency_row(hash: &str) -> Option<IndexKey> {
-    let mut bytes = [0u8; 32];
-    if hash.len() != 64 || !hash.is_ascii() {
-        return None;
-    }
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hash[2 * i..2 * i + 2], 16).ok()?;
-    }
-    Some(IndexKey::Idempotency(bytes))
+    sha256_bytes(hash).map(IndexKey::Idempotency)
 }
 
 fn idempotency_changes(
@@ -156,6 +205,9 @@ fn plan(
     idempotency_sha256: Option<String>,
 ) -> Result<Started, Error> {
     let engine = request.engine.clone().unwrap_or_default();
+    let engine_config = request.engine_config(&engine);
+    let engine_config_sha256 =
+        engine_config.map(|config| sha256_hex(canonical(&Value::Object(config.clone())).as_bytes()));
     check_engine(skill, &engine)?;
     if engine == script::ENGINE && request.model.is_some() {
         return Err(rejected("MODEL_NOT_ALLOWED", "a script skill runs without a model: leave \"model\" out".into()));
@@ -182,7 +234,7 @@ fn plan(
         return Err(rejected("PAYLOAD_TOO_LARGE", message));
     }
     let needs_files = skill.file_fields().iter().any(|field| field.required);
-    Ok(Started {
+    let mut started = Started {
         request_id: RequestId(shared.clock.new_id()),
         skill: SkillRef {
             id: skill.id.clone(),
@@ -197,7 +249,14 @@ fn plan(
         parameter,
         awaiting_upload: request.await_upload.unwrap_or(needs_files),
         idempotency_sha256,
-    })
+        cache_key: None,
+        engine_config_sha256,
+        temporary: false,
+    };
+    if !started.awaiting_upload {
+        started.cache_key = Some(key_of(&started, &Manifest::default().sha256(), None).0);
+    }
+    Ok(started)
 }
 
 /// The engine asked for, if the skill runs on it.

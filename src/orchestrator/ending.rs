@@ -128,15 +128,14 @@ impl Ending<'_> {
     }
 
     async fn log(self, conclusion: Conclusion) -> Result<(), Error> {
-        let Conclusion { facts, end, evidence } = conclusion;
+        let Conclusion { facts, end, evidence, cached } = conclusion;
         let interrupted = self.stop == Some(Stop::Shutdown) && !self.journal.state().cancel_requested;
-        self.journal
-            .commit(if interrupted {
-                Command::Reconcile { restart_queued: RestartQueued::Fail, tails: facts, evidence }
-            } else {
-                Command::EndTurn { facts, end, evidence }
-            })
-            .await?;
+        let command = if interrupted {
+            Command::Reconcile { restart_queued: RestartQueued::Fail, tails: facts, evidence }
+        } else {
+            Command::EndTurn { facts, end, evidence }
+        };
+        self.journal.commit_with(command, cached.into_iter().collect()).await?;
         let state = self.journal.state();
         self.shared.owe(state);
         let request = self.shared.layout.request_engine_config(state.request_id);

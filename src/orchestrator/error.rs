@@ -4,7 +4,7 @@ use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
 use crate::fcmp::SchemaViolation;
-use crate::{artifact, store, workspace};
+use crate::{artifact, export, store, workspace};
 
 /// Everything that is not a yes.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,17 @@ impl From<artifact::Error> for Error {
             }
             pattern @ artifact::Error::Pattern { .. } => {
                 Error::Io { doing: "index the artifacts".into(), source: std::io::Error::other(pattern) }
+            }
+        }
+    }
+}
+
+impl From<export::Error> for Error {
+    fn from(error: export::Error) -> Self {
+        match error {
+            export::Error::Io { doing, source } => Error::Io { doing, source },
+            other @ (export::Error::Name { .. } | export::Error::Changed { .. }) => {
+                Error::Io { doing: "export the run".into(), source: std::io::Error::other(other) }
             }
         }
     }

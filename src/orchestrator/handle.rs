@@ -15,6 +15,7 @@ use super::clock::Clock;
 use super::close::{self, Closed};
 use super::deadlines::Deadlines;
 use super::error::Error;
+use super::flights::Flights;
 use super::journal::{lost_race, met_final};
 use super::log::RunLog;
 use super::queue::Queue;
@@ -29,7 +30,7 @@ use crate::domain::{Effect, effects};
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
-use crate::store::{EventStore, IndexKey};
+use crate::store::EventStore;
 use crate::supervisor::Host;
 use crate::workspace::{self, Layout};
 
@@ -90,6 +91,7 @@ pub(super) struct Shared {
     pub work: Work,
     pub engines: Arc<dyn Host>,
     pub queue: Arc<Queue>,
+    pub flights: Arc<Flights>,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
     /// The program that keeps engines: skill-runner itself.
@@ -97,7 +99,7 @@ pub(super) struct Shared {
     live: Mutex<BTreeMap<RunId, mpsc::Sender<Message>>>,
     pub(super) uploading: Mutex<HashSet<RunId>>,
     closing: AtomicBool,
-    idle: Notify,
+    pub(super) idle: Notify,
 }
 
 /// Messages an actor may have waiting.
@@ -140,6 +142,7 @@ impl Orchestrator {
             work,
             engines,
             queue,
+            flights: Arc::default(),
             sealer,
             deadlines,
             shim,
@@ -181,17 +184,7 @@ impl Orchestrator {
 
     /// The run with this request id or run id.
     pub fn resolve(&self, id: &str) -> Result<RunId, Error> {
-        let unknown = || Error::RunNotFound { id: id.chars().take(64).collect() };
-        let given: RunId = id.parse().map_err(|_| unknown())?;
-        let request = IndexKey::Request(RequestId(given.0));
-        if let Some(row) = self.shared.store.index(&request)? {
-            let bytes = row.as_ref().try_into().map_err(|_| unknown())?;
-            return Ok(RunId::from_bytes(bytes));
-        }
-        match self.shared.store.index(&IndexKey::Run(given))? {
-            Some(_) => Ok(given),
-            None => Err(unknown()),
-        }
+        self.shared.log.resolve(id)
     }
 
     /// The run as it stands.
@@ -260,6 +253,7 @@ impl Orchestrator {
 
     async fn cancel_at_rest(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Status, Error> {
         let shared = &self.shared;
+        let _claim = shared.claimed(run).await;
         let mut journal = shared.journal(run)?;
         if journal.state().status == Status::Running {
             let conflict = || crate::store::Error::Conflict { actual: journal.state().head_seq };
@@ -280,7 +274,7 @@ impl Orchestrator {
         let Closed { facts, evidence } = closed;
         let (requested_by, reason) = (requested_by.into(), reason.into());
         journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await?;
-        shared.sealer.seal_soon(run);
+        shared.owe(journal.state());
         Ok(journal.state().status)
     }
 
@@ -348,6 +342,12 @@ impl Shared {
                 }
                 shared.live().remove(&run);
                 shared.queue.finished(run);
+                if let Ok(head) = shared.log.head(run)
+                    && head.state.status.is_final()
+                {
+                    // Said before, unless its actor broke or found it over: whoever follows it must not wait for ever.
+                    shared.settled(&head.state);
+                }
                 shared.start_next();
                 shared.idle.notify_waiters();
             });
@@ -363,7 +363,10 @@ impl Shared {
                     self.queue.requeue(run);
                     self.start_next();
                 }
-                Effect::Seal => self.sealer.seal_soon(run),
+                Effect::Seal => {
+                    self.sealer.seal_soon(run);
+                    self.settled(state);
+                }
                 Effect::DecideAt(moment) => self.deadlines.at(moment, run),
                 // The actor of a running run sees to these itself.
                 Effect::Supervise | Effect::StopEngine => {}
@@ -392,7 +395,7 @@ impl Shared {
             tokio::pin!(idle);
             // Register before looking: an end between the two would be missed.
             idle.as_mut().enable();
-            if self.live().is_empty() {
+            if self.live().is_empty() && self.flights.at_rest() {
                 return;
             }
             idle.await;

@@ -105,29 +105,34 @@ impl Orchestrator {
                     kept += 1;
                     continue;
                 }
-                cleaned.bytes_freed += self.delete(&state).await?;
+                let (bytes, entries) = self.delete(&state).await?;
+                cleaned.bytes_freed += bytes;
+                cleaned.cache_entries_deleted += entries;
                 cleaned.runs_deleted += 1;
                 cleaned.requests_deleted += 1;
             }
         }
     }
 
-    async fn delete(&self, state: &RunState) -> Result<u64, Error> {
+    /// The bytes that this freed, and the cache entries that went with the run.
+    async fn delete(&self, state: &RunState) -> Result<(u64, u64), Error> {
         let run = state.run_id;
         let shared = &self.shared;
         let mut keys = vec![IndexKey::Request(state.request_id)];
         keys.extend(state.idempotency_sha256.as_deref().and_then(super::create::idempotency_row));
+        let entry = shared.own_entry(state)?;
+        keys.extend(entry);
         // The rows go first: files without a row are swept at the next start, a row without files would be a lie.
         shared.sealer.forget(run);
         shared.store.delete_run(&run, keys).await?;
         let paths = shared.layout.run(run);
         let request = shared.layout.request(state.request_id);
-        Work::run(&shared.work, move || {
+        let freed = Work::run(&shared.work, move || {
             let _ = workspace::remove_tree(&request);
             workspace::remove_run(&paths)
         })
         .await
-        .map_err(|error| Error::io("remove the run's folder")(error.into()))?
-        .map_err(Error::from)
+        .map_err(|error| Error::io("remove the run's folder")(error.into()))??;
+        Ok((freed, u64::from(entry.is_some())))
     }
 }

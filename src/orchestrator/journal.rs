@@ -16,6 +16,9 @@ use crate::domain::statechart::Status;
 use crate::fcmp::{LogHead, Page, Scribe};
 use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey};
 
+/// Most bytes of two pages that are appended as one; rows need room beside them.
+const ONE_APPEND: usize = 768 * 1024;
+
 /// Writes one run's log.
 pub(super) struct Journal {
     store: Arc<dyn EventStore>,
@@ -32,23 +35,41 @@ impl Shared {
 }
 
 impl Journal {
-    /// Create a run: its first event, its rows, and what else must commit with them.
+    /// Create a run: its first event, what follows from it at once, its rows, and what else must commit with them.
     pub async fn create(
         shared: &Shared,
         run: RunId,
         started: Started,
+        then: Option<Command>,
         more: Vec<IndexChange>,
         require_absent: Option<IndexKey>,
     ) -> Result<Self, Error> {
         let request = started.request_id;
-        let (scribe, page) = Scribe::begin(run, started, shared.clock.now())?;
-        let journal = Self { store: shared.store.clone(), clock: shared.clock.clone(), scribe };
-        let mut append = journal.append(page, Seq::START)?;
+        let now = shared.clock.now();
+        let (scribe, first) = Scribe::begin(run, started, now)?;
+        let mut journal = Self { store: shared.store.clone(), clock: shared.clock.clone(), scribe };
+        let mut pages = match then {
+            Some(command) => journal.scribe.clone().write(decide(journal.state(), command, now)?, now)?,
+            None => Vec::new(),
+        };
+        // The first event and what follows are one append where they fit one: then nobody ever sees the one alone.
+        let joined = pages.first().is_some_and(|next| first.ndjson.len() + next.ndjson.len() <= ONE_APPEND);
+        let mut append = if joined {
+            let next = pages.remove(0);
+            let head = next.head.clone();
+            let mut append = journal.append(next, Seq::START)?;
+            append.events.insert(0, batch(first));
+            journal.scribe = Scribe::resume(head);
+            append
+        } else {
+            journal.append(first, Seq::START)?
+        };
         append.index.push(IndexChange::Put(IndexKey::Request(request), Bytes::copy_from_slice(run.as_bytes())));
         append.index.push(IndexChange::Put(IndexKey::Open(run), Bytes::new()));
         append.index.extend(more);
         append.require_absent = require_absent;
         journal.store.append(append).await?;
+        journal.write(pages, Vec::new()).await?;
         Ok(journal)
     }
 
@@ -59,16 +80,29 @@ impl Journal {
 
     /// Decide on a command and log what follows from it; durable when `Ok`.
     pub async fn commit(&mut self, command: Command) -> Result<(), Error> {
+        self.commit_with(command, Vec::new()).await
+    }
+
+    /// The same, with rows that commit together with the last event.
+    pub async fn commit_with(&mut self, command: Command, rows: Vec<IndexChange>) -> Result<(), Error> {
         let now = self.clock.now();
         let facts = decide(self.state(), command, now)?;
         if facts.is_empty() {
             return Ok(());
         }
         // The scribe is replaced only when the store has everything: a failed append leaves no trace.
-        let mut scribe = self.scribe.clone();
-        for page in scribe.write(facts, now)? {
+        let pages = self.scribe.clone().write(facts, now)?;
+        self.write(pages, rows).await
+    }
+
+    async fn write(&mut self, pages: Vec<Page>, mut rows: Vec<IndexChange>) -> Result<(), Error> {
+        let last = pages.len().saturating_sub(1);
+        for (i, page) in pages.into_iter().enumerate() {
             let head = page.head.clone();
-            let append = self.append(page, self.state().head_seq)?;
+            let mut append = self.append(page, self.state().head_seq)?;
+            if i == last {
+                append.index.append(&mut rows);
+            }
             self.store.append(append).await?;
             self.scribe = Scribe::resume(head);
         }
@@ -82,11 +116,15 @@ impl Journal {
         Ok(Append {
             run,
             expected_head,
-            events: vec![EventBatch { first: page.first, count: page.count, ndjson: page.ndjson.into() }],
+            events: vec![batch(page)],
             index: vec![IndexChange::Put(IndexKey::Run(run), row.into())],
             require_absent: None,
         })
     }
+}
+
+fn batch(page: Page) -> EventBatch {
+    EventBatch { first: page.first, count: page.count, ndjson: page.ndjson.into() }
 }
 
 /// A run's row: its folded state and chain.

@@ -7,12 +7,11 @@ use tokio::sync::watch;
 
 use super::error::Error;
 use super::journal::read_head;
-use crate::domain::event::Event;
-use crate::domain::ids::{RunId, Seq};
+use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::state::RunState;
-use crate::fcmp::{Chain, LogHead, read_envelope};
-use crate::store::{EventBatch, EventStore, SealedLog};
-use crate::workspace::Layout;
+use crate::fcmp::{LogHead, read_envelope};
+use crate::store::{EventBatch, EventStore, IndexKey, SealedLog};
+use crate::workspace::{Layout, RunPaths};
 
 /// Most bytes read at once while folding.
 const FOLD_BYTES: usize = 1024 * 1024;
@@ -28,6 +27,26 @@ impl RunLog {
     /// A reader over a store and the folder of sealed logs.
     pub fn new(store: Arc<dyn EventStore>, layout: Layout) -> Self {
         Self { store, layout }
+    }
+
+    /// The run with this request id or run id.
+    pub fn resolve(&self, id: &str) -> Result<RunId, Error> {
+        let unknown = || Error::RunNotFound { id: id.chars().take(64).collect() };
+        let given: RunId = id.parse().map_err(|_| unknown())?;
+        if let Some(row) = self.store.index(&IndexKey::Request(RequestId(given.0)))? {
+            return row.as_ref().try_into().map(RunId::from_bytes).map_err(|_| unknown());
+        }
+        self.store.index(&IndexKey::Run(given))?.map(|_| given).ok_or_else(unknown)
+    }
+
+    /// The data folder.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Where the files of a run are.
+    pub fn paths(&self, run: RunId) -> RunPaths {
+        self.layout.run(run)
     }
 
     /// Events from exactly `after + 1` on, about `max_bytes` of them; empty at the durable head. Blocks on the disk.
@@ -85,20 +104,8 @@ impl RunLog {
             }
             for (seq, bytes) in batches.iter().flat_map(EventBatch::events).take_while(|(seq, _)| *seq <= to) {
                 let envelope = read_envelope(&bytes).map_err(|error| corrupt(format!("event {seq}: {error}")))?;
-                let chain = folded.as_ref().map_or_else(|| Chain::start(run), |head| head.chain).link(&bytes);
-                let state = match (folded.take(), &envelope.event) {
-                    (None, Some(Event::Started(started))) => RunState::open(run, started, envelope.ts),
-                    (None, _) => return Err(corrupt("its first event is not conversation.started".into())),
-                    (Some(mut head), Some(event)) => {
-                        head.state.apply(event, envelope.ts);
-                        head.state
-                    }
-                    (Some(mut head), None) => {
-                        head.state.apply_unknown(envelope.ts);
-                        head.state
-                    }
-                };
-                folded = Some(LogHead { state, chain });
+                let after = LogHead::after(folded.take(), &envelope, &bytes);
+                folded = Some(after.ok_or_else(|| corrupt("its first event is not conversation.started".into()))?);
                 at = seq;
             }
         }

@@ -2,6 +2,7 @@
 
 mod actor;
 mod attempt;
+mod cache;
 mod clock;
 mod close;
 mod conclude;
@@ -9,6 +10,9 @@ mod create;
 mod deadlines;
 mod ending;
 mod error;
+mod explain_cache;
+mod export;
+mod flights;
 mod handle;
 mod hybrid;
 mod inventory;
@@ -24,6 +28,7 @@ mod reply;
 mod request;
 mod result_file;
 mod seal;
+mod share;
 mod stage;
 mod startup;
 mod surroundings;
@@ -35,6 +40,7 @@ mod verdict_script;
 
 pub use clock::{Clock, WallClock};
 pub use error::Error;
+pub use explain_cache::{CacheOutcome, CacheStory, DifferingPart};
 pub use handle::{Canceled, Created, Orchestrator, Sizes};
 pub use inventory::{Cleaned, ListFilter, Listing};
 pub use log::RunLog;

@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use super::close::{self, Closed};
 use super::error::Error;
+use super::flights::Follower;
 use super::handle::Shared;
 use super::surroundings::Work;
 use crate::domain::causes::chain;
@@ -46,14 +47,16 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     // Many at once share the store's commits; what they are owed follows in their order, so the queue keeps it.
     let mut settled =
         stream::iter(open).map(|run| async move { (run, settle_run(shared, run).await) }).buffered(AT_ONCE);
+    let mut go_on = Vec::new();
     while let Some((run, outcome)) = settled.next().await {
         match outcome {
-            Ok(state) => owe(shared, &state),
+            Ok(state) => go_on.extend(owe(shared, &state)),
             Err(error) => warn!(run.id = %run, error = %chain(&error), "a run could not be settled"),
         }
     }
     drop(settled);
     sweep_folders(shared).await?;
+    shared.go_on(go_on);
     if count > 0 {
         info!(runs = count, "settled the runs of an earlier service");
     }
@@ -79,11 +82,13 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error>
     Ok(journal.state().clone())
 }
 
-fn owe(shared: &Shared, state: &RunState) {
+/// Do what a run is owed, but for what has to wait until the service is ready: that is returned.
+fn owe(shared: &Shared, state: &RunState) -> Option<Follower> {
     let run = state.run_id;
+    let mut later = None;
     for effect in effects(state) {
         match effect {
-            Effect::Enqueue => shared.queue.requeue(run),
+            Effect::Enqueue => later = shared.line_up_again(state),
             Effect::Seal => {
                 // A power cut may have torn a sealed file whose events are still in the store.
                 let _ = std::fs::remove_file(shared.layout.run(run).events_jsonl());
@@ -94,6 +99,7 @@ fn owe(shared: &Shared, state: &RunState) {
             Effect::DecideAt(moment) => shared.deadlines.at(moment, run),
         }
     }
+    later
 }
 
 /// The last files of a run that the restart ends; nothing for one that goes on.

@@ -4,14 +4,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use serde::Serialize;
+use tracing::warn;
 
+use super::create::key_of;
 use super::error::Error;
+use super::flights::Follower;
 use super::handle::{Orchestrator, Shared};
 use super::journal::lost_race;
+use super::queue::Place;
 use super::surroundings::Work;
-use crate::domain::cache_key::{KeyParts, cache_key};
+use crate::domain::causes::chain;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::{RequestId, RunId};
+use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::workspace::{self, UploadLimits};
 
@@ -53,18 +58,11 @@ impl Orchestrator {
             .map_err(|error| Error::io("unpack the upload")(error.into()))??;
         let manifest_sha256 = manifest.sha256();
         let started = shared.started(run)?;
-        let key = cache_key(&KeyParts {
-            skill: &state.skill,
-            engine: &state.engine,
-            model: state.model.as_deref(),
-            options: &state.options,
-            parameter: &started.parameter,
-            input: &started.input,
-            manifest_sha256: &manifest_sha256,
-            package_sha256: None,
-        });
+        let (key, _) = key_of(&started, &manifest_sha256, None);
         let files = manifest.files.clone();
-        let command = Command::Upload { files, manifest_sha256, cache_key: key };
+        let command = Command::Upload { files, manifest_sha256, cache_key: key, package: None };
+        // Nobody ends the run from here until it has its part: it is in the queue, follows, or has its result.
+        let _claim = shared.claimed(run).await;
         if let Err(error) = journal.commit(command).await {
             // Only a cancel can have come in between; the files are of no use then.
             let _ = workspace::remove_tree(&shared.layout.request(state.request_id));
@@ -72,14 +70,35 @@ impl Orchestrator {
         }
         let uploads = shared.layout.run(run).uploads();
         workspace::promote_uploads(&staging, &uploads)?;
-        place.enter(run);
-        shared.start_next();
+        let cache_hit = self.line_up(journal.state(), place).await?;
         Ok(Uploaded {
             request_id: state.request_id,
-            cache_hit: false,
-            status: Status::Queued,
+            cache_hit,
+            status: if cache_hit { Status::Succeeded } else { Status::Queued },
             extracted_files: manifest.files.into_iter().map(|file| file.name).collect(),
         })
+    }
+
+    /// A run that has all it needs takes its part: an equal run's result, a wait for it, or a place in the queue.
+    /// Whether it has its result.
+    async fn line_up(&self, state: &RunState, place: Place) -> Result<bool, Error> {
+        let (shared, run) = (&self.shared, state.run_id);
+        if let Some(key) = state.shared_key() {
+            let Some(lead) = shared.lead(key, run) else {
+                shared.follow(key, Follower { run, place: Some(place) });
+                return Ok(false);
+            };
+            // It exists, so its end ends its lead, however it comes about.
+            lead.keep();
+            match shared.finish_from_cache(state).await {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => warn!(run.id = %run, error = %chain(&error), "a cached result could not be logged"),
+            }
+        }
+        place.enter(run);
+        shared.start_next();
+        Ok(false)
     }
 
     fn refused_upload(&self, run: RunId) -> Result<Error, Error> {

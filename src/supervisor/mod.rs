@@ -25,7 +25,7 @@ pub use host::{Host, Starting, ThisMachine};
 pub use process::{Ended, Exit, Output, Process, Stream, StreamTotals};
 pub use shim::{THIS_PROGRAM, serve_as_shim_if_asked};
 pub use spawn::{Error, Limits, Spec, spawn};
-pub use stage::Stage;
+pub use stage::{PlayedLog, Stage};
 pub use sweep::{Swept, sweep};
 
 /// The environment variable that names the run a process belongs to.

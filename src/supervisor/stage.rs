@@ -1,12 +1,14 @@
 //! An engine that is only played: real log files and the real hand-over of output, but no process behind them.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::log::Log;
+use super::log::{Log, LogFile};
 use super::process::{Ended, Exit, Kind, Output, Process, Stream};
 use super::recorder::Recorder;
 use super::spawn::{Error, OUTPUTS_WAITING, Spec};
@@ -20,13 +22,24 @@ pub struct Stage {
     outputs: mpsc::Sender<Output>,
     kill_at: watch::Receiver<Option<Instant>>,
     told: Option<oneshot::Receiver<()>>,
-    tmp_dir: std::path::PathBuf,
+    tmp_dir: PathBuf,
+}
+
+/// A log file of a played engine; it can be asked after its stage is gone.
+#[derive(Debug, Clone)]
+pub struct PlayedLog(Arc<LogFile>);
+
+impl PlayedLog {
+    /// How many of its bytes would survive a power cut, by its syncs alone.
+    pub fn synced(&self) -> u64 {
+        self.0.synced()
+    }
 }
 
 impl Stage {
     /// An engine as its owner sees it, and its stage.
     pub fn open(spec: Spec<'_>, pid: u32) -> Result<(Process, Stage), Error> {
-        let open = |path: &std::path::Path| {
+        let open = |path: &Path| {
             Log::open(path, spec.limits.log_max).map_err(|source| Error::Log { path: path.to_owned(), source })
         };
         let (stdout, stderr) = (open(spec.stdout_log)?, open(spec.stderr_log)?);
@@ -63,9 +76,9 @@ impl Stage {
         }
     }
 
-    /// How far each stream's file would survive a power cut, by its syncs alone: standard output, standard error.
-    pub fn synced(&self) -> [u64; 2] {
-        [self.stdout.log.file().synced(), self.stderr.log.file().synced()]
+    /// The two log files, standard output first.
+    pub fn files(&self) -> [PlayedLog; 2] {
+        [&self.stdout, &self.stderr].map(|recorder| PlayedLog(recorder.log.file()))
     }
 
     /// Waits until the engine is asked to stop: how long it may still take, or at once when its owner is gone.

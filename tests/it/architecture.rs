@@ -17,6 +17,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("projection", 2),
     ("artifact", 3),
     ("clis", 3),
+    ("export", 3),
     ("registry", 3),
     ("store", 3),
     ("supervisor", 3),

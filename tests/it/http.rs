@@ -2,7 +2,7 @@
 
 mod access;
 mod cancel;
-mod create;
+pub mod create;
 mod files;
 mod history;
 mod refusals;
@@ -219,7 +219,8 @@ fn cleanup_deletes_final_runs_and_nothing_else() {
     server.skill("hello", HELLO, json!({}));
     server.skill("gated", GATED, json!({}));
     let old = server.finished("hello").1;
-    let kept = server.finished("hello").1;
+    let (_, kept) = server.create_with(&json!({"skill_id": "hello", "runtime_options": {"no_cache": true}}));
+    server.finish(&kept);
     let (_, live) = server.create("gated");
     server.wait_for(&live, "raw.stderr", "ready");
     let nothing = server.post("/v1/jobs/cleanup", &json!({"older_than_sec": 3600})).json();
@@ -229,7 +230,7 @@ fn cleanup_deletes_final_runs_and_nothing_else() {
     assert!(cleaned["bytes_freed"].as_u64().unwrap() > 0, "{cleaned}");
     assert_eq!(
         without(cleaned, &["bytes_freed"]),
-        json!({"runs_deleted": 1, "requests_deleted": 1, "cache_entries_deleted": 0})
+        json!({"runs_deleted": 1, "requests_deleted": 1, "cache_entries_deleted": 1})
     );
     assert_eq!(server.get(&format!("/v1/jobs/{old}")).refusal(), (404, "REQUEST_NOT_FOUND".into()));
     assert!(!server.run_dir(&old).exists());

@@ -5,6 +5,7 @@ mod support;
 
 mod architecture;
 mod artifacts;
+mod cache;
 mod cli;
 mod crash;
 mod engines;

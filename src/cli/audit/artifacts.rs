@@ -1,9 +1,8 @@
 //! The artifacts of a run: proof, manifest, events and files say the same.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
+use super::files::RunFiles;
 use super::report::Report;
 use crate::artifact;
 use crate::cli::failure::Failure;
@@ -18,9 +17,17 @@ struct Manifest {
     artifacts: Vec<ArtifactEntry>,
 }
 
-/// Checks manifest and files against the proof and the events.
-pub(super) fn check(root: &Path, proof: &Proof, indexed: &[ArtifactEntry], report: &mut Report) -> Result<(), Failure> {
-    let listed = manifest(root, proof, report);
+/// Longest manifest that is read.
+const MANIFEST_MAX: u64 = 512 * 1024 * 1024;
+
+/// Checks manifest and files against the proof and the events; the artifacts the run has by its manifest.
+pub(super) fn check(
+    files: &RunFiles,
+    proof: &Proof,
+    indexed: &[ArtifactEntry],
+    report: &mut Report,
+) -> Result<Vec<ArtifactEntry>, Failure> {
+    let listed = manifest(files, proof, report);
     for entry in indexed {
         if let Some(listed) = &listed
             && !listed.contains(entry)
@@ -30,7 +37,7 @@ pub(super) fn check(root: &Path, proof: &Proof, indexed: &[ArtifactEntry], repor
     }
     // Without a manifest the log is the next best witness.
     let expected = listed.as_deref().unwrap_or(indexed);
-    let found = artifact::index(root, &[]).map_err(Failure::broken("look at the artifacts"))?.entries;
+    let found = files.artifacts()?;
     for entry in expected {
         match found.iter().find(|other| other.path_rel == entry.path_rel) {
             None => report.violated("ARTIFACT", &entry.path_rel, "the file is missing"),
@@ -49,13 +56,16 @@ pub(super) fn check(root: &Path, proof: &Proof, indexed: &[ArtifactEntry], repor
             report.violated("ARTIFACT", &other.path_rel, "the run did not leave this file: the manifest lacks it");
         }
     }
-    Ok(())
+    Ok(expected.to_vec())
 }
 
 /// The manifest's entries, where it can be read.
-fn manifest(root: &Path, proof: &Proof, report: &mut Report) -> Option<Vec<ArtifactEntry>> {
-    let read = std::fs::read(root.join(MANIFEST)).map_err(|error| error.to_string());
-    let bytes = read.map_err(|error| report.violated("PROOF", MANIFEST, format!("it cannot be read: {error}"))).ok()?;
+fn manifest(files: &RunFiles, proof: &Proof, report: &mut Report) -> Option<Vec<ArtifactEntry>> {
+    let file = files.open(MANIFEST).filter(|file| file.size() <= MANIFEST_MAX);
+    let Some(bytes) = file.and_then(|file| file.bytes(0, file.size())) else {
+        report.violated("PROOF", MANIFEST, "the file is missing");
+        return None;
+    };
     let parsed = serde_json::from_slice(&bytes);
     let Manifest { artifacts } =
         parsed.map_err(|error| report.violated("PROOF", MANIFEST, format!("it cannot be read: {error}"))).ok()?;

@@ -11,10 +11,12 @@ use crate::domain::statechart::Status;
 pub(super) struct Violation {
     /// Which rule is broken.
     pub(super) rule: &'static str,
-    /// In which file of the run.
+    /// In which file of the run, or the export itself.
     pub(super) file: String,
     /// At which event.
     pub(super) seq: Option<u64>,
+    /// At which byte of the file.
+    pub(super) byte: Option<u64>,
     /// What is wrong.
     pub(super) message: String,
 }
@@ -41,7 +43,8 @@ pub(super) struct Report {
 impl Report {
     /// Notes something wrong with a file.
     pub(super) fn violated(&mut self, rule: &'static str, file: impl Into<String>, message: impl Into<String>) {
-        self.violations.push(Violation { rule, file: file.into(), seq: None, message: message.into() });
+        let (file, message) = (file.into(), message.into());
+        self.violations.push(Violation { rule, file, seq: None, byte: None, message });
     }
 
     /// Nothing more will be found.
@@ -57,9 +60,11 @@ impl Report {
         let mut lines = vec![format!("{run}: {} events, {status}", self.events)];
         lines.push(format!("checked: {}", self.checked.join(", ")));
         lines.extend(self.not_checked.iter().map(|what| format!("not checked: {what}")));
-        for Violation { rule, file, seq, message } in &self.violations {
-            let place = seq.map_or_else(String::new, |seq| format!(" event {seq}"));
-            lines.push(format!("{} {}{place}: {}", look.paint(Ink::Bad, rule), harmless(file), harmless(message)));
+        for Violation { rule, file, seq, byte, message } in &self.violations {
+            let event = seq.map_or_else(String::new, |seq| format!(" event {seq}"));
+            let byte = byte.map_or_else(String::new, |byte| format!(" byte {byte}"));
+            let rule = look.paint(Ink::Bad, rule);
+            lines.push(format!("{rule} {}{event}{byte}: {}", harmless(file), harmless(message)));
         }
         lines.push(match self.violations.len() {
             0 => look.paint(Ink::Good, "ok"),

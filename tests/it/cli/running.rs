@@ -198,7 +198,9 @@ fn a_write_that_fails_in_the_store_ends_the_process_at_once() {
 fn on_a_terminal(place: &Place, variables: &[(&str, &str)]) -> String {
     const TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
     let mut command = std::process::Command::new("python3");
-    command.args(["-c", TERMINAL, env!("CARGO_BIN_EXE_skill-runner"), "run", "tiny"]).current_dir(place.path());
+    command
+        .args(["-c", TERMINAL, env!("CARGO_BIN_EXE_skill-runner"), "run", "tiny", "--no-cache"])
+        .current_dir(place.path());
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm");
     let output = command.envs(variables.iter().copied()).stdin(std::process::Stdio::null()).output().unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();

@@ -207,12 +207,13 @@ fn equal_requests_at_the_same_time_make_one_run() {
 fn a_full_queue_says_when_to_come_back() {
     let server = Server::with(&[("max_running_jobs", "1"), ("max_queued_jobs", "1")]);
     server.skill("gated", GATED, json!({}));
-    let (_, running) = server.create("gated");
+    let alone = json!({"skill_id": "gated", "runtime_options": {"no_cache": true}});
+    let (_, running) = server.create_with(&alone);
     server.wait_for(&running, "raw.stderr", "ready");
-    let (_, waiting) = server.create("gated");
+    let (_, waiting) = server.create_with(&alone);
     assert_eq!(server.get(&format!("/v1/jobs/{waiting}")).json()["queue_position"], 0);
     let before = server.left_behind();
-    let refused = server.post("/v1/jobs", &json!({"skill_id": "gated"}));
+    let refused = server.post("/v1/jobs", &alone);
     assert_eq!(refused.refusal(), (429, "QUEUE_FULL".into()));
     assert_eq!(refused.header("retry-after"), "1");
     assert_eq!(server.left_behind(), before, "nothing was created");

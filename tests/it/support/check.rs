@@ -5,40 +5,12 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use skill_runner::domain::cache_key::sha256_hex;
-use skill_runner::domain::fact::Stream;
-use skill_runner::domain::ids::{RunId, Seq};
-use skill_runner::domain::outcome::StreamProof;
-use skill_runner::fcmp::audit::{Auditor, Expect};
-use skill_runner::store::EventBatch;
 
-use super::Server;
+use super::{Server, log};
 
 /// The log keeps every rule, and the files are what it says.
 pub fn log_on_disk(server: &Server, run: &str) {
-    let id: RunId = run.parse().unwrap();
-    let mut auditor = Auditor::default();
-    let mut at = Seq::START;
-    loop {
-        let batches = server.orchestrator.log().read(id, at, 1 << 20).unwrap();
-        let Some(last) = batches.last() else { break };
-        at = last.last();
-        for (_, event) in batches.iter().flat_map(EventBatch::events) {
-            auditor.push(&event);
-        }
-    }
-    let state = server.orchestrator.state(id).unwrap();
-    assert_eq!(state.head_seq, at, "run {run}");
-    assert_eq!(server.orchestrator.log().fold(id, at).unwrap().state, state, "run {run}: its row is not its fold");
-    let mut files = BTreeMap::new();
-    for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
-        let path = server.run_dir(run).join(format!("logs/{}.txt", stream.as_str()));
-        if let Ok(bytes) = std::fs::read(path) {
-            files.insert(stream, StreamProof { bytes: bytes.len() as u64, sha256: sha256_hex(&bytes) });
-        }
-    }
-    let expect = if state.status.is_final() { Expect::Final } else { Expect::Any };
-    assert_eq!(auditor.finish(&files, expect), [], "run {run}");
+    assert_eq!(log::flaws(&server.orchestrator, run.parse().unwrap()), Vec::<String>::new(), "run {run}");
 }
 
 /// The same, and what the API says about it: history, stream and the bytes behind every event.

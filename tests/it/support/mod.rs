@@ -3,7 +3,9 @@
 pub mod check;
 pub mod client;
 pub mod clis;
+pub mod log;
 pub mod model_server;
+pub mod package;
 pub mod skill;
 
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 pub use client::{Answer, Call, Sse};
-pub use skill::script_skill;
+pub use package::script_skill;
 
 /// The folder of the skills that ship, as a setting.
 pub const SHIPPED: (&str, &str) = ("skills_dir", concat!(env!("CARGO_MANIFEST_DIR"), "/skills"));

@@ -1,37 +1,19 @@
-//! `replay`: a recorded turn played again, by this program posing as the engine.
+//! A recorded turn played again, by this program posing as the engine.
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use super::failure::Failure;
+use crate::cli::failure::Failure;
 
-/// Plays a recorded turn of an engine: its standard output, its standard error, its end.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = AFTER_HELP)]
-pub(super) struct Args {
-    /// The recorded turn: a folder with stdout.raw, stderr.raw and exit.json.
-    #[arg(long, value_name = "CASE")]
-    as_engine: PathBuf,
-    /// What the engine would have been given; only --version is answered.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    arguments: Vec<String>,
-}
-
-const AFTER_HELP: &str = "\
-Set as an engine's command (through a small script that passes its arguments on), it lets the whole service run on
-recorded bytes, without the CLI and without a model.
-
-Example:
-  skill-runner replay --as-engine replay/codex/b_tool_then_json";
-
-pub(super) fn replay(args: &Args) -> Result<(), Failure> {
-    if args.arguments.iter().any(|argument| argument == "--version") {
+/// Plays a recorded turn of an engine: its standard output, its standard error, its end. Of what the engine would have
+/// been given only --version is answered.
+pub(super) fn pose(case: &Path, arguments: &[String]) -> Result<(), Failure> {
+    if arguments.iter().any(|argument| argument == "--version") {
         return say(b"replay 1.0.0\n");
     }
-    let recorded = |name: &str| read(&args.as_engine.join(name));
+    let recorded = |name: &str| read(&case.join(name));
     let turn: Value = serde_json::from_slice(&recorded("exit.json")?).map_err(Failure::broken("read exit.json"))?;
     // As the engine did: take the whole prompt, then speak.
     let mut prompt = Vec::new();

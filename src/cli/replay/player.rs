@@ -1,0 +1,102 @@
+//! A recorded run that happens again: its files and events come into being one after the other.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::recording::Recording;
+use crate::artifact::{self, Contents};
+use crate::cli::failure::Failure;
+use crate::domain::event::Event;
+use crate::domain::ids::Seq;
+use crate::export::EVENTS;
+use crate::fcmp::{Envelope, LogHead, RawRef};
+use crate::store::{Append, EventBatch, EventStore, IndexChange, IndexKey};
+use crate::workspace::{RunPaths, create_run};
+
+/// Plays a recording into a store and a run's folder.
+pub(super) struct Player {
+    recording: Arc<Recording>,
+    store: Arc<dyn EventStore>,
+    paths: RunPaths,
+    head: Option<LogHead>,
+}
+
+impl Player {
+    /// Before the first event.
+    pub(super) fn new(recording: Arc<Recording>, store: Arc<dyn EventStore>, paths: RunPaths) -> Self {
+        Self { recording, store, paths, head: None }
+    }
+
+    /// Lets one event happen: first the bytes it stands on, then the event, as it was.
+    pub(super) async fn play(&mut self, envelope: &Envelope, stored: Vec<u8>) -> Result<(), Failure> {
+        self.files(envelope).map_err(Failure::broken("write the run's files"))?;
+        let expected_head = self.head.as_ref().map_or(Seq::START, |head| head.state.head_seq);
+        let head = LogHead::after(self.head.take(), envelope, &stored);
+        let head = head.ok_or_else(|| Failure::Broken("the recording does not begin with its run".to_owned()))?;
+        let row = serde_json::to_vec(&head).map_err(Failure::broken("write the run's row"))?;
+        let (run, request) = (head.state.run_id, head.state.request_id);
+        let index = vec![
+            IndexChange::Put(IndexKey::Run(run), row.into()),
+            IndexChange::Put(IndexKey::Request(request), Bytes::copy_from_slice(run.as_bytes())),
+        ];
+        let mut ndjson = stored;
+        ndjson.push(b'\n');
+        let events = vec![EventBatch { first: envelope.seq, count: 1, ndjson: ndjson.into() }];
+        self.head = Some(head);
+        self.store.append(Append { run, expected_head, events, index, require_absent: None }).await?;
+        Ok(())
+    }
+
+    fn files(&self, envelope: &Envelope) -> io::Result<()> {
+        if let Some(raw) = &envelope.raw_ref {
+            self.grow(raw)?;
+        }
+        match &envelope.event {
+            Some(Event::Started(_)) => {
+                create_run(&self.paths).map_err(|error| error.source)?;
+                self.copy("input.json")?;
+                self.copy("skill.json")
+            }
+            Some(Event::TurnStarted(_)) => self.copy("logs/prompt.txt"),
+            Some(Event::ArtifactIndexed(artifact)) => self.copy(&artifact.path_rel),
+            Some(Event::Completed(_) | Event::Failed(_)) => self.last_files(),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Everything that is not there yet; the log itself stays in the store.
+    fn last_files(&self) -> io::Result<()> {
+        let files = &self.recording.contents().files;
+        for listed in files.iter().filter(|listed| listed.path != EVENTS) {
+            self.copy(&listed.path)?;
+        }
+        let debug = self.head.as_ref().is_some_and(|head| head.state.options.debug);
+        let (zip, manifest) = (self.paths.bundle(debug), self.paths.bundle_manifest(debug));
+        artifact::bundle(&self.paths.root, Contents::Result, &zip, &manifest).map(drop).map_err(io::Error::other)
+    }
+
+    fn copy(&self, name: &str) -> io::Result<()> {
+        let Some(piece) = self.recording.file(name) else { return Ok(()) };
+        let path = self.paths.root.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut file = fs::File::create(path)?;
+        piece.digest(|chunk| file.write_all(chunk)).map(drop)
+    }
+
+    /// A stream grows up to the last byte that an event stands on.
+    fn grow(&self, raw: &RawRef) -> io::Result<()> {
+        let name = format!("logs/{}.txt", raw.stream.as_str());
+        let Some(piece) = self.recording.file(&name) else { return Ok(()) };
+        let mut file = OpenOptions::new().create(true).append(true).open(self.paths.root.join(name))?;
+        let written = file.metadata()?.len();
+        match piece.bytes(written, raw.byte_to) {
+            Some(more) => file.write_all(&more),
+            None => Ok(()),
+        }
+    }
+}

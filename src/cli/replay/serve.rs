@@ -1,0 +1,82 @@
+//! `replay --serve`: a recorded run as a live feed, on the routes of the API and read-only.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use super::pace::Pace;
+use super::player::Player;
+use super::recording::Recording;
+use crate::cli::failure::Failure;
+use crate::cli::stop::Stop;
+use crate::cli::{data_folder, output, service_address};
+use crate::domain::ids::Seq;
+use crate::http;
+use crate::registry::Registry;
+use crate::settings::Settings;
+use crate::store::{EventStore, MemoryStore};
+
+/// Serves the recording until told to stop.
+pub(super) async fn serve(
+    mut settings: Settings,
+    recording: Recording,
+    mut pace: Pace,
+    until: Seq,
+) -> Result<(), Failure> {
+    let mut stop = Stop::listen()?;
+    // The recording needs files for its log ranges and artifacts; they go with the feed.
+    let scratch = tempfile::tempdir().map_err(Failure::broken("make a folder for the recording"))?;
+    settings.paths.data_dir = scratch.path().join("data");
+    settings.paths.skills_dir = scratch.path().join("skills");
+    std::fs::create_dir_all(&settings.paths.data_dir).map_err(Failure::broken("make a folder for the recording"))?;
+    let address = SocketAddr::new(settings.http.host, settings.http.port);
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        Failure::Broken(format!(
+            "listen on {address}: {error}\n  choose another port with --port, or 0 for any free one"
+        ))
+    })?;
+    let bound = listener.local_addr().map_err(Failure::broken("look up the port"))?;
+
+    let store: Arc<dyn EventStore> = Arc::new(MemoryStore::default());
+    let registry = Registry::new(&settings.paths.skills_dir);
+    let orchestrator = data_folder::take_over(store.clone(), registry, settings).await?;
+    let run = recording.contents().run_id;
+    let recording = Arc::new(recording);
+    let mut player = Player::new(recording.clone(), store, orchestrator.layout().run(run));
+    let mut events = recording.events();
+    // With its first event the run exists: whoever reads the address finds it.
+    if let Some(first) = events.next() {
+        let (envelope, stored) = first?;
+        pace.pause_before(envelope.ts);
+        player.play(&envelope, stored).await?;
+    }
+    let (end, ended) = oneshot::channel::<()>();
+    let until_ended = async move {
+        let _ = ended.await;
+    };
+    let mut server = tokio::spawn(http::serve_read_only(listener, orchestrator, until_ended));
+    output::line(&format!("listening on {}", service_address::url(bound)))?;
+    output::line(&format!("the run is {}/v1/jobs/{run}", service_address::url(bound)))?;
+    let playing = async {
+        for event in events {
+            let (envelope, stored) = event?;
+            if envelope.seq > until {
+                break;
+            }
+            tokio::time::sleep(pace.pause_before(envelope.ts)).await;
+            player.play(&envelope, stored).await?;
+        }
+        Ok::<(), Failure>(())
+    };
+    tokio::select! {
+        // Once all is played, the feed stays until it is stopped.
+        played = async { playing.await?; std::future::pending::<Result<(), Failure>>().await } => played?,
+        _ = stop.next() => {}
+        broken = &mut server => return Err(Failure::Broken(format!("the HTTP server ended by itself: {broken:?}"))),
+    }
+    let _ = end.send(());
+    let _ = server.await;
+    Ok(())
+}

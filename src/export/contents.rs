@@ -1,0 +1,69 @@
+//! `export.json`: what an export holds, each file with its length and hash.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::{RequestId, RunId};
+use crate::domain::statechart::Status;
+
+/// The format of exports, in every one of them.
+pub const FORMAT: &str = "skill-runner-export/1";
+/// The list's own name, behind all files.
+pub const CONTENTS: &str = "export.json";
+
+/// The run that is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// The run.
+    pub run_id: RunId,
+    /// The client's name for it.
+    pub request_id: RequestId,
+    /// How it ended.
+    pub status: Status,
+    /// Events in its log.
+    pub events: u64,
+}
+
+/// What an export holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contents {
+    /// [`FORMAT`].
+    pub format: String,
+    /// The run.
+    pub run_id: RunId,
+    /// The client's name for it.
+    pub request_id: RequestId,
+    /// How it ended.
+    pub status: Status,
+    /// Events in its log.
+    pub events: u64,
+    /// Every file but this one, sorted by path.
+    pub files: Vec<Listed>,
+}
+
+/// A file of an export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listed {
+    /// Its path in the run's folder.
+    pub path: String,
+    /// Its length.
+    pub size: u64,
+    /// Its sha256 in hex.
+    pub sha256: String,
+}
+
+impl Contents {
+    pub(super) fn new(about: About, files: Vec<Listed>) -> Self {
+        let About { run_id, request_id, status, events } = about;
+        Self { format: FORMAT.to_owned(), run_id, request_id, status, events, files }
+    }
+
+    /// The one text of this list.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // A list of texts and numbers always becomes JSON.
+        let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
+        text.push(b'\n');
+        text
+    }
+}

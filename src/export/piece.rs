@@ -1,0 +1,103 @@
+//! Bytes of a file: all of them, or the part of an export that is one of its files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::cache_key::hex;
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// A part of a file. Any number of readers may share it.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    file: Arc<File>,
+    from: u64,
+    size: u64,
+}
+
+/// What a content amounts to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digest {
+    /// Its length.
+    pub size: u64,
+    /// Its sha256 in hex.
+    pub sha256: String,
+    /// The checksum that zip programs look at.
+    pub crc32: u32,
+}
+
+impl Piece {
+    /// A whole file, as long as it is now.
+    pub fn whole(file: File) -> io::Result<Self> {
+        let size = file.metadata()?.len();
+        Ok(Self { file: Arc::new(file), from: 0, size })
+    }
+
+    /// A part of it.
+    pub(super) fn part(&self, from: u64, size: u64) -> Self {
+        Self { file: self.file.clone(), from: self.from.saturating_add(from), size }
+    }
+
+    /// Its length.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The bytes of a range; none where it does not lie in the piece.
+    pub fn bytes(&self, from: u64, to: u64) -> Option<Vec<u8>> {
+        // The range may come from a damaged file: it must not decide how much memory is taken.
+        let wanted = to.checked_sub(from).filter(|_| to <= self.size)?;
+        let end = self.file.metadata().ok()?.len();
+        if self.from.checked_add(to)? > end {
+            return None;
+        }
+        let mut bytes = vec![0; usize::try_from(wanted).ok()?];
+        self.file.read_exact_at(&mut bytes, self.from + from).ok()?;
+        Some(bytes)
+    }
+
+    /// Reads it from its begin to its end.
+    pub fn reader(&self) -> impl Read + use<> {
+        Reader { piece: self.clone(), at: 0 }
+    }
+
+    /// Reads it in bounded memory, handing each chunk on.
+    pub fn digest(&self, mut also: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Digest> {
+        let (mut sha256, mut crc32, mut size) = (Sha256::new(), crc32fast::Hasher::new(), 0);
+        let mut reader = self.reader();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let read = match reader.read(&mut chunk) {
+                Ok(0) => return Ok(Digest { size, sha256: hex(&sha256.finalize()), crc32: crc32.finalize() }),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            size += read as u64;
+            sha256.update(&chunk[..read]);
+            crc32.update(&chunk[..read]);
+            also(&chunk[..read])?;
+        }
+    }
+}
+
+struct Reader {
+    piece: Piece,
+    at: u64,
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.piece.size - self.at).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        let from = self.piece.from.saturating_add(self.at);
+        let read = self.piece.file.read_at(&mut buffer[..wanted], from)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,63 @@
+//! Files that two runs have in common: one copy on the disk, two names.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use super::{Error, LookupError, open_beneath};
+
+/// Gives a file of one run to another, under the same path: by a hard link, or as a copy where that is impossible (another
+/// file system, or too many names). Neither run ever edits it in place: the runner replaces files, and no engine is left.
+pub fn share_file(from: &Path, file: &Path, to: &Path) -> Result<(), Error> {
+    let (source, target) = (from.join(file), to.join(file));
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder).map_err(Error::on("create", folder))?;
+    }
+    match fs::remove_file(&target) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::on("replace", &target)(error)),
+        Ok(()) | Err(_) => {}
+    }
+    if fs::hard_link(&source, &target).is_ok() {
+        return Ok(());
+    }
+    let mut opened = open_beneath(from, file).map_err(|error| unreadable(&source, error))?;
+    let mut created =
+        OpenOptions::new().write(true).create_new(true).open(&target).map_err(Error::on("create", &target))?;
+    io::copy(&mut opened, &mut created).map(drop).map_err(Error::on("copy to", &target))
+}
+
+fn unreadable(path: &Path, error: LookupError) -> Error {
+    Error { action: "read", path: path.to_owned(), source: io::Error::other(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_shared_file_is_the_same_file_and_outlives_the_run_it_came_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        fs::create_dir_all(one.join("artifacts/deep")).unwrap();
+        fs::write(one.join("artifacts/deep/a.txt"), "a").unwrap();
+        share_file(&one, Path::new("artifacts/deep/a.txt"), &other).unwrap();
+        let inode = |root: &Path| fs::metadata(root.join("artifacts/deep/a.txt")).unwrap().ino();
+        assert_eq!(inode(&one), inode(&other));
+        fs::remove_dir_all(&one).unwrap();
+        assert_eq!(fs::read_to_string(other.join("artifacts/deep/a.txt")).unwrap(), "a");
+        let missing = share_file(&one, Path::new("gone"), &other).unwrap_err();
+        assert_eq!((missing.action, missing.path), ("read", one.join("gone")));
+    }
+
+    #[test]
+    fn where_a_link_is_impossible_the_file_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        // Another file system, where there is one: no link leads across.
+        let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else { return };
+        fs::write(folder.path().join("a"), "text").unwrap();
+        share_file(folder.path(), Path::new("a"), elsewhere.path()).unwrap();
+        assert_eq!(fs::read_to_string(elsewhere.path().join("a")).unwrap(), "text");
+    }
+}

@@ -1,0 +1,42 @@
+//! The check that every run of every test has to pass: its log keeps the rules, its row is its fold, its files are what it says.
+
+use std::collections::BTreeMap;
+
+use skill_runner::domain::cache_key::sha256_hex;
+use skill_runner::domain::fact::Stream;
+use skill_runner::domain::ids::{RunId, Seq};
+use skill_runner::domain::outcome::StreamProof;
+use skill_runner::fcmp::audit::{Auditor, Expect};
+use skill_runner::orchestrator::Orchestrator;
+use skill_runner::store::EventBatch;
+
+/// What is wrong with a run's log.
+pub fn flaws(service: &Orchestrator, run: RunId) -> Vec<String> {
+    let mut flaws = Vec::new();
+    let mut auditor = Auditor::default();
+    let mut at = Seq::START;
+    loop {
+        let batches = service.log().read(run, at, 1 << 20).unwrap();
+        let Some(last) = batches.last() else { break };
+        at = last.last();
+        for (_, event) in batches.iter().flat_map(EventBatch::events) {
+            auditor.push(&event);
+        }
+    }
+    let state = service.state(run).unwrap();
+    if state.head_seq != at {
+        flaws.push(format!("its row ends at {}, its log at {at}", state.head_seq));
+    } else if service.log().fold(run, at).unwrap().state != state {
+        flaws.push("its row is not its fold".to_owned());
+    }
+    let mut files = BTreeMap::new();
+    let logs = service.layout().run(run).logs();
+    for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
+        if let Ok(bytes) = std::fs::read(logs.join(format!("{}.txt", stream.as_str()))) {
+            files.insert(stream, StreamProof { bytes: bytes.len() as u64, sha256: sha256_hex(&bytes) });
+        }
+    }
+    let expect = if state.status.is_final() { Expect::Final } else { Expect::Any };
+    flaws.extend(auditor.finish(&files, expect).iter().map(|violation| format!("{violation:?}")));
+    flaws
+}

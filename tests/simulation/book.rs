@@ -1,0 +1,44 @@
+//! What clients asked for and were told: the service is held to it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use skill_runner::domain::ids::RunId;
+use skill_runner::domain::interaction::InteractionId;
+use skill_runner::orchestrator::{Created, Replied};
+
+/// Everything clients remember; they outlive every crash.
+#[derive(Default)]
+pub struct Book {
+    /// Runs whose creation was acknowledged.
+    pub created: Vec<Created>,
+    /// By idempotency key: which body was sent, and the answer once there was one.
+    pub keys: BTreeMap<String, (Value, Option<Created>)>,
+    /// Replies that were acknowledged.
+    pub replies: Vec<Reply>,
+    /// Runs whose cancel was accepted.
+    pub canceled: Vec<RunId>,
+    /// Runs whose upload was taken.
+    pub uploaded: Vec<RunId>,
+    /// Runs that were deleted, or may have been.
+    pub deleted: Vec<RunId>,
+    /// Numbers for keys and answers.
+    pub numbers: u64,
+}
+
+/// A reply that was acknowledged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    pub run: RunId,
+    pub interaction: InteractionId,
+    pub response: Value,
+    pub key: Option<String>,
+    pub receipt: Replied,
+}
+
+impl Book {
+    pub fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+}

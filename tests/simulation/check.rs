@@ -1,0 +1,160 @@
+//! What has to be true once faults have stopped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+
+use serde_json::Value;
+use skill_runner::domain::ids::{RunId, Seq};
+use skill_runner::domain::state::RunState;
+use skill_runner::domain::statechart::Status;
+use skill_runner::orchestrator::{Orchestrator, Sizes};
+use skill_runner::store::{EventBatch, EventStore, IndexKey};
+
+use crate::log;
+use crate::world::World;
+
+/// Everything that can be said of a world at rest.
+pub fn everything(world: &Arc<World>, service: &Orchestrator) {
+    let rows = world.disk.runs(None, 100).unwrap();
+    for (run, _) in &rows {
+        let name = world.name(*run);
+        for flaw in log::flaws(service, *run) {
+            world.violated(format!("{name}: {flaw}"));
+        }
+        let state = service.state(*run).unwrap();
+        let events = events(service, *run);
+        for event in &events {
+            let mut data = event["data"].clone();
+            data.as_object_mut().map(|data| data.remove("proof"));
+            world.note(format!("{name} {} {} {data}", event["seq"], event["type"].as_str().unwrap()));
+        }
+        at_rest(world, service, &state, &name);
+        answers(world, *run, &events, &name);
+    }
+    promises(world, service);
+    if service.sizes() != (Sizes { queued: 0, running: 0 }) {
+        world.violated(format!("at rest there are still {:?}", service.sizes()));
+    }
+    for (pid, engine) in world.engines() {
+        world.violated(format!("engine {pid} of {} lives on", world.name(engine.run)));
+    }
+    let known: BTreeSet<String> = rows.iter().map(|(run, _)| run.to_string()).collect();
+    let folders = fs::read_dir(service.layout().runs()).into_iter().flatten().flatten();
+    for folder in folders.map(|entry| entry.file_name().into_string().unwrap()) {
+        if !known.contains(&folder) {
+            world.violated("there is a folder of a run that does not exist");
+        }
+    }
+    if fs::read_dir(service.layout().tmp()).into_iter().flatten().next().is_some() {
+        world.violated("temporary folders are left");
+    }
+}
+
+fn events(service: &Orchestrator, run: RunId) -> Vec<Value> {
+    let mut events = Vec::new();
+    loop {
+        let batches = service.log().read(run, Seq(events.len() as u64), 1 << 20).unwrap();
+        if batches.is_empty() {
+            return events;
+        }
+        let parsed = batches.iter().flat_map(EventBatch::events);
+        events.extend(parsed.map(|(_, bytes)| serde_json::from_slice::<Value>(&bytes).unwrap()));
+    }
+}
+
+/// The run is where it may stay, and its files agree.
+fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: &str) {
+    let paths = service.layout().run(state.run_id);
+    if !state.status.is_final() {
+        let waits = state.status == Status::WaitingUser && state.pending.is_some();
+        let awaits = state.status == Status::Queued && state.awaiting_upload;
+        if !waits && !awaits {
+            world.violated(format!("{name} is left {}", state.status.as_str()));
+        }
+        return;
+    }
+    let result = fs::read(paths.result_json()).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let told = result.map(|result| (result["status"].clone(), result["error"]["code"].clone()));
+    let code = state.error.as_ref().map_or(Value::Null, |error| error.code.clone().into());
+    let logged = (Value::from(state.status.as_str()), code);
+    if told.as_ref() != Some(&logged) {
+        world.violated(format!("{name} ended {logged:?}, and its result says {told:?}"));
+    }
+    if !paths.bundle(state.options.debug).is_file() {
+        world.violated(format!("{name} is final without its bundle"));
+    }
+    if world.disk.head(&state.run_id).unwrap() != Seq::START {
+        world.violated(format!("{name} is final and its events have not left the store"));
+    }
+}
+
+/// Every answer is used by one resumed turn at most, in order, and by nothing else.
+fn answers(world: &World, run: RunId, events: &[Value], name: &str) {
+    let of_type = |wanted: &'static [&'static str]| {
+        events.iter().filter(move |event| wanted.contains(&event["type"].as_str().unwrap()))
+    };
+    let resolutions: Vec<&Value> =
+        of_type(&["interaction.reply.accepted", "interaction.auto_decide.timeout"]).collect();
+    let turns = of_type(&["turn.started"]).count();
+    let told = world.told_so_far(run);
+    if turns > resolutions.len() + 1 {
+        world.violated(format!("{name} had {turns} turns for {} answers", resolutions.len()));
+    }
+    if told.len() > turns || told.len() + 1 < turns {
+        world.violated(format!("{name} has {turns} turns in its log, and {} engines were told", told.len()));
+    }
+    for (resolution, told) in resolutions.iter().zip(told.iter().skip(1)) {
+        let response = &resolution["data"]["response"];
+        let text = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+        if !response.is_null() && *told != text {
+            world.violated(format!("{name}: the engine was told {told:?} where {text:?} was the answer"));
+        }
+    }
+}
+
+/// What clients were told is so.
+fn promises(world: &World, service: &Orchestrator) {
+    let book = world.book.lock().unwrap();
+    let gone = |run: &RunId| book.deleted.contains(run);
+    for created in book.created.iter().filter(|created| !gone(&created.run_id)) {
+        let name = world.name(created.run_id);
+        let request = world.disk.index(&IndexKey::Request(created.request_id)).unwrap();
+        if request.as_deref() != Some(created.run_id.as_bytes().as_slice()) {
+            world.violated(format!("{name} was acknowledged and is gone"));
+            continue;
+        }
+        let (events, state) = (events(service, created.run_id), service.state(created.run_id).unwrap());
+        let count = |wanted: &str| events.iter().filter(|event| event["type"] == wanted).count();
+        if book.canceled.contains(&created.run_id)
+            && (count("run.cancel.requested") != 1 || state.status != Status::Canceled)
+        {
+            world.violated(format!("{name} was canceled and is {}", state.status.as_str()));
+        }
+        if book.uploaded.contains(&created.run_id) && count("input.uploaded") != 1 {
+            world.violated(format!("{name} lost its upload"));
+        }
+        for reply in book.replies.iter().filter(|reply| reply.run == created.run_id) {
+            let logged = events.iter().filter(|event| {
+                event["type"] == "interaction.reply.accepted"
+                    && event["data"]["interaction_id"] == reply.interaction.0
+                    && event["data"]["response"] == reply.response
+                    && event["data"]["idempotency_key"].as_str() == reply.key.as_deref()
+            });
+            let count = logged.count();
+            if count != 1 {
+                world.violated(format!("{name}: an accepted reply is {count} times in the log: {reply:?}"));
+            }
+        }
+    }
+}
+
+/// All rows and logs.
+pub fn snapshot(world: &World, service: &Orchestrator) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for (run, row) in world.disk.runs(None, 100).unwrap() {
+        found.insert(format!("{} row", world.name(run)), String::from_utf8_lossy(&row).into_owned());
+        found.insert(format!("{} log", world.name(run)), Value::from(events(service, run)).to_string());
+    }
+    found
+}

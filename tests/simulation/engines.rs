@@ -1,0 +1,159 @@
+//! Engines that are played: they begin, hear, speak, hang, lie and die as the dice say.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use skill_runner::domain::fact::Stream;
+use skill_runner::domain::ids::RunId;
+use skill_runner::supervisor::{Error, Exit, Host, Spec, Stage, Starting, Swept};
+
+use crate::parts::{self, Ending, Part};
+use crate::world::{Sabotage, Torn, World};
+
+/// Plays every engine.
+pub struct Players {
+    pub world: Arc<World>,
+    pub slots: usize,
+}
+
+impl Host for Players {
+    fn spawn<'a>(&'a self, spec: Spec<'a>) -> Starting<'a> {
+        Box::pin(self.begin(spec))
+    }
+
+    fn sweep(&self, _: &Path) -> io::Result<Vec<Swept>> {
+        let found = self.world.engines();
+        if self.world.sabotage == Sabotage::EnginesSurvive {
+            return Ok(Vec::new());
+        }
+        for (pid, engine) in &found {
+            self.world.note(format!("sweep engine {pid} of {}", self.world.name(engine.run)));
+            self.world.engine_ends(*pid);
+        }
+        Ok(found.into_iter().map(|(pid, engine)| Swept { pid, run: Some(engine.run) }).collect())
+    }
+}
+
+impl Players {
+    async fn begin(&self, spec: Spec<'_>) -> Result<skill_runner::supervisor::Process, Error> {
+        let (world, run) = (&self.world, spec.run);
+        let name = world.name(run);
+        world.effect(&format!("the engine of {name} starts")).await;
+        if world.chaos() && world.dice.once_in(40) {
+            world.note(format!("the engine of {name} is not found"));
+            return Err(Error::NotFound { program: "codex".into() });
+        }
+        let lengths = [spec.stdout_log, spec.stderr_log].map(|log| std::fs::metadata(log).map_or(0, |log| log.len()));
+        let pid = world.engine_begins(run, self.slots);
+        let (process, stage) = match Stage::open(spec, pid) {
+            Ok(opened) => opened,
+            Err(error) => {
+                world.engine_ends(pid);
+                return Err(error);
+            }
+        };
+        let paths = [spec.stdout_log, spec.stderr_log];
+        let logs = stage.files().into_iter().zip(paths).zip(lengths);
+        let logs = logs.map(|((file, path), from)| Torn { path: path.to_owned(), from, file });
+        world.engine_writes(pid, logs.collect());
+        let words = &spec.launch.argv;
+        let resume = words.iter().position(|word| word == "resume").map(|at| words[at + 1].clone());
+        let is_script = !words.iter().any(|word| word == "--json");
+        let part = if is_script { parts::script(&world.dice) } else { parts::codex(&world.dice, resume.as_deref()) };
+        world.note(format!("engine {pid} of {name} starts, to {}", part.name));
+        let input = String::from_utf8_lossy(&spec.launch.stdin).into_owned();
+        let artifact = spec.launch.cwd.join("artifacts").join(format!("{pid}.txt"));
+        let tmp_dir = spec.tmp_dir.to_owned();
+        tokio::spawn(Player { world: world.clone(), stage, pid, run, part, input, artifact, tmp_dir }.play());
+        world.effect(&format!("the start of the engine of {name} is known")).await;
+        Ok(process)
+    }
+}
+
+struct Player {
+    world: Arc<World>,
+    stage: Stage,
+    pid: u32,
+    run: RunId,
+    part: Part,
+    input: String,
+    artifact: PathBuf,
+    tmp_dir: PathBuf,
+}
+
+impl Player {
+    async fn play(mut self) {
+        if !self.stage.told().await {
+            return self.exit(Exit::Signal(9)).await;
+        }
+        self.world.note(format!("engine {} is told its input", self.pid));
+        self.world.told(self.run, self.input.clone());
+        if self.part.artifact {
+            // It need not be there: the runner judges what it finds.
+            let _ = std::fs::write(&self.artifact, "an artifact");
+        }
+        for (pause, stream, bytes) in std::mem::take(&mut self.part.lines) {
+            if !self.wait(pause).await {
+                return self.stop().await;
+            }
+            self.say(stream, bytes).await;
+        }
+        match self.part.ending {
+            Ending::Exits(exit) => self.exit(exit).await,
+            Ending::Hangs => {
+                while self.wait(Duration::from_secs(3600)).await {}
+                self.stop().await;
+            }
+            Ending::Chatters => {
+                while self.wait(Duration::from_secs(1)).await {
+                    self.say(Stream::Stderr, "still here\n".into()).await;
+                }
+                self.stop().await;
+            }
+            Ending::LosesItsSupervisor => {
+                self.world.note(format!("engine {} loses its supervisor", self.pid));
+                self.world.engine_ends(self.pid);
+                // The next start would sweep it; whether it does is not this world's question.
+                let _ = std::fs::remove_dir_all(&self.tmp_dir);
+            }
+        }
+    }
+
+    async fn say(&mut self, stream: Stream, bytes: Bytes) {
+        self.world.effect(&format!("engine {} speaks", self.pid)).await;
+        self.stage.say(stream, bytes).await;
+    }
+
+    /// Passes the time; false when it is asked to stop.
+    async fn wait(&mut self, pause: Duration) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.stage.asked_to_stop() => false,
+            () = tokio::time::sleep(pause) => true,
+        }
+    }
+
+    async fn stop(mut self) {
+        let patience = self.stage.asked_to_stop().await;
+        if self.part.obedient {
+            tokio::time::sleep(patience.min(Duration::from_millis(50))).await;
+            if self.world.dice.once_in(2) {
+                self.say(Stream::Stderr, "stopping".into()).await;
+            }
+            return self.exit(Exit::Signal(15)).await;
+        }
+        tokio::time::sleep(patience).await;
+        self.exit(Exit::Signal(9)).await;
+    }
+
+    async fn exit(self, exit: Exit) {
+        self.world.effect(&format!("engine {} ends", self.pid)).await;
+        self.world.note(format!("engine {} ends: {exit:?}", self.pid));
+        self.world.engine_ends(self.pid);
+        let stragglers = u32::from(self.world.dice.once_in(8));
+        self.stage.end(exit, stragglers).await;
+    }
+}

@@ -1,0 +1,106 @@
+//! The orchestrator and the core in made-up worlds: time, engines, faults and clients come from a seed, and every seed can be had again.
+//!
+//! `SIMULATION_SEED=7 cargo test --test simulation worlds -- --nocapture` plays one seed and prints its whole trace;
+//! `SIMULATION_SEEDS=1000000 cargo test --release --test simulation worlds -- --nocapture` plays many, from
+//! `SIMULATION_FROM` on.
+
+mod book;
+mod check;
+mod clients;
+mod dice;
+mod engines;
+#[path = "../it/support/log.rs"]
+mod log;
+#[path = "../it/support/package.rs"]
+mod package;
+mod parts;
+mod play;
+mod stage_set;
+mod store;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use play::{Outcome, play};
+use stage_set::StageSet;
+use world::Sabotage;
+
+/// Seeds of a usual test run.
+const SEEDS: u64 = 1_000;
+/// Failures that are told of; more would say no more.
+const FAILURES_MAX: usize = 5;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+}
+
+/// Plays seeds on all cores; the first that failed.
+fn play_all(from: u64, count: u64, sabotage: Sabotage) -> Vec<Outcome> {
+    let set = StageSet::build();
+    let next = AtomicU64::new(from);
+    let failed = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= from + count || failed.lock().unwrap().len() >= FAILURES_MAX {
+                        return;
+                    }
+                    let outcome = play(&set, seed, sabotage);
+                    if !outcome.violations.is_empty() {
+                        failed.lock().unwrap().push(outcome);
+                    }
+                    if count > 10_000 && (seed - from) % 10_000 == 9_999 {
+                        eprintln!("{} of {count} worlds played", seed - from + 1);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap()
+}
+
+#[test]
+fn worlds_keep_every_promise_whatever_happens_in_them() {
+    if let Some(seed) = number("SIMULATION_SEED") {
+        let outcome = play(&StageSet::build(), seed, Sabotage::None);
+        println!("{}", outcome.trace);
+        assert_eq!(outcome.violations, Vec::<String>::new());
+        return;
+    }
+    let from = number("SIMULATION_FROM").unwrap_or(0);
+    let count = number("SIMULATION_SEEDS").unwrap_or(SEEDS);
+    eprintln!("seeds {from}..{}", from + count);
+    let failed = play_all(from, count, Sabotage::None);
+    for outcome in &failed {
+        let seed = outcome.seed;
+        eprintln!("seed {seed}: {:#?}", outcome.violations);
+        eprintln!("again: SIMULATION_SEED={seed} cargo test --test simulation worlds -- --nocapture");
+    }
+    assert!(failed.is_empty(), "{} worlds failed", failed.len());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let set = StageSet::build();
+    for seed in 0..40 {
+        let (once, again) = (play(&set, seed, Sabotage::None), play(&set, seed, Sabotage::None));
+        for (line, (first, second)) in once.trace.lines().zip(again.trace.lines()).enumerate() {
+            assert_eq!(first, second, "seed {seed}, line {line}");
+        }
+        assert_eq!(once.trace.len(), again.trace.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_store_that_forgets_what_it_acknowledged_is_noticed() {
+    assert!(!play_all(0, 30, Sabotage::StoreForgets).is_empty());
+}
+
+#[test]
+fn engines_that_survive_their_service_are_noticed() {
+    assert!(!play_all(0, 60, Sabotage::EnginesSurvive).is_empty());
+}

@@ -1,0 +1,82 @@
+//! What all worlds share: the skills, the uploads, and a program whose only word is its version.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::json;
+use skill_runner::clis::Clis;
+use skill_runner::settings::Settings;
+
+use crate::package::script_skill;
+use crate::parts::LOG_MAX;
+
+/// A folder for worlds.
+pub struct StageSet {
+    pub folder: PathBuf,
+    pub clis: Clis,
+    _guard: tempfile::TempDir,
+}
+
+impl StageSet {
+    pub fn build() -> Arc<StageSet> {
+        // In memory where the machine has it: bundles and results are written and synced for real.
+        let memory = Path::new("/dev/shm");
+        let place = tempfile::Builder::new().prefix("skill-runner-simulation-").tempdir_in(memory);
+        let guard = place.or_else(|_| tempfile::tempdir()).unwrap();
+        let folder = guard.path().to_owned();
+        let skills = folder.join("skills");
+        script_skill(&skills, "tiny", "", json!({}));
+        let file = json!({"type": "object", "properties": {"a": {"type": "string", "x-input-source": "file"}}, "required": ["a"]});
+        script_skill(&skills, "filed", "", json!({"input": file}));
+        ask_skill(&skills);
+        let codex = folder.join("codex");
+        fs::write(&codex, "#!/bin/sh\necho codex-cli 9.9.9\n").unwrap();
+        fs::set_permissions(&codex, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.join("bad.zip"), "not a zip").unwrap();
+        let mut zip = zip::ZipWriter::new(fs::File::create(folder.join("good.zip")).unwrap());
+        zip.start_file("a", zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(b"a file").unwrap();
+        zip.finish().unwrap();
+        let clis = Clis::with_env(&settings(&folder, &folder, &[]), BTreeMap::new());
+        Arc::new(StageSet { folder, clis, _guard: guard })
+    }
+
+    /// The settings of a world.
+    pub fn settings(&self, data: &Path, own: &[(&str, String)]) -> Settings {
+        settings(&self.folder, data, own)
+    }
+}
+
+fn settings(folder: &Path, data: &Path, own: &[(&str, String)]) -> Settings {
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let mut flags = vec![
+        ("data_dir", text(data)),
+        ("skills_dir", text(&folder.join("skills"))),
+        ("agent_home", text(&data.join("home"))),
+        ("npm_prefix", text(&folder.join("npm"))),
+        ("engines.codex.command", text(&folder.join("codex"))),
+        ("min_free_bytes", "0".to_owned()),
+        ("kill_grace_seconds", "2".to_owned()),
+        ("exit_grace_seconds", "3".to_owned()),
+        ("max_log_bytes", LOG_MAX.to_string()),
+    ];
+    flags.extend(own.iter().cloned());
+    let flags: Vec<(String, String)> = flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap()
+}
+
+fn ask_skill(skills: &Path) {
+    let dir = skills.join("ask");
+    fs::create_dir_all(dir.join("assets")).unwrap();
+    fs::write(dir.join("SKILL.md"), "---\nname: ask\ndescription: Asks.\n---\n\nAsk for a name.\n").unwrap();
+    let runner = json!({"id": "ask", "version": "1.0.0", "execution_modes": ["auto", "interactive"], "max_attempt": 4,
+        "entrypoint": {"type": "prompt"}, "schemas": {"output": "assets/output.schema.json"}});
+    fs::write(dir.join("assets/runner.json"), runner.to_string()).unwrap();
+    let output = json!({"type": "object", "additionalProperties": false, "required": ["name"],
+        "properties": {"name": {"type": "string"}}});
+    fs::write(dir.join("assets/output.schema.json"), output.to_string()).unwrap();
+}
