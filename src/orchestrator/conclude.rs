@@ -58,7 +58,7 @@ pub(super) struct Asked {
 
 /// A turn judged: over, or still open to the ladder.
 pub(super) enum Judged {
-    Closed(Conclusion),
+    Closed(Box<Conclusion>),
     Open {
         unsettled: Box<Unsettled>,
         /// Whether the engine left a result file.
@@ -152,7 +152,7 @@ pub(super) fn hear(
     let said = parser.report().final_text.clone().unwrap_or_default();
     workspace::write_whole(&paths.raw_engine_output(), said.as_bytes())?;
     let end = EngineEnd { parser: &parser, adapter, exit, dismissed, stop };
-    Ok(judge_words(&end.remains(state, skill, None)).map_err(Box::new))
+    Ok(judge_words(&end.remains(state, skill, None)))
 }
 
 /// What the skill put in the runner's places is moved aside before the runner reads or writes there.

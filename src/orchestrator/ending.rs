@@ -63,7 +63,7 @@ impl Ending<'_> {
             Ok(turned) => {
                 let rungs = ladder::rungs(&self.skill, self.shared.settings.runs.repair, &turned.reader);
                 match self.judge(turned, rungs.is_empty()).await? {
-                    Judged::Closed(conclusion) => conclusion,
+                    Judged::Closed(conclusion) => *conclusion,
                     Judged::Open { unsettled, kept } => {
                         let verdict = self.climb(rungs, *unsettled, kept).await?;
                         self.close(verdict).await?
@@ -89,7 +89,7 @@ impl Ending<'_> {
                     }
                 };
                 let closed = conclude::close(paths, state, skill, settled, facts, &ended)?;
-                Ok((Judged::Closed(closed), Vec::new()))
+                Ok((Judged::Closed(Box::new(closed)), Vec::new()))
             })
             .await?;
         self.facts = facts;

@@ -106,23 +106,23 @@ fn judge_interactive(remains: &CliRemains<'_>, text: &str, structured: Option<&V
 }
 
 /// Judge a turn of an engine that a script stands behind: its words, or a question, or why there are none.
-pub(super) fn judge_words(remains: &CliRemains<'_>) -> Result<String, Verdict> {
+pub(super) fn judge_words(remains: &CliRemains<'_>) -> Result<String, Box<Verdict>> {
     if let Some(stop) = &remains.stop {
-        return Err(Verdict::failed(stop.error()));
+        return Err(Box::new(Verdict::failed(stop.error())));
     }
     let text = match engine_verdict(remains) {
-        EngineVerdict::Failed(error) => return Err(Verdict::failed(error.bounded())),
+        EngineVerdict::Failed(error) => return Err(Box::new(Verdict::failed(error.bounded()))),
         EngineVerdict::Succeeded { text, .. } => text,
     };
     match remains.mode {
         ExecutionMode::Auto => Ok(text),
         ExecutionMode::Interactive => match convergence::decide_words(&text, remains.attempt, remains.max_attempt) {
             WordsDecision::Done(words) => Ok(words),
-            WordsDecision::Ask(question) => Err(asked(*question)),
-            WordsDecision::AttemptsUsedUp => Err(attempts_used_up(remains)),
+            WordsDecision::Ask(question) => Err(Box::new(asked(*question))),
+            WordsDecision::AttemptsUsedUp => Err(Box::new(attempts_used_up(remains))),
             WordsDecision::Silent => {
                 let message = "the engine ended its turn without a word: neither done nor a question";
-                Err(Verdict::failed(with_hints(RunError::new(code::OUTPUT_MISSING, message), ENGINE_OUTPUT)))
+                Err(Box::new(Verdict::failed(with_hints(RunError::new(code::OUTPUT_MISSING, message), ENGINE_OUTPUT))))
             }
         },
     }
