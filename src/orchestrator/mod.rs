@@ -40,6 +40,8 @@ mod temp;
 mod turn_reader;
 mod upload;
 mod verdict;
+mod verdict_cli;
+mod verdict_script;
 
 pub use clock::{Clock, WallClock};
 pub use error::Error;
