@@ -116,6 +116,17 @@ pub(super) struct Attempt<'a> {
 impl Attempt<'_> {
     /// See the turn through: log what the engine writes, mind the clocks, hear requests.
     pub async fn watch(mut self, journal: &mut Journal) -> Result<TurnOver, Error> {
+        match self.attend(journal).await {
+            Ok((facts, ended, dismissed)) => Ok(self.over(facts, ended, dismissed)),
+            Err(error) => {
+                // Whoever accounts for the turn now needs files that nobody writes to any more.
+                end(self.process).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn attend(&mut self, journal: &mut Journal) -> Result<(Vec<Fact>, Ended, bool), Error> {
         let started = Instant::now();
         let hard = started + Duration::from_secs(self.clocks.hard_timeout_seconds);
         let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
@@ -133,7 +144,7 @@ impl Attempt<'_> {
                 Some(message) = self.mailbox.recv() => self.hear(message, journal).await?,
                 output = self.process.next() => {
                     match self.take(output, &mut facts)? {
-                        Taken::Ended(ended) => return Ok(self.over(facts, ended, dismissed)),
+                        Taken::Ended(ended) => return Ok((facts, ended, dismissed)),
                         Taken::Bytes => (last_byte, shown) = (Instant::now(), false),
                         Taken::Nothing => {}
                     }
@@ -159,7 +170,7 @@ impl Attempt<'_> {
                 }
             }
             if let Some(ended) = self.take_ready(&mut facts).await? {
-                return Ok(self.over(facts, ended, dismissed));
+                return Ok((facts, ended, dismissed));
             }
             if dismiss_at.is_none() && self.reader.ended() {
                 // What the engine still does is tidying up; in a session that is not the run's, not even that.
@@ -256,6 +267,12 @@ impl Attempt<'_> {
         }
         Ok(())
     }
+}
+
+/// Ends an engine that nobody listens to any more, and waits until nothing of it is left.
+pub(super) async fn end(mut process: Process) {
+    process.stop(Duration::ZERO);
+    while process.next().await.is_some() {}
 }
 
 enum Taken {

@@ -1,7 +1,8 @@
 //! Start-up: end what a dead service left running, settle every open run, sweep what belongs to none.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tracing::{info, warn};
@@ -9,6 +10,7 @@ use tracing::{info, warn};
 use super::close::{self, Closed};
 use super::error::Error;
 use super::handle::Shared;
+use super::journal::lost_race;
 use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
@@ -27,6 +29,8 @@ use crate::{settings, workspace};
 const READ_BYTES: usize = 1024 * 1024;
 /// Runs that are settled side by side.
 const AT_ONCE: usize = 64;
+/// When runs that could not be settled are tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
 const FOLDERS_SWEPT: usize = 1000;
 
@@ -46,18 +50,52 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     // Many at once share the store's commits; what they are owed follows in their order, so the queue keeps it.
     let mut settled =
         stream::iter(open).map(|run| async move { (run, settle_run(shared, run).await) }).buffered(AT_ONCE);
+    let mut unsettled = Vec::new();
     while let Some((run, outcome)) = settled.next().await {
         match outcome {
             Ok(state) => owe(shared, &state),
-            Err(error) => warn!(run.id = %run, error = %chain(&error), "a run could not be settled"),
+            Err(error) => {
+                warn!(run.id = %run, error = %chain(&error), "a run could not be settled; trying again");
+                unsettled.extend(shared.log.head(run).map(|head| (run, head.state.head_seq)));
+            }
         }
     }
     drop(settled);
+    if !unsettled.is_empty() {
+        tokio::spawn(settle_later(Arc::downgrade(shared), unsettled));
+    }
     sweep_folders(shared).await?;
     if count > 0 {
         info!(runs = count, "settled the runs of an earlier service");
     }
     Ok(())
+}
+
+/// Settle what a full disk or the like has left unsettled: such a run would seem to go on until the next start.
+async fn settle_later(shared: Weak<Shared>, mut unsettled: Vec<(RunId, Seq)>) {
+    while !unsettled.is_empty() {
+        tokio::time::sleep(AGAIN_AFTER).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let mut left = Vec::new();
+        for (run, head) in unsettled {
+            // Whoever moved it on since then has settled it.
+            if !shared.log.head(run).is_ok_and(|now| now.state.head_seq == head) {
+                continue;
+            }
+            match settle_run(&shared, run).await {
+                Ok(state) => {
+                    owe(&shared, &state);
+                    shared.start_next();
+                }
+                Err(error) if lost_race(&error) => {}
+                Err(error) => {
+                    warn!(run.id = %run, error = %chain(&error), "a run could still not be settled; trying again");
+                    left.push((run, head));
+                }
+            }
+        }
+        unsettled = left;
+    }
 }
 
 async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {

@@ -59,11 +59,11 @@ pub enum Entry {
 }
 
 /// The skills folder. Every question looks at the disk, so a change is seen at once and without a restart;
-/// a package whose files have not changed is not read again. Calls block on the disk.
-#[derive(Debug)]
+/// a package whose files have not changed is not read again. Calls block on the disk. Clones share what they know.
+#[derive(Debug, Clone)]
 pub struct Registry {
     skills_dir: PathBuf,
-    known: Mutex<HashMap<String, Known>>,
+    known: Arc<Mutex<HashMap<String, Known>>>,
 }
 
 /// A package as it was read, and the look of its files at that time.
@@ -78,7 +78,7 @@ struct Known {
 impl Registry {
     /// The registry of a folder, which need not exist yet.
     pub fn new(skills_dir: impl Into<PathBuf>) -> Self {
-        Self { skills_dir: skills_dir.into(), known: Mutex::default() }
+        Self { skills_dir: skills_dir.into(), known: Arc::default() }
     }
 
     /// The skill of this id.
