@@ -14,6 +14,7 @@ mod interactive;
 mod protocol;
 mod readme;
 mod real_clis;
+mod reconcile;
 mod registry;
 mod replay;
 mod restart;
