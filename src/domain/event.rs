@@ -354,6 +354,19 @@ pub enum NormalizationLevel {
     N3,
 }
 
+impl NormalizationLevel {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::N0 => "N0",
+            Self::N1 => "N1",
+            Self::N2 => "N2",
+            Self::N3 => "N3",
+        }
+    }
+}
+
 /// One step of the normalization chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormalizationStep {

@@ -52,6 +52,12 @@ pub(super) async fn upload(
     uploaded.await.map(Json)
 }
 
+/// The one zip of a request, in a file that goes with the answer.
+pub(super) async fn receive_zip(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
+    let received = receive(app, request, false).await?;
+    received.files.ok_or_else(|| wrong_parts(false, "there is no such part"))
+}
+
 async fn receive(app: &App, request: Request, temporary: bool) -> Result<Received, Problem> {
     let limits = &app.orchestrator().settings().limits;
     let whole = limits.max_upload_bytes.max(limits.temp_skill_package_max_bytes);

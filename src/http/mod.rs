@@ -12,6 +12,7 @@ mod engines_models;
 mod engines_upgrades;
 mod error;
 mod events;
+mod explain;
 mod explain_cache;
 mod export;
 mod file_answer;
@@ -26,6 +27,7 @@ mod json_body;
 mod list;
 mod logs;
 mod management;
+mod packages;
 mod query;
 mod results;
 mod skills;
@@ -99,20 +101,24 @@ async fn serve_app(
     }
 }
 
+/// Room for the largest zips that are taken; how large each may be is said when it comes.
+fn upload_limit(app: &App) -> DefaultBodyLimit {
+    let limits = &app.orchestrator().settings().limits;
+    let zips = limits.max_upload_bytes.saturating_add(limits.temp_skill_package_max_bytes);
+    DefaultBodyLimit::max(usize::try_from(zips.saturating_add(MULTIPART_FRAME_BYTES)).unwrap_or(usize::MAX))
+}
+
 /// What can be done with one run, however its skill came.
 fn run_routes(app: &App, prefix: &str) -> Router<App> {
-    let limits = &app.orchestrator().settings().limits;
-    let upload_limit = limits.max_upload_bytes.saturating_add(limits.temp_skill_package_max_bytes);
-    let upload_limit = upload_limit.saturating_add(MULTIPART_FRAME_BYTES);
-    let upload_limit = DefaultBodyLimit::max(usize::try_from(upload_limit).unwrap_or(usize::MAX));
     let at = |rest: &str| format!("{prefix}{rest}");
     Router::new()
         .route(&at(""), get(jobs_status::status))
-        .route(&at("/upload"), post(jobs_upload::upload).layer(upload_limit))
+        .route(&at("/upload"), post(jobs_upload::upload).layer(upload_limit(app)))
         .route(&at("/result"), get(results::result))
         .route(&at("/artifacts"), get(artifacts::all))
         .route(&at("/artifacts/{*path}"), get(artifacts::one))
         .route(&at("/bundle"), get(bundle::bundle))
+        .route(&at("/explain"), get(explain::explain))
         .route(&at("/export"), get(export::export))
         .route(&at("/logs"), get(logs::whole))
         .route(&at("/logs/range"), get(logs::range))
@@ -131,6 +137,8 @@ fn routes(app: App) -> Router {
         .route("/v1/system", get(system::system))
         .route("/v1/skills", get(skills::all))
         .route("/v1/skills/{id}", get(skills::one))
+        .route("/v1/skill-packages/install", post(packages::install).layer(upload_limit(&app)))
+        .route("/v1/skill-packages/{id}", get(packages::one))
         .route("/v1/engines", get(engines::all))
         .route("/v1/engines/auth-status", get(engines::auth_status))
         .route("/v1/engines/upgrades", post(engines_upgrades::begin))

@@ -54,14 +54,19 @@ impl Orchestrator {
             return Ok(first);
         }
         shared.admits()?;
-        let Some(skill_id) = &request.skill_id else {
+        let Some(skill_id) = request.skill_id.clone() else {
             return Err(wrong_body("missing field `skill_id`"));
         };
-        let installed = shared.lookup(skill_id)?;
-        let request = shared.with_engine(request, &installed.skill).await?;
-        let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
-        let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
-        self.begin(started, Begins::WithSkill(installed, engine_config), idempotency).await
+        loop {
+            let installed = shared.lookup(&skill_id)?;
+            let request = shared.with_engine(request.clone(), &installed.skill).await?;
+            let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
+            let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
+            let begins = Begins::WithSkill(installed, engine_config);
+            if let Some(created) = self.begin(started, begins, &idempotency).await? {
+                return Ok(created);
+            }
+        }
     }
 
     /// Create a run of a skill that is this run's alone and comes with its upload.
@@ -76,12 +81,19 @@ impl Orchestrator {
             return Err(wrong_body("unknown field `skill_id`: the skill comes with the upload, as skill_package"));
         }
         let started = plan_without_skill(shared, &request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
-        let created = self.begin(started, Begins::WithRequest(Box::new(request)), idempotency).await?;
+        let created = self.begin(started, Begins::WithRequest(Box::new(request)), &idempotency).await?;
+        let created = created.ok_or_else(|| wrong_body("it names a skill"))?;
         shared.temp_runs().insert(created.run_id);
         Ok(created)
     }
 
-    async fn begin(&self, started: Started, begins: Begins, idempotency: Idempotency) -> Result<Created, Error> {
+    /// Begin a run; nothing is created when its skill was updated meanwhile.
+    async fn begin(
+        &self,
+        started: Started,
+        begins: Begins,
+        idempotency: &Idempotency,
+    ) -> Result<Option<Created>, Error> {
         let shared = &self.shared;
         let run = RunId(shared.clock.new_id());
         let request_id = started.request_id;
@@ -91,7 +103,18 @@ impl Orchestrator {
         let cached =
             lead.is_some() && wanted.as_ref().is_some_and(|it| shared.cached(&it.key).is_ok_and(|it| it.is_some()));
         let place = if started.awaiting_upload || cached { None } else { Some(shared.place()?) };
-        write_folder(shared, run, &started, begins).await?;
+        let installed = match &begins {
+            Begins::WithSkill(installed, _) => Some(installed.clone()),
+            Begins::WithRequest(_) => None,
+        };
+        let written = write_folder(shared, run, &started, begins).await;
+        // An update that came meanwhile may have left one version's name on another's files: then this never was.
+        if installed.is_some_and(|installed| !shared.is_still_installed(&installed)) {
+            let _ = workspace::remove_run(&shared.layout.run(run));
+            let _ = workspace::remove_tree(&shared.layout.request(request_id));
+            return Ok(None);
+        }
+        written?;
         let follows = wanted.as_ref().map(|wanted| wanted.key.clone()).filter(|_| lead.is_none());
         let take = match wanted.filter(|_| cached) {
             Some(wanted) => shared.take(wanted).await,
@@ -120,8 +143,10 @@ impl Orchestrator {
                 // Nothing was created, so nothing may be left.
                 let _ = workspace::remove_run(&shared.layout.run(run));
                 let _ = workspace::remove_tree(&shared.layout.request(request_id));
-                return match (error, &idempotency) {
-                    (Error::Store(store::Error::Taken { value }), Some((_, body))) => first_answer(&value, body),
+                return match (error, idempotency) {
+                    (Error::Store(store::Error::Taken { value }), Some((_, body))) => {
+                        first_answer(&value, body).map(Some)
+                    }
                     (error, _) => Err(error),
                 };
             }
@@ -139,7 +164,7 @@ impl Orchestrator {
             (None, None) if answer.cache_hit => shared.owe(journal.state()),
             (None, None) => {}
         }
-        Ok(answer)
+        Ok(Some(answer))
     }
 }
 
@@ -223,7 +248,10 @@ async fn write_folder(shared: &Shared, run: RunId, started: &Started, begins: Be
         match begins {
             Begins::WithSkill(installed, engine_config) => {
                 let copy = paths.skill_copy(&started.engine, &started.skill.id);
-                workspace::copy_skill(&installed.dir, &installed.files, &copy)?;
+                match &installed.made {
+                    Some(made) => workspace::write_skill(made, &copy)?,
+                    None => workspace::copy_skill(&installed.dir, &installed.files, &copy)?,
+                };
                 if let Some(config) = engine_config {
                     workspace::write_private(&layout.request_engine_config(request), &pretty(&Value::Object(config)))?;
                 }
@@ -291,6 +319,12 @@ impl Shared {
             };
             Error::SkillNotFound { id: id.chars().take(64).collect(), reason }
         })
+    }
+
+    /// Whether the skill is the same as when it was looked up.
+    fn is_still_installed(&self, installed: &Installed) -> bool {
+        let now = self.registry.lookup(&installed.skill.id);
+        now.is_ok_and(|now| now.skill.fingerprint == installed.skill.fingerprint)
     }
 
     /// The skill a run was created with: the installed one while unchanged, else the run's own copy.

@@ -4,7 +4,9 @@ use super::package::PackageRefused;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
+use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
+use crate::registry::InstallError;
 use crate::skill::Finding;
 use crate::{artifact, export, store, workspace};
 
@@ -53,6 +55,12 @@ pub enum Error {
         /// Its size.
         limit: usize,
     },
+    /// Too many packages are on their way.
+    #[error("{limit} packages are being installed; try again when one is")]
+    InstallsBusy {
+        /// How many there may be.
+        limit: usize,
+    },
     /// The service ends.
     #[error("the service is shutting down and takes no new work")]
     ShuttingDown,
@@ -75,6 +83,14 @@ pub enum Error {
     /// The run is not over yet.
     #[error("the run is not final yet; its result comes with its end")]
     NotReady,
+    /// The result has no such field.
+    #[error("the result of this {} run has no field {path:?}; GET …/result shows what it has", status.as_str())]
+    FieldNotFound {
+        /// Asked for.
+        path: String,
+        /// How the run ended.
+        status: Status,
+    },
     /// The runner tried to log something that breaks the contract.
     #[error(transparent)]
     Contract(#[from] SchemaViolation),
@@ -102,6 +118,12 @@ pub enum Error {
 
 impl From<workspace::Error> for Error {
     fn from(error: workspace::Error) -> Self {
+        Error::Io { doing: format!("{} {}", error.action, error.path.display()), source: error.source }
+    }
+}
+
+impl From<InstallError> for Error {
+    fn from(error: InstallError) -> Self {
         Error::Io { doing: format!("{} {}", error.action, error.path.display()), source: error.source }
     }
 }
