@@ -63,6 +63,8 @@ async fn fail(shared: &Arc<Shared>, run: RunId, failure: &Error, mailbox: &mut m
         tokio::select! {
             biased;
             message = mailbox.recv() => match message {
+                // Somebody else wrote first: whoever asks looks again, and so does this.
+                Some(Message::Cancel { answer, .. }) if lost_race(&again) => drop(answer),
                 Some(Message::Cancel { answer, .. }) => {
                     let _ = answer.send(Err(Error::io("cancel the run")(std::io::Error::other(chain(&again).to_string()))));
                 }
