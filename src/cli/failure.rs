@@ -134,7 +134,7 @@ impl From<orchestrator::Error> for Failure {
             E::RunNotFound { .. } => ("REQUEST_NOT_FOUND", Value::Null),
             E::SkillNotFound { .. } => ("SKILL_NOT_FOUND", Value::Null),
             E::IdempotencyConflict => ("IDEMPOTENCY_CONFLICT", Value::Null),
-            E::QueueFull { .. } => ("QUEUE_FULL", Value::Null),
+            E::QueueFull { .. } | E::InstallsBusy { .. } => ("QUEUE_FULL", Value::Null),
             E::ShuttingDown => ("SHUTTING_DOWN", Value::Null),
             E::InsufficientStorage { .. } => ("INSUFFICIENT_STORAGE", Value::Null),
             E::SeqOutOfRange { .. } => ("SEQ_OUT_OF_RANGE", Value::Null),

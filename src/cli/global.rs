@@ -68,6 +68,7 @@ fn make_absolute(settings: &mut Settings) -> Result<(), Failure> {
     let all = [
         &mut paths.data_dir,
         &mut paths.skills_dir,
+        &mut paths.agents_dir,
         &mut paths.agent_home,
         &mut paths.npm_prefix,
         &mut settings.log.file,

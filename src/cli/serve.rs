@@ -55,7 +55,7 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     })?;
     let bound = listener.local_addr().map_err(Failure::broken("look up the port"))?;
     let grace = Duration::from_secs(settings.http.drain_grace_seconds);
-    let registry = Registry::new(&settings.paths.skills_dir);
+    let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
     let orchestrator = data_folder::take_over(store, registry, settings).await?;
 
     let (end, ended) = oneshot::channel();

@@ -71,6 +71,8 @@ pub(super) enum Problem {
     SkillInvalid { id: String, findings: Vec<Finding> },
     #[error("no engine is called {engine:?}; GET /v1/engines lists them")]
     EngineNotFound { engine: String },
+    #[error("no installation has the id {id:?}")]
+    InstallNotFound { id: String },
     #[error("no upgrade has the id {id:?}")]
     UpgradeNotFound { id: String },
     #[error("{limit} upgrades are under way; try again when one has ended")]
@@ -171,6 +173,7 @@ fn answer(problem: &Problem) -> Answer {
             detailed(StatusCode::NOT_FOUND, "SKILL_NOT_FOUND", json!({"findings": findings}))
         }
         Problem::EngineNotFound { .. } => plain(StatusCode::NOT_FOUND, "ENGINE_NOT_FOUND"),
+        Problem::InstallNotFound { .. } => plain(StatusCode::NOT_FOUND, "INSTALL_NOT_FOUND"),
         Problem::UpgradeNotFound { .. } => plain(StatusCode::NOT_FOUND, "UPGRADE_NOT_FOUND"),
         Problem::UpgradesBusy { limit } => Answer {
             header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
@@ -204,6 +207,10 @@ fn orchestrator(error: &Error) -> Answer {
         Error::QueueFull { limit } => Answer {
             header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
             ..detailed(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", json!({"max_queued_jobs": limit}))
+        },
+        Error::InstallsBusy { limit } => Answer {
+            header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
+            ..detailed(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", json!({"max_installs": limit}))
         },
         Error::ShuttingDown => plain(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN"),
         Error::InsufficientStorage { free, floor } => detailed(

@@ -19,7 +19,7 @@ use crate::orchestrator::CreateRequest;
 use crate::projection::Job;
 
 /// Longest wait; a longer one is cut to this.
-const MAX_WAIT_SECONDS: u64 = 600;
+pub(super) const MAX_WAIT_SECONDS: u64 = 600;
 /// Longest idempotency key.
 const MAX_KEY_BYTES: usize = 256;
 
@@ -47,12 +47,17 @@ pub(super) async fn create(
     };
     *response.status_mut() = StatusCode::CREATED;
     response.headers_mut().extend(location.map(|location| (Some(header::LOCATION), location)));
-    if let Some(seconds) = preferred.filter(|_| asked.is_none())
-        && let Ok(applied) = HeaderValue::from_str(&format!("wait={seconds}"))
-    {
-        response.headers_mut().insert(http::HeaderName::from_static("preference-applied"), applied);
+    if let Some(seconds) = preferred.filter(|_| asked.is_none()) {
+        preference_applied(&mut response, seconds);
     }
     Ok(response)
+}
+
+/// Says that the client's preference was followed.
+pub(super) fn preference_applied(response: &mut Response, seconds: u64) {
+    if let Ok(applied) = HeaderValue::from_str(&format!("wait={seconds}")) {
+        response.headers_mut().insert(http::HeaderName::from_static("preference-applied"), applied);
+    }
 }
 
 /// The job as it is after the wait, with its result when it is final.
@@ -78,7 +83,7 @@ struct Finished {
 }
 
 /// `Prefer: wait=30`. Preferences are wishes: one that cannot be read is ignored.
-fn preferred_wait(headers: &HeaderMap) -> Option<u64> {
+pub(super) fn preferred_wait(headers: &HeaderMap) -> Option<u64> {
     let values = headers.get_all("prefer").into_iter().filter_map(|value| value.to_str().ok());
     let mut preferences = values.flat_map(|value| value.split([',', ';'])).filter_map(|part| part.split_once('='));
     let (_, seconds) = preferences.find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;

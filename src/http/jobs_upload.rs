@@ -41,7 +41,8 @@ pub(super) async fn upload(
     uploaded.await.map(Json)
 }
 
-async fn receive(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
+/// The zip of a request, in a file that goes with the answer.
+pub(super) async fn receive(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
     let limit = app.orchestrator().settings().limits.max_upload_bytes;
     let mut parts = multipart(request).await?;
     let mut zip = None;

@@ -26,6 +26,7 @@ mod json_body;
 mod list;
 mod logs;
 mod management;
+mod packages;
 mod query;
 mod results;
 mod skills;
@@ -108,6 +109,8 @@ fn routes(app: App) -> Router {
         .route("/v1/system", get(system::system))
         .route("/v1/skills", get(skills::all))
         .route("/v1/skills/{id}", get(skills::one))
+        .route("/v1/skill-packages/install", post(packages::install).layer(upload_limit))
+        .route("/v1/skill-packages/{id}", get(packages::one))
         .route("/v1/engines", get(engines::all))
         .route("/v1/engines/auth-status", get(engines::auth_status))
         .route("/v1/engines/upgrades", post(engines_upgrades::begin))

@@ -54,6 +54,7 @@ impl Orchestrator {
         }
         shared.admits()?;
         let installed = shared.lookup(&request.skill_id)?;
+        let again = request.clone();
         let request = shared.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
         let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
@@ -65,7 +66,15 @@ impl Orchestrator {
         let cached =
             lead.is_some() && wanted.as_ref().is_some_and(|it| shared.cached(&it.key).is_ok_and(|it| it.is_some()));
         let place = if started.awaiting_upload || cached { None } else { Some(shared.place()?) };
-        write_folder(shared, run, &started, &installed, engine_config).await?;
+        let written = write_folder(shared, run, &started, &installed, engine_config).await;
+        // An update that came meanwhile may have left one version's name on another's files: then this never was.
+        if !shared.is_still_installed(&installed) {
+            drop((lead, place));
+            let _ = workspace::remove_run(&shared.layout.run(run));
+            let _ = workspace::remove_tree(&shared.layout.request(started.request_id));
+            return Box::pin(self.create(again, idempotency_key)).await;
+        }
+        written?;
         let follows = wanted.as_ref().map(|wanted| wanted.key.clone()).filter(|_| lead.is_none());
         let take = match wanted.filter(|_| cached) {
             Some(wanted) => shared.take(wanted).await,
@@ -332,7 +341,7 @@ async fn write_folder(
 ) -> Result<(), Error> {
     let paths = shared.layout.run(run);
     let copy = paths.skill_copy(&started.engine, &started.skill.id);
-    let (from, files) = (installed.dir.clone(), installed.files.clone());
+    let (from, files, made) = (installed.dir.clone(), installed.files.clone(), installed.made.clone());
     let input = pretty(&json!({
         "skill_id": started.skill.id,
         "engine": started.engine,
@@ -353,7 +362,10 @@ async fn write_folder(
     let survives = started.awaiting_upload || shared.settings.runs.restart_queued == RestartQueued::Requeue;
     let written = Work::run(&shared.work, move || {
         workspace::create_run(&paths)?;
-        workspace::copy_skill(&from, &files, &copy)?;
+        match made {
+            Some(made) => workspace::write_skill(&made, &copy)?,
+            None => workspace::copy_skill(&from, &files, &copy)?,
+        };
         workspace::write_whole(&paths.input_json(), &input)?;
         workspace::write_whole(&paths.skill_json(), &skill)?;
         if let Some(config) = engine_config {
@@ -411,6 +423,12 @@ impl Shared {
             };
             Error::SkillNotFound { id: id.chars().take(64).collect(), reason }
         })
+    }
+
+    /// Whether the skill is the same as when it was looked up.
+    fn is_still_installed(&self, installed: &Installed) -> bool {
+        let now = self.registry.lookup(&installed.skill.id);
+        now.is_ok_and(|now| now.skill.fingerprint == installed.skill.fingerprint)
     }
 
     /// The skill a run was created with: the installed one while unchanged, else the run's own copy.

@@ -4,6 +4,7 @@ use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
 use crate::fcmp::SchemaViolation;
+use crate::registry::InstallError;
 use crate::{artifact, export, store, workspace};
 
 /// Everything that is not a yes.
@@ -43,6 +44,12 @@ pub enum Error {
     #[error("the queue is full ({limit} runs); try again later")]
     QueueFull {
         /// Its size.
+        limit: usize,
+    },
+    /// Too many packages are on their way.
+    #[error("{limit} packages are being installed; try again when one is")]
+    InstallsBusy {
+        /// How many there may be.
         limit: usize,
     },
     /// The service ends.
@@ -94,6 +101,12 @@ pub enum Error {
 
 impl From<workspace::Error> for Error {
     fn from(error: workspace::Error) -> Self {
+        Error::Io { doing: format!("{} {}", error.action, error.path.display()), source: error.source }
+    }
+}
+
+impl From<InstallError> for Error {
+    fn from(error: InstallError) -> Self {
         Error::Io { doing: format!("{} {}", error.action, error.path.display()), source: error.source }
     }
 }

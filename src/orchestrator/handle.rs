@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::actor::{self, Message};
@@ -98,6 +98,7 @@ pub(super) struct Shared {
     pub shim: PathBuf,
     live: Mutex<BTreeMap<RunId, mpsc::Sender<Message>>>,
     pub(super) uploading: Mutex<HashSet<RunId>>,
+    pub(super) installs: Arc<Semaphore>,
     closing: AtomicBool,
     pub(super) idle: Notify,
 }
@@ -148,6 +149,7 @@ impl Orchestrator {
             shim,
             live: Mutex::default(),
             uploading: Mutex::default(),
+            installs: Arc::new(Semaphore::new(super::install::INSTALLS_MAX)),
             closing: AtomicBool::new(false),
             idle: Notify::new(),
         });

@@ -10,6 +10,7 @@ use super::close::{self, Closed};
 use super::error::Error;
 use super::flights::Follower;
 use super::handle::Shared;
+use super::install::settle_installs;
 use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
@@ -56,6 +57,10 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     }
     drop(settled);
     sweep_folders(shared).await?;
+    let installs = shared.clone();
+    Work::run(&shared.work, move || settle_installs(&installs.settings.paths.skills_dir, &installs.layout))
+        .await
+        .map_err(|error| Error::io("settle the installations")(error.into()))??;
     shared.go_on(go_on);
     if count > 0 {
         info!(runs = count, "settled the runs of an earlier service");

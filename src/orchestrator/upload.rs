@@ -106,7 +106,7 @@ impl Orchestrator {
         Ok(Refusal::RunFinal { status }.into())
     }
 
-    fn upload_limits(&self) -> UploadLimits {
+    pub(super) fn upload_limits(&self) -> UploadLimits {
         let settings = &self.shared.settings;
         UploadLimits {
             max_upload_bytes: settings.limits.max_upload_bytes,

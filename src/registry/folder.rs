@@ -82,7 +82,7 @@ impl Survey {
     }
 
     /// Whether every file had been left alone for longer than a tick at this time.
-    fn settled_at(&self, now: SystemTime) -> bool {
+    pub(super) fn settled_at(&self, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let quiet = |look: &Look| {
             let (seconds, nanos) = look.modified;
@@ -204,7 +204,7 @@ fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Out
     let files = contents(dir, survey, &mut findings)?;
     Ok(match lint(folder, &files, intake) {
         Ok(skill) if findings.is_empty() => {
-            Ok(Installed { skill, dir: dir.into(), files: files.paths().map(String::from).collect() })
+            Ok(Installed { skill, dir: dir.into(), files: files.paths().map(String::from).collect(), made: None })
         }
         Ok(skill) => Err(findings.into_iter().chain(skill.findings).collect()),
         Err(more) => Err(findings.into_iter().chain(more).collect()),

@@ -1,6 +1,10 @@
-//! The skills folder: scanning it and seeing its changes.
+//! The skills folder: scanning it, seeing its changes, and installing into it.
 
+mod agents;
+mod copying;
 mod folder;
+mod install;
+mod staging;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -10,10 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 
-use crate::skill::agent::{self, AgentPackage};
+use crate::skill::agent::AgentPackage;
 use crate::skill::{Finding, Intake, Skill, is_id};
+use agents::Agents;
+pub use agents::Made;
 pub use folder::NOT_PACKAGED;
 use folder::Survey;
+pub use install::{Action, Done, InstallRefused, Settled, settle};
+pub use staging::{InstallError, Staging};
 
 /// A skill as it lies on disk.
 #[derive(Debug, Clone)]
@@ -24,6 +32,8 @@ pub struct Installed {
     pub dir: PathBuf,
     /// Every file of it, relative to the folder, sorted.
     pub files: Vec<String>,
+    /// What the files hold, where the package was made from an agent's folder and is nowhere on disk as such.
+    pub made: Option<Made>,
 }
 
 /// Why there is no skill to give.
@@ -63,6 +73,7 @@ pub enum Entry {
 #[derive(Debug)]
 pub struct Registry {
     skills_dir: PathBuf,
+    agents: Option<Agents>,
     known: Mutex<HashMap<String, Known>>,
 }
 
@@ -78,7 +89,14 @@ struct Known {
 impl Registry {
     /// The registry of a folder, which need not exist yet.
     pub fn new(skills_dir: impl Into<PathBuf>) -> Self {
-        Self { skills_dir: skills_dir.into(), known: Mutex::default() }
+        Self { skills_dir: skills_dir.into(), agents: None, known: Mutex::default() }
+    }
+
+    /// The same with the skills of the agents in this folder, which need not exist. An installed skill comes before an
+    /// agent's of the same id.
+    #[must_use]
+    pub fn with_agents(self, agents_dir: impl Into<PathBuf>) -> Self {
+        Self { agents: Some(Agents::new(agents_dir.into())), ..self }
     }
 
     /// The skill of this id.
@@ -87,11 +105,15 @@ impl Registry {
         if !is_id(id) {
             return Err(NotUsable::NotFound);
         }
-        let known = self.current(id).ok_or(NotUsable::NotFound)?;
-        known.map_err(|findings| NotUsable::Invalid { findings })
+        match (self.current(id), &self.agents) {
+            (Some(known), _) => known.map_err(|findings| NotUsable::Invalid { findings }),
+            (None, Some(agents)) => agents.lookup(id),
+            (None, None) => Err(NotUsable::NotFound),
+        }
     }
 
-    /// Every package in the folder, by name; folders with a dot in front are not packages.
+    /// Every package in the folder, by name, and the agents' skills after them; folders with a dot in front are not
+    /// packages.
     pub fn list(&self) -> Vec<Entry> {
         let folders = self.folders();
         self.known().retain(|folder, _| folders.contains(folder));
@@ -99,7 +121,11 @@ impl Registry {
             let outcome = self.current(&folder)?;
             Some(outcome.map_or_else(|findings| Entry::Invalid { folder, findings }, Entry::Valid))
         };
-        folders.into_iter().filter_map(entry).collect()
+        let mut entries: Vec<Entry> = folders.iter().cloned().filter_map(entry).collect();
+        let hidden = |entry: &Entry| matches!(entry, Entry::Valid(found) if folders.contains(&found.skill.id));
+        let of_agents = self.agents.iter().flat_map(Agents::list).filter(|entry| !hidden(entry));
+        entries.extend(of_agents);
+        entries
     }
 
     fn folders(&self) -> BTreeSet<String> {
@@ -149,12 +175,7 @@ pub fn load_dir(path: &Path, intake: Intake) -> Result<Installed, Vec<Finding>> 
 /// Reads an agent's folder, whose name is the role, into the packages it stands for.
 pub fn load_agent(path: &Path) -> Result<Vec<AgentPackage>, Vec<Finding>> {
     let (dir, role, survey) = outside(path)?;
-    if !survey.findings.is_empty() {
-        return Err(survey.findings);
-    }
-    let mut findings = Vec::new();
-    let files = folder::contents(&dir, &survey, &mut findings).map_err(|_changed| vec![folder::changing()])?;
-    if findings.is_empty() { agent::packages(&role, &files) } else { Err(findings) }
+    agents::packages(&dir, &role, &survey)
 }
 
 fn outside(path: &Path) -> Result<(PathBuf, String, Survey), Vec<Finding>> {

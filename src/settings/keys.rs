@@ -13,7 +13,7 @@ pub(super) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 38] = [
+const PLAIN: [(&str, Option<&str>); 39] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -25,6 +25,7 @@ const PLAIN: [(&str, Option<&str>); 38] = [
     ("drain_grace_seconds", None),
     ("data_dir", None),
     ("skills_dir", None),
+    ("agents_dir", None),
     ("agent_home", None),
     ("npm_prefix", None),
     ("store", None),

@@ -53,8 +53,11 @@ impl Settings {
 
 fn paths(from: &mut Reader) -> Paths {
     let data_dir = from.path("data_dir", "./data");
+    let skills_dir = from.path("skills_dir", "./skills");
     Paths {
-        skills_dir: from.path("skills_dir", "./skills"),
+        // Where both kinds of folders come from one repository, they stand side by side.
+        agents_dir: from.path("agents_dir", skills_dir.with_file_name("agents")),
+        skills_dir,
         agent_home: from.path("agent_home", data_dir.join("agent-home")),
         npm_prefix: from.path("npm_prefix", data_dir.join("npm")),
         data_dir,

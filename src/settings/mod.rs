@@ -76,6 +76,8 @@ pub struct Paths {
     pub data_dir: PathBuf,
     /// Installed skills.
     pub skills_dir: PathBuf,
+    /// Agents' folders, whose skills can be run as they are.
+    pub agents_dir: PathBuf,
     /// The home folder engines see.
     pub agent_home: PathBuf,
     /// Where managed engines are installed.

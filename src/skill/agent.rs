@@ -42,6 +42,11 @@ struct AgentSkill {
     description: Option<String>,
 }
 
+/// The id of an agent's skill. Names of Python modules have _ where ids have -.
+pub fn id(role: &str, name: &str) -> String {
+    format!("{role}-{name}").to_lowercase().replace('_', "-")
+}
+
 /// The packages of an agent folder called `role`, or everything that keeps them from being made.
 pub fn packages(role: &str, files: &PackageFiles) -> Result<Vec<AgentPackage>, Vec<Finding>> {
     let listed = listed(files).map_err(|finding| vec![finding])?;
@@ -85,8 +90,7 @@ fn package(
     files: &PackageFiles,
     scripts: &BTreeSet<String>,
 ) -> Result<AgentPackage, Finding> {
-    // Names of Python modules have _ where ids have -.
-    let id = format!("{role}-{}", skill.name).to_lowercase().replace('_', "-");
+    let id = id(role, &skill.name);
     if !is_id(&id) {
         let hint = "name role and skill with a-z, 0-9 and single -, at most 64 characters together";
         return Err(Finding::error("NAME_INVALID", PATH, format!("{id:?} cannot be a skill's id"), hint));

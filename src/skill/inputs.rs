@@ -138,6 +138,12 @@ pub(crate) fn inline_schema(input_schema: &Value) -> Value {
     schema
 }
 
+/// Whether a schema has no inputs but its properties; one that does not say so has none either.
+pub(crate) fn is_closed(input_schema: &Value) -> bool {
+    let more = input_schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
+    !more && input_schema.get("patternProperties").is_none()
+}
+
 pub(crate) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
@@ -173,11 +179,9 @@ fn refuse_inline_files(skill: &Skill, input: &Map<String, Value>) -> Result<(), 
 
 fn refuse_unknown_keys(skill: &Skill, input: &Map<String, Value>) -> Result<(), Rejection> {
     let schema = &skill.input_schema;
-    let open = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false))
-        || schema.get("patternProperties").is_some();
     let known: BTreeSet<&String> = properties(schema).map(|(name, _)| name).collect();
     let unknown: Vec<String> = input.keys().filter(|key| !known.contains(key)).cloned().collect();
-    if open || unknown.is_empty() {
+    if !is_closed(schema) || unknown.is_empty() {
         return Ok(());
     }
     let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();

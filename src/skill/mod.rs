@@ -11,6 +11,7 @@ pub mod lint;
 pub mod manifest;
 pub mod package;
 pub mod schema;
+pub mod starter;
 
 use serde_json::Value;
 

@@ -62,6 +62,11 @@ impl Layout {
         self.request(request).join("uploads")
     }
 
+    /// What became of the packages that were sent to be installed.
+    pub fn installs(&self) -> PathBuf {
+        self.data.join("installs")
+    }
+
     /// Address and pid of the service that runs on this data folder.
     pub fn service_address(&self) -> PathBuf {
         self.data.join("service.json")

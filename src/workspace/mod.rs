@@ -12,6 +12,7 @@ mod share;
 mod skill_copy;
 mod unpack;
 mod upload;
+mod zip_end;
 
 pub use beneath::{LookupError, open_beneath, open_regular};
 pub use durable::{sync_file_system, sync_files, sync_run, write_durably, write_private, write_whole};
@@ -20,7 +21,7 @@ pub use layout::{Layout, RunPaths};
 pub use ranges::{Encoding, LogRange, MAX_RANGE_BYTES, RangeError, read_range};
 pub use removal::{remove_run, remove_tree};
 pub use share::share_file;
-pub use skill_copy::copy_skill;
+pub use skill_copy::{copy_skill, write_skill};
 pub use unpack::{Archive, UnpackedFile, UploadLimits};
 pub use upload::{Manifest, UploadError, UploadedFile, promote_uploads, stage_uploads};
 

@@ -1,5 +1,6 @@
 //! A run's own copy of its skill.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -20,6 +21,20 @@ pub fn copy_skill(from: &Path, files: &[impl AsRef<Path>], to: &Path) -> Result<
             fs::create_dir_all(folder).map_err(Error::on("create", folder))?;
         }
         bytes += copy_file(&source, &target, &mut share).map_err(Error::on("copy to", &target))?;
+    }
+    Ok(bytes)
+}
+
+/// Writes a skill that lies in no folder into a run and returns its bytes.
+pub fn write_skill(files: &BTreeMap<String, String>, to: &Path) -> Result<u64, Error> {
+    let mut bytes = 0;
+    for (file, text) in files {
+        let target = to.join(file);
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder).map_err(Error::on("create", folder))?;
+        }
+        fs::write(&target, text).map_err(Error::on("write", &target))?;
+        bytes += text.len() as u64;
     }
     Ok(bytes)
 }

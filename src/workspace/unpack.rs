@@ -15,6 +15,7 @@ use zip::unstable::read::ZipIterable;
 
 use super::entry_name;
 use super::upload::UploadError;
+use super::zip_end;
 use crate::domain::cache_key::hex;
 
 const MIB: u64 = 1024 * 1024;
@@ -80,6 +81,9 @@ impl Archive {
         let file = File::open(zip).map_err(unreadable)?;
         let zip_bytes = file.metadata().map_err(unreadable)?.len();
         within("max_upload_bytes", zip_bytes, limits.max_upload_bytes)?;
+        if let Some(reason) = zip_end::objection(&file, zip_bytes).map_err(unreadable)? {
+            return Err(invalid(reason.to_owned()));
+        }
         let mut reader = BufReader::new(file);
         let entries = list(&mut reader, limits).map_err(|error| error.named(zip))?;
         check_against_each_other(&entries)?;

@@ -78,10 +78,10 @@ fn kill_9_at_any_moment_loses_nothing_that_was_seen() {
     assert!(slowest < Duration::from_secs(10), "a start took {slowest:?}");
 }
 
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -89,9 +89,10 @@ impl Random {
     }
 }
 
-struct Server {
-    child: Child,
-    address: String,
+/// The program as a service of its own, which can be killed.
+pub struct Server {
+    pub child: Child,
+    pub address: String,
 }
 
 impl Drop for Server {
@@ -102,7 +103,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start(folder: &Path, restart_queued: &str) -> Self {
+    pub fn start(folder: &Path, restart_queued: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_skill-runner"))
             .args(["serve", "--port", "0", "--data-dir", "data", "--skills-dir", "skills"])
             .env("SKILL_RUNNER_RESTART_QUEUED", restart_queued)

@@ -14,6 +14,7 @@ mod http;
 mod hybrid;
 mod interactive;
 mod normalization;
+mod packages;
 mod protocol;
 mod readme;
 mod real_clis;

@@ -45,6 +45,7 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("drain_grace_seconds", "30"),
             ("data_dir", "./data"),
             ("skills_dir", "./skills"),
+            ("agents_dir", "./agents"),
             ("agent_home", "./data/agent-home"),
             ("npm_prefix", "./data/npm"),
             ("store", "sled"),

@@ -1,110 +1,14 @@
 //! Uploads from strangers: what is taken, what is refused, and that a refusal leaves nothing behind.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use skill_runner::workspace::{
     Archive, Manifest, UploadError, UploadLimits, UploadedFile, promote_uploads, stage_uploads,
 };
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipWriter};
 
-/// One entry of a zip written byte by byte, so that it can lie where an honest writer would not.
-#[derive(Clone)]
-struct RawEntry {
-    name: Vec<u8>,
-    local_name: Option<Vec<u8>>,
-    content: Vec<u8>,
-    declared_size: Option<u32>,
-    crc: Option<u32>,
-    unix_mode: u32,
-    flags: u16,
-    method: u16,
-}
-
-impl RawEntry {
-    fn file(name: impl AsRef<[u8]>, content: &[u8]) -> Self {
-        Self {
-            name: name.as_ref().to_vec(),
-            local_name: None,
-            content: content.to_vec(),
-            declared_size: None,
-            crc: None,
-            unix_mode: 0o100_644,
-            flags: 0,
-            method: 0,
-        }
-    }
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-        }
-    }
-    !crc
-}
-
-/// The fields that local and central headers share, from `flags` to the sizes.
-fn shared_fields(entry: &RawEntry, name: &[u8]) -> Vec<u8> {
-    let size = entry.declared_size.unwrap_or(entry.content.len() as u32);
-    let mut out = Vec::new();
-    out.extend(entry.flags.to_le_bytes());
-    out.extend(entry.method.to_le_bytes());
-    out.extend([0, 0, 0x21, 0]);
-    out.extend(entry.crc.unwrap_or_else(|| crc32(&entry.content)).to_le_bytes());
-    out.extend((entry.content.len() as u32).to_le_bytes());
-    out.extend(size.to_le_bytes());
-    out.extend((name.len() as u16).to_le_bytes());
-    out.extend([0, 0]);
-    out
-}
-
-fn raw_zip(entries: &[RawEntry]) -> Vec<u8> {
-    let (mut out, mut directory) = (Vec::new(), Vec::new());
-    for entry in entries {
-        let offset = out.len() as u32;
-        let local_name = entry.local_name.as_ref().unwrap_or(&entry.name);
-        out.extend(*b"PK\x03\x04\x14\x00");
-        out.extend(shared_fields(entry, local_name));
-        out.extend(local_name);
-        out.extend(&entry.content);
-        directory.extend(*b"PK\x01\x02\x14\x03\x14\x00");
-        directory.extend(shared_fields(entry, &entry.name));
-        directory.extend([0; 6]);
-        directory.extend((entry.unix_mode << 16).to_le_bytes());
-        directory.extend(offset.to_le_bytes());
-        directory.extend(&entry.name);
-    }
-    let offset = out.len() as u32;
-    out.extend(&directory);
-    out.extend(end_record(entries.len() as u16, directory.len() as u32, offset));
-    out
-}
-
-fn end_record(entries: u16, directory_bytes: u32, directory_offset: u32) -> Vec<u8> {
-    let mut out = b"PK\x05\x06\x00\x00\x00\x00".to_vec();
-    out.extend(entries.to_le_bytes());
-    out.extend(entries.to_le_bytes());
-    out.extend(directory_bytes.to_le_bytes());
-    out.extend(directory_offset.to_le_bytes());
-    out.extend([0, 0]);
-    out
-}
-
-fn deflated(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut writer = ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    for (name, content) in files {
-        writer.start_file(*name, SimpleFileOptions::default().compression_method(CompressionMethod::Deflated)).unwrap();
-        writer.write_all(content).unwrap();
-    }
-    writer.finish().unwrap().into_inner()
-}
+use crate::support::zips::{RawEntry, deflated, end_record, raw_zip, zip64};
 
 fn small_limits() -> UploadLimits {
     UploadLimits {
@@ -367,6 +271,20 @@ fn a_directory_that_claims_more_entries_than_it_has_room_for_is_refused_at_once(
     let end = zip.len() - 22;
     zip[end + 8..end + 12].copy_from_slice(&[0xfe, 0xff, 0xfe, 0xff]);
     assert!(matches!(Desk::refusal(&zip).0, "INVALID_ZIP" | "PAYLOAD_TOO_LARGE"));
+}
+
+#[test]
+fn an_honest_end_is_accepted_in_its_long_form_and_with_a_comment() {
+    let short = raw_zip(&[RawEntry::file("a", b"x")]);
+    let (list_at, list_bytes) = (32, short.len() as u64 - 22 - 32);
+    let mut commented = short.clone();
+    let length = commented.len();
+    commented[length - 2..].copy_from_slice(&[6, 0]);
+    commented.extend(b"PK\x05\x06!!");
+    for zip in [zip64(RawEntry::file("a", b"x"), 1, list_bytes, list_at, None), commented, short] {
+        let manifest = Desk::new().upload(&zip, &["a"], &small_limits()).unwrap();
+        assert_eq!(manifest.files, [uploaded("a", b"x")]);
+    }
 }
 
 #[test]

@@ -83,6 +83,7 @@ impl Client {
             Error::RunNotFound { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
             | Error::SkillNotFound { .. }
+            | Error::InstallsBusy { .. }
             | Error::InsufficientStorage { .. }
             | Error::SeqOutOfRange { .. }
             | Error::NotReady

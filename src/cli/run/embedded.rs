@@ -33,11 +33,15 @@ pub(super) struct Embedded {
 impl Embedded {
     /// Takes the data folder over.
     pub(super) async fn open(settings: Settings, skill: &SkillPlace) -> Result<Self, Failure> {
-        let (skills_dir, skill_id) = match skill {
-            SkillPlace::Installed(id) => (settings.paths.skills_dir.clone(), id.clone()),
-            SkillPlace::Folder(folder) => parent_and_name(folder)?,
+        let (registry, skill_id) = match skill {
+            SkillPlace::Installed(id) => {
+                (Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir), id.clone())
+            }
+            SkillPlace::Folder(folder) => {
+                let (skills_dir, name) = parent_and_name(folder)?;
+                (Registry::new(skills_dir), name)
+            }
         };
-        let registry = Registry::new(skills_dir);
         // Looked up before anything is opened: a wrong name should cost and change nothing.
         if let Err(crate::registry::NotUsable::NotFound) = registry.lookup(&skill_id) {
             return Err(unknown_skill(&skill_id, &settings.paths.skills_dir, skill));

@@ -28,6 +28,13 @@ pub(super) fn violations(schema: &str, value: &Value, file: &str, code: &'static
     }
 }
 
+/// The names that an embedded schema knows at this place.
+pub(super) fn properties(schema: &str, pointer: &str) -> Vec<String> {
+    let schema: Value = serde_json::from_str(schema).unwrap_or_default();
+    let known = schema.pointer(pointer).and_then(Value::as_object);
+    known.into_iter().flatten().map(|(name, _)| name.clone()).collect()
+}
+
 struct Walk<'a> {
     root: &'a Value,
     file: &'a str,

@@ -1,5 +1,6 @@
 //! The lint: from the files of a package to a skill, or to everything that is wrong with it.
 
+mod contents;
 mod engines;
 mod entrypoint;
 mod identity;
@@ -46,7 +47,8 @@ pub fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result<Skill,
     if let Some(runner) = &runner {
         engines::check(runner, &mut report);
         entrypoint::check(runner, files, &mut report);
-        runner_json::check(runner, &mut report);
+        contents::check(runner, files, intake, &mut report);
+        runner_json::check(runner, intake, &mut report);
     }
     let parts = (head, runner, schemas);
     match assembled(files, parts, &mut report) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::finding::{Finding, Report};
+use super::super::finding::{Finding, Report, escape};
 use super::super::package::PackageFiles;
 use super::super::{artifacts, manifest};
 use super::{Intake, keys};
@@ -14,7 +14,7 @@ pub(super) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) ->
     let mut runner = super::required_json(files, manifest::PATH, report)?;
     if let Some(fields) = runner.as_object_mut() {
         if fields.contains_key("unsupport_engine") {
-            let message = "the key \"unsupport_engine\" is no longer read";
+            let message = "the key \"unsupport_engine\" is no longer read; it is called \"unsupported_engines\"";
             let hint = "rename it to \"unsupported_engines\"";
             report.push(Finding::error("OLD_KEY", manifest::PATH, message, hint).at("/unsupport_engine"));
         }
@@ -30,9 +30,10 @@ pub(super) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) ->
 }
 
 /// Rules about single keys, then the published schema for everything they did not mention.
-pub(super) fn check(runner: &Value, report: &mut Report) {
+pub(super) fn check(runner: &Value, intake: Intake, report: &mut Report) {
     artifact_patterns(runner, report);
     network(runner, report);
+    default_options(runner, intake, report);
     keys::check(SCHEMA, runner, manifest::PATH, report);
 }
 
@@ -46,6 +47,27 @@ fn artifact_patterns(runner: &Value, report: &mut Report) {
             let finding = Finding::error("ARTIFACT_PATTERN_INVALID", manifest::PATH, message, hint);
             report.push(finding.at(format!("/artifacts/{index}/pattern")));
         }
+    }
+}
+
+/// A run takes these as if its client had written them, so what a client may not write makes every run fail.
+fn default_options(runner: &Value, intake: Intake, report: &mut Report) {
+    let Some(options) = runner.pointer("/runtime/default_options").and_then(Value::as_object) else { return };
+    let known = keys::properties(SCHEMA, "/properties/runtime/properties/default_options/properties");
+    for name in options.keys().filter(|name| !known.contains(name)) {
+        let message = format!("there is no runtime option {name:?}, and every run of the skill would be refused");
+        let hint = format!("remove it, or use one of: {}", known.join(", "));
+        let finding = Finding::error("OPTION_UNKNOWN", manifest::PATH, message, hint);
+        report.push(finding.at(format!("/runtime/default_options/{}", escape(name))));
+    }
+    let modes = runner.get("execution_modes").and_then(Value::as_array);
+    if let (Some(mode), Some(modes)) = (options.get("execution_mode").and_then(Value::as_str), modes)
+        && !modes.iter().any(|supported| supported == mode)
+    {
+        let message = format!("the default execution_mode {mode:?} is not among the skill's execution_modes");
+        let hint = "name one of execution_modes, or leave it out for \"auto\"";
+        let finding = Finding::error("MODE_UNFIT", manifest::PATH, message, hint);
+        report.push(intake.grade(finding.at("/runtime/default_options/execution_mode")));
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::finding::{Finding, Report, escape};
-use super::super::inputs::{file_fields, inline_schema, properties};
+use super::super::inputs::{file_fields, inline_schema, is_closed, properties};
 use super::super::package::{PackageFiles, stays_inside};
 use super::super::schema::Validator;
 use super::super::{artifacts, manifest};
@@ -43,6 +43,7 @@ pub(super) fn read(
     let output = found("output", OUTPUT_META, files, runner, report);
     if let Some(input) = &input {
         file_names(input, report);
+        nameless(input, intake, report);
     }
     if let Some(output) = &output {
         artifact_names(output, report);
@@ -115,6 +116,23 @@ fn file_names(input: &Found, report: &mut Report) {
             let hint = "rename it, or make it \"x-input-source\": \"inline\"";
             let finding = Finding::error("INPUT_NAME_UNSAFE", &input.file, message, hint);
             report.push(finding.at(format!("/properties/{}", escape(&field.name))));
+        }
+    }
+}
+
+/// An input that is required and has no field can be given neither as a file nor as JSON.
+fn nameless(input: &Found, intake: Intake, report: &mut Report) {
+    if !is_closed(&input.schema) {
+        return;
+    }
+    let required = input.schema.get("required").and_then(Value::as_array);
+    for (index, name) in required.into_iter().flatten().enumerate() {
+        let Some(name) = name.as_str() else { continue };
+        if !properties(&input.schema).any(|(field, _)| field == name) {
+            let message = format!("{name:?} is required but no input: nobody can give it");
+            let hint = "add it to properties, or take it from required";
+            let finding = Finding::error("REQUIRED_UNKNOWN", &input.file, message, hint);
+            report.push(intake.grade(finding.at(format!("/required/{index}"))));
         }
     }
 }

@@ -184,7 +184,7 @@ fn every_missing_key_is_a_finding_of_its_own() {
 #[test]
 fn the_old_name_of_a_key_is_refused_with_the_new_one() {
     let draft = Draft::script().runner("/unsupport_engine", json!(["codex"]));
-    assert!(draft.findings(Intake::Installed)[0].hint.contains("unsupported_engines"));
+    assert!(draft.findings(Intake::Installed)[0].message.contains("unsupported_engines"));
     check(draft, &[(Error, "OLD_KEY", RUNNER, "/unsupport_engine")]);
 }
 
@@ -275,6 +275,48 @@ fn entrypoints_name_what_is_there() {
 }
 
 #[test]
+fn templates_compile_and_configurations_can_be_read() {
+    let template = |text: &str| Draft::prompt().runner("/entrypoint/prompt", json!({ "template": text }));
+    check(template("{{ input.x"), &[(Error, "TEMPLATE_INVALID", RUNNER, "/entrypoint/prompt/template")]);
+    check(template("p.md").text("p.md", "{% if %}"), &[(Error, "TEMPLATE_INVALID", "p.md", "")]);
+    check(template("p.md").text("p.md", "{% if input.x %}{{ input.x }}{% endif %}"), &[]);
+    let prompts = Draft::prompt().runner("/entrypoint/prompts", json!({ "codex": "{{ }}" }));
+    check(prompts, &[(Error, "TEMPLATE_INVALID", RUNNER, "/entrypoint/prompts/codex")]);
+    assert!(template("{{ input.x").lint(Intake::Installed).is_ok(), "another engine's may still be good");
+    let config = |path: &str, text: &str| Draft::prompt().text(path, text);
+    check(config("assets/codex_config.toml", "a = 1"), &[]);
+    check(config("assets/codex_config.toml", "a ="), &[(Error, "CONFIG_INVALID", "assets/codex_config.toml", "")]);
+    let gemini = "assets/gemini_settings.json";
+    check(config(gemini, "[]"), &[(Error, "CONFIG_INVALID", gemini, "")]);
+    let named = config(gemini, "[]").text("assets/g.json", "{}");
+    check(named.runner("/engine_configs", json!({ "gemini": "assets/g.json" })), &[]);
+}
+
+#[test]
+fn configurations_are_looked_for_where_engines_read_them() {
+    for (engine, path) in super::contents::USUAL_CONFIGS {
+        let config = crate::engine::adapter(engine).unwrap().config;
+        assert_eq!(config.skill_file, path);
+        assert_eq!(config.format == crate::engine::config::Format::Toml, engine == super::contents::TOML_ENGINE);
+    }
+}
+
+#[test]
+fn default_options_are_ones_that_a_run_takes() {
+    let options = |value: Value| Draft::prompt().runner("/runtime", json!({ "default_options": value }));
+    check(options(json!({ "no_cache": true, "execution_mode": "auto" })), &[]);
+    check(options(json!({ "cache": 1 })), &[(Error, "OPTION_UNKNOWN", RUNNER, "/runtime/default_options/cache")]);
+    check(
+        options(json!({ "execution_mode": "interactive" })),
+        &[(Error, "MODE_UNFIT", RUNNER, "/runtime/default_options/execution_mode")],
+    );
+    check(
+        options(json!({ "hard_timeout_seconds": 0 })),
+        &[(Error, "SHAPE_INVALID", RUNNER, "/runtime/default_options/hard_timeout_seconds")],
+    );
+}
+
+#[test]
 fn schemas_are_there_valid_and_of_objects() {
     let path = "assets/output.schema.json";
     let output = |schema: Value| Draft::script().json(path, &schema);
@@ -313,6 +355,12 @@ fn inputs_have_a_source_and_a_name_that_can_be_a_file() {
     check(input(json!({ "a/b": {} })), &[(Error, "INPUT_NAME_UNSAFE", path, "/properties/a~1b")]);
     check(input(json!({ "..": {} })), &[(Error, "INPUT_NAME_UNSAFE", path, "/properties/..")]);
     check(input(json!({ "a/b": { "x-input-source": "inline" } })), &[]);
+    let required = |more: bool| {
+        let schema = json!({ "type": "object", "properties": { "a": {} }, "required": ["a", "b"], "additionalProperties": more });
+        Draft::script().json(path, &schema)
+    };
+    check(required(false), &[(Error, "REQUIRED_UNKNOWN", path, "/required/1")]);
+    check(required(true), &[]);
 }
 
 #[test]

@@ -58,6 +58,15 @@ impl Call {
     }
 
     pub fn send(self) -> Answer {
+        self.answered().unwrap()
+    }
+
+    /// The answer, if the server lives to give one.
+    pub fn try_send(self) -> Option<Answer> {
+        self.answered().ok()
+    }
+
+    fn answered(self) -> Result<Answer, ureq::Error> {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
@@ -74,9 +83,9 @@ impl Call {
         } else {
             agent.run(request.body(self.body).unwrap())
         };
-        let (head, mut body) = answered.unwrap().into_parts();
-        let body = body.with_config().limit(u64::MAX).read_to_vec().unwrap();
-        Answer { status: head.status.as_u16(), headers: head.headers, body }
+        let (head, mut body) = answered?.into_parts();
+        let body = body.with_config().limit(u64::MAX).read_to_vec()?;
+        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
     }
 }
 

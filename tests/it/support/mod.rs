@@ -7,6 +7,7 @@ pub mod log;
 pub mod model_server;
 pub mod package;
 pub mod skill;
+pub mod zips;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,7 @@ impl Server {
         let flags: Vec<(String, String)> = flags.into_iter().collect();
         let settings = Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap();
         let store = SledStore::open(&settings.paths.data_dir, |error| panic!("{error}")).unwrap();
-        let registry = Registry::new(&settings.paths.skills_dir);
+        let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
         let shim = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
         let orchestrator = runtime.block_on(Orchestrator::start(Arc::new(store), registry, settings, shim)).unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();

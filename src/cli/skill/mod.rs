@@ -1,9 +1,13 @@
 //! `skill`: what authors need.
 
+mod authoring;
+mod findings;
+mod install;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
@@ -11,15 +15,21 @@ use super::global::Global;
 use super::terminal::{Ink, Look, one_line};
 use super::{logging, output};
 use crate::registry::{self, Entry, Registry};
-use crate::settings::LogLevel;
-use crate::skill::{Finding, Intake, Severity};
+use crate::settings::{LogLevel, Paths};
+use crate::skill::Intake;
+use crate::skill::starter::Starter;
 
 /// Longest description in a list.
 const DESCRIPTION_MAX: usize = 60;
 
-/// Checks and lists skills
+/// Writes, checks, installs and lists skills
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  skill-runner skill list\n  skill-runner skill lint ./skills/demo-echo")]
+#[command(after_help = "\
+Examples:
+  skill-runner skill new word-count
+  skill-runner skill lint ./word-count
+  skill-runner skill install ./word-count
+  skill-runner skill list")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -36,7 +46,43 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Lists the installed skills
+    /// Writes a first package that runs as it is, to be made into your own
+    #[command(
+        after_help = "Examples:\n  skill-runner skill new word-count\n  skill-runner skill new word-count --type prompt --into ./drafts"
+    )]
+    New {
+        /// The skill's name: a-z, 0-9 and single -
+        name: String,
+        /// What does the work
+        #[arg(long = "type", value_enum, default_value_t = Kind::Script)]
+        kind: Kind,
+        /// The folder to write it in
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        into: PathBuf,
+    },
+    /// Installs a package, a zip or a folder, into the skills folder; a running service sees it at once
+    ///
+    /// A skill that is there already is replaced by a newer version only; the old one is kept in .archive.
+    #[command(
+        after_help = "Examples:\n  skill-runner skill install ./word-count\n  skill-runner skill install word-count.zip --skills-dir ./skills"
+    )]
+    Install {
+        /// A zip with the skill's folder in it, or the folder
+        source: PathBuf,
+        /// One JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Writes a full package for each skill of an agent's folder (agent.yaml)
+    #[command(after_help = "Example:\n  skill-runner skill import agents/accountant")]
+    Import {
+        /// The agent's folder, named like its role
+        agent: PathBuf,
+        /// The folder to write them in [default: the skills folder]
+        #[arg(long, value_name = "DIR")]
+        into: Option<PathBuf>,
+    },
+    /// Lists the installed skills and those of agents
     #[command(after_help = "Example:\n  skill-runner skill list --skills-dir ./skills")]
     List {
         /// One JSON document
@@ -45,12 +91,33 @@ enum Command {
     },
 }
 
+/// What does the work of a skill.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// A script, without any model
+    Script,
+    /// An engine that is told what to do
+    Prompt,
+}
+
 /// Does what the subcommand says.
 pub(super) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     match &args.command {
         Command::Lint { dir, json } => lint(dir, *json),
-        Command::List { json } => list(&global.settings(&[])?.paths.skills_dir, *json),
+        Command::New { name, kind, into } => {
+            let kind = match kind {
+                Kind::Script => Starter::Script,
+                Kind::Prompt => Starter::Prompt,
+            };
+            authoring::new(name, kind, into)
+        }
+        Command::Install { source, json } => install::install(&global.settings(&[])?, source, *json),
+        Command::Import { agent, into } => match into {
+            Some(into) => authoring::import(agent, into),
+            None => authoring::import(agent, &global.settings(&[])?.paths.skills_dir),
+        },
+        Command::List { json } => list(&global.settings(&[])?.paths, *json),
     }
 }
 
@@ -64,10 +131,8 @@ fn lint(dir: &Path, as_json: bool) -> Result<(), Failure> {
     if as_json {
         output::json(&json!({"ok": skill.is_some(), "findings": findings}))?;
     } else {
+        findings::show(&findings)?;
         let look = Look::of(&io::stdout());
-        for finding in &findings {
-            output::line(&told(finding, look))?;
-        }
         if let Some(skill) = &skill {
             output::line(&look.paint(Ink::Good, &format!("{skill} is ok")))?;
         }
@@ -75,21 +140,9 @@ fn lint(dir: &Path, as_json: bool) -> Result<(), Failure> {
     if skill.is_some() { Ok(()) } else { Err(Failure::Said) }
 }
 
-fn told(finding: &Finding, look: Look) -> String {
-    let grade = match finding.severity {
-        Severity::Error => look.paint(Ink::Bad, "error"),
-        Severity::Warning => look.paint(Ink::Caution, "warning"),
-    };
-    let place = match (finding.file.as_str(), finding.pointer.as_str()) {
-        ("", _) => String::new(),
-        (file, "") => format!(" {file}"),
-        (file, pointer) => format!(" {file}#{pointer}"),
-    };
-    format!("{grade}{place}: {} [{}]\n  hint: {}", finding.message, finding.code, finding.hint)
-}
-
-fn list(skills_dir: &Path, as_json: bool) -> Result<(), Failure> {
-    let entries = Registry::new(skills_dir).list();
+fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {
+    let skills_dir = &paths.skills_dir;
+    let entries = Registry::new(skills_dir).with_agents(&paths.agents_dir).list();
     if as_json {
         return output::json(&json!({"skills": entries.iter().map(as_value).collect::<Vec<_>>()}));
     }

@@ -1,0 +1,27 @@
+//! Findings as an author reads them: what, where, and what to do.
+
+use std::io;
+
+use crate::cli::failure::Failure;
+use crate::cli::output;
+use crate::cli::terminal::{Ink, Look};
+use crate::skill::{Finding, Severity};
+
+/// Writes findings, two lines each.
+pub(super) fn show(findings: &[Finding]) -> Result<(), Failure> {
+    let look = Look::of(&io::stdout());
+    findings.iter().try_for_each(|finding| output::line(&told(finding, look)))
+}
+
+fn told(finding: &Finding, look: Look) -> String {
+    let grade = match finding.severity {
+        Severity::Error => look.paint(Ink::Bad, "error"),
+        Severity::Warning => look.paint(Ink::Caution, "warning"),
+    };
+    let place = match (finding.file.as_str(), finding.pointer.as_str()) {
+        ("", _) => String::new(),
+        (file, "") => format!(" {file}"),
+        (file, pointer) => format!(" {file}#{pointer}"),
+    };
+    format!("{grade}{place}: {} [{}]\n  hint: {}", finding.message, finding.code, finding.hint)
+}

@@ -1,0 +1,78 @@
+//! `skill install`: a package into the skills folder, by the same rules as over HTTP.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::findings;
+use crate::cli::failure::Failure;
+use crate::cli::output;
+use crate::cli::terminal::{Ink, Look};
+use crate::domain::causes::chain;
+use crate::orchestrator::{NotInstalled, install_here};
+use crate::registry::{Action, InstallRefused};
+use crate::settings::Settings;
+use crate::workspace::{Layout, UploadError, UploadLimits};
+
+/// Installs a zip or a folder.
+pub(super) fn install(settings: &Settings, source: &Path, as_json: bool) -> Result<(), Failure> {
+    let limits = UploadLimits {
+        max_upload_bytes: settings.limits.max_upload_bytes,
+        max_unpacked_bytes: settings.limits.max_unpacked_bytes,
+        max_entries: settings.limits.max_entries,
+        ..UploadLimits::default()
+    };
+    let layout = Layout::new(&settings.paths.data_dir);
+    match install_here(source, &settings.paths.skills_dir, &layout, &limits) {
+        Ok((installed, done)) if as_json => output::json(&json!({
+            "ok": true,
+            "skill_id": done.skill_id,
+            "version": done.version,
+            "action": done.action,
+            "dir": installed.dir,
+            "findings": installed.skill.findings,
+        })),
+        Ok((installed, done)) => {
+            findings::show(&installed.skill.findings)?;
+            let verb = match done.action {
+                Action::Install => "is installed",
+                Action::Update => "has taken the place of the older version",
+            };
+            let told = format!("{} {} {verb} in {}", done.skill_id, done.version, installed.dir.display());
+            output::line(&Look::of(&io::stdout()).paint(Ink::Good, &told))
+        }
+        Err(NotInstalled::Refused(InstallRefused::Package { findings })) if as_json => {
+            output::json(&json!({"ok": false, "error": {"code": "SKILL_PACKAGE_INVALID"}, "findings": findings}))?;
+            Err(Failure::Said)
+        }
+        Err(NotInstalled::Refused(InstallRefused::Package { findings })) => {
+            findings::show(&findings)?;
+            Err(Failure::Said)
+        }
+        Err(other) => {
+            let failure = failure(source, other);
+            if let Some(document) = failure.to_json().filter(|_| as_json) {
+                output::json(&document)?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn failure(source: &Path, refused: NotInstalled) -> Failure {
+    match refused {
+        NotInstalled::Zip(UploadError::Io(error)) => {
+            Failure::Broken(format!("{}: {}", source.display(), chain(&error)))
+        }
+        NotInstalled::Zip(error) => {
+            Failure::Refused { code: error.code().to_owned(), message: error.to_string(), details: Value::Null }
+        }
+        NotInstalled::Refused(InstallRefused::Io(error)) => Failure::Broken(chain(&error)),
+        NotInstalled::Refused(not_newer) => Failure::Refused {
+            code: "VERSION_NOT_NEWER".to_owned(),
+            message: not_newer.to_string(),
+            details: Value::Null,
+        },
+    }
+}

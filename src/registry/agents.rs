@@ -1,0 +1,115 @@
+//! Agents' folders: each skill that one lists is a script skill here, without being written anywhere.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::folder::{self, Survey};
+use super::{Entry, Installed, NotUsable};
+use crate::skill::agent::{self, AgentPackage};
+use crate::skill::{Finding, Intake, PackageFiles, lint};
+
+/// What a folder of agents means for the registry. Calls block on the disk.
+#[derive(Debug)]
+pub(super) struct Agents {
+    dir: PathBuf,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+/// An agent as it was read, and the look of its files at that time.
+#[derive(Debug, Clone)]
+struct Known {
+    survey: Survey,
+    settled: bool,
+    outcome: Outcome,
+}
+
+type Outcome = Result<Vec<Arc<Installed>>, Vec<Finding>>;
+
+impl Agents {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir, known: Mutex::default() }
+    }
+
+    /// The skill of this id.
+    pub(super) fn lookup(&self, id: &str) -> Result<Arc<Installed>, NotUsable> {
+        let mut broken = Vec::new();
+        for role in self.roles().into_iter().filter(|role| id.starts_with(&agent::id(role, ""))) {
+            match self.current(&role) {
+                Some(Ok(skills)) => {
+                    if let Some(found) = skills.into_iter().find(|found| found.skill.id == id) {
+                        return Ok(found);
+                    }
+                }
+                Some(Err(findings)) => broken.extend(findings),
+                None => {}
+            }
+        }
+        if broken.is_empty() { Err(NotUsable::NotFound) } else { Err(NotUsable::Invalid { findings: broken }) }
+    }
+
+    /// Every skill of every agent, and the agents that are broken.
+    pub(super) fn list(&self) -> Vec<Entry> {
+        let roles = self.roles();
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|role, _| roles.contains(role));
+        let mut entries = Vec::new();
+        for role in roles {
+            match self.current(&role) {
+                Some(Ok(skills)) => entries.extend(skills.into_iter().map(Entry::Valid)),
+                Some(Err(findings)) => entries.push(Entry::Invalid { folder: format!("agents/{role}"), findings }),
+                None => {}
+            }
+        }
+        entries
+    }
+
+    /// Folders that say what skills they have; others beside them are nobody's business.
+    fn roles(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let agents = entries.filter(|entry| entry.path().join(agent::PATH).is_file());
+        let mut roles: Vec<String> = agents.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        roles.retain(|role| !role.starts_with('.'));
+        roles.sort();
+        roles
+    }
+
+    fn current(&self, role: &str) -> Option<Outcome> {
+        let dir = self.dir.join(role);
+        let survey = Survey::of(&dir)?;
+        let unchanged = |known: &&Known| known.settled && known.survey == survey;
+        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(role).filter(unchanged) {
+            return Some(known.outcome.clone());
+        }
+        let settled = survey.settled_at(SystemTime::now());
+        let made = packages(&dir, role, &survey);
+        let outcome = made.and_then(|made| made.into_iter().map(|made| installed(&dir, made)).collect());
+        let known = Known { survey, settled, outcome: outcome.clone() };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(role.into(), known);
+        Some(outcome)
+    }
+}
+
+/// The packages an agent's folder stands for. Of what else lies there only the size matters.
+pub(super) fn packages(dir: &Path, role: &str, survey: &Survey) -> Result<Vec<AgentPackage>, Vec<Finding>> {
+    let mut findings = survey.findings.clone();
+    findings.retain(|finding| finding.code == "PACKAGE_TOO_LARGE");
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    let files = folder::contents(dir, survey, &mut findings).map_err(|_changed| vec![folder::changing()])?;
+    agent::packages(role, &files)
+}
+
+fn installed(dir: &Path, package: AgentPackage) -> Result<Arc<Installed>, Vec<Finding>> {
+    let AgentPackage { id, files: made } = package;
+    let mut files = PackageFiles::new();
+    made.iter().for_each(|(path, text)| files.insert(path.as_str(), text.as_bytes().to_vec()));
+    let skill = lint(&id, &files, Intake::Installed)?;
+    let files = made.keys().cloned().collect();
+    Ok(Arc::new(Installed { skill, dir: dir.into(), files, made: Some(made) }))
+}
+
+/// The text of every file of a package that lies in no folder, by its path.
+pub type Made = BTreeMap<String, String>;

@@ -1,0 +1,75 @@
+//! What the files hold that a manifest leads to: templates that compile, configurations that can be read.
+
+use serde_json::Value;
+
+use super::super::finding::{Finding, Report, escape};
+use super::super::manifest::{self, Template};
+use super::super::package::{NoText, PackageFiles};
+use super::Intake;
+
+/// Where each engine's configuration stands when the manifest names no file.
+pub(super) const USUAL_CONFIGS: [(&str, &str); 6] = [
+    ("codex", "assets/codex_config.toml"),
+    ("gemini", "assets/gemini_settings.json"),
+    ("opencode", "assets/opencode_config.json"),
+    ("iflow", "assets/iflow_settings.json"),
+    ("claude", "assets/claude_settings.json"),
+    ("qwen", "assets/qwen_settings.json"),
+];
+
+/// The engine whose configuration is TOML; the others' is JSON.
+pub(super) const TOML_ENGINE: &str = "codex";
+
+pub(super) fn check(runner: &Value, files: &PackageFiles, intake: Intake, report: &mut Report) {
+    let general = runner.pointer("/entrypoint/prompt/template").and_then(Value::as_str);
+    if let Some(written) = general {
+        template(written, "/entrypoint/prompt/template", files, intake, report);
+    }
+    let of_engines = runner.pointer("/entrypoint/prompts").and_then(Value::as_object);
+    for (engine, written) in of_engines.into_iter().flatten() {
+        if let Some(written) = written.as_str() {
+            template(written, &format!("/entrypoint/prompts/{}", escape(engine)), files, intake, report);
+        }
+    }
+    for (engine, usual) in USUAL_CONFIGS {
+        let named = runner.get("engine_configs").and_then(|configs| configs.get(engine)).and_then(Value::as_str);
+        configuration(engine, named.unwrap_or(usual), files, intake, report);
+    }
+}
+
+fn template(written: &str, pointer: &str, files: &PackageFiles, intake: Intake, report: &mut Report) {
+    let (text, file, pointer) = match Template::of(written) {
+        Template::Inline(text) => (text, manifest::PATH, pointer),
+        Template::Path(path) => match files.text(path) {
+            Ok(text) => (text, path, ""),
+            // That it is not there has been said.
+            Err(NoText::Absent) => return,
+            Err(NoText::TooLarge | NoText::NotUtf8) => {
+                let message = format!("the template {path:?} is not a text of at most 1 MiB");
+                let finding = Finding::error("TEMPLATE_INVALID", path, message, "save it as UTF-8, and shorter");
+                return report.push(intake.grade(finding));
+            }
+        },
+    };
+    if let Err(error) = minijinja::Environment::new().template_from_str(text) {
+        let message = format!("the template does not compile: {error}");
+        let hint = "correct it there; {{ input.x }} and {{ parameter.x }} stand for values";
+        report.push(intake.grade(Finding::error("TEMPLATE_INVALID", file, message, hint).at(pointer)));
+    }
+}
+
+fn configuration(engine: &str, path: &str, files: &PackageFiles, intake: Intake, report: &mut Report) {
+    let read = match files.text(path) {
+        Ok(text) if engine == TOML_ENGINE => toml::from_str::<Value>(text).map_err(|error| format!("TOML: {error}")),
+        Ok(text) => serde_json::from_str::<Value>(text).map_err(|error| format!("JSON: {error}")),
+        Err(NoText::Absent) => return,
+        Err(NoText::TooLarge | NoText::NotUtf8) => Err("a text of at most 1 MiB".into()),
+    };
+    let message = match read {
+        Ok(Value::Object(_)) => return,
+        Ok(_) => format!("the configuration of {engine} is not an object of keys and values"),
+        Err(what) => format!("the configuration of {engine} is not {what}"),
+    };
+    let finding = Finding::error("CONFIG_INVALID", path, message, "correct it; see the engine's own documentation");
+    report.push(intake.grade(finding));
+}

@@ -1,0 +1,85 @@
+//! The end of a zip, where it says where its list of entries is: every reader must find the same list, or none may.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+const END: &[u8] = b"PK\x05\x06";
+const END_BYTES: usize = 22;
+const LONG_END: &[u8] = b"PK\x06\x06";
+const LONG_END_BYTES: usize = 56;
+const LOCATOR: &[u8] = b"PK\x06\x07";
+const LOCATOR_BYTES: u64 = 20;
+/// The longest comment that can follow.
+const COMMENT_MAX: usize = u16::MAX as usize;
+
+/// What is wrong with the end of a zip, if something is. One that has no end at all is left to whoever reads it.
+pub(super) fn objection(file: &File, length: u64) -> io::Result<Option<&'static str>> {
+    let tail_bytes = usize::try_from(length).unwrap_or(usize::MAX).min(END_BYTES + COMMENT_MAX);
+    let mut tail = vec![0; tail_bytes];
+    let tail_at = length - tail_bytes as u64;
+    file.read_exact_at(&mut tail, tail_at)?;
+    let ends_here = |at: &usize| tail[*at..].starts_with(END) && *at + END_BYTES + short(&tail, *at + 20) == tail_bytes;
+    let Some(at) = (0..tail_bytes.saturating_sub(END_BYTES - 1)).rev().find(ends_here) else { return Ok(None) };
+    let end_at = tail_at + at as u64;
+    let (entries, bytes, offset) = (short(&tail, at + 10) as u64, long(&tail, at + 12), long(&tail, at + 16));
+    let Some(found) = long_end(file, end_at)? else { return Ok(begins_and_ends(offset, bytes, end_at)) };
+    let Some((long_at, long_entries, long_bytes, long_offset)) = found else {
+        return Ok(Some("its long-form end is not where it says"));
+    };
+    // The short form gives way to the long one only where it cannot hold the number.
+    let agrees = |short: u64, none: u64, long: u64| short == none || short == long;
+    let both = agrees(entries, u64::from(u16::MAX), long_entries)
+        && agrees(bytes, u64::from(u32::MAX), long_bytes)
+        && agrees(offset, u64::from(u32::MAX), long_offset);
+    if !both {
+        return Ok(Some("its two ends contradict each other"));
+    }
+    Ok(begins_and_ends(long_offset, long_bytes, long_at))
+}
+
+fn begins_and_ends(offset: u64, bytes: u64, end: u64) -> Option<&'static str> {
+    let found = offset.checked_add(bytes) == Some(end);
+    (!found).then_some("its list of entries is not where its end says")
+}
+
+type LongEnd = (u64, u64, u64, u64);
+
+/// The end in its long form: where it is, how many entries, bytes and offset of their list. None when there is no such
+/// form, none inside when the file says so and there is none.
+fn long_end(file: &File, end_at: u64) -> io::Result<Option<Option<LongEnd>>> {
+    let Some(locator_at) = end_at.checked_sub(LOCATOR_BYTES) else { return Ok(None) };
+    let mut locator = [0; LOCATOR_BYTES as usize];
+    file.read_exact_at(&mut locator, locator_at)?;
+    if !locator.starts_with(LOCATOR) {
+        return Ok(None);
+    }
+    let long_at = very_long(&locator, 8);
+    let mut end = [0; LONG_END_BYTES];
+    let fits = long_at.checked_add(LONG_END_BYTES as u64).is_some_and(|to| to <= locator_at);
+    if !fits {
+        return Ok(Some(None));
+    }
+    file.read_exact_at(&mut end, long_at)?;
+    let reaches = very_long(&end, 4).checked_add(long_at + 12) == Some(locator_at);
+    if !end.starts_with(LONG_END) || !reaches {
+        return Ok(Some(None));
+    }
+    Ok(Some(Some((long_at, very_long(&end, 32), very_long(&end, 40), very_long(&end, 48)))))
+}
+
+fn short(bytes: &[u8], at: usize) -> usize {
+    number(bytes, at, 2) as usize
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    number(bytes, at, 4)
+}
+
+fn very_long(bytes: &[u8], at: usize) -> u64 {
+    number(bytes, at, 8)
+}
+
+fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
+    bytes[at..at + width].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
