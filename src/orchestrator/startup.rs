@@ -1,7 +1,8 @@
 //! Start-up: end what a dead service left running, settle every open run, sweep what belongs to none.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tracing::{info, warn};
@@ -11,11 +12,12 @@ use super::error::Error;
 use super::flights::Follower;
 use super::handle::Shared;
 use super::install::settle_installs;
+use super::journal::lost_race;
 use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
 use crate::domain::fact::{Fact, RawRange, Stream};
-use crate::domain::ids::{RunId, Seq};
+use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::outcome::{Evidence, RunError, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -29,6 +31,8 @@ use crate::{settings, workspace};
 const READ_BYTES: usize = 1024 * 1024;
 /// Runs that are settled side by side.
 const AT_ONCE: usize = 64;
+/// When runs that could not be settled are tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
 const FOLDERS_SWEPT: usize = 1000;
 
@@ -49,13 +53,20 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     let mut settled =
         stream::iter(open).map(|run| async move { (run, settle_run(shared, run).await) }).buffered(AT_ONCE);
     let mut go_on = Vec::new();
+    let mut unsettled = Vec::new();
     while let Some((run, outcome)) = settled.next().await {
         match outcome {
             Ok(state) => go_on.extend(owe(shared, &state)),
-            Err(error) => warn!(run.id = %run, error = %chain(&error), "a run could not be settled"),
+            Err(error) => {
+                warn!(run.id = %run, error = %chain(&error), "a run could not be settled; trying again");
+                unsettled.extend(shared.log.head(run).map(|head| (run, head.state.head_seq)));
+            }
         }
     }
     drop(settled);
+    if !unsettled.is_empty() {
+        tokio::spawn(settle_later(Arc::downgrade(shared), unsettled));
+    }
     sweep_folders(shared).await?;
     let installs = shared.clone();
     Work::run(&shared.work, move || settle_installs(&installs.settings.paths.skills_dir, &installs.layout))
@@ -66,6 +77,33 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
         info!(runs = count, "settled the runs of an earlier service");
     }
     Ok(())
+}
+
+/// Settle what a full disk or the like has left unsettled: such a run would seem to go on until the next start.
+async fn settle_later(shared: Weak<Shared>, mut unsettled: Vec<(RunId, Seq)>) {
+    while !unsettled.is_empty() {
+        tokio::time::sleep(AGAIN_AFTER).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let mut left = Vec::new();
+        for (run, head) in unsettled {
+            // Whoever moved it on since then has settled it.
+            if !shared.log.head(run).is_ok_and(|now| now.state.head_seq == head) {
+                continue;
+            }
+            match settle_run(&shared, run).await {
+                Ok(state) => {
+                    shared.go_on(owe(&shared, &state).into_iter().collect());
+                    shared.start_next();
+                }
+                Err(error) if lost_race(&error) => {}
+                Err(error) => {
+                    warn!(run.id = %run, error = %chain(&error), "a run could still not be settled; trying again");
+                    left.push((run, head));
+                }
+            }
+        }
+        unsettled = left;
+    }
 }
 
 async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {
@@ -88,8 +126,11 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error>
 }
 
 /// Do what a run is owed, but for what has to wait until the service is ready: that is returned.
-fn owe(shared: &Shared, state: &RunState) -> Option<Follower> {
+fn owe(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
     let run = state.run_id;
+    if state.temporary {
+        shared.temp_runs().insert(run);
+    }
     let mut later = None;
     for effect in effects(state) {
         match effect {
@@ -99,6 +140,7 @@ fn owe(shared: &Shared, state: &RunState) -> Option<Follower> {
                 let _ = std::fs::remove_file(shared.layout.run(run).events_jsonl());
                 shared.sealer.seal_soon(run);
             }
+            Effect::RemovePackage => shared.remove_package_soon(state),
             // Nothing runs after a restart.
             Effect::Supervise | Effect::StopEngine => {}
             Effect::DecideAt(moment) => shared.deadlines.at(moment, run),
@@ -197,6 +239,20 @@ pub(super) fn covered_bytes(shared: &Shared, run: RunId, stream: Stream) -> Resu
     }
 }
 
+/// Folders of requests whose run was never created; they may hold secrets.
+fn sweep_requests(shared: &Shared) -> Result<(), Error> {
+    let Ok(entries) = std::fs::read_dir(shared.layout.requests()) else { return Ok(()) };
+    let mut requests: Vec<RequestId> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    requests.sort_unstable();
+    for request in requests.into_iter().rev().take(FOLDERS_SWEPT) {
+        if shared.store.index(&IndexKey::Request(request))?.is_none() {
+            let _ = workspace::remove_tree(&shared.layout.request(request));
+        }
+    }
+    Ok(())
+}
+
 /// Folders of runs that were being created when the service died: no log knows them.
 async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let shared = shared.clone();
@@ -206,6 +262,7 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         let mut runs: Vec<RunId> =
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         runs.sort_unstable();
+        sweep_requests(&shared)?;
         for run in runs.into_iter().rev().take(FOLDERS_SWEPT) {
             if shared.store.index(&IndexKey::Run(run))?.is_none() {
                 warn!(run.id = %run, "removing the folder of a run that was never created");

@@ -8,7 +8,7 @@ use skill_runner::domain::causes::chain;
 use skill_runner::domain::ids::RunId;
 use skill_runner::domain::interaction::{Interaction, InteractionId, InteractionKind};
 use skill_runner::domain::statechart::Status;
-use skill_runner::orchestrator::{Error, ListFilter, Orchestrator, Replied};
+use skill_runner::orchestrator::{Delivery, Error, ListFilter, Orchestrator, Replied};
 use skill_runner::store;
 
 use crate::book::Reply;
@@ -83,10 +83,12 @@ impl Client {
             Error::RunNotFound { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
             | Error::SkillNotFound { .. }
+            | Error::PackageInvalid { .. }
             | Error::InstallsBusy { .. }
             | Error::InsufficientStorage { .. }
             | Error::SeqOutOfRange { .. }
             | Error::NotReady
+            | Error::FieldNotFound { .. }
             | Error::Contract(_)
             | Error::Corrupt { .. }
             | Error::Io { .. } => false,
@@ -187,7 +189,7 @@ impl Client {
     pub async fn upload(&self, run: RunId, zip: &str) {
         let words = format!("upload {zip} to {}", self.world.name(run));
         self.world.note(format!("client: {words}"));
-        match self.service.upload(run, self.set.folder.join(zip)).await {
+        match self.service.upload(run, Delivery { files: Some(self.set.folder.join(zip)), package: None }).await {
             Ok(uploaded) => {
                 self.world.note(format!("client: {words}: {:?}", uploaded.status));
                 self.world.book.lock().unwrap().uploaded.push(run);
@@ -333,8 +335,12 @@ impl Client {
     pub async fn see_through(&self, run: RunId) {
         let name = self.world.name(run);
         for _ in 0..40 {
-            // Longer than every clock of a run together.
-            let state = match self.service.wait(run, Duration::from_secs(600)).await {
+            let patience = match self.service.state(run) {
+                Ok(state) if state.awaiting_upload => Duration::ZERO,
+                // Longer than every clock of all runs together.
+                Ok(_) | Err(_) => Duration::from_secs(3600),
+            };
+            let state = match self.service.wait(run, patience).await {
                 Ok(state) => state,
                 Err(error) => return self.world.violated(format!("{name}: {}", chain(&error))),
             };
