@@ -1,7 +1,7 @@
 //! An event in a few words, for people.
 
 use super::terminal::one_line;
-use crate::domain::event::Event;
+use crate::domain::event::{Event, NormalizationLevel};
 use crate::domain::outcome::Usage;
 use crate::domain::request::SkillRef;
 use crate::fcmp::Envelope;
@@ -44,7 +44,11 @@ fn words(event: &Event) -> String {
         Event::AutoDecided(decided) => format!("{}: {}", decided.interaction_id, decided.policy),
         Event::Normalized(normalized) => {
             let verdict = if normalized.valid { "valid" } else { "invalid" };
-            format!("{verdict} output from {}", normalized.source)
+            let level = match normalized.level {
+                NormalizationLevel::None => String::new(),
+                level => format!(", normalized by {}", level.as_str()),
+            };
+            format!("{verdict} output from {}{level}", normalized.source)
         }
         Event::ArtifactIndexed(artifact) => {
             format!("{} ({}, {} bytes)", artifact.path_rel, artifact.mime, artifact.size)

@@ -10,6 +10,7 @@ mod doctor;
 mod engines;
 mod event_line;
 mod event_stream;
+mod explain;
 mod export;
 mod failure;
 mod global;
@@ -66,6 +67,7 @@ enum Command {
     History(history::Args),
     Audit(audit::Args),
     Export(export::Args),
+    Explain(explain::Args),
     Skill(skill::Args),
     Engines(engines::Args),
     Doctor(doctor::Args),
@@ -87,6 +89,7 @@ pub fn main() -> ExitCode {
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Export(args) => export::export(&global, &args),
+        Command::Explain(args) => explain::explain(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),
         Command::Engines(args) => engines::engines(&global, &args),
         Command::Doctor(args) => doctor::doctor(&global, &args),

@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn each_part_changes_the_key_and_is_named_alone() {
-        let changes: [(&str, fn(&mut Case)); 12] = [
+        type Change = fn(&mut Case);
+        let changes: [(&str, Change); 12] = [
             ("skill_id", |case| case.skill.id = "other".into()),
             ("skill_content", |case| case.skill.fingerprint = "g".into()),
             ("engine", |case| case.engine = "gemini"),

@@ -15,6 +15,8 @@ pub enum Effect {
     StopEngine,
     /// Decide for the user at this moment.
     DecideAt(Timestamp),
+    /// Remove the package that was this run's alone.
+    RemovePackage,
     /// Seal its log into a file.
     Seal,
 }
@@ -32,6 +34,9 @@ pub fn effects(run: &RunState) -> Vec<Effect> {
             }
             Some(_) | None => vec![],
         },
+        Status::Succeeded | Status::Failed | Status::Canceled if run.temporary && !run.options.debug_keep_temp => {
+            vec![Effect::RemovePackage, Effect::Seal]
+        }
         Status::Succeeded | Status::Failed | Status::Canceled => vec![Effect::Seal],
     }
 }

@@ -156,8 +156,26 @@ pub struct UploadedPackage {
     pub skill: SkillRef,
     /// The engine chosen for it.
     pub engine: String,
+    /// All options in force, with the skill's own defaults.
+    pub runtime_options: RuntimeOptions,
+    /// Hash of the configuration the client sent for that engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_config_sha256: Option<String>,
     /// Hash of the archive.
     pub sha256: String,
+}
+
+impl Started {
+    /// The first event as it would have been, had the package been there then.
+    #[must_use]
+    pub fn with_package(mut self, package: &UploadedPackage) -> Self {
+        self.skill = package.skill.clone();
+        self.engine = package.engine.clone();
+        self.execution_mode = package.runtime_options.execution_mode;
+        self.runtime_options = package.runtime_options.clone();
+        self.engine_config_sha256 = package.engine_config_sha256.clone();
+        self
+    }
 }
 
 /// Data of `run.cache_hit`.
@@ -334,6 +352,19 @@ pub enum NormalizationLevel {
     N2,
     /// The runner's repair.
     N3,
+}
+
+impl NormalizationLevel {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::N0 => "N0",
+            Self::N1 => "N1",
+            Self::N2 => "N2",
+            Self::N3 => "N3",
+        }
+    }
 }
 
 /// One step of the normalization chain.

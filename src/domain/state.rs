@@ -169,6 +169,7 @@ impl RunState {
                 if let Some(package) = &uploaded.package {
                     self.skill = package.skill.clone();
                     self.engine = package.engine.clone();
+                    self.options = package.runtime_options.clone();
                 }
             }
             Event::CacheHit(hit) => {

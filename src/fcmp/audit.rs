@@ -57,6 +57,7 @@ pub struct Auditor {
     asked: Option<InteractionId>,
     resolved: Vec<InteractionId>,
     resolved_in_attempt: bool,
+    resolved_before: usize,
     last: Option<Event>,
     terminal: Option<Proof>,
     tiles: BTreeMap<Stream, Vec<(u64, u64, u64)>>,
@@ -77,6 +78,7 @@ impl Default for Auditor {
             asked: None,
             resolved: Vec::new(),
             resolved_in_attempt: false,
+            resolved_before: 0,
             last: None,
             terminal: None,
             tiles: BTreeMap::new(),
@@ -160,7 +162,9 @@ impl Auditor {
         if opens && self.turns > 0 {
             self.attempt += 1;
             self.local_seq = 0;
-            self.resolved_in_attempt = !self.resolved.is_empty();
+            // The answer that opens this attempt stands in the one before it.
+            self.resolved_in_attempt = self.resolved.len() > self.resolved_before;
+            self.resolved_before = self.resolved.len();
         }
         self.local_seq += 1;
         if (envelope.meta.attempt, envelope.meta.local_seq) != (self.attempt, self.local_seq) {

@@ -52,6 +52,9 @@ pub fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation
             let Some(package) = &uploaded.package else { return Ok(()) };
             named(&package.skill.id, "/data/package/skill/id")?;
             named(&package.engine, "/data/package/engine")?;
+            if let Some(config) = &package.engine_config_sha256 {
+                hash(config, "/data/package/engine_config_sha256")?;
+            }
             hash(&package.sha256, "/data/package/sha256")
         }
         Event::CacheHit(hit) => hash(&hit.cache_key, "/data/cache_key"),

@@ -82,6 +82,20 @@ fn status() -> impl Strategy<Value = Status> {
     prop::sample::select(Status::ALL.to_vec())
 }
 
+fn options(execution_mode: ExecutionMode, flag: bool) -> RuntimeOptions {
+    RuntimeOptions {
+        execution_mode,
+        no_cache: flag,
+        debug: flag,
+        debug_keep_temp: flag,
+        verbose: flag,
+        interactive_auto_reply: flag,
+        interactive_reply_timeout_sec: 1,
+        hard_timeout_seconds: 1,
+        stall_timeout_seconds: 0,
+    }
+}
+
 fn started() -> impl Strategy<Value = Event> {
     let hashes = (prop::option::of(hash()), prop::option::of(hash()), prop::option::of(hash()));
     (text(), text(), prop::option::of(text()), any::<bool>(), hashes).prop_map(
@@ -93,17 +107,7 @@ fn started() -> impl Strategy<Value = Event> {
                 engine,
                 model,
                 execution_mode: mode,
-                runtime_options: RuntimeOptions {
-                    execution_mode: mode,
-                    no_cache: flag,
-                    debug: flag,
-                    debug_keep_temp: flag,
-                    verbose: flag,
-                    interactive_auto_reply: flag,
-                    interactive_reply_timeout_sec: 1,
-                    hard_timeout_seconds: 1,
-                    stall_timeout_seconds: 0,
-                },
+                runtime_options: options(mode, flag),
                 input: Map::from_iter([("a".to_owned(), json!(1))]),
                 parameter: Map::new(),
                 awaiting_upload: flag,
@@ -185,9 +189,10 @@ fn any_event() -> impl Strategy<Value = Event> {
             pending_interaction_id: Some(InteractionId(1)),
         })
     });
-    let package = (text(), text(), hash()).prop_map(|(id, engine, sha256)| {
+    let package = (text(), text(), prop::option::of(hash()), hash()).prop_map(|(id, engine, config, sha256)| {
         let skill = SkillRef { id, version: "1.0.0".into(), fingerprint: "f".into() };
-        UploadedPackage { skill, engine, sha256 }
+        let runtime_options = options(ExecutionMode::Auto, false);
+        UploadedPackage { skill, engine, runtime_options, engine_config_sha256: config, sha256 }
     });
     let uploaded = (text(), hash(), hash(), hash(), prop::option::of(package)).prop_map(
         |(name, sha256, manifest_sha256, cache_key, package)| {

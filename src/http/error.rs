@@ -203,6 +203,9 @@ fn orchestrator(error: &Error) -> Answer {
         Error::Rejected { code, details, .. } => validation(code, details),
         Error::RunNotFound { .. } => plain(StatusCode::NOT_FOUND, "REQUEST_NOT_FOUND"),
         Error::SkillNotFound { .. } => plain(StatusCode::NOT_FOUND, "SKILL_NOT_FOUND"),
+        Error::PackageInvalid { findings } => {
+            detailed(StatusCode::BAD_REQUEST, "SKILL_PACKAGE_INVALID", json!({"findings": findings}))
+        }
         Error::IdempotencyConflict => plain(StatusCode::CONFLICT, "IDEMPOTENCY_CONFLICT"),
         Error::QueueFull { limit } => Answer {
             header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
@@ -221,6 +224,7 @@ fn orchestrator(error: &Error) -> Answer {
         Error::SeqOutOfRange { head, .. } => {
             detailed(StatusCode::BAD_REQUEST, "SEQ_OUT_OF_RANGE", json!({"head_seq": head}))
         }
+        Error::FieldNotFound { .. } => plain(StatusCode::NOT_FOUND, "FIELD_NOT_FOUND"),
         Error::NotReady => plain(StatusCode::CONFLICT, "RESULT_NOT_READY"),
         Error::Store(error) => stored(error),
         Error::Contract(_) | Error::Corrupt { .. } | Error::Io { .. } => internal(),

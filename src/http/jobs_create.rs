@@ -1,5 +1,6 @@
-//! `POST /v1/jobs`: a new run, and with `wait` its end in the same answer.
+//! `POST /v1/jobs` and `POST /v1/temp-skill-runs`: a new run, and with `wait` its end in the same answer.
 
+use std::future::Future;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -15,7 +16,7 @@ use super::json_body::JsonBody;
 use super::query::{Query, whole_number};
 use super::results::result_of;
 use crate::domain::ids::RunId;
-use crate::orchestrator::CreateRequest;
+use crate::orchestrator::{CreateRequest, Created, Error};
 use crate::projection::Job;
 
 /// Longest wait; a longer one is cut to this.
@@ -25,17 +26,43 @@ const MAX_KEY_BYTES: usize = 256;
 
 pub(super) async fn create(
     State(app): State<App>,
-    mut query: Query,
+    query: Query,
     headers: HeaderMap,
     JsonBody(request): JsonBody<CreateRequest>,
 ) -> Result<Response, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    let make = async move |key: Option<String>| orchestrator.create(request, key.as_deref()).await;
+    created(app, query, headers, "/v1/jobs", make).await
+}
+
+/// A run of a skill that comes with the upload and is this run's alone.
+pub(super) async fn create_temp(
+    State(app): State<App>,
+    query: Query,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<CreateRequest>,
+) -> Result<Response, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    let make = async move |key: Option<String>| orchestrator.create_temp(request, key.as_deref()).await;
+    created(app, query, headers, "/v1/temp-skill-runs", make).await
+}
+
+async fn created<F>(
+    app: App,
+    mut query: Query,
+    headers: HeaderMap,
+    prefix: &str,
+    make: impl FnOnce(Option<String>) -> F,
+) -> Result<Response, Problem>
+where
+    F: Future<Output = Result<Created, Error>> + Send + 'static,
+{
     let asked = query.whole("wait")?;
     query.finish()?;
     let preferred = preferred_wait(&headers);
     let key = idempotency_key(&headers)?;
-    let orchestrator = app.orchestrator().clone();
-    let created = through(async move { orchestrator.create(request, key.as_deref()).await }).await?;
-    let location = HeaderValue::from_str(&format!("/v1/jobs/{}", created.request_id)).ok();
+    let created = through(make(key)).await?;
+    let location = HeaderValue::from_str(&format!("{prefix}/{}", created.request_id)).ok();
     let wait = asked.or(preferred).filter(|seconds| *seconds > 0);
     let mut response = match wait {
         Some(seconds) => {

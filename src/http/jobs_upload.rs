@@ -1,4 +1,4 @@
-//! `POST /v1/jobs/{id}/upload`: a run's files, as one zip.
+//! `POST …/{id}/upload`: a run's files as one zip, and its skill as another where that is its own.
 
 use axum::Json;
 use axum::extract::multipart::{Field, MultipartError};
@@ -11,10 +11,19 @@ use super::app::{App, blocking, through};
 use super::asked_run::AskedRun;
 use super::error::Problem;
 use crate::domain::command::Refusal;
-use crate::orchestrator::{Error, Uploaded};
+use crate::orchestrator::{Delivery, Error, Uploaded};
 
-/// The part that is the zip.
+/// The part that is the zip with the input files.
 const FILE_FIELD: &str = "file";
+/// The part that is the zip with the run's own skill.
+const PACKAGE_FIELD: &str = "skill_package";
+
+/// What came, on disk for as long as this lives.
+#[derive(Default)]
+struct Received {
+    files: Option<NamedTempFile>,
+    package: Option<NamedTempFile>,
+}
 
 pub(super) async fn upload(
     State(app): State<App>,
@@ -29,31 +38,49 @@ pub(super) async fn upload(
         return Err(Error::from(Refusal::AlreadyUploaded).into());
     }
     app.orchestrator().ready()?;
-    let zip = receive(&app, request).await?;
+    let received = receive(&app, request, asked.state.temporary).await?;
     let orchestrator = app.orchestrator().clone();
     let run = asked.run();
     let uploaded = through(async move {
-        let uploaded = orchestrator.upload(run, zip.path().to_owned()).await;
-        // The zip lives until here, and no longer.
-        drop(zip);
+        let path = |zip: &Option<NamedTempFile>| zip.as_ref().map(|zip| zip.path().to_owned());
+        let delivery = Delivery { files: path(&received.files), package: path(&received.package) };
+        let uploaded = orchestrator.upload(run, delivery).await;
+        // The zips live until here, and no longer.
+        drop(received);
         uploaded
     });
     uploaded.await.map(Json)
 }
 
-/// The zip of a request, in a file that goes with the answer.
-pub(super) async fn receive(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
-    let limit = app.orchestrator().settings().limits.max_upload_bytes;
+/// The one zip of a request, in a file that goes with the answer.
+pub(super) async fn receive_zip(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
+    let received = receive(app, request, false).await?;
+    received.files.ok_or_else(|| wrong_parts(false, "there is no such part"))
+}
+
+async fn receive(app: &App, request: Request, temporary: bool) -> Result<Received, Problem> {
+    let limits = &app.orchestrator().settings().limits;
+    let whole = limits.max_upload_bytes.max(limits.temp_skill_package_max_bytes);
     let mut parts = multipart(request).await?;
-    let mut zip = None;
-    while let Some(field) = parts.next_field().await.map_err(|error| broken(&error, limit))? {
-        if field.name() != Some(FILE_FIELD) || zip.is_some() {
-            let name: String = field.name().unwrap_or_default().chars().take(64).collect();
-            return Err(only_one_file(&format!("there is also a part named {name:?}")));
+    let mut received = Received::default();
+    while let Some(field) = parts.next_field().await.map_err(|error| broken(&error, whole))? {
+        let (place, limit) = match field.name() {
+            Some(FILE_FIELD) => (&mut received.files, limits.max_upload_bytes),
+            Some(PACKAGE_FIELD) if temporary => (&mut received.package, limits.temp_skill_package_max_bytes),
+            _ => return Err(wrong_parts(temporary, &also(&field))),
+        };
+        if place.is_some() {
+            return Err(wrong_parts(temporary, &also(&field)));
         }
-        zip = Some(store(app, field, limit).await?);
+        *place = Some(store(app, field, limit).await?);
     }
-    zip.ok_or_else(|| only_one_file("there is no such part"))
+    let complete = if temporary { received.package.is_some() } else { received.files.is_some() };
+    if complete { Ok(received) } else { Err(wrong_parts(temporary, "there is no such part")) }
+}
+
+fn also(field: &Field<'_>) -> String {
+    let name: String = field.name().unwrap_or_default().chars().take(64).collect();
+    format!("there is also a part named {name:?}")
 }
 
 async fn multipart(request: Request) -> Result<Multipart, Problem> {
@@ -103,7 +130,13 @@ fn broken(error: &MultipartError, limit: u64) -> Problem {
     }
 }
 
-fn only_one_file(reason: &str) -> Problem {
-    let message = format!("the body must have exactly one part, \"file\", with the zip; {reason}");
+fn wrong_parts(temporary: bool, reason: &str) -> Problem {
+    let message = if temporary {
+        format!(
+            "the body must have the part \"skill_package\" with the skill's zip, and may have \"file\" with the inputs; {reason}"
+        )
+    } else {
+        format!("the body must have exactly one part, \"file\", with the zip; {reason}")
+    };
     Problem::InvalidRequest { message, details: Vec::new() }
 }

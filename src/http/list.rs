@@ -12,7 +12,16 @@ use crate::orchestrator::{ListFilter, Listing};
 const DEFAULT_LIMIT: u64 = 50;
 const MAX_LIMIT: u64 = 500;
 
-pub(super) async fn list(State(app): State<App>, mut query: Query) -> Result<Json<Listing>, Problem> {
+pub(super) async fn list(app: State<App>, query: Query) -> Result<Json<Listing>, Problem> {
+    listed(app, query, None).await
+}
+
+/// Runs whose skill is their own.
+pub(super) async fn temporary(app: State<App>, query: Query) -> Result<Json<Listing>, Problem> {
+    listed(app, query, Some(true)).await
+}
+
+async fn listed(State(app): State<App>, mut query: Query, temporary: Option<bool>) -> Result<Json<Listing>, Problem> {
     let before = query
         .text("before")
         .map(|text| text.parse().map_err(|_| Problem::invalid("before", "must be the next_before of an earlier page")));
@@ -20,6 +29,7 @@ pub(super) async fn list(State(app): State<App>, mut query: Query) -> Result<Jso
         status: query.text("status").map(status).transpose()?,
         skill_id: query.text("skill_id"),
         engine: query.text("engine"),
+        temporary,
         before: before.transpose()?,
         limit: usize::try_from(query.limit("limit", DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX),
     };

@@ -14,7 +14,7 @@ use super::app::{App, blocking};
 use super::asked_run::AskedRun;
 use super::error::Problem;
 use super::query::Query;
-use super::{cancel, events, history, interaction, jobs_status, list, logs};
+use super::{cancel, events, explain, history, interaction, jobs_status, list, logs};
 use crate::domain::statechart::Status;
 use crate::orchestrator::Error;
 use crate::projection::Job;
@@ -36,6 +36,7 @@ pub(super) fn runs() -> Router<App> {
         .route("/{id}/events", get(events::events))
         .route("/{id}/events/history", get(history::history))
         .route("/{id}/logs/range", get(logs::range))
+        .route("/{id}/explain", get(explain::explain))
         .route("/{id}/files", get(files))
         .route("/{id}/file", get(file))
 }

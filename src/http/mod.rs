@@ -12,6 +12,7 @@ mod engines_models;
 mod engines_upgrades;
 mod error;
 mod events;
+mod explain;
 mod explain_cache;
 mod export;
 mod file_answer;
@@ -100,16 +101,43 @@ async fn serve_app(
     }
 }
 
+/// Room for the largest zips that are taken; how large each may be is said when it comes.
+fn upload_limit(app: &App) -> DefaultBodyLimit {
+    let limits = &app.orchestrator().settings().limits;
+    let zips = limits.max_upload_bytes.saturating_add(limits.temp_skill_package_max_bytes);
+    DefaultBodyLimit::max(usize::try_from(zips.saturating_add(MULTIPART_FRAME_BYTES)).unwrap_or(usize::MAX))
+}
+
+/// What can be done with one run, however its skill came.
+fn run_routes(app: &App, prefix: &str) -> Router<App> {
+    let at = |rest: &str| format!("{prefix}{rest}");
+    Router::new()
+        .route(&at(""), get(jobs_status::status))
+        .route(&at("/upload"), post(jobs_upload::upload).layer(upload_limit(app)))
+        .route(&at("/result"), get(results::result))
+        .route(&at("/artifacts"), get(artifacts::all))
+        .route(&at("/artifacts/{*path}"), get(artifacts::one))
+        .route(&at("/bundle"), get(bundle::bundle))
+        .route(&at("/explain"), get(explain::explain))
+        .route(&at("/export"), get(export::export))
+        .route(&at("/logs"), get(logs::whole))
+        .route(&at("/logs/range"), get(logs::range))
+        .route(&at("/events"), get(events::events))
+        .route(&at("/events/history"), get(history::history))
+        .route(&at("/cancel"), post(cancel::cancel))
+        .route(&at("/explain/cache"), get(explain_cache::explain))
+        .route(&at("/interaction/pending"), get(interaction::pending))
+        .route(&at("/interaction/reply"), post(interaction::reply))
+}
+
 fn routes(app: App) -> Router {
-    let upload_limit = app.orchestrator().settings().limits.max_upload_bytes.saturating_add(MULTIPART_FRAME_BYTES);
-    let upload_limit = DefaultBodyLimit::max(usize::try_from(upload_limit).unwrap_or(usize::MAX));
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/v1/system", get(system::system))
         .route("/v1/skills", get(skills::all))
         .route("/v1/skills/{id}", get(skills::one))
-        .route("/v1/skill-packages/install", post(packages::install).layer(upload_limit))
+        .route("/v1/skill-packages/install", post(packages::install).layer(upload_limit(&app)))
         .route("/v1/skill-packages/{id}", get(packages::one))
         .route("/v1/engines", get(engines::all))
         .route("/v1/engines/auth-status", get(engines::auth_status))
@@ -120,21 +148,9 @@ fn routes(app: App) -> Router {
         .route("/v1/engines/{engine}/models/snapshots", post(engines_models::add_snapshot))
         .route("/v1/jobs", get(list::list).post(jobs_create::create))
         .route("/v1/jobs/cleanup", post(cleanup::cleanup))
-        .route("/v1/jobs/{id}", get(jobs_status::status))
-        .route("/v1/jobs/{id}/upload", post(jobs_upload::upload).layer(upload_limit))
-        .route("/v1/jobs/{id}/result", get(results::result))
-        .route("/v1/jobs/{id}/artifacts", get(artifacts::all))
-        .route("/v1/jobs/{id}/artifacts/{*path}", get(artifacts::one))
-        .route("/v1/jobs/{id}/bundle", get(bundle::bundle))
-        .route("/v1/jobs/{id}/export", get(export::export))
-        .route("/v1/jobs/{id}/logs", get(logs::whole))
-        .route("/v1/jobs/{id}/logs/range", get(logs::range))
-        .route("/v1/jobs/{id}/events", get(events::events))
-        .route("/v1/jobs/{id}/events/history", get(history::history))
-        .route("/v1/jobs/{id}/cancel", post(cancel::cancel))
-        .route("/v1/jobs/{id}/explain/cache", get(explain_cache::explain))
-        .route("/v1/jobs/{id}/interaction/pending", get(interaction::pending))
-        .route("/v1/jobs/{id}/interaction/reply", post(interaction::reply))
+        .route("/v1/temp-skill-runs", get(list::temporary).post(jobs_create::create_temp))
+        .merge(run_routes(&app, "/v1/jobs/{id}"))
+        .merge(run_routes(&app, "/v1/temp-skill-runs/{id}"))
         .nest("/v1/management/runs", management::runs())
         .method_not_allowed_fallback(async |request: Request| Problem::MethodNotAllowed {
             method: request.method().to_string(),

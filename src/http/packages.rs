@@ -15,7 +15,7 @@ use super::app::{App, blocking, through};
 use super::asked_run::path_params;
 use super::error::Problem;
 use super::jobs_create::{MAX_WAIT_SECONDS, preference_applied, preferred_wait};
-use super::jobs_upload::receive;
+use super::jobs_upload::receive_zip;
 use super::query::Query;
 use crate::orchestrator::{Install, InstallStatus};
 
@@ -29,7 +29,7 @@ pub(super) async fn install(
     query.finish()?;
     let preferred = preferred_wait(request.headers());
     app.orchestrator().ready()?;
-    let zip = receive(&app, request).await?;
+    let zip = receive_zip(&app, request).await?;
     let orchestrator = app.orchestrator().clone();
     let taken = through(async move {
         let taken = orchestrator.install(zip.path().to_owned()).await;

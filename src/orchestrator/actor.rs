@@ -120,7 +120,7 @@ async fn take_back(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]
 }
 
 /// The run cannot start.
-async fn reject(shared: &Arc<Shared>, journal: &mut Journal, error: RunError) -> Result<(), Error> {
+pub(super) async fn reject(shared: &Arc<Shared>, journal: &mut Journal, error: RunError) -> Result<(), Error> {
     let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
     journal.commit(Command::Reject { facts: closed.facts, error, evidence: closed.evidence }).await?;
     shared.owe(journal.state());

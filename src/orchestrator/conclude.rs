@@ -13,7 +13,9 @@ use super::error::Error;
 use super::result_file::{self, FileMark, text_of};
 use super::stage::StageEnd;
 use super::turn_reader::TurnReader;
-use super::verdict::{CliRemains, Outcome, ScriptRemains, Unsettled, Verdict, judge_cli, judge_script, judge_words};
+use super::verdict::{Outcome, Unsettled, Verdict};
+use super::verdict_cli::{CliRemains, judge_cli, judge_words};
+use super::verdict_script::{ScriptRemains, judge_script};
 use crate::artifact;
 use crate::domain::command::TurnEnd;
 use crate::domain::event::Event;
@@ -56,7 +58,7 @@ pub(super) struct Asked {
 
 /// A turn judged: over, or still open to the ladder.
 pub(super) enum Judged {
-    Closed(Conclusion),
+    Closed(Box<Conclusion>),
     Open {
         unsettled: Box<Unsettled>,
         /// Whether the engine left a result file.
@@ -150,11 +152,11 @@ pub(super) fn hear(
     let said = parser.report().final_text.clone().unwrap_or_default();
     workspace::write_whole(&paths.raw_engine_output(), said.as_bytes())?;
     let end = EngineEnd { parser: &parser, adapter, exit, dismissed, stop };
-    Ok(judge_words(&end.remains(state, skill, None)).map_err(Box::new))
+    Ok(judge_words(&end.remains(state, skill, None)))
 }
 
 /// What the skill put in the runner's places is moved aside before the runner reads or writes there.
-fn reclaim(paths: &RunPaths) -> Result<(), Error> {
+pub(super) fn reclaim(paths: &RunPaths) -> Result<(), Error> {
     workspace::create_run(paths)?;
     // The sealed log is the runner's alone: from the terminal event on, a file in its place would be believed.
     let _ = fs::remove_file(paths.events_jsonl());
@@ -193,7 +195,8 @@ impl EngineEnd<'_> {
     }
 }
 
-/// Write the last files of a turn that is judged; `facts` are to be logged before its end. Blocks.
+/// Write the last files of a turn that is judged; `facts` are to be logged before its end. No process of the run may
+/// have run since its places were reclaimed. Blocks.
 pub(super) fn close(
     paths: &RunPaths,
     state: &RunState,
@@ -202,7 +205,6 @@ pub(super) fn close(
     mut facts: Vec<Fact>,
     ended: &Ended,
 ) -> Result<Conclusion, Error> {
-    reclaim(paths)?;
     let Verdict { outcome, normalized, warnings, .. } = verdict;
     facts.extend(warnings.iter().map(warned));
     let outcome = match outcome {

@@ -63,7 +63,7 @@ impl Ending<'_> {
             Ok(turned) => {
                 let rungs = ladder::rungs(&self.skill, self.shared.settings.runs.repair, &turned.reader);
                 match self.judge(turned, rungs.is_empty()).await? {
-                    Judged::Closed(conclusion) => conclusion,
+                    Judged::Closed(conclusion) => *conclusion,
                     Judged::Open { unsettled, kept } => {
                         let verdict = self.climb(rungs, *unsettled, kept).await?;
                         self.close(verdict).await?
@@ -89,7 +89,7 @@ impl Ending<'_> {
                     }
                 };
                 let closed = conclude::close(paths, state, skill, settled, facts, &ended)?;
-                Ok((Judged::Closed(closed), Vec::new()))
+                Ok((Judged::Closed(Box::new(closed)), Vec::new()))
             })
             .await?;
         self.facts = facts;
@@ -98,7 +98,11 @@ impl Ending<'_> {
 
     async fn close(&mut self, verdict: Verdict) -> Result<Conclusion, Error> {
         let (ended, facts) = (self.ended.clone(), std::mem::take(&mut self.facts));
-        self.blocking(move |paths, state, skill| conclude::close(paths, state, skill, verdict, facts, &ended)).await
+        self.blocking(move |paths, state, skill| {
+            conclude::reclaim(paths)?;
+            conclude::close(paths, state, skill, verdict, facts, &ended)
+        })
+        .await
     }
 
     /// Log what is to be logged; the bytes it points to are made durable before.

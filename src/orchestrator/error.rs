@@ -1,10 +1,13 @@
 //! Why the orchestrator says no, or broke.
 
+use super::package::PackageRefused;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
+use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
 use crate::registry::InstallError;
+use crate::skill::Finding;
 use crate::{artifact, export, store, workspace};
 
 /// Everything that is not a yes.
@@ -36,6 +39,12 @@ pub enum Error {
         id: String,
         /// Why a folder of that name does not count, if there is one.
         reason: String,
+    },
+    /// The package that came with a run breaks the rules; nothing was changed.
+    #[error("the package breaks {} rules; correct what the findings name and upload it again", findings.len())]
+    PackageInvalid {
+        /// All that is wrong with it.
+        findings: Vec<Finding>,
     },
     /// The idempotency key was used with another body.
     #[error("the Idempotency-Key was used before with a different request body")]
@@ -74,6 +83,14 @@ pub enum Error {
     /// The run is not over yet.
     #[error("the run is not final yet; its result comes with its end")]
     NotReady,
+    /// The result has no such field.
+    #[error("the result of this {} run has no field {path:?}; GET …/result shows what it has", status.as_str())]
+    FieldNotFound {
+        /// Asked for.
+        path: String,
+        /// How the run ended.
+        status: Status,
+    },
     /// The runner tried to log something that breaks the contract.
     #[error(transparent)]
     Contract(#[from] SchemaViolation),
@@ -120,6 +137,15 @@ impl From<artifact::Error> for Error {
             pattern @ artifact::Error::Pattern { .. } => {
                 Error::Io { doing: "index the artifacts".into(), source: std::io::Error::other(pattern) }
             }
+        }
+    }
+}
+
+impl From<PackageRefused> for Error {
+    fn from(refused: PackageRefused) -> Self {
+        match refused {
+            PackageRefused::Zip(error) => error.into(),
+            PackageRefused::Package { findings } => Error::PackageInvalid { findings },
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::create::key_of;
 use super::error::Error;
 use super::handle::{Orchestrator, Shared};
 use super::journal::parse_head;
+use super::plan::key_of;
 use crate::domain::cache_key::KeyPart;
 use crate::domain::event::{Event, Started, Uploaded};
 use crate::domain::ids::{RequestId, RunId, Seq};
@@ -129,9 +129,15 @@ struct Beginning {
 
 impl Beginning {
     fn parts(&self) -> Vec<KeyPart> {
-        match &self.uploaded {
-            Some(uploaded) => key_of(&self.started, &uploaded.manifest_sha256, uploaded.package.as_ref()).1,
-            None => key_of(&self.started, &Manifest::default().sha256(), None).1,
+        let Some(uploaded) = &self.uploaded else {
+            return key_of(&self.started, &Manifest::default().sha256(), None).1;
+        };
+        match &uploaded.package {
+            Some(package) => {
+                let started = self.started.clone().with_package(package);
+                key_of(&started, &uploaded.manifest_sha256, Some(&package.sha256)).1
+            }
+            None => key_of(&self.started, &uploaded.manifest_sha256, None).1,
         }
     }
 }

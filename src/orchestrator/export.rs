@@ -34,14 +34,14 @@ impl RunLog {
             }
         }
         if !files.iter().any(|(name, _)| name == EVENTS) {
-            files.push((EVENTS.to_owned(), self.unsealed(run)?));
+            files.push((EVENTS.to_owned(), self.unsealed(run, state.head_seq)?));
         }
         let about = About { run_id: run, request_id: state.request_id, status: state.status, events: state.head_seq.0 };
         Ok(export::write(about, files, out)?)
     }
 
     /// The log of a run whose sealed file is still to come.
-    fn unsealed(&self, run: RunId) -> Result<Piece, Error> {
+    fn unsealed(&self, run: RunId, head: Seq) -> Result<Piece, Error> {
         let doing = "copy the log";
         // In the data folder, because the one for temporary files may be memory.
         let mut copy = tempfile::tempfile_in(self.layout().data()).map_err(Error::io(doing))?;
@@ -51,6 +51,10 @@ impl RunLog {
             let Some(last) = batches.last().map(EventBatch::last) else { break };
             at = last;
             batches.iter().try_for_each(|batch| copy.write_all(&batch.ndjson)).map_err(Error::io(doing))?;
+        }
+        if at != head {
+            let message = format!("it ends at {at}, before {head}");
+            return Err(Error::Corrupt { run: run.to_string(), message });
         }
         copy.rewind().and_then(|()| Piece::whole(copy)).map_err(Error::io(doing))
     }

@@ -16,6 +16,7 @@ pub(super) struct Flights {
 struct Inner {
     flights: HashMap<String, Flight>,
     claimed: HashSet<RunId>,
+    working: usize,
 }
 
 #[derive(Debug)]
@@ -36,6 +37,12 @@ pub(super) struct Follower {
 pub(super) struct Claim {
     flights: Arc<Flights>,
     run: RunId,
+}
+
+/// Something that is to be done before the service ends.
+#[derive(Debug)]
+pub(super) struct Working {
+    flights: Arc<Flights>,
 }
 
 impl Flights {
@@ -92,9 +99,15 @@ impl Flights {
         self.lock().claimed.insert(run).then(|| Claim { flights: self.clone(), run })
     }
 
-    /// Whether nobody is about to end a run.
+    /// Begin something that is to be done before the service ends.
+    pub fn working(self: &Arc<Self>) -> Working {
+        self.lock().working += 1;
+        Working { flights: self.clone() }
+    }
+
+    /// Whether all of that is done.
     pub fn at_rest(&self) -> bool {
-        self.lock().claimed.is_empty()
+        self.lock().working == 0
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
@@ -106,6 +119,12 @@ impl Flights {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.flights.lock().claimed.remove(&self.run);
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.flights.lock().working -= 1;
     }
 }
 
@@ -165,8 +184,18 @@ mod tests {
     fn a_run_is_claimed_by_one_at_a_time() {
         let flights = Arc::new(Flights::default());
         let claim = flights.claim(run(1)).unwrap();
-        assert!(flights.claim(run(1)).is_none() && !flights.at_rest());
+        assert!(flights.claim(run(1)).is_none() && flights.claim(run(2)).is_some());
         drop(claim);
-        assert!(flights.at_rest() && flights.claim(run(1)).is_some());
+        assert!(flights.claim(run(1)).is_some());
+    }
+
+    #[test]
+    fn the_service_is_at_rest_when_everything_begun_is_done() {
+        let flights = Arc::new(Flights::default());
+        let (one, other) = (flights.working(), flights.working());
+        drop(one);
+        assert!(!flights.at_rest());
+        drop(other);
+        assert!(flights.at_rest());
     }
 }

@@ -1,6 +1,6 @@
 //! The handle on all runs: create, upload, look, wait, cancel, clean up, end.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,6 +99,7 @@ pub(super) struct Shared {
     live: Mutex<BTreeMap<RunId, mpsc::Sender<Message>>>,
     pub(super) uploading: Mutex<HashSet<RunId>>,
     pub(super) installs: Arc<Semaphore>,
+    pub(super) temp_runs: Mutex<BTreeSet<RunId>>,
     closing: AtomicBool,
     pub(super) idle: Notify,
 }
@@ -150,11 +151,13 @@ impl Orchestrator {
             live: Mutex::default(),
             uploading: Mutex::default(),
             installs: Arc::new(Semaphore::new(super::install::INSTALLS_MAX)),
+            temp_runs: Mutex::default(),
             closing: AtomicBool::new(false),
             idle: Notify::new(),
         });
         super::startup::settle(&shared).await?;
         tokio::spawn(super::deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
+        tokio::spawn(super::temp::sweep_often(Arc::downgrade(&shared)));
         shared.start_next();
         Ok(Self { shared })
     }
@@ -369,6 +372,7 @@ impl Shared {
                     self.sealer.seal_soon(run);
                     self.settled(state);
                 }
+                Effect::RemovePackage => self.remove_package_soon(state),
                 Effect::DecideAt(moment) => self.deadlines.at(moment, run),
                 // The actor of a running run sees to these itself.
                 Effect::Supervise | Effect::StopEngine => {}

@@ -26,6 +26,8 @@ pub struct ListFilter {
     pub skill_id: Option<String>,
     /// On this engine.
     pub engine: Option<String>,
+    /// Of a skill of their own, or of installed ones.
+    pub temporary: Option<bool>,
     /// Older than this run.
     pub before: Option<RunId>,
     /// At most so many.
@@ -58,6 +60,7 @@ impl ListFilter {
     fn matches(&self, run: &RunState) -> bool {
         self.status.is_none_or(|status| status == run.status)
             && self.skill_id.as_ref().is_none_or(|skill| *skill == run.skill.id)
+            && self.temporary.is_none_or(|temporary| temporary == run.temporary)
             && self.engine.as_ref().is_none_or(|engine| *engine == run.engine)
     }
 }

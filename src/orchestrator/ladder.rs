@@ -21,7 +21,7 @@ use crate::domain::event::{Event, NormalizationLevel, NormalizationStep, Normali
 use crate::domain::fact::Fact;
 use crate::domain::outcome::{RunError, Warning, WarningLevel};
 use crate::engine::script;
-use crate::skill::manifest::EntrypointKind;
+use crate::skill::manifest::{EntrypointKind, OutputCommand};
 use crate::skill::{Skill, command};
 use crate::supervisor::Exit;
 use crate::workspace;
@@ -31,53 +31,47 @@ use crate::workspace;
 const STEP_MAX: Duration = Duration::from_secs(60);
 
 /// A rung that starts a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Rung {
-    /// N1.
-    Normalizer,
-    /// N2.
-    Fallback,
+    /// N1, by this command.
+    Normalizer(String),
+    /// N2, by this command.
+    Fallback(String),
     /// N3.
     Repair,
 }
 
 impl Rung {
-    fn level(self) -> NormalizationLevel {
+    fn level(&self) -> NormalizationLevel {
         match self {
-            Rung::Normalizer => NormalizationLevel::N1,
-            Rung::Fallback => NormalizationLevel::N2,
+            Rung::Normalizer(_) => NormalizationLevel::N1,
+            Rung::Fallback(_) => NormalizationLevel::N2,
             Rung::Repair => NormalizationLevel::N3,
         }
     }
 
-    fn name(self) -> StepName {
+    fn name(&self) -> StepName {
         match self {
-            Rung::Normalizer => StepName::Normalizer,
-            Rung::Fallback => StepName::Fallback,
+            Rung::Normalizer(_) => StepName::Normalizer,
+            Rung::Fallback(_) => StepName::Fallback,
             Rung::Repair => StepName::Repair,
-        }
-    }
-
-    /// What it is called among the files of the run.
-    fn file_mark(self) -> &'static str {
-        match self {
-            Rung::Normalizer => "N1",
-            Rung::Fallback => "N2",
-            Rung::Repair => "N3",
         }
     }
 }
 
 /// The rungs there are for a turn, in their order.
 pub(super) fn rungs(skill: &Skill, repair: bool, reader: &TurnReader) -> Vec<Rung> {
-    let of_skill = [(Rung::Normalizer, &skill.manifest.normalizer), (Rung::Fallback, &skill.manifest.fallback)];
-    let enabled = of_skill.into_iter().filter(|(_, command)| command.as_ref().is_some_and(|command| command.enabled));
+    let enabled = |written: &Option<OutputCommand>| {
+        written.as_ref().filter(|written| written.enabled).map(|written| written.command.clone())
+    };
+    let normalizer = enabled(&skill.manifest.normalizer).map(Rung::Normalizer);
+    let fallback = enabled(&skill.manifest.fallback).map(Rung::Fallback);
     // Only a session can be asked again, and only where its own words are the result.
     let can_repair = match reader {
         TurnReader::Cli(..) => repair && skill.manifest.entrypoint.kind == EntrypointKind::Prompt,
         TurnReader::Script(_) => false,
     };
-    enabled.map(|(rung, _)| rung).chain(can_repair.then_some(Rung::Repair)).collect()
+    [normalizer, fallback, can_repair.then_some(Rung::Repair)].into_iter().flatten().collect()
 }
 
 /// What a rung came to.
@@ -112,12 +106,14 @@ impl Ending<'_> {
             // How far the chain has come is seen while its next step runs.
             self.facts.extend(warnings.drain(..).map(|warning| warned(&warning)));
             self.facts.push(Fact::own(Event::Normalized(so_far.clone())));
-            let taken = match rung {
-                Rung::Normalizer | Rung::Fallback => self.run_command(rung, raw_output(&error), &mut kept).await?,
+            let taken = match &rung {
+                Rung::Normalizer(command) | Rung::Fallback(command) => {
+                    self.run_command(rung.level(), command, raw_output(&error), &mut kept).await?
+                }
                 Rung::Repair => self.repair(&so_far, &error).await?,
             };
-            warnings.push(warning(rung, &taken));
-            let data = record(&mut so_far, rung, taken);
+            warnings.push(warning(&rung, &taken));
+            let data = record(&mut so_far, &rung, taken);
             if let Some(stop) = &self.stop {
                 return Ok(climbed(Err(stop.error()), so_far, warnings));
             }
@@ -130,16 +126,14 @@ impl Ending<'_> {
     }
 
     /// Run the skill's own command on the raw output and read the result file it writes.
-    async fn run_command(&mut self, rung: Rung, raw: String, kept: &mut bool) -> Result<Taken, Error> {
-        let written = match rung {
-            Rung::Normalizer => &self.skill.manifest.normalizer,
-            Rung::Fallback => &self.skill.manifest.fallback,
-            Rung::Repair => &None,
-        };
-        let Some(words) = written.as_ref().map(|written| command::split(&written.command)) else {
-            return Ok(Taken::failed("there is no such command"));
-        };
-        let words = match words {
+    async fn run_command(
+        &mut self,
+        level: NormalizationLevel,
+        command: &str,
+        raw: String,
+        kept: &mut bool,
+    ) -> Result<Taken, Error> {
+        let words = match command::split(command) {
             Ok(words) => words,
             Err(error) => return Ok(Taken::failed(error.to_string())),
         };
@@ -174,16 +168,16 @@ impl Ending<'_> {
         if let Some(detail) = failure_of(&end) {
             return Ok(Taken::failed(detail));
         }
-        self.read_written(rung, kept).await
+        self.read_written(level, kept).await
     }
 
-    async fn read_written(&mut self, rung: Rung, kept: &mut bool) -> Result<Taken, Error> {
+    async fn read_written(&mut self, level: NormalizationLevel, kept: &mut bool) -> Result<Taken, Error> {
         let first = !*kept;
         let (taken, wrote) = self
             .blocking(move |paths, _, skill| {
                 workspace::create_run(paths)?;
                 // The first result file of a turn and each later one stay as they were written.
-                let place = if first { paths.raw_skill_result() } else { paths.raw_step_result(rung.file_mark()) };
+                let place = if first { paths.raw_skill_result() } else { paths.raw_step_result(level.as_str()) };
                 let Some(text) = result_file::keep(paths, None, None, &place)? else {
                     return Ok((Taken::failed(format!("it ended well but wrote no {RESULT_PATH}")), false));
                 };
@@ -232,7 +226,7 @@ fn failure_of(end: &StageEnd) -> Option<String> {
 }
 
 /// Enter a rung into the chain's account; the value, when it is valid.
-fn record(so_far: &mut Normalized, rung: Rung, taken: Taken) -> Option<Value> {
+fn record(so_far: &mut Normalized, rung: &Rung, taken: Taken) -> Option<Value> {
     let Taken { ok, detail, checked, errors, data } = taken;
     so_far.level = rung.level();
     so_far.valid = data.is_some();
@@ -249,10 +243,10 @@ fn climbed(outcome: Result<Outcome, RunError>, normalized: Normalized, warnings:
     Verdict { outcome, normalized: Some(normalized), warnings, answer: None, awaited: None }
 }
 
-fn warning(rung: Rung, taken: &Taken) -> Warning {
+fn warning(rung: &Rung, taken: &Taken) -> Warning {
     let by = match rung {
-        Rung::Normalizer => "the skill's normalizer",
-        Rung::Fallback => "the skill's fallback",
+        Rung::Normalizer(_) => "the skill's normalizer",
+        Rung::Fallback(_) => "the skill's fallback",
         Rung::Repair => "the engine, asked once more",
     };
     let why = taken.checked.iter().rev().find(|step| !step.ok).map_or(&taken.detail, |step| &step.detail);
@@ -260,7 +254,7 @@ fn warning(rung: Rung, taken: &Taken) -> Warning {
         (None, _) => {
             ("NORMALIZATION_FAILED", format!("{by} did not make the output valid: {why}"), WarningLevel::Warning)
         }
-        (Some(_), Rung::Normalizer | Rung::Fallback) => {
+        (Some(_), Rung::Normalizer(_) | Rung::Fallback(_)) => {
             ("OUTPUT_NORMALIZED", format!("the output was made valid by {by}"), WarningLevel::Info)
         }
         (Some(_), Rung::Repair) => (

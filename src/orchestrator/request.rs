@@ -1,16 +1,17 @@
 //! A request for a run, as a client makes it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::request::ExecutionMode;
 
-/// Body of `POST /v1/jobs`. Unknown keys are refused.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// Body of `POST /v1/jobs` and, without the skill's id, of `POST /v1/temp-skill-runs`. Unknown keys are refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateRequest {
     /// Which skill.
-    pub skill_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill_id: Option<String>,
     /// Which engine; left out: the skill's first that is ready.
     #[serde(default)]
     pub engine: Option<String>,
@@ -50,7 +51,7 @@ pub struct CreateRequest {
 }
 
 /// The options a client gave; what is left out has a default.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(
     missing_docs,

@@ -83,19 +83,16 @@ impl Shared {
     pub(super) fn go_on(self: &Arc<Self>, followers: Vec<Follower>) {
         for follower in followers {
             let (shared, run) = (self.clone(), follower.run);
-            // Claimed before this returns, so that the service does not end in between.
-            let claim = self.flights.claim(run);
+            // Begun before this returns, so that the service does not end in between.
+            let working = self.flights.working();
             tokio::spawn(async move {
-                let claim = match claim {
-                    Some(claim) => claim,
-                    None => shared.claimed(run).await,
-                };
+                let claim = shared.claimed(run).await;
                 if let Err(error) = advance(&shared, follower).await {
                     warn!(run.id = %run, error = %chain(&error), "a run that waited for an equal one runs itself");
                     shared.queue.requeue(run);
                     shared.start_next();
                 }
-                drop(claim);
+                drop((claim, working));
                 shared.idle.notify_waiters();
             });
         }

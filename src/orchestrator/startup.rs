@@ -15,7 +15,7 @@ use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
 use crate::domain::fact::{Fact, RawRange, Stream};
-use crate::domain::ids::{RunId, Seq};
+use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::outcome::{Evidence, RunError, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -88,8 +88,11 @@ async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error>
 }
 
 /// Do what a run is owed, but for what has to wait until the service is ready: that is returned.
-fn owe(shared: &Shared, state: &RunState) -> Option<Follower> {
+fn owe(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
     let run = state.run_id;
+    if state.temporary {
+        shared.temp_runs().insert(run);
+    }
     let mut later = None;
     for effect in effects(state) {
         match effect {
@@ -99,6 +102,7 @@ fn owe(shared: &Shared, state: &RunState) -> Option<Follower> {
                 let _ = std::fs::remove_file(shared.layout.run(run).events_jsonl());
                 shared.sealer.seal_soon(run);
             }
+            Effect::RemovePackage => shared.remove_package_soon(state),
             // Nothing runs after a restart.
             Effect::Supervise | Effect::StopEngine => {}
             Effect::DecideAt(moment) => shared.deadlines.at(moment, run),
@@ -197,6 +201,20 @@ pub(super) fn covered_bytes(shared: &Shared, run: RunId, stream: Stream) -> Resu
     }
 }
 
+/// Folders of requests whose run was never created; they may hold secrets.
+fn sweep_requests(shared: &Shared) -> Result<(), Error> {
+    let Ok(entries) = std::fs::read_dir(shared.layout.requests()) else { return Ok(()) };
+    let mut requests: Vec<RequestId> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    requests.sort_unstable();
+    for request in requests.into_iter().rev().take(FOLDERS_SWEPT) {
+        if shared.store.index(&IndexKey::Request(request))?.is_none() {
+            let _ = workspace::remove_tree(&shared.layout.request(request));
+        }
+    }
+    Ok(())
+}
+
 /// Folders of runs that were being created when the service died: no log knows them.
 async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let shared = shared.clone();
@@ -206,6 +224,7 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         let mut runs: Vec<RunId> =
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         runs.sort_unstable();
+        sweep_requests(&shared)?;
         for run in runs.into_iter().rev().take(FOLDERS_SWEPT) {
             if shared.store.index(&IndexKey::Run(run))?.is_none() {
                 warn!(run.id = %run, "removing the folder of a run that was never created");

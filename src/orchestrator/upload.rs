@@ -6,19 +6,24 @@ use std::sync::{Arc, PoisonError};
 use serde::Serialize;
 use tracing::warn;
 
-use super::create::key_of;
 use super::error::Error;
 use super::flights::Follower;
 use super::handle::{Orchestrator, Shared};
-use super::journal::lost_race;
+use super::journal::{lost_race, met_final};
+use super::plan::{key_of, rejected};
 use super::queue::Place;
 use super::surroundings::Work;
+use super::temp::Delivered;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::workspace::{self, UploadLimits};
+use crate::workspace::{self, Manifest, UploadLimits};
+
+const PACKAGE_MISSING: &str =
+    "this run's skill comes with its upload: send the part \"skill_package\" with the package's zip";
+const PACKAGE_UNASKED: &str = "this run has its skill already: send the part \"file\" alone";
 
 /// Answer to an upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,14 +38,22 @@ pub struct Uploaded {
     pub extracted_files: Vec<String>,
 }
 
+/// What a client sends for a run; each a zip on disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// The run's input files.
+    pub files: Option<PathBuf>,
+    /// The run's own skill.
+    pub package: Option<PathBuf>,
+}
+
 impl Orchestrator {
-    /// Take the files of a run that waits for them; `zip` is a file on disk. The run is queued.
-    pub async fn upload(&self, run: RunId, zip: PathBuf) -> Result<Uploaded, Error> {
+    /// Take the files of a run that waits for them, and its skill if that is its own. The run is queued.
+    pub async fn upload(&self, run: RunId, delivery: Delivery) -> Result<Uploaded, Error> {
         let shared = &self.shared;
         shared.admits()?;
         let _alone = Uploading::begin(shared.clone(), run)?;
-        let mut journal = shared.journal(run)?;
-        let state = journal.state().clone();
+        let state = shared.log.head(run)?.state;
         if state.status.is_final() {
             return Err(Refusal::RunFinal { status: state.status }.into());
         }
@@ -48,28 +61,47 @@ impl Orchestrator {
             return Err(Refusal::AlreadyUploaded.into());
         }
         let place = shared.place()?;
-        let skill = shared.skill_of(&state)?;
-        let fields: Vec<String> = skill.file_fields().into_iter().map(|field| field.name).collect();
-        let staging = shared.layout.request_uploads(state.request_id);
-        let limits = self.upload_limits();
-        let folder = staging.clone();
-        let manifest = Work::run(&shared.work, move || workspace::stage_uploads(&zip, &folder, &fields, &limits))
-            .await
-            .map_err(|error| Error::io("unpack the upload")(error.into()))??;
+        let delivered = match delivery.package {
+            Some(zip) if state.temporary => Some(self.receive_package(&state, zip).await?),
+            None if state.temporary => return Err(rejected("INVALID_REQUEST", PACKAGE_MISSING.into())),
+            Some(_) => return Err(rejected("INVALID_REQUEST", PACKAGE_UNASKED.into())),
+            None => None,
+        };
+        let manifest = self.stage(&state, delivery.files, delivered.as_ref()).await?;
         let manifest_sha256 = manifest.sha256();
-        let started = shared.started(run)?;
-        let (key, _) = key_of(&started, &manifest_sha256, None);
-        let files = manifest.files.clone();
-        let command = Command::Upload { files, manifest_sha256, cache_key: key, package: None };
+        let (cache_key, _) = match &delivered {
+            Some(Delivered { planned, package, .. }) => key_of(planned, &manifest_sha256, Some(&package.sha256)),
+            None => key_of(&shared.started(run)?, &manifest_sha256, None),
+        };
         // Nobody ends the run from here until it has its part: it is in the queue, follows, or has its result.
         let _claim = shared.claimed(run).await;
-        if let Err(error) = journal.commit(command).await {
-            // Only a cancel can have come in between; the files are of no use then.
+        let mut journal = shared.journal(run)?;
+        if journal.state().status.is_final() {
             let _ = workspace::remove_tree(&shared.layout.request(state.request_id));
-            return Err(if lost_race(&error) { self.refused_upload(run)? } else { error });
+            return Err(Refusal::RunFinal { status: journal.state().status }.into());
         }
-        let uploads = shared.layout.run(run).uploads();
-        workspace::promote_uploads(&staging, &uploads)?;
+        if let Some(delivered) = &delivered {
+            self.place_package(&state, delivered).await?;
+        }
+        let files = manifest.files.clone();
+        let package = delivered.as_ref().map(|delivered| delivered.package.clone());
+        if let Err(error) = journal.commit(Command::Upload { files, manifest_sha256, cache_key, package }).await {
+            if lost_race(&error) || met_final(&error).is_some() {
+                // A cancel has come in between; the files are of no use then.
+                let _ = workspace::remove_tree(&shared.layout.request(state.request_id));
+                return Err(self.refused_upload(run)?);
+            }
+            let _ = workspace::remove_tree(&shared.layout.request_uploads(state.request_id));
+            return Err(error);
+        }
+        // It was kept for the package alone.
+        let _ = std::fs::remove_file(shared.layout.kept_request(state.request_id));
+        workspace::promote_uploads(
+            &shared.layout.request_uploads(state.request_id),
+            &shared.layout.run(run).uploads(),
+        )?;
+        // Where it held nothing else.
+        let _ = std::fs::remove_dir(shared.layout.request(state.request_id));
         let cache_hit = self.line_up(journal.state(), place).await?;
         Ok(Uploaded {
             request_id: state.request_id,
@@ -77,6 +109,29 @@ impl Orchestrator {
             status: if cache_hit { Status::Succeeded } else { Status::Queued },
             extracted_files: manifest.files.into_iter().map(|file| file.name).collect(),
         })
+    }
+
+    /// Unpack the input files beside the run.
+    async fn stage(
+        &self,
+        state: &RunState,
+        zip: Option<PathBuf>,
+        delivered: Option<&Delivered>,
+    ) -> Result<Manifest, Error> {
+        let shared = &self.shared;
+        let Some(zip) = zip else {
+            let nothing = rejected("INVALID_REQUEST", "the part \"file\" with the zip is missing".into());
+            return if state.temporary { Ok(Manifest::default()) } else { Err(nothing) };
+        };
+        let fields = match delivered {
+            Some(delivered) => delivered.skill().file_fields(),
+            None => shared.skill_of(state)?.file_fields(),
+        };
+        let fields: Vec<String> = fields.into_iter().map(|field| field.name).collect();
+        let staging = shared.layout.request_uploads(state.request_id);
+        let limits = self.upload_limits();
+        let staged = Work::run(&shared.work, move || workspace::stage_uploads(&zip, &staging, &fields, &limits)).await;
+        Ok(staged.map_err(|error| Error::io("unpack the upload")(error.into()))??)
     }
 
     /// A run that has all it needs takes its part: an equal run's result, a wait for it, or a place in the queue.

@@ -13,7 +13,7 @@ pub(super) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 39] = [
+const PLAIN: [(&str, Option<&str>); 40] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -42,6 +42,7 @@ const PLAIN: [(&str, Option<&str>); 39] = [
     ("max_upload_bytes", None),
     ("max_unpacked_bytes", None),
     ("max_entries", None),
+    ("temp_skill_package_max_bytes", Some("TEMP_SKILL_PACKAGE_MAX_BYTES")),
     ("max_log_bytes", None),
     ("min_free_bytes", None),
     ("log_level", Some("LOG_LEVEL")),

@@ -161,6 +161,7 @@ fn limits(from: &mut Reader) -> Limits {
         max_upload_bytes: from.bytes("max_upload_bytes", 64 * MIB, 1..=TIB),
         max_unpacked_bytes: from.bytes("max_unpacked_bytes", 512 * MIB, 1..=TIB),
         max_entries: from.whole("max_entries", 10_000, 1..=1_000_000),
+        temp_skill_package_max_bytes: from.bytes("temp_skill_package_max_bytes", 20_000_000, 1..=TIB),
         max_log_bytes: from.bytes("max_log_bytes", 256 * MIB, 1..=TIB),
         min_free_bytes: from.bytes("min_free_bytes", 128 * MIB, 0..=TIB),
     }

@@ -157,6 +157,8 @@ pub struct Limits {
     pub max_unpacked_bytes: u64,
     /// Files and folders in it.
     pub max_entries: u64,
+    /// Size of the zip with a skill of one run.
+    pub temp_skill_package_max_bytes: u64,
     /// What is kept of each stream of an engine.
     pub max_log_bytes: u64,
     /// Free space below which nothing new is taken.

@@ -57,6 +57,11 @@ impl Layout {
         self.request(request).join("engine_config.json")
     }
 
+    /// The request for a run whose skill comes later; it may hold secrets, as the engine configuration may.
+    pub fn kept_request(&self, request: RequestId) -> PathBuf {
+        self.request(request).join("request.json")
+    }
+
     /// Where a request's uploads are staged.
     pub fn request_uploads(&self, request: RequestId) -> PathBuf {
         self.request(request).join("uploads")

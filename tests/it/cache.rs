@@ -313,7 +313,8 @@ fn a_source_that_is_damaged_in_any_way_is_a_miss() {
     server.skill("maker", MAKER, json!({}));
     let body = json!({"skill_id": "maker"});
     let mut source = made(&server, &body);
-    let damages: [(&str, fn(&Path)); 9] = [
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 9] = [
         ("an artifact is gone", |run| std::fs::remove_file(run.join("artifacts/b.txt")).unwrap()),
         ("an artifact has changed", |run| std::fs::write(run.join("artifacts/b.txt"), "TWO\n").unwrap()),
         ("an artifact is a link", |run| {

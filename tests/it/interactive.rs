@@ -5,7 +5,7 @@ mod crash;
 mod crowd;
 pub mod pose;
 mod replying;
-mod service;
+pub mod service;
 mod terminal;
 mod waiting;
 

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, of_type};
+use crate::interactive::pose::Pose;
+use crate::interactive::service::Service;
+use crate::support::{Server, Sse, of_type, script_skill};
 
 /// Output that is JSON and breaks the schema.
 const INVALID: &str = "cat >/dev/null\necho '{\"success\":true,\"action\":\"run\",\"data\":{\"n\":\"one\"}}'\n";
@@ -65,7 +67,7 @@ fn the_skills_normalizer_makes_output_valid_and_every_step_is_on_record() {
     let warning = json!({"code": "OUTPUT_NORMALIZED", "message": "the output was made valid by the skill's normalizer",
         "level": "info", "normalization_level": "N1",
         "details": {"step": "normalizer", "detail": "it wrote 9 bytes to result/result.json"}});
-    assert_eq!(of_type(&events, "diagnostic.warning"), [warning.clone()]);
+    assert_eq!(Value::from(of_type(&events, "diagnostic.warning")), json!([warning]));
     // What the step printed is in the log, between the two accounts.
     let seen: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
     let at = |name: &str| seen.iter().rposition(|seen| *seen == name).unwrap();
@@ -134,13 +136,17 @@ fn whatever_a_normalizer_does_wrong_the_fallback_comes_next() {
             "it ended well but wrote no result/result.json",
         ),
         ("folder", "mkdir result/result.json", "it exited with status 1"),
-        ("stall", "sh -c 'sleep 600' step", "it wrote nothing for 1 s"),
+        ("stall", "sh -c 'sleep 600' step", "it wrote nothing for 3 s"),
     ];
     for (id, command, _) in wrong {
         skill(&server, id, json!({"normalizer": {"command": command}, "fallback": {"command": RIGHT}}));
     }
     for (id, _, detail) in wrong {
-        let (run, events) = finished(&server, id, json!({"stall_timeout_seconds": 1}));
+        let options = if id == "stall" { json!({"stall_timeout_seconds": 3}) } else { json!({}) };
+        let body = json!({"skill_id": id, "runtime_options": options});
+        let (_, run) = server.create_with(&body);
+        // To look at every byte of a flood would take a while; the log as a whole is checked when the server goes.
+        let events = if id == "flood" { server.events(&run, 0).until_end() } else { server.finish(&run) };
         let accounts = of_type(&events, "output.normalized");
         let tried: Vec<(&Value, &Value)> =
             accounts.iter().map(|account| (&account["level"], &account["valid"])).collect();
@@ -167,10 +173,10 @@ fn a_normalizer_that_hangs_takes_at_most_half_of_the_time_left() {
     let server = Server::start();
     let hangs = json!({"command": "sh -c 'while :; do echo still; sleep 0.1; done' step"});
     skill(&server, "hangs", json!({"normalizer": hangs, "fallback": {"command": RIGHT}}));
-    let (run, events) = finished(&server, "hangs", json!({"hard_timeout_seconds": 4}));
+    let (run, events) = finished(&server, "hangs", json!({"hard_timeout_seconds": 10}));
     assert_eq!(data(&server, &run)["data"], json!({"n": 1}));
     let steps = of_type(&events, "output.normalized")[1]["steps"].clone();
-    assert_eq!(steps[2], step("normalizer", false, "it did not finish within 1 s"));
+    assert!(steps[2]["detail"].as_str().unwrap().starts_with("it did not finish within"), "{steps}");
 }
 
 #[test]
@@ -212,7 +218,7 @@ fn when_no_step_helps_the_first_verdict_stands_with_all_that_is_known() {
             "SCHEMA_VALIDATION_FAILED",
             json!([{"path": "/n", "message": "\"one\" is not of type \"integer\""}]),
         ),
-        ("silent", "OUTPUT_MISSING", Value::Null),
+        ("silent", "OUTPUT_MISSING", json!([])),
     ] {
         let (run, events) = finished(&server, id, json!({}));
         let error = data(&server, &run)["error"].clone();
@@ -294,4 +300,27 @@ fn a_service_that_ends_in_the_middle_of_the_ladder_ends_the_run() {
     assert_eq!(failed["error"]["code"], "ORCHESTRATOR_RESTART_INTERRUPTED");
     let server = server.restarted(&[]);
     assert_eq!(server.get(&format!("/v1/jobs/{run}")).json()["status"], "failed");
+}
+
+#[test]
+fn a_service_that_is_killed_in_the_middle_of_the_ladder_leaves_no_process_and_a_whole_log() {
+    let (folder, pose) = (tempfile::tempdir().unwrap(), Pose::new());
+    let waits = json!({"command": "sh -c 'echo $$; sleep 600' step"});
+    let extras = json!({"output": output(), "runner": {"normalizer": waits}});
+    script_skill(&folder.path().join("skills"), "waits", INVALID, extras);
+    let service = Service::start(folder.path(), &pose);
+    let run = service.post("/v1/jobs", &json!({"skill_id": "waits"})).json()["run_id"].as_str().unwrap().to_owned();
+    let mut events = Sse::open(service.address, &format!("/v1/jobs/{run}/events"), &[]);
+    let pid: u32 = loop {
+        let event = events.next_chat().unwrap();
+        let printed = event["data"]["text"].as_str().filter(|_| event["type"] == "raw.stdout");
+        if let Some(pid) = printed.and_then(|text| text.lines().last()?.parse().ok()) {
+            break pid;
+        }
+    };
+    service.kill();
+    let service = Service::start(folder.path(), &pose);
+    assert_eq!(service.ends(&run, "failed")["error"]["code"], "ORCHESTRATOR_RESTART_INTERRUPTED");
+    service.audit(&run);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
 }

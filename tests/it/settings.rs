@@ -62,6 +62,7 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("max_upload_bytes", "67108864"),
             ("max_unpacked_bytes", "536870912"),
             ("max_entries", "10000"),
+            ("temp_skill_package_max_bytes", "20000000"),
             ("max_log_bytes", "268435456"),
             ("min_free_bytes", "134217728"),
             ("log_level", "INFO"),

@@ -8,7 +8,7 @@ use skill_runner::domain::causes::chain;
 use skill_runner::domain::ids::RunId;
 use skill_runner::domain::interaction::{Interaction, InteractionId, InteractionKind};
 use skill_runner::domain::statechart::Status;
-use skill_runner::orchestrator::{Error, ListFilter, Orchestrator, Replied};
+use skill_runner::orchestrator::{Delivery, Error, ListFilter, Orchestrator, Replied};
 use skill_runner::store;
 
 use crate::book::Reply;
@@ -83,10 +83,12 @@ impl Client {
             Error::RunNotFound { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
             | Error::SkillNotFound { .. }
+            | Error::PackageInvalid { .. }
             | Error::InstallsBusy { .. }
             | Error::InsufficientStorage { .. }
             | Error::SeqOutOfRange { .. }
             | Error::NotReady
+            | Error::FieldNotFound { .. }
             | Error::Contract(_)
             | Error::Corrupt { .. }
             | Error::Io { .. } => false,
@@ -187,7 +189,7 @@ impl Client {
     pub async fn upload(&self, run: RunId, zip: &str) {
         let words = format!("upload {zip} to {}", self.world.name(run));
         self.world.note(format!("client: {words}"));
-        match self.service.upload(run, self.set.folder.join(zip)).await {
+        match self.service.upload(run, Delivery { files: Some(self.set.folder.join(zip)), package: None }).await {
             Ok(uploaded) => {
                 self.world.note(format!("client: {words}: {:?}", uploaded.status));
                 self.world.book.lock().unwrap().uploaded.push(run);

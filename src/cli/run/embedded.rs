@@ -16,7 +16,7 @@ use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::interaction::InteractionId;
 use crate::fcmp::read_envelope;
-use crate::orchestrator::{CreateRequest, Created, Orchestrator};
+use crate::orchestrator::{CreateRequest, Created, Delivery, Orchestrator};
 use crate::registry::Registry;
 use crate::settings::{Described, LogLevel, Settings, Source};
 use crate::store::EventBatch;
@@ -61,7 +61,7 @@ impl Embedded {
 
     /// Hands over the files of the run.
     pub(super) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
-        self.orchestrator.upload(run, zip).await?;
+        self.orchestrator.upload(run, Delivery { files: Some(zip), package: None }).await?;
         Ok(())
     }
 

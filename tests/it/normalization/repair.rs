@@ -122,7 +122,7 @@ fn the_turns_time_counts_over_both_answers_and_a_cancel_ends_the_second() {
     scene.pose.runs_after(2, "echo under way >&2; sleep 600");
     let thread = says(r#"{"name": 3}"#);
     let unfinished: String = thread.lines().take(2).map(|line| format!("{line}\n")).collect();
-    let run = scene.create(&[thread.clone(), unfinished.clone()], json!({"hard_timeout_seconds": 2}));
+    let run = scene.create(&[thread.clone(), unfinished.clone()], json!({"hard_timeout_seconds": 3}));
     scene.server.finish(&run);
     assert_eq!(data(&scene.server, &run)["error"]["code"], "TIMEOUT");
     let run = scene.create(&[thread, unfinished], json!({}));

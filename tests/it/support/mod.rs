@@ -185,6 +185,11 @@ impl Server {
         }
     }
 
+    /// Wait for something of the service's own.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.as_ref().unwrap().block_on(work)
+    }
+
     /// End running engines and wait for the sealing of their logs.
     pub fn drain(&self) {
         let runtime = self.runtime.as_ref().unwrap();

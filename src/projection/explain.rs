@@ -1,0 +1,274 @@
+//! Where a field of a result came from: the trail of events that leads to it.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::domain::event::{Event, NormalizationLevel, NormalizationStep, Normalized};
+use crate::domain::fact::Stream;
+use crate::domain::ids::{RequestId, RunId, Seq};
+
+/// Where a field of a result came from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The client's name for the run.
+    pub request_id: RequestId,
+    /// The run.
+    pub run_id: RunId,
+    /// The field.
+    pub path: String,
+    /// Its value.
+    pub value: serde_json::Value,
+    /// Its place in the result.
+    pub result: FilePlace,
+    /// The step of validation that made it valid; none for a result that was taken from another run.
+    pub validation: Option<Validation>,
+    /// Where it was before.
+    pub origin: Origin,
+}
+
+/// Bytes of a file of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FilePlace {
+    /// Its path in the run's folder.
+    pub file: String,
+    /// First byte.
+    pub byte_from: u64,
+    /// Byte after the last.
+    pub byte_to: u64,
+}
+
+/// How the output was validated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Validation {
+    /// The event that says so.
+    pub seq: Seq,
+    /// How far the output had to be carried.
+    pub level: NormalizationLevel,
+    /// Whether it keeps its schema.
+    pub valid: bool,
+    /// Where it was found.
+    pub source: String,
+    /// The steps, in order.
+    pub steps: Vec<NormalizationStep>,
+}
+
+/// How narrow a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// The field's own bytes.
+    Field,
+    /// All bytes of the event that carried it: the field does not stand there as it stands in the result.
+    Event,
+    /// All bytes of the file, for the same reason.
+    File,
+}
+
+/// Where a field was before it was in the result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Origin {
+    /// The engine wrote it.
+    Stream {
+        /// How narrow the place is.
+        precision: Precision,
+        /// The event that carried it.
+        seq: Seq,
+        /// Its type.
+        #[serde(rename = "type")]
+        type_name: String,
+        /// In which stream.
+        stream: Stream,
+        /// First byte.
+        byte_from: u64,
+        /// Byte after the last.
+        byte_to: u64,
+    },
+    /// It stood in a file.
+    File {
+        /// How narrow the place is.
+        precision: Precision,
+        /// Where.
+        #[serde(flatten)]
+        place: FilePlace,
+    },
+    /// It was taken from an equal run.
+    Run {
+        /// The event that says so.
+        seq: Seq,
+        /// That run; it can be explained in its turn.
+        source_run_id: RunId,
+    },
+    /// The log does not tell.
+    Unknown,
+}
+
+/// An event that stands on bytes of an engine's output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carrier {
+    /// The event.
+    pub seq: Seq,
+    /// Its type.
+    pub type_name: String,
+    /// In which stream.
+    pub stream: Stream,
+    /// Which bytes.
+    pub bytes: Range<u64>,
+    /// Whether the assistant says something with it.
+    pub is_message: bool,
+}
+
+/// What a run's events tell about its output.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Trail {
+    /// The last step of validation.
+    pub validation: Option<Validation>,
+    /// The run whose result was taken.
+    pub taken_from: Option<(Seq, RunId)>,
+    /// The events of the last turn that may have carried it, in the order of the log.
+    pub carriers: Vec<Carrier>,
+    attempt: u32,
+}
+
+impl Trail {
+    /// Take the next event of the log.
+    pub fn push(&mut self, attempt: u32, seq: Seq, event: &Event, bytes: Option<(Stream, Range<u64>)>) {
+        if attempt != self.attempt {
+            // An output is that of the last turn.
+            self.carriers.clear();
+            self.attempt = attempt;
+        }
+        match event {
+            Event::Normalized(Normalized { level, valid, source, steps, .. }) => {
+                let (source, steps) = (source.clone(), steps.clone());
+                self.validation = Some(Validation { seq, level: *level, valid: *valid, source, steps });
+            }
+            Event::CacheHit(hit) => self.taken_from = Some((seq, hit.source_run_id)),
+            _ => {}
+        }
+        if let Some((stream @ (Stream::Stdout | Stream::Pty), bytes)) = bytes {
+            let is_message = matches!(event, Event::AssistantMessage(_));
+            self.carriers.push(Carrier { seq, type_name: event.type_name().to_owned(), stream, bytes, is_message });
+        }
+    }
+
+    /// Whether the output was in a file; where it was in none of the engine's own words, one is looked for first.
+    pub fn in_a_file(&self) -> bool {
+        let spoken = ["stdout", "assistant_message", "structured_output", "repair"];
+        self.validation.as_ref().is_some_and(|validation| !spoken.contains(&validation.source.as_str()))
+    }
+
+    /// The bytes of the last turn: what its events stand on, from the first to the last.
+    pub fn turn(&self) -> Option<(Stream, Range<u64>)> {
+        let last = self.carriers.last()?;
+        let first = self.carriers.iter().find(|carrier| carrier.stream == last.stream)?;
+        Some((last.stream, first.bytes.start..last.bytes.end))
+    }
+
+    /// The origin, given all places where the field stands in the stream: the last one in a message, where the output was
+    /// one, else the last of all; without any place, the last event that may have carried it.
+    pub fn spoken(&self, places: &[Range<u64>]) -> Origin {
+        let source = self.validation.as_ref().map_or("", |validation| validation.source.as_str());
+        // A repair is what the assistant said when it was asked once more.
+        let message = matches!(source, "assistant_message" | "repair");
+        let stream = self.turn().map(|(stream, _)| stream);
+        let of_stream = || self.carriers.iter().filter(|carrier| Some(carrier.stream) == stream);
+        let carrier_of = |place: &Range<u64>| of_stream().find(|carrier| carrier.bytes.contains(&place.start));
+        let found: Vec<_> = places.iter().filter_map(|place| Some((carrier_of(place)?, place))).collect();
+        let in_message = found.iter().rev().find(|(carrier, _)| message && carrier.is_message);
+        if let Some((carrier, place)) = in_message.or(found.last()) {
+            return carrier.origin(Precision::Field, place);
+        }
+        let said = self.carriers.iter().rev().find(|carrier| message && carrier.is_message);
+        match said.or(self.carriers.last()) {
+            Some(carrier) => carrier.origin(Precision::Event, &carrier.bytes),
+            None => Origin::Unknown,
+        }
+    }
+}
+
+impl Carrier {
+    fn origin(&self, precision: Precision, place: &Range<u64>) -> Origin {
+        Origin::Stream {
+            precision,
+            seq: self.seq,
+            type_name: self.type_name.clone(),
+            stream: self.stream,
+            byte_from: place.start,
+            byte_to: place.end,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::event::{AssistantMessage, CacheHit, RawText};
+
+    fn said(text: &str) -> Event {
+        Event::AssistantMessage(AssistantMessage { message_id: "m".into(), text: text.into() })
+    }
+
+    fn raw() -> Event {
+        Event::RawStdout(RawText { text: String::new() })
+    }
+
+    fn validated(source: &str) -> Event {
+        let (level, source) = (NormalizationLevel::None, source.to_owned());
+        Event::Normalized(Normalized { level, valid: true, source, steps: Vec::new(), validation_errors: Vec::new() })
+    }
+
+    /// A first turn, then one that speaks twice and ends with a line nobody claimed.
+    fn trail(source: &str) -> Trail {
+        let mut trail = Trail::default();
+        let mut push = |attempt, seq, event, bytes: Option<Range<u64>>| {
+            trail.push(attempt, Seq(seq), &event, bytes.map(|bytes| (Stream::Stdout, bytes)));
+        };
+        push(1, 1, said("first"), Some(0..10));
+        push(2, 2, said("second"), Some(10..20));
+        push(2, 3, said("third"), Some(20..30));
+        push(2, 4, raw(), Some(30..40));
+        push(2, 5, validated(source), None);
+        trail
+    }
+
+    fn found(origin: Origin) -> (Precision, u64, Range<u64>) {
+        match origin {
+            Origin::Stream { precision, seq, byte_from, byte_to, .. } => (precision, seq.0, byte_from..byte_to),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_message_that_holds_the_field_carried_it() {
+        assert_eq!(trail("repair").spoken(&[]), trail("assistant_message").spoken(&[]));
+        let trail = trail("assistant_message");
+        assert_eq!(trail.turn(), Some((Stream::Stdout, 10..40)), "the output is that of the last turn");
+        assert_eq!(found(trail.spoken(&[12..14, 22..24, 33..35])), (Precision::Field, 3, 22..24));
+        assert_eq!(found(trail.spoken(std::slice::from_ref(&(33..35)))), (Precision::Field, 4, 33..35));
+        assert_eq!(found(trail.spoken(&[])), (Precision::Event, 3, 20..30));
+    }
+
+    #[test]
+    fn an_output_that_was_no_message_came_with_the_last_bytes() {
+        let trail = trail("stdout");
+        assert_eq!(found(trail.spoken(&[12..14, 33..35])), (Precision::Field, 4, 33..35));
+        assert_eq!(found(trail.spoken(&[])), (Precision::Event, 4, 30..40));
+        assert!(!trail.in_a_file());
+        assert_eq!(Trail::default().spoken(&[]), Origin::Unknown);
+    }
+
+    #[test]
+    fn every_other_source_is_looked_for_in_files_and_an_equal_run_is_named() {
+        for source in ["result_file", "normalizer", "anything"] {
+            assert!(trail(source).in_a_file(), "{source}");
+        }
+        let mut trail = Trail::default();
+        let source_run_id = RunId(Uuid::from_u128(7));
+        trail.push(1, Seq(2), &Event::CacheHit(CacheHit { source_run_id, cache_key: "k".into() }), None);
+        assert_eq!(trail.taken_from, Some((Seq(2), source_run_id)));
+    }
+}
