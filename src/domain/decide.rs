@@ -207,6 +207,8 @@ fn reconcile(
     evidence: Evidence,
     now: Timestamp,
 ) -> Result<Vec<Fact>, Refusal> {
+    // A clock that was set back must not make this start seem earlier than the question it preserves.
+    let now = now.max(run.updated_at);
     let recovered = |state: RecoveryState, reason: &str| {
         Fact::own(Event::Recovered(Recovered {
             recovery_state: state,

@@ -172,9 +172,11 @@ proptest! {
     }
 
     #[test]
-    fn to_reconcile_twice_is_to_reconcile_once((first, commands) in any_history(), requeue in any::<bool>()) {
+    fn to_reconcile_twice_is_to_reconcile_once(
+        (first, commands) in any_history(), requeue in any::<bool>(), clock_set_back in any::<bool>(),
+    ) {
         let (_, mut state) = play(&first, &commands);
-        let now = Timestamp::from_micros(1_000_000_000);
+        let now = Timestamp::from_micros(if clock_set_back { 0 } else { 1_000_000_000 });
         let restart_queued = if requeue { RestartQueued::Requeue } else { RestartQueued::Fail };
         let settle = || Command::Reconcile { restart_queued, tails: vec![], evidence: evidence() };
         for fact in decide(&state, settle(), now).unwrap() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 
-use super::attempt::warned;
+use super::attempt::{end, warned};
 use super::close;
 use super::ending::Ending;
 use super::error::Error;
@@ -21,6 +21,10 @@ use crate::domain::ids::RunId;
 use crate::domain::outcome::{RunError, code};
 use crate::domain::statechart::Status;
 use crate::supervisor;
+
+/// When a failure that could not be logged is tried again, at first and at last.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(10);
 
 /// Something asked of a running run.
 #[derive(Debug)]
@@ -40,14 +44,32 @@ pub(super) enum Message {
 
 /// Drive a queued run to its end.
 pub(super) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: mpsc::Receiver<Message>) {
-    if let Err(failure) = drive(&shared, run, &mut mailbox).await {
-        if lost_race(&failure) {
-            // Somebody else moved the run on (a cancel in the queue): it is theirs now.
-            return;
+    while let Err(failure) = drive(&shared, run, &mut mailbox).await {
+        if lost_race(&failure) && shared.log.head(run).is_ok_and(|head| head.state.status == Status::Queued) {
+            // Somebody else wrote first and left the run in the queue: look again.
+            continue;
         }
         error!(run.id = %run, error = %chain(&failure), "the run could not be driven to its end");
-        if let Err(again) = give_up(&shared, run, &failure).await {
-            error!(run.id = %run, error = %chain(&again), "the run's failure could not be logged");
+        return fail(&shared, run, &failure, &mut mailbox).await;
+    }
+}
+
+/// Log the failure, however long the store refuses: nobody else drives this run, and without an end it would seem to
+/// run until the next start.
+async fn fail(shared: &Arc<Shared>, run: RunId, failure: &Error, mailbox: &mut mpsc::Receiver<Message>) {
+    let mut pause = RETRY_AFTER;
+    while let Err(again) = give_up(shared, run, failure).await {
+        error!(run.id = %run, error = %chain(&again), "the run's failure could not be logged; trying again");
+        tokio::select! {
+            biased;
+            message = mailbox.recv() => match message {
+                Some(Message::Cancel { answer, .. }) => {
+                    let _ = answer.send(Err(Error::io("cancel the run")(std::io::Error::other(chain(&again).to_string()))));
+                }
+                // The next start settles it.
+                Some(Message::Shutdown) | None => return,
+            },
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY_AFTER_AT_MOST),
         }
     }
 }
@@ -83,7 +105,10 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         return Err(error);
     }
     if let Some(warning) = &warning {
-        journal.commit(Command::Record(vec![warned(warning)])).await?;
+        if let Err(error) = journal.commit(Command::Record(vec![warned(warning)])).await {
+            end(process).await;
+            return Err(error);
+        }
     }
     // The engine's time begins when its start is on record.
     let deadline = Deadline::after(Duration::from_secs(journal.state().options.hard_timeout_seconds));
@@ -108,8 +133,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
 /// What earlier turns wrote stays.
 async fn take_back(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]) {
     process.withhold_input();
-    process.stop(Duration::ZERO);
-    while process.next().await.is_some() {}
+    end(process).await;
     for (log, from) in begins {
         if from == 0 {
             let _ = std::fs::remove_file(log);
@@ -142,7 +166,7 @@ pub(super) fn not_started(program: &str, failure: &supervisor::Error) -> RunErro
 /// The runner broke: the run fails with what can still be said.
 pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
     let mut journal = shared.journal(run)?;
-    if journal.state().status.is_final() {
+    if !matches!(journal.state().status, Status::Queued | Status::Running) {
         return Ok(());
     }
     warn!(run.id = %run, "failing the run");
@@ -151,7 +175,12 @@ pub(super) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -
         return reject(shared, &mut journal, error).await;
     }
     let mut facts = super::startup::uncovered(shared, journal.state()).await?;
-    let closed = close::without_engine(shared, journal.state(), Status::Failed, error.clone()).await?;
+    // A cancel that was accepted stands, also in the files.
+    let (status, shown) = match journal.state().cancel_requested {
+        true => (Status::Canceled, close::canceled()),
+        false => (Status::Failed, error.clone()),
+    };
+    let closed = close::without_engine(shared, journal.state(), status, shown).await?;
     facts.extend(closed.facts);
     journal.commit(Command::EndTurn { facts, end: TurnEnd::Failed(error), evidence: closed.evidence }).await?;
     shared.owe(journal.state());

@@ -116,7 +116,18 @@ pub(super) struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// See the process through: log what it writes, mind the clocks, hear requests. `facts` are logged before.
-    pub async fn watch(mut self, journal: &mut Journal, mut facts: Vec<Fact>) -> Result<TurnOver, Error> {
+    pub async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<TurnOver, Error> {
+        match self.attend(journal, facts).await {
+            Ok((facts, ended, dismissed)) => Ok(self.over(facts, ended, dismissed)),
+            Err(error) => {
+                // Whoever accounts for the turn now needs files that nobody writes to any more.
+                end(self.process).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn attend(&mut self, journal: &mut Journal, mut facts: Vec<Fact>) -> Result<(Vec<Fact>, Ended, bool), Error> {
         log(&self.process, journal, &mut facts).await?;
         let started = Instant::now();
         let hard = self.clocks.hard.at;
@@ -134,7 +145,7 @@ impl Attempt<'_> {
                 Some(message) = self.mailbox.recv() => self.hear(message, journal).await?,
                 output = self.process.next() => {
                     match self.take(output, &mut facts)? {
-                        Taken::Ended(ended) => return Ok(self.over(facts, ended, dismissed)),
+                        Taken::Ended(ended) => return Ok((facts, ended, dismissed)),
                         Taken::Bytes => (last_byte, shown) = (Instant::now(), false),
                         Taken::Nothing => {}
                     }
@@ -160,7 +171,7 @@ impl Attempt<'_> {
                 }
             }
             if let Some(ended) = self.take_ready(&mut facts).await? {
-                return Ok(self.over(facts, ended, dismissed));
+                return Ok((facts, ended, dismissed));
             }
             if dismiss_at.is_none() && self.reader.ended() {
                 // What the engine still does is tidying up; in a session that is not the run's, not even that.
@@ -264,6 +275,12 @@ async fn log(process: &Process, journal: &mut Journal, facts: &mut Vec<Fact>) ->
     }
     process.sync_logs().await.map_err(Error::io("sync the run's logs"))?;
     journal.commit(Command::Record(std::mem::take(facts))).await
+}
+
+/// Ends an engine that nobody listens to any more, and waits until nothing of it is left.
+pub(super) async fn end(mut process: Process) {
+    process.stop(Duration::ZERO);
+    while process.next().await.is_some() {}
 }
 
 enum Taken {

@@ -157,7 +157,11 @@ pub(super) fn begin_stream(shared: &Shared, state: &RunState, stream: Stream, pa
     }
     let covered = super::startup::covered_bytes(shared, state.run_id, stream)?;
     let doing = || format!("open {}", path.display());
-    let file = std::fs::OpenOptions::new().write(true).open(path).map_err(Error::io(doing()))?;
+    let file = match std::fs::OpenOptions::new().write(true).open(path) {
+        // A stream that never said anything may have gone with a start that was taken back.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && covered == 0 => return Ok(0),
+        opened => opened.map_err(Error::io(doing()))?,
+    };
     if file.metadata().map_err(Error::io(doing()))?.len() > covered {
         file.set_len(covered).map_err(Error::io(doing()))?;
     }

@@ -1,7 +1,8 @@
 //! Start-up: end what a dead service left running, settle every open run, sweep what belongs to none.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tracing::{info, warn};
@@ -11,6 +12,7 @@ use super::error::Error;
 use super::flights::Follower;
 use super::handle::Shared;
 use super::install::settle_installs;
+use super::journal::lost_race;
 use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, RestartQueued};
@@ -29,6 +31,8 @@ use crate::{settings, workspace};
 const READ_BYTES: usize = 1024 * 1024;
 /// Runs that are settled side by side.
 const AT_ONCE: usize = 64;
+/// When runs that could not be settled are tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
 const FOLDERS_SWEPT: usize = 1000;
 
@@ -49,13 +53,20 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
     let mut settled =
         stream::iter(open).map(|run| async move { (run, settle_run(shared, run).await) }).buffered(AT_ONCE);
     let mut go_on = Vec::new();
+    let mut unsettled = Vec::new();
     while let Some((run, outcome)) = settled.next().await {
         match outcome {
             Ok(state) => go_on.extend(owe(shared, &state)),
-            Err(error) => warn!(run.id = %run, error = %chain(&error), "a run could not be settled"),
+            Err(error) => {
+                warn!(run.id = %run, error = %chain(&error), "a run could not be settled; trying again");
+                unsettled.extend(shared.log.head(run).map(|head| (run, head.state.head_seq)));
+            }
         }
     }
     drop(settled);
+    if !unsettled.is_empty() {
+        tokio::spawn(settle_later(Arc::downgrade(shared), unsettled));
+    }
     sweep_folders(shared).await?;
     let installs = shared.clone();
     Work::run(&shared.work, move || settle_installs(&installs.settings.paths.skills_dir, &installs.layout))
@@ -66,6 +77,33 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
         info!(runs = count, "settled the runs of an earlier service");
     }
     Ok(())
+}
+
+/// Settle what a full disk or the like has left unsettled: such a run would seem to go on until the next start.
+async fn settle_later(shared: Weak<Shared>, mut unsettled: Vec<(RunId, Seq)>) {
+    while !unsettled.is_empty() {
+        tokio::time::sleep(AGAIN_AFTER).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let mut left = Vec::new();
+        for (run, head) in unsettled {
+            // Whoever moved it on since then has settled it.
+            if !shared.log.head(run).is_ok_and(|now| now.state.head_seq == head) {
+                continue;
+            }
+            match settle_run(&shared, run).await {
+                Ok(state) => {
+                    shared.go_on(owe(&shared, &state).into_iter().collect());
+                    shared.start_next();
+                }
+                Err(error) if lost_race(&error) => {}
+                Err(error) => {
+                    warn!(run.id = %run, error = %chain(&error), "a run could still not be settled; trying again");
+                    left.push((run, head));
+                }
+            }
+        }
+        unsettled = left;
+    }
 }
 
 async fn settle_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {

@@ -69,12 +69,12 @@ pub enum Entry {
 }
 
 /// The skills folder. Every question looks at the disk, so a change is seen at once and without a restart;
-/// a package whose files have not changed is not read again. Calls block on the disk.
-#[derive(Debug)]
+/// a package whose files have not changed is not read again. Calls block on the disk. Clones share what they know.
+#[derive(Debug, Clone)]
 pub struct Registry {
     skills_dir: PathBuf,
-    agents: Option<Agents>,
-    known: Mutex<HashMap<String, Known>>,
+    agents: Option<Arc<Agents>>,
+    known: Arc<Mutex<HashMap<String, Known>>>,
 }
 
 /// A package as it was read, and the look of its files at that time.
@@ -89,14 +89,14 @@ struct Known {
 impl Registry {
     /// The registry of a folder, which need not exist yet.
     pub fn new(skills_dir: impl Into<PathBuf>) -> Self {
-        Self { skills_dir: skills_dir.into(), agents: None, known: Mutex::default() }
+        Self { skills_dir: skills_dir.into(), agents: None, known: Arc::default() }
     }
 
     /// The same with the skills of the agents in this folder, which need not exist. An installed skill comes before an
     /// agent's of the same id.
     #[must_use]
     pub fn with_agents(self, agents_dir: impl Into<PathBuf>) -> Self {
-        Self { agents: Some(Agents::new(agents_dir.into())), ..self }
+        Self { agents: Some(Arc::new(Agents::new(agents_dir.into()))), ..self }
     }
 
     /// The skill of this id.
@@ -123,7 +123,7 @@ impl Registry {
         };
         let mut entries: Vec<Entry> = folders.iter().cloned().filter_map(entry).collect();
         let hidden = |entry: &Entry| matches!(entry, Entry::Valid(found) if folders.contains(&found.skill.id));
-        let of_agents = self.agents.iter().flat_map(Agents::list).filter(|entry| !hidden(entry));
+        let of_agents = self.agents.iter().flat_map(|agents| agents.list()).filter(|entry| !hidden(entry));
         entries.extend(of_agents);
         entries
     }

@@ -21,6 +21,7 @@ mod packages;
 mod protocol;
 mod readme;
 mod real_clis;
+mod reconcile;
 mod registry;
 mod replay;
 mod restart;

@@ -9,7 +9,7 @@ use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::domain::state::RunState;
 use skill_runner::domain::statechart::Status;
 use skill_runner::orchestrator::{Orchestrator, Sizes};
-use skill_runner::store::{EventBatch, EventStore, IndexKey};
+use skill_runner::store::{EventStore, IndexKey};
 
 use crate::log;
 use crate::world::World;
@@ -17,6 +17,7 @@ use crate::world::World;
 /// Everything that can be said of a world at rest.
 pub fn everything(world: &Arc<World>, service: &Orchestrator) {
     let rows = world.disk.runs(None, 100).unwrap();
+    let mut logs = BTreeMap::new();
     for (run, _) in &rows {
         let name = world.name(*run);
         for flaw in log::flaws(service, *run) {
@@ -31,14 +32,9 @@ pub fn everything(world: &Arc<World>, service: &Orchestrator) {
         }
         at_rest(world, service, &state, &name);
         answers(world, *run, &events, &name);
+        logs.insert(*run, (state, events));
     }
-    promises(world, service);
-    if service.sizes() != (Sizes { queued: 0, running: 0 }) {
-        world.violated(format!("at rest there are still {:?}", service.sizes()));
-    }
-    for (pid, engine) in world.engines() {
-        world.violated(format!("engine {pid} of {} lives on", world.name(engine.run)));
-    }
+    promises(world, &logs);
     let known: BTreeSet<String> = rows.iter().map(|(run, _)| run.to_string()).collect();
     let folders = fs::read_dir(service.layout().runs()).into_iter().flatten().flatten();
     for folder in folders.map(|entry| entry.file_name().into_string().unwrap()) {
@@ -51,16 +47,31 @@ pub fn everything(world: &Arc<World>, service: &Orchestrator) {
     }
 }
 
-fn events(service: &Orchestrator, run: RunId) -> Vec<Value> {
-    let mut events = Vec::new();
-    loop {
-        let batches = service.log().read(run, Seq(events.len() as u64), 1 << 20).unwrap();
-        if batches.is_empty() {
-            return events;
-        }
-        let parsed = batches.iter().flat_map(EventBatch::events);
-        events.extend(parsed.map(|(_, bytes)| serde_json::from_slice::<Value>(&bytes).unwrap()));
+/// Nothing is under way.
+pub fn at_ease(world: &World, service: &Orchestrator) {
+    if service.sizes() != (Sizes { queued: 0, running: 0 }) {
+        world.violated(format!("at rest there are still {:?}", service.sizes()));
     }
+    for (pid, engine) in world.engines() {
+        world.violated(format!("engine {pid} of {} lives on", world.name(engine.run)));
+    }
+}
+
+fn bytes(service: &Orchestrator, run: RunId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut at = Seq::START;
+    loop {
+        let batches = service.log().read(run, at, 1 << 20).unwrap();
+        let Some(last) = batches.last() else { return bytes };
+        at = last.last();
+        batches.iter().for_each(|batch| bytes.extend_from_slice(&batch.ndjson));
+    }
+}
+
+fn events(service: &Orchestrator, run: RunId) -> Vec<Value> {
+    let bytes = bytes(service, run);
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
 
 /// The run is where it may stay, and its files agree.
@@ -114,17 +125,18 @@ fn answers(world: &World, run: RunId, events: &[Value], name: &str) {
 }
 
 /// What clients were told is so.
-fn promises(world: &World, service: &Orchestrator) {
+fn promises(world: &World, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
     let book = world.book.lock().unwrap();
     let gone = |run: &RunId| book.deleted.contains(run);
     for created in book.created.iter().filter(|created| !gone(&created.run_id)) {
         let name = world.name(created.run_id);
         let request = world.disk.index(&IndexKey::Request(created.request_id)).unwrap();
-        if request.as_deref() != Some(created.run_id.as_bytes().as_slice()) {
+        let (true, Some((state, events))) =
+            (request.as_deref() == Some(created.run_id.as_bytes().as_slice()), logs.get(&created.run_id))
+        else {
             world.violated(format!("{name} was acknowledged and is gone"));
             continue;
-        }
-        let (events, state) = (events(service, created.run_id), service.state(created.run_id).unwrap());
+        };
         let count = |wanted: &str| events.iter().filter(|event| event["type"] == wanted).count();
         if book.canceled.contains(&created.run_id)
             && (count("run.cancel.requested") != 1 || state.status != Status::Canceled)
@@ -150,11 +162,11 @@ fn promises(world: &World, service: &Orchestrator) {
 }
 
 /// All rows and logs.
-pub fn snapshot(world: &World, service: &Orchestrator) -> BTreeMap<String, String> {
+pub fn snapshot(world: &World, service: &Orchestrator) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for (run, row) in world.disk.runs(None, 100).unwrap() {
-        found.insert(format!("{} row", world.name(run)), String::from_utf8_lossy(&row).into_owned());
-        found.insert(format!("{} log", world.name(run)), Value::from(events(service, run)).to_string());
+        found.insert(format!("the row of {}", world.name(run)), row.to_vec());
+        found.insert(format!("the log of {}", world.name(run)), bytes(service, run));
     }
     found
 }

@@ -335,8 +335,12 @@ impl Client {
     pub async fn see_through(&self, run: RunId) {
         let name = self.world.name(run);
         for _ in 0..40 {
-            // Longer than every clock of a run together.
-            let state = match self.service.wait(run, Duration::from_secs(600)).await {
+            let patience = match self.service.state(run) {
+                Ok(state) if state.awaiting_upload => Duration::ZERO,
+                // Longer than every clock of all runs together.
+                Ok(_) | Err(_) => Duration::from_secs(3600),
+            };
+            let state = match self.service.wait(run, patience).await {
                 Ok(state) => state,
                 Err(error) => return self.world.violated(format!("{name}: {}", chain(&error))),
             };

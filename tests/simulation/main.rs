@@ -3,6 +3,7 @@
 //! `SIMULATION_SEED=7 cargo test --test simulation worlds -- --nocapture` plays one seed and prints its whole trace;
 //! `SIMULATION_SEEDS=1000000 cargo test --release --test simulation worlds -- --nocapture` plays many, from
 //! `SIMULATION_FROM` on.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod book;
 mod check;

@@ -10,7 +10,7 @@ use skill_runner::supervisor::Exit;
 use crate::dice::Dice;
 
 /// Where a run's log stops growing.
-pub const LOG_MAX: usize = 60_000;
+pub const LOG_MAX: usize = 5_000;
 
 /// How an engine ends when it has said all.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +82,7 @@ pub fn script(dice: &Dice) -> Part {
     let answer = b"{\"success\":true,\"action\":\"run\",\"data\":{\"n\":1}}\n".as_slice();
     let failure = b"{\"success\":false,\"error\":{\"code\":\"NO\",\"message\":\"no\"}}".as_slice();
     let stderr = dice.pick(&[b"".as_slice(), b"50% half\nplain \xff line", b"1% a\n2% b\n"]);
-    let flood = vec![b'x'; LOG_MAX + 5_000];
+    let flood = vec![b'x'; LOG_MAX + 500];
     let (stdout, ending) = match script {
         Script::Answers => (answer, GOOD),
         Script::Fails => (failure, Ending::Exits(Exit::Code(1))),

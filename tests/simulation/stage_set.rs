@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use skill_runner::clis::Clis;
+use skill_runner::registry::Registry;
 use skill_runner::settings::Settings;
 
 use crate::package::script_skill;
@@ -18,6 +19,7 @@ use crate::parts::LOG_MAX;
 pub struct StageSet {
     pub folder: PathBuf,
     pub clis: Clis,
+    pub registry: Registry,
     _guard: tempfile::TempDir,
 }
 
@@ -42,7 +44,8 @@ impl StageSet {
         zip.write_all(b"a file").unwrap();
         zip.finish().unwrap();
         let clis = Clis::with_env(&settings(&folder, &folder, &[]), BTreeMap::new());
-        Arc::new(StageSet { folder, clis, _guard: guard })
+        let registry = Registry::new(skills);
+        Arc::new(StageSet { folder, clis, registry, _guard: guard })
     }
 
     /// The settings of a world.

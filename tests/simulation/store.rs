@@ -73,7 +73,7 @@ struct Writer {
 impl Writer {
     async fn write(self, mut orders: mpsc::UnboundedReceiver<Order>) {
         while let Some(order) = orders.recv().await {
-            if self.slowness > 0 {
+            if self.slowness > 0 && self.world.chaos() {
                 tokio::time::sleep(Duration::from_millis(self.world.dice.below(self.slowness))).await;
             }
             match order {
@@ -176,10 +176,10 @@ impl Writer {
     }
 }
 
-/// An event's type, from its bytes.
-pub fn kind(event: &[u8]) -> String {
-    let value: serde_json::Value = serde_json::from_slice(event).unwrap();
-    value["type"].as_str().unwrap_or("?").to_owned()
+/// An event's type, from its bytes: cheaper than reading it, and the first such key is the envelope's own.
+fn kind(event: &[u8]) -> &str {
+    let text = std::str::from_utf8(event).unwrap();
+    text.split_once("\"type\":\"").and_then(|(_, rest)| rest.split_once('"')).map_or("?", |(kind, _)| kind)
 }
 
 impl EventStore for Store {

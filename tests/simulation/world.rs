@@ -126,6 +126,14 @@ impl World {
         lights_out
     }
 
+    /// From now on nothing goes wrong in this life.
+    pub fn calm_down(&self) {
+        let mut state = self.state();
+        (state.chaos, state.crash_at) = (false, None);
+        drop(state);
+        self.note("---- faults stop");
+    }
+
     /// The life is over; called on its runtime.
     pub fn end_life(&self) {
         let now = self.micros();
