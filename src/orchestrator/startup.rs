@@ -86,6 +86,7 @@ async fn settle_later(shared: Weak<Shared>, mut unsettled: Vec<(RunId, Seq)>) {
         let Some(shared) = shared.upgrade() else { return };
         let mut left = Vec::new();
         for (run, head) in unsettled {
+            let _claim = shared.claimed(run).await;
             // Whoever moved it on since then has settled it.
             if !shared.log.head(run).is_ok_and(|now| now.state.head_seq == head) {
                 continue;

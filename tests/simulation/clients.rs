@@ -79,6 +79,8 @@ impl Client {
         let expected = match error {
             Error::Refused(_) | Error::Rejected { .. } | Error::QueueFull { .. } | Error::ShuttingDown => true,
             Error::Store(store::Error::Full { .. }) => self.world.chaos(),
+            // A run whose failure cannot be logged cannot be canceled either.
+            Error::Io { doing, .. } if doing == "cancel the run" => self.world.chaos(),
             Error::IdempotencyConflict => true,
             Error::RunNotFound { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
