@@ -212,10 +212,18 @@ impl Client {
         let fitting = pending.as_ref().map_or(json!(format!("answer {number}")), |question| answer(question, number));
         let key = dice.once_in(2).then(|| format!("reply-{number}"));
         match dice.weighted(&[(8, 0), (1, 1), (1, 2), (1, 3), (3, 4)]) {
-            0 => drop(self.reply(run, open, fitting, key).await),
-            1 => drop(self.reply(run, InteractionId(open.0 + 7), fitting, key).await),
-            2 => drop(self.reply(run, InteractionId(open.0.saturating_sub(1)), fitting, key).await),
-            3 => drop(self.reply(run, open, Value::Null, key).await),
+            0 => {
+                self.reply(run, open, fitting, key).await;
+            }
+            1 => {
+                self.reply(run, InteractionId(open.0 + 7), fitting, key).await;
+            }
+            2 => {
+                self.reply(run, InteractionId(open.0.saturating_sub(1)), fitting, key).await;
+            }
+            3 => {
+                self.reply(run, open, Value::Null, key).await;
+            }
             _ => {
                 // Impatience: the same twice at once.
                 let once = self.reply(run, open, fitting.clone(), key.clone());
