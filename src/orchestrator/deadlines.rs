@@ -19,6 +19,9 @@ use crate::domain::time::Timestamp;
 /// Longest nap: the wall clock may be set while we wait.
 const NAP: Duration = Duration::from_secs(30);
 
+/// When a decision that could not be logged is tried again.
+const AGAIN_AFTER_SECONDS: u64 = 5;
+
 /// Takes deadlines.
 pub(super) struct Deadlines {
     /// Unbounded, because there is at most one entry for each waiting run and its reader never waits for a client.
@@ -61,7 +64,8 @@ pub(super) async fn watch(
             due.remove(&(moment, run));
             let Some(shared) = shared.upgrade() else { return };
             if let Err(error) = decide(&shared, run).await {
-                warn!(run.id = %run, error = %chain(&error), "a question past its deadline was not decided");
+                warn!(run.id = %run, error = %chain(&error), "a question past its deadline was not decided; trying again");
+                due.insert((now.plus_seconds(AGAIN_AFTER_SECONDS), run));
             }
         }
     }
@@ -75,6 +79,8 @@ fn until(moment: Timestamp, now: Timestamp) -> Duration {
 /// A user who answers at the same moment wins or loses as a whole.
 async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
     loop {
+        // Not while a cancel writes the run's last files: they would lie in the way of the turn to come.
+        let _claim = shared.claimed(run).await;
         let mut journal = shared.journal(run)?;
         match journal.commit(Command::AutoDecide).await {
             Ok(()) => {

@@ -54,11 +54,14 @@ impl Orchestrator {
         idempotency_key: Option<String>,
     ) -> Result<Replied, Error> {
         loop {
+            // Not while a cancel writes the run's last files: they would lie in the way of the turn to come.
+            let claim = self.shared.claimed(run).await;
             let mut journal = self.shared.journal(run)?;
             let before = journal.state().head_seq;
             let (response, idempotency_key) = (response.clone(), idempotency_key.clone());
             match journal.commit(Command::Reply { interaction_id, response, idempotency_key }).await {
                 Ok(()) => {
+                    drop(claim);
                     // A repeat wrote nothing and moves nothing.
                     if journal.state().head_seq > before {
                         self.shared.owe(journal.state());

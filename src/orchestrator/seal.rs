@@ -12,7 +12,7 @@ use super::error::Error;
 use super::surroundings::Work;
 use crate::domain::causes::chain;
 use crate::domain::ids::{RunId, Seq};
-use crate::store::{EventBatch, EventStore, seal};
+use crate::store::{self, EventBatch, EventStore, SealedLog, seal};
 use crate::workspace::{self, Layout};
 
 /// Bytes of events read at once while sealing.
@@ -95,7 +95,8 @@ impl Worker {
     }
 
     async fn seal(&self, run: RunId) -> Result<(), Error> {
-        if self.is_forgotten(run) {
+        // What was asked for twice has left the store by now, and an empty log must not take the place of the whole one.
+        if self.is_forgotten(run) || self.store.head(&run)? == Seq::START {
             return Ok(());
         }
         let store = self.store.clone();
@@ -135,9 +136,66 @@ impl Worker {
                 self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
                 continue;
             }
+            if !self.is_whole(run).await {
+                warn!(run.id = %run, "the sealed log is not what was sealed; its events stay in the store until the next start");
+                continue;
+            }
             if let Err(error) = self.store.delete_events(&run).await {
                 warn!(run.id = %run, error = %chain(&error), "events of a sealed run stay in the store");
             }
         }
+    }
+
+    /// Whether the file holds all that the store holds: after this the store forgets it.
+    async fn is_whole(&self, run: RunId) -> bool {
+        let (store, path) = (self.store.clone(), self.layout.run(run).events_jsonl());
+        let compared = Work::run(&self.work, move || {
+            let sealed = SealedLog::open(&path)?.head();
+            Ok::<bool, store::Error>(sealed == store.head(&run)?)
+        });
+        matches!(compared.await, Ok(Ok(true)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::store::{Append, MemoryStore};
+
+    const RUN: RunId = RunId(Uuid::from_u128(1));
+
+    async fn worker(data: &std::path::Path) -> Worker {
+        let store = MemoryStore::default();
+        let batch = EventBatch { first: Seq(1), count: 1, ndjson: "{}\n".into() };
+        let append =
+            Append { run: RUN, expected_head: Seq::START, events: vec![batch], index: vec![], require_absent: None };
+        store.append(append).await.unwrap();
+        let layout = Layout::new(data);
+        std::fs::create_dir_all(layout.run(RUN).logs()).unwrap();
+        let (work, grace, forgotten) = (Work::OnThreads, Duration::ZERO, Arc::default());
+        Worker { store: Arc::new(store), layout, work, grace, forgotten }
+    }
+
+    #[tokio::test]
+    async fn a_log_that_is_sealed_twice_stays_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = worker(folder.path()).await;
+        worker.seal(RUN).await.unwrap();
+        worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
+        assert_eq!(worker.store.head(&RUN).unwrap(), Seq::START);
+        worker.seal(RUN).await.unwrap();
+        assert_eq!(std::fs::read(worker.layout.run(RUN).events_jsonl()).unwrap(), b"{}\n");
+    }
+
+    #[tokio::test]
+    async fn events_stay_in_the_store_while_their_sealed_log_is_not_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = worker(folder.path()).await;
+        worker.seal(RUN).await.unwrap();
+        std::fs::write(worker.layout.run(RUN).events_jsonl(), "").unwrap();
+        worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
+        assert_eq!(worker.store.head(&RUN).unwrap(), Seq(1));
     }
 }

@@ -79,6 +79,8 @@ impl Client {
         let expected = match error {
             Error::Refused(_) | Error::Rejected { .. } | Error::QueueFull { .. } | Error::ShuttingDown => true,
             Error::Store(store::Error::Full { .. }) => self.world.chaos(),
+            // A run whose failure cannot be logged cannot be canceled either.
+            Error::Io { doing, .. } if doing == "cancel the run" => self.world.chaos(),
             Error::IdempotencyConflict => true,
             Error::RunNotFound { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
@@ -210,10 +212,18 @@ impl Client {
         let fitting = pending.as_ref().map_or(json!(format!("answer {number}")), |question| answer(question, number));
         let key = dice.once_in(2).then(|| format!("reply-{number}"));
         match dice.weighted(&[(8, 0), (1, 1), (1, 2), (1, 3), (3, 4)]) {
-            0 => drop(self.reply(run, open, fitting, key).await),
-            1 => drop(self.reply(run, InteractionId(open.0 + 7), fitting, key).await),
-            2 => drop(self.reply(run, InteractionId(open.0.saturating_sub(1)), fitting, key).await),
-            3 => drop(self.reply(run, open, Value::Null, key).await),
+            0 => {
+                self.reply(run, open, fitting, key).await;
+            }
+            1 => {
+                self.reply(run, InteractionId(open.0 + 7), fitting, key).await;
+            }
+            2 => {
+                self.reply(run, InteractionId(open.0.saturating_sub(1)), fitting, key).await;
+            }
+            3 => {
+                self.reply(run, open, Value::Null, key).await;
+            }
             _ => {
                 // Impatience: the same twice at once.
                 let once = self.reply(run, open, fitting.clone(), key.clone());
