@@ -104,11 +104,11 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
         take_back(process, [(paths.stdout(), from.0), (paths.stderr(), from.1)]).await;
         return Err(error);
     }
-    if let Some(warning) = &warning {
-        if let Err(error) = journal.commit(Command::Record(vec![warned(warning)])).await {
-            end(process).await;
-            return Err(error);
-        }
+    if let Some(warning) = &warning
+        && let Err(error) = journal.commit(Command::Record(vec![warned(warning)])).await
+    {
+        end(process).await;
+        return Err(error);
     }
     // The engine's time begins when its start is on record.
     let deadline = Deadline::after(Duration::from_secs(journal.state().options.hard_timeout_seconds));
