@@ -1,4 +1,4 @@
-//! `explain`: where a field of a run's result came from.
+//! `explain`: where a field of a run's result came from, and what the cache did for the run.
 
 use serde_json::Value;
 
@@ -15,15 +15,22 @@ const VALUE_MAX: usize = 200;
 /// Tells where a field of a run's result came from
 ///
 /// Names the step of validation, the event that carried the value and its bytes in the engine's output, or the file and
-/// its bytes; and says whether those are the field's own bytes or all bytes of the event or file.
+/// its bytes; and says whether those are the field's own bytes or all bytes of the event or file. With --cache: whether the
+/// result was taken from an equal run, and if not, which part of the cache key differs from the nearest earlier run.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --path /data/items/0")]
+#[command(
+    after_help = "Example:\n  skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --path /data/items/0\n  \
+    skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --cache"
+)]
 pub(super) struct Args {
     /// Request id or run id
     id: String,
     /// The field, as a JSON pointer into the result
     #[arg(long, value_name = "POINTER", default_value = "/data")]
     path: String,
+    /// What the cache did for the run
+    #[arg(long, conflicts_with = "path")]
+    cache: bool,
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -38,6 +45,15 @@ pub(super) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let runs = Runs::open(&settings, args.server.as_deref())?;
     let run = runs.resolve(&args.id)?;
+    if args.cache {
+        let story = match &runs {
+            Runs::Service(client) => client.get(&format!("/jobs/{run}/explain/cache"))?,
+            Runs::Store(log) => {
+                serde_json::to_value(log.explain_cache(run)?).map_err(Failure::broken("write the explanation"))?
+            }
+        };
+        return if args.json { output::json(&story) } else { output::line(&told_of_cache(&story)) };
+    }
     let explanation = match &runs {
         Runs::Service(client) => client.get(&format!("/jobs/{run}/explain?path={}", escaped(&args.path)))?,
         Runs::Store(log) => {
@@ -50,6 +66,17 @@ pub(super) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
 fn escaped(path: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
     path.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// The cache's part in words.
+fn told_of_cache(story: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
+    let mut lines = vec![format!("{}: {}", text(&story["outcome"]).replace('_', " "), text(&story["reason"]))];
+    lines.push(format!("key {}", text(&story["key"])));
+    if let Some(nearest) = story["nearest_run"].as_str() {
+        lines.push(format!("nearest run {nearest}"));
+    }
+    lines.join("\n")
 }
 
 /// The explanation in words.

@@ -90,12 +90,12 @@ fn every_single_flipped_bit_breaks_the_seal() {
     let path = folder.path().join("run.zip");
     fs::write(&path, &good).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
-    for byte in 0..good.len() {
+    for (byte, value) in good.iter().enumerate() {
         for bit in 0..8 {
-            file.write_all_at(&[good[byte] ^ 1 << bit], byte as u64).unwrap();
+            file.write_all_at(&[value ^ 1 << bit], byte as u64).unwrap();
             assert_eq!(Export::open(&path).unwrap().flaws()[0].rule, "SEAL", "byte {byte}, bit {bit}");
         }
-        file.write_all_at(&good[byte..=byte], byte as u64).unwrap();
+        file.write_all_at(&[*value], byte as u64).unwrap();
     }
 }
 

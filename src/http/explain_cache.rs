@@ -15,7 +15,7 @@ pub(super) async fn explain(
     query: Query,
 ) -> Result<Json<CacheStory>, Problem> {
     query.finish()?;
-    let orchestrator = app.orchestrator().clone();
+    let log = app.orchestrator().log().clone();
     let run = asked.run();
-    blocking(move || orchestrator.explain_cache(run)).await.map(Json)
+    blocking(move || log.explain_cache(run)).await.map(Json)
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::error::Error;
-use super::handle::{Orchestrator, Shared};
 use super::journal::parse_head;
+use super::log::RunLog;
 use super::plan::key_of;
 use crate::domain::cache_key::KeyPart;
 use crate::domain::event::{Event, Started, Uploaded};
@@ -66,11 +66,10 @@ pub struct CacheStory {
     pub differing_parts: Vec<DifferingPart>,
 }
 
-impl Orchestrator {
+impl RunLog {
     /// What the cache did for a run, and why. Blocks on the disk.
     pub fn explain_cache(&self, run: RunId) -> Result<CacheStory, Error> {
-        let shared = &self.shared;
-        let state = self.state(run)?;
+        let state = self.head(run)?.state;
         let story = |outcome, reason: &str, nearest_run, differing_parts| CacheStory {
             request_id: state.request_id,
             run_id: run,
@@ -83,13 +82,13 @@ impl Orchestrator {
         if let Some(reason) = not_cacheable(&state) {
             return Ok(story(CacheOutcome::NotCacheable, reason, None, Vec::new()));
         }
-        let beginning = shared.beginning(run)?;
+        let beginning = self.beginning(run)?;
         if let Some(source) = beginning.source.filter(|_| state.cache_hit) {
             let reason = "an equal run had succeeded before, and its result was taken";
             return Ok(story(CacheOutcome::Hit, reason, Some(source), Vec::new()));
         }
         let parts = beginning.parts();
-        Ok(match shared.nearest(&state, &parts)? {
+        Ok(match self.nearest(&state, &parts)? {
             None => {
                 let reason = "no earlier run of this skill has succeeded with the cache in use";
                 story(CacheOutcome::Miss, reason, None, Vec::new())
@@ -105,6 +104,53 @@ impl Orchestrator {
                 story(CacheOutcome::Miss, &reason, Some(nearest), differing)
             }
         })
+    }
+
+    /// The events before a run's first move.
+    fn beginning(&self, run: RunId) -> Result<Beginning, Error> {
+        let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
+        let (mut started, mut uploaded, mut source) = (None, None, None);
+        // The first event may be long, and is read on its own.
+        let first = self.read(run, Seq::START, 1)?;
+        let next = self.read(run, Seq(1), READ_BYTES)?;
+        let events = first.iter().chain(&next).flat_map(EventBatch::events).map(|(_, event)| event);
+        for event in events {
+            match read_envelope(&event).map_err(|error| corrupt(error.to_string()))?.event {
+                Some(Event::Started(event)) => started = Some(event),
+                Some(Event::Uploaded(event)) => uploaded = Some(event),
+                Some(Event::CacheHit(hit)) => source = Some(hit.source_run_id),
+                _ => break,
+            }
+        }
+        let started = started.ok_or_else(|| corrupt("its first event is not conversation.started".into()))?;
+        Ok(Beginning { started, uploaded, source })
+    }
+
+    /// The earlier success of the same skill that differs in the fewest parts, the newest of them; and these parts.
+    fn nearest(&self, state: &RunState, parts: &[KeyPart]) -> Result<Option<(RunId, Vec<DifferingPart>)>, Error> {
+        let mut nearest: Option<(RunId, Vec<DifferingPart>)> = None;
+        let (mut before, mut looked_at, mut compared) = (state.run_id, 0, 0);
+        while looked_at < RUNS_LOOKED_AT && compared < RUNS_COMPARED {
+            let rows = self.rows(before, SCAN_PAGE)?;
+            let Some((last, _)) = rows.last() else { break };
+            before = *last;
+            looked_at += rows.len();
+            for (run, row) in rows {
+                let other = parse_head(run, &row)?.state;
+                // A run that took its result from another is no nearer than that one.
+                let may_serve = other.status == Status::Succeeded && other.shared_key().is_some() && !other.cache_hit;
+                if !may_serve || other.skill.id != state.skill.id {
+                    continue;
+                }
+                compared += 1;
+                let Ok(beginning) = self.beginning(run) else { continue };
+                let differing = differing(parts, &beginning.parts());
+                if nearest.as_ref().is_none_or(|(_, least)| differing.len() < least.len()) {
+                    nearest = Some((run, differing));
+                }
+            }
+        }
+        Ok(nearest)
     }
 }
 
@@ -139,50 +185,6 @@ impl Beginning {
             }
             None => key_of(&self.started, &uploaded.manifest_sha256, None).1,
         }
-    }
-}
-
-impl Shared {
-    /// The events before a run's first move.
-    fn beginning(&self, run: RunId) -> Result<Beginning, Error> {
-        let mut found = Beginning { started: self.started(run)?, uploaded: None, source: None };
-        for (_, event) in self.log.read(run, Seq(1), READ_BYTES)?.iter().flat_map(EventBatch::events) {
-            let envelope = read_envelope(&event)
-                .map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })?;
-            match envelope.event {
-                Some(Event::Uploaded(uploaded)) => found.uploaded = Some(uploaded),
-                Some(Event::CacheHit(hit)) => found.source = Some(hit.source_run_id),
-                _ => break,
-            }
-        }
-        Ok(found)
-    }
-
-    /// The earlier success of the same skill that differs in the fewest parts, the newest of them; and these parts.
-    fn nearest(&self, state: &RunState, parts: &[KeyPart]) -> Result<Option<(RunId, Vec<DifferingPart>)>, Error> {
-        let mut nearest: Option<(RunId, Vec<DifferingPart>)> = None;
-        let (mut before, mut looked_at, mut compared) = (state.run_id, 0, 0);
-        while looked_at < RUNS_LOOKED_AT && compared < RUNS_COMPARED {
-            let rows = self.store.runs(Some(before), SCAN_PAGE)?;
-            let Some((last, _)) = rows.last() else { break };
-            before = *last;
-            looked_at += rows.len();
-            for (run, row) in rows {
-                let other = parse_head(run, &row)?.state;
-                // A run that took its result from another is no nearer than that one.
-                let may_serve = other.status == Status::Succeeded && other.shared_key().is_some() && !other.cache_hit;
-                if !may_serve || other.skill.id != state.skill.id {
-                    continue;
-                }
-                compared += 1;
-                let Ok(beginning) = self.beginning(run) else { continue };
-                let differing = differing(parts, &beginning.parts());
-                if nearest.as_ref().is_none_or(|(_, least)| differing.len() < least.len()) {
-                    nearest = Some((run, differing));
-                }
-            }
-        }
-        Ok(nearest)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::error::Error;
@@ -81,6 +82,11 @@ impl RunLog {
     /// The run as its row says.
     pub fn head(&self, run: RunId) -> Result<LogHead, Error> {
         read_head(&*self.store, run)
+    }
+
+    /// Rows of runs before this one, newest first.
+    pub(super) fn rows(&self, before: RunId, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
+        Ok(self.store.runs(Some(before), limit)?)
     }
 
     /// The run as it was after one event.

@@ -68,10 +68,6 @@ pub(super) async fn settle(shared: &Arc<Shared>) -> Result<(), Error> {
         tokio::spawn(settle_later(Arc::downgrade(shared), unsettled));
     }
     sweep_folders(shared).await?;
-    let installs = shared.clone();
-    Work::run(&shared.work, move || settle_installs(&installs.settings.paths.skills_dir, &installs.layout))
-        .await
-        .map_err(|error| Error::io("settle the installations")(error.into()))??;
     shared.go_on(go_on);
     if count > 0 {
         info!(runs = count, "settled the runs of an earlier service");
@@ -254,11 +250,12 @@ fn sweep_requests(shared: &Shared) -> Result<(), Error> {
     Ok(())
 }
 
-/// Folders of runs that were being created when the service died: no log knows them.
+/// Folders of runs that were being created when the service died, which no log knows, and installations cut short.
 async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let shared = shared.clone();
     Work::run(&shared.work.clone(), move || {
         let _ = workspace::remove_tree(&shared.layout.tmp());
+        settle_installs(&shared.settings.paths.skills_dir, &shared.layout)?;
         let Ok(entries) = std::fs::read_dir(shared.layout.runs()) else { return Ok(()) };
         let mut runs: Vec<RunId> =
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

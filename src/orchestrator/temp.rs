@@ -86,6 +86,8 @@ impl Orchestrator {
         let (installed, config) = (delivered.installed.clone(), delivered.engine_config.clone());
         let started = delivered.planned.clone();
         Work::run(&shared.work, move || {
+            // An upload that a crash cut short may have left another package.
+            remove_copies(&paths.root)?;
             let placed = workspace::copy_skill(&installed.dir, &installed.files, &copy).and_then(|_| {
                 write_request(&paths, &started)?;
                 if let Some(config) = config {
@@ -95,7 +97,7 @@ impl Orchestrator {
             });
             if placed.is_err() {
                 // The next upload may bring another package.
-                let _ = workspace::remove_tree(&copy);
+                let _ = remove_copies(&paths.root);
             }
             placed
         })
@@ -145,15 +147,25 @@ impl Shared {
     }
 }
 
+/// Remove every engine's skills from a run's folder; they are this run's package, or what an upload before it left.
+fn remove_copies(root: &Path) -> Result<(), workspace::Error> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let engines =
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).map(|entry| entry.path());
+    for engine in engines.filter(|path| path.symlink_metadata().is_ok_and(|found| found.is_dir())) {
+        workspace::remove_tree(&engine.join("skills"))?;
+        // Where it held nothing else.
+        let _ = std::fs::remove_dir(&engine);
+    }
+    Ok(())
+}
+
 async fn remove_package(shared: &Arc<Shared>, state: &RunState) {
     let run = state.run_id;
-    let copy = shared.layout.run(run).skill_copy(&state.engine, &state.skill.id);
+    let root = shared.layout.run(run).root;
     let request = shared.layout.request(state.request_id);
     let removed = Work::run(&shared.work, move || {
-        workspace::remove_tree(&copy)?;
-        // The folders above it, where they held nothing else.
-        let _ = copy.parent().map(std::fs::remove_dir);
-        let _ = copy.parent().and_then(Path::parent).map(std::fs::remove_dir);
+        remove_copies(&root)?;
         workspace::remove_tree(&request)
     });
     match removed.await {

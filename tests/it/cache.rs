@@ -414,6 +414,8 @@ fn a_hit_passes_the_audit_on_its_own() {
         let audit = run();
         assert_eq!(audit.code, Some(0), "{audit:?}");
     }
+    let told = place.run(&["explain", &newest(&place), "--cache"]);
+    assert!(told.code == Some(0) && told.stdout.starts_with("hit: an equal run had succeeded"), "{told:?}");
     let history = place.run(&["history", &newest(&place)]);
     assert!(history.stdout.contains("run.cache_hit"), "{history:?}");
 }

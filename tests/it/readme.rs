@@ -67,6 +67,26 @@ fn the_requests_of_the_readme_work_one_after_the_other() {
 }
 
 #[test]
+fn a_skill_runs_once_as_the_operators_page_says() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    let operations = page("docs/operations.md");
+    let requests = operations.split("```sh\n").find(|block| block.contains("skill_package=@")).unwrap();
+    let server = Server::start();
+    let script = requests.split("```").next().unwrap().replace("127.0.0.1:8000", &server.address.to_string());
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(SHIPPED.1, place.path().join("skills")).unwrap();
+    let ran = Command::new("sh").args(["-e", "-c", &script]).current_dir(place.path()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(told["status"], "queued", "{told}");
+    let job = server.get(&format!("/v1/temp-skill-runs/{}", told["request_id"].as_str().unwrap())).json();
+    server.finish(job["run_id"].as_str().unwrap());
+}
+
+#[test]
 fn every_file_the_readme_leads_to_is_there() {
     let readme = page("README.md");
     let links: Vec<&str> = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();

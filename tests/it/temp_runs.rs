@@ -265,6 +265,11 @@ fn a_run_without_its_package_can_be_asked_for_again_canceled_and_kept_over_a_res
     assert_eq!(ask(&server, &body).json(), first);
     let (request, run) = (first["request_id"].as_str().unwrap(), first["run_id"].as_str().unwrap());
     assert_eq!(job(&server, run)["awaiting_upload"], true);
+    // As an upload leaves them that a kill cut short.
+    for copy in [".script/skills/one-off", ".codex/skills/another"] {
+        std::fs::create_dir_all(server.run_dir(run).join(copy)).unwrap();
+        std::fs::write(server.run_dir(run).join(copy).join("SKILL.md"), "stale").unwrap();
+    }
     let zip = package("one-off", HELLO, json!({}));
     assert_eq!(upload(&server, request, &[("skill_package", &zip)]).status, 200);
     let events = server.finish(run);

@@ -67,19 +67,19 @@ fn every_byte_with_one_bit_flipped_and_every_bit_outside_the_contents_is_found()
     // In place: to write the whole file so often would be a test of the disk.
     let file = fs::File::options().write(true).open(&desk.path).unwrap();
     let put = |byte: usize, value: u8| file.write_all_at(&[value], byte as u64).unwrap();
-    for byte in 0..good.len() {
+    for (byte, value) in good.iter().enumerate() {
         let inside = contents.iter().any(|place| place.contains(&byte));
         // Deterministic, and over the bytes of a file all bits get their turn.
         let bits = if inside { byte % 8..byte % 8 + 1 } else { 0..8 };
         for bit in bits {
-            put(byte, good[byte] ^ 1 << bit);
+            put(byte, value ^ 1 << bit);
             assert_ne!(Export::open(&desk.path).unwrap().flaws(), [], "bit {bit} of byte {byte}");
         }
         // What the frame knows, the audit says; to read the whole run each time would take minutes.
         if byte % 11 == 0 {
             assert!(!whole::export(&desk.path).unwrap().ok, "byte {byte}");
         }
-        put(byte, good[byte]);
+        put(byte, *value);
     }
     assert!(whole::export(&desk.path).unwrap().ok);
 }

@@ -17,8 +17,8 @@ use crate::crash::{Random, Server};
 use crate::support::zips::zip_folder;
 use crate::support::{Call, LONG, script_skill};
 
-const SERVICES: u64 = 12;
-const COMMANDS: u64 = 20;
+const SERVICES: u64 = 10;
+const COMMANDS: u64 = 16;
 /// Nobody waits longer than this for the moment of a kill.
 const WINDOW_MAX: Duration = Duration::from_millis(500);
 /// Enough files for a kill to find one in the making.
