@@ -96,6 +96,8 @@ impl Orchestrator {
     ) -> Result<Option<Created>, Error> {
         let shared = &self.shared;
         let run = RunId(shared.clock.new_id());
+        // Nobody ends the run before it has its part: it is in the queue, follows, or has its result.
+        let _claim = shared.claimed(run).await;
         let request_id = started.request_id;
         let wanted = wanted(shared, run, &started);
         let lead = wanted.as_ref().and_then(|wanted| shared.lead(&wanted.key, run));

@@ -104,6 +104,9 @@ pub(super) struct Shared {
     pub(super) idle: Notify,
 }
 
+/// How soon a cancel looks again at a run that was on its way from one hand to another.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
 /// Messages an actor may have waiting.
 const MAILBOX: usize = 64;
 
@@ -225,25 +228,15 @@ impl Orchestrator {
     pub async fn cancel(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Canceled, Error> {
         let shared = &self.shared;
         loop {
-            // Out of the line first: nobody starts it any more while it is being ended.
-            let (actor, was_queued) = {
-                let live = shared.live();
-                let actor = live.get(&run).cloned();
-                let was_queued = actor.is_none() && shared.queue.remove(run);
-                (actor, was_queued)
-            };
+            let actor = shared.live().get(&run).cloned();
             let outcome = match actor {
                 Some(actor) => ask_to_cancel(&actor, requested_by, reason).await,
                 None => Some(self.cancel_at_rest(run, requested_by, reason).await),
             };
-            if was_queued && matches!(outcome, Some(Err(_))) {
-                // It could not be ended, so it keeps its right to run; one that is over by now is passed over.
-                shared.queue.requeue(run);
-            }
             match outcome {
                 // The actor ended meanwhile, or somebody else wrote first: look again.
-                None => tokio::task::yield_now().await,
-                Some(Err(error)) if lost_race(&error) => tokio::task::yield_now().await,
+                None => tokio::time::sleep(LOOK_AGAIN).await,
+                Some(Err(error)) if lost_race(&error) => tokio::time::sleep(LOOK_AGAIN).await,
                 Some(Err(error)) => {
                     let Some(status) = met_final(&error) else { return Err(error) };
                     return self.canceled(run, status, false, "the run is over already");
@@ -259,6 +252,26 @@ impl Orchestrator {
     async fn cancel_at_rest(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Status, Error> {
         let shared = &self.shared;
         let _claim = shared.claimed(run).await;
+        // Whoever had the claim before may have let it start. If not, it is taken out of the line: nobody starts it any
+        // more while it is being ended.
+        let was_queued = {
+            let live = shared.live();
+            if live.contains_key(&run) {
+                return Err(crate::store::Error::Conflict { actual: self.state(run)?.head_seq }.into());
+            }
+            shared.queue.remove(run)
+        };
+        let ended = self.end_at_rest(run, requested_by, reason).await;
+        if was_queued && ended.is_err() {
+            // It could not be ended, so it keeps its right to run; one that is over by now is passed over.
+            shared.queue.requeue(run);
+            shared.start_next();
+        }
+        ended
+    }
+
+    async fn end_at_rest(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Status, Error> {
+        let shared = &self.shared;
         let mut journal = shared.journal(run)?;
         if journal.state().status == Status::Running {
             let conflict = || crate::store::Error::Conflict { actual: journal.state().head_seq };

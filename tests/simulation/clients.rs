@@ -36,6 +36,19 @@ enum Act {
     CleanUp,
 }
 
+/// How a question is answered.
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    Rightly,
+    /// A question that was never asked.
+    Elsewhere,
+    /// The question before.
+    Late,
+    /// With what is no answer.
+    Wrongly,
+    Twice,
+}
+
 impl Client {
     /// Does so many things, with pauses.
     pub async fn act(self, times: u64) {
@@ -211,31 +224,33 @@ impl Client {
         let open = pending.as_ref().map_or(InteractionId(1), |question| question.interaction_id);
         let fitting = pending.as_ref().map_or(json!(format!("answer {number}")), |question| answer(question, number));
         let key = dice.once_in(2).then(|| format!("reply-{number}"));
-        match dice.weighted(&[(8, 0), (1, 1), (1, 2), (1, 3), (3, 4)]) {
-            0 => {
-                self.reply(run, open, fitting, key).await;
-            }
-            1 => {
-                self.reply(run, InteractionId(open.0 + 7), fitting, key).await;
-            }
-            2 => {
-                self.reply(run, InteractionId(open.0.saturating_sub(1)), fitting, key).await;
-            }
-            3 => {
-                self.reply(run, open, Value::Null, key).await;
-            }
-            _ => {
-                // Impatience: the same twice at once.
-                let once = self.reply(run, open, fitting.clone(), key.clone());
-                let twice = self.reply(run, open, fitting, key.clone());
-                let (once, twice) = futures_util::future::join(once, twice).await;
-                if key.is_none() && once.is_some() && twice.is_some() {
-                    self.world.violated(format!("{} took two replies to one question", self.world.name(run)));
-                }
-                if key.is_some() && once.is_some() && twice.is_some() && once != twice {
-                    self.world.violated(format!("{}: {once:?} and {twice:?} for one key", self.world.name(run)));
-                }
-            }
+        let manner = dice.weighted(&[
+            (8, Manner::Rightly),
+            (1, Manner::Elsewhere),
+            (1, Manner::Late),
+            (1, Manner::Wrongly),
+            (3, Manner::Twice),
+        ]);
+        let (interaction, response) = match manner {
+            Manner::Rightly => (open, fitting),
+            Manner::Elsewhere => (InteractionId(open.0 + 7), fitting),
+            Manner::Late => (InteractionId(open.0.saturating_sub(1)), fitting),
+            Manner::Wrongly => (open, Value::Null),
+            Manner::Twice => return self.reply_twice(run, open, fitting, key).await,
+        };
+        self.reply(run, interaction, response, key).await;
+    }
+
+    /// Impatience: the same twice at once.
+    async fn reply_twice(&self, run: RunId, open: InteractionId, response: Value, key: Option<String>) {
+        let once = self.reply(run, open, response.clone(), key.clone());
+        let twice = self.reply(run, open, response, key.clone());
+        let (Some(once), Some(twice)) = futures_util::future::join(once, twice).await else { return };
+        let name = self.world.name(run);
+        if key.is_none() {
+            self.world.violated(format!("{name} took two replies to one question"));
+        } else if once != twice {
+            self.world.violated(format!("{name}: {once:?} and {twice:?} for one key"));
         }
     }
 
