@@ -86,13 +86,13 @@ impl Service {
         self.post(&format!("/v1/jobs/{run}/interaction/reply"), &body)
     }
 
-    /// Waits until the run waits with this question.
-    pub fn question(&self, run: &str, number: u64) {
+    /// Waits until the run waits with this question; the event that says so.
+    pub fn question(&self, run: &str, number: u64) -> Value {
         let mut events = Sse::open(self.address, &format!("/v1/jobs/{run}/events"), &[]);
         loop {
             let event = events.next_chat().unwrap_or_else(|| panic!("run {run} ended without question {number}"));
             if event["data"]["to"] == "waiting_user" && event["data"]["pending_interaction_id"] == number {
-                return;
+                return event;
             }
         }
     }
