@@ -13,6 +13,8 @@ const DEFAULT_POLICY: &str = "engine_judgement";
 const PROMPT_MAX: usize = 16_000;
 /// Most options of a question.
 const OPTIONS_MAX: usize = 100;
+/// Longest question as JSON, in bytes: it is a part of the run's row, which is written with every event.
+const QUESTION_MAX: usize = 128 * 1024;
 
 /// A question as it was understood; its number is given later.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +37,13 @@ pub fn question(text: &str, explicit: Option<&Map<String, Value>>) -> Option<Que
     if let Some(hints) = explicit.and_then(|object| object.get("ui_hints")) {
         interaction.ui_hints = hints.clone();
     }
-    let warning = block.and_then(|block| match read_block(block, &plain) {
+    let mut warning = None;
+    if too_long(&interaction) {
+        let message = format!("the question's ui_hints are longer than {QUESTION_MAX} bytes and are left out");
+        warning = Some(Warning::new("ASK_BLOCK_INVALID", message));
+        interaction.ui_hints = Value::Null;
+    }
+    let block_warning = block.and_then(|block| match read_block(block, &plain) {
         Ok(asked) => {
             interaction = asked;
             None
@@ -45,6 +53,7 @@ pub fn question(text: &str, explicit: Option<&Map<String, Value>>) -> Option<Que
             Some(Warning::new("ASK_BLOCK_INVALID", message))
         }
     });
+    let warning = block_warning.or(warning);
     if interaction.prompt.is_empty() && !text.trim().is_empty() {
         let unread = block.filter(|_| warning.is_some()).map(str::trim).unwrap_or_default();
         interaction.prompt = if unread.is_empty() { worded(&interaction) } else { cut(unread) };
@@ -129,7 +138,7 @@ fn read_block(block: &str, plain: &str) -> Result<Interaction, String> {
         Some(Value::String(policy)) => policy,
         Some(_) => return Err("default_decision_policy must be a text".to_owned()),
     };
-    Ok(Interaction {
+    let asked = Interaction {
         interaction_id: InteractionId(0),
         kind,
         prompt: cut(prompt),
@@ -138,7 +147,15 @@ fn read_block(block: &str, plain: &str) -> Result<Interaction, String> {
         required_fields,
         default_decision_policy: policy.to_owned(),
         context: fields.get("context").cloned().unwrap_or_default(),
-    })
+    };
+    if too_long(&asked) {
+        return Err(format!("it is longer than {QUESTION_MAX} bytes"));
+    }
+    Ok(asked)
+}
+
+fn too_long(asked: &Interaction) -> bool {
+    serde_json::to_string(asked).is_ok_and(|text| text.len() > QUESTION_MAX)
 }
 
 /// A block may be fenced inside its tags.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::cache_key::{canonical, sha256_hex};
 use super::command::{Command, Refusal, RestartQueued, TurnEnd};
 use super::event::{
     AutoDecideTimeout, AutoDecided, CacheHit, CancelRequested, Completed, Event, Failed, Recovered, RecoveryState,
@@ -123,12 +124,12 @@ fn reply(
     if run.options.execution_mode != ExecutionMode::Interactive {
         return Err(Refusal::NotInteractive);
     }
-    let earlier = idempotency_key
-        .as_ref()
-        .and_then(|key| run.replies.iter().find(|reply| reply.idempotency_key.as_ref() == Some(key)));
+    let earlier =
+        idempotency_key.as_ref().and_then(|key| run.replies.iter().find(|reply| reply.idempotency_key == *key));
     if let Some(earlier) = earlier {
         // The same key and body get the first answer again, at any time; nothing is logged twice.
-        let same = earlier.interaction_id == interaction_id && earlier.response == response;
+        let same = earlier.interaction_id == interaction_id
+            && earlier.response_sha256 == sha256_hex(canonical(&response).as_bytes());
         return if same { Ok(Vec::new()) } else { Err(Refusal::IdempotencyConflict) };
     }
     let Some(pending) = &run.pending else {

@@ -42,6 +42,10 @@ const MESSAGE_MAX: usize = 4000;
 /// Longest particulars of an error, in bytes of JSON.
 const DETAILS_MAX: usize = 64 * 1024;
 
+/// Longest message, in characters, and longest particulars, in bytes of JSON, of a warning in a run's row.
+const BRIEF_MESSAGE_MAX: usize = 500;
+const BRIEF_DETAILS_MAX: usize = 1024;
+
 /// Why a run failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunError {
@@ -110,6 +114,19 @@ pub struct Warning {
 }
 
 impl Warning {
+    /// The same warning as a run's row keeps it, which is written with every event; the event has it whole.
+    #[must_use]
+    pub fn in_brief(&self) -> Self {
+        let mut brief = self.clone();
+        if brief.message.chars().count() > BRIEF_MESSAGE_MAX {
+            brief.message = brief.message.chars().take(BRIEF_MESSAGE_MAX).chain(['…']).collect();
+        }
+        if Value::Object(brief.details.clone()).to_string().len() > BRIEF_DETAILS_MAX {
+            brief.details = Map::from_iter([("truncated".to_owned(), Value::Bool(true))]);
+        }
+        brief
+    }
+
     /// A warning outside normalization, without particulars.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cache_key::{canonical, sha256_hex};
 use super::event::{Event, RecoveryState, Started};
 use super::ids::{RequestId, RunId, Seq};
 use super::interaction::{Interaction, InteractionId};
@@ -29,9 +30,9 @@ pub struct AcceptedReply {
     /// The question answered.
     pub interaction_id: InteractionId,
     /// The client's key.
-    pub idempotency_key: Option<String>,
-    /// The answer.
-    pub response: Value,
+    pub idempotency_key: String,
+    /// Hash of the answer, which may be long, and rows are written with every event.
+    pub response_sha256: String,
 }
 
 /// The engine's process of the turn under way.
@@ -88,8 +89,10 @@ pub struct RunState {
     pub pending: Option<Pending>,
     /// Questions asked.
     pub interaction_count: u64,
-    /// Replies accepted.
+    /// Replies accepted under a key.
     pub replies: Vec<AcceptedReply>,
+    /// The user's answer that the next turn is told.
+    pub answer: Option<Value>,
     /// Questions the deadline decided.
     pub auto_decision_count: u64,
     /// When the last of them was.
@@ -142,6 +145,7 @@ impl RunState {
             pending: None,
             interaction_count: 0,
             replies: Vec::new(),
+            answer: None,
             auto_decision_count: 0,
             last_auto_decision_at: None,
             cancel_requested: false,
@@ -184,6 +188,7 @@ impl RunState {
             }
             Event::TurnStarted(turn) => {
                 self.turns = turn.attempt;
+                self.answer = None;
                 // A result that was being taken over when the service died is now made after all.
                 self.cache_hit = false;
                 self.turn = Some(Turn {
@@ -198,18 +203,21 @@ impl RunState {
                 self.interaction_count += 1;
                 self.pending = Some(Pending { interaction: interaction.clone(), asked_at: at });
             }
-            Event::ReplyAccepted(reply) => self.replies.push(AcceptedReply {
-                interaction_id: reply.interaction_id,
-                idempotency_key: reply.idempotency_key.clone(),
-                response: reply.response.clone(),
-            }),
+            Event::ReplyAccepted(reply) => {
+                self.answer = Some(reply.response.clone());
+                self.replies.extend(reply.idempotency_key.clone().map(|idempotency_key| AcceptedReply {
+                    interaction_id: reply.interaction_id,
+                    idempotency_key,
+                    response_sha256: sha256_hex(canonical(&reply.response).as_bytes()),
+                }));
+            }
             Event::AutoDecided(decided) => {
                 self.auto_decision_count += 1;
                 self.last_auto_decision_at = Some(decided.accepted_at);
             }
             Event::Warned(warning) => {
                 if self.warnings.len() < WARNINGS_KEPT {
-                    self.warnings.push(warning.clone());
+                    self.warnings.push(warning.in_brief());
                 }
             }
             Event::CancelRequested(_) => self.cancel_requested = true,

@@ -8,6 +8,8 @@ use crate::domain::outcome::{Usage, Warning, WarningLevel, code};
 
 /// Most characters of standard error kept for the account of a failure.
 const STDERR_KEPT: usize = 2000;
+/// Longest name of a session, in bytes.
+const HANDLE_MAX: usize = 256;
 /// Most names of unrecognized output kept.
 const NAMES_MAX: usize = 20;
 
@@ -81,6 +83,10 @@ impl TurnReport {
     pub(super) fn bind(&mut self, handle: &str) -> Option<Event> {
         if self.handle.as_deref() == Some(handle) {
             return None;
+        }
+        if handle.len() > HANDLE_MAX {
+            let message = format!("the engine's name for its session has {} bytes, which is no name", handle.len());
+            return Some(Event::Warned(Warning::new("SESSION_HANDLE_INVALID", message)));
         }
         self.handle = Some(handle.to_owned());
         if let Some(wanted) = self.resumed_from.as_deref().filter(|wanted| *wanted != handle) {

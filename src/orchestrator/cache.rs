@@ -20,7 +20,7 @@ use crate::artifact::{self, Contents};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::{sha256_bytes, sha256_hex};
 use crate::domain::command::{Command, TurnEnd};
-use crate::domain::event::Event;
+use crate::domain::event::{Event, NormalizationLevel};
 use crate::domain::fact::Fact;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::outcome::{Evidence, Warning};
@@ -56,7 +56,9 @@ pub(super) fn parse(row: &[u8]) -> Option<Entry> {
 /// The row to be written with the end of a run, if its result may stand for an equal run's. Blocks.
 pub(super) fn entry(paths: &RunPaths, state: &RunState, conclusion: &Conclusion) -> Option<IndexChange> {
     let succeeded = matches!(conclusion.end, TurnEnd::Succeeded { .. }) && !state.cancel_requested;
-    let key = row(state.shared_key()?).filter(|_| succeeded)?;
+    // What the runner asked to be repaired may have drifted: each run takes that risk for itself.
+    let repaired = |fact: &Fact| matches!(&fact.event, Event::Normalized(it) if it.level == NormalizationLevel::N3);
+    let key = row(state.shared_key()?).filter(|_| succeeded && !conclusion.facts.iter().any(repaired))?;
     let artifacts = conclusion.facts.iter().any(|fact| matches!(fact.event, Event::ArtifactIndexed(_)));
     let mut shared = vec![paths.result_json(), paths.validation_json()];
     // Links to artifacts in the result name their run, and a bundle for debugging holds everything of it: those bundles

@@ -210,8 +210,7 @@ fn prompt_text(
 
 /// What a resumed session is told: the user's answer, or that nobody gave one.
 fn answer_text(state: &RunState) -> String {
-    let answered_by_user = state.replies.last().filter(|reply| reply.interaction_id.0 == state.interaction_count);
-    match answered_by_user.map(|reply| &reply.response) {
+    match &state.answer {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
         None => "Nobody answered in time. Decide yourself, by the policy you named or else by your own judgement, and go on without asking the same again.".to_owned(),

@@ -12,6 +12,10 @@ use crate::domain::interaction::{Interaction, InteractionId};
 use crate::domain::request::ExecutionMode;
 use crate::domain::statechart::Status;
 
+/// Longest answer as JSON, and longest key of one. The answer goes into the run's row until its turn begins.
+const RESPONSE_MAX: usize = 256 * 1024;
+const KEY_MAX: usize = 256;
+
 /// Answer to an accepted reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Replied {
@@ -53,6 +57,7 @@ impl Orchestrator {
         response: Value,
         idempotency_key: Option<String>,
     ) -> Result<Replied, Error> {
+        check_lengths(&response, idempotency_key.as_deref())?;
         loop {
             // Not while a cancel writes the run's last files: they would lie in the way of the turn to come.
             let claim = self.shared.claimed(run).await;
@@ -74,4 +79,17 @@ impl Orchestrator {
             }
         }
     }
+}
+
+fn check_lengths(response: &Value, idempotency_key: Option<&str>) -> Result<(), Error> {
+    let rejected = |code, message| Err(Error::Rejected { code, message, details: Vec::new() });
+    let bytes = response.to_string().len();
+    if bytes > RESPONSE_MAX {
+        let message = format!("the response is {bytes} bytes of JSON, more than {RESPONSE_MAX}: answer in fewer words");
+        return rejected("PAYLOAD_TOO_LARGE", message);
+    }
+    if idempotency_key.is_some_and(|key| key.len() > KEY_MAX) {
+        return rejected("INVALID_REQUEST", format!("idempotency_key is longer than {KEY_MAX} bytes"));
+    }
+    Ok(())
 }
