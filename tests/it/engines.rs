@@ -196,7 +196,7 @@ fn a_program_that_does_not_tell_its_version_in_time_is_ended_with_its_children_a
     assert_eq!((status.installed, status.cli_version_detected), (true, None));
     let pid = fs::read_to_string(machine.path("pid")).unwrap();
     // A killed process takes a moment to be gone.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = std::time::Instant::now() + crate::support::LONG;
     loop {
         let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         if state.is_empty() || state.contains(") Z ") || state.contains(") X ") {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use skill_runner::domain::time::Timestamp;
 use skill_runner::export::{EVENTS, Export};
 
 use crate::cli::place::{Place, Running};
@@ -220,11 +221,17 @@ fn a_served_recording_goes_by_its_clock() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let run = ran.json()["run_id"].as_str().unwrap().to_owned();
     assert_eq!(place.run(&["export", &run, "-o", "run.zip"]).code, Some(0));
+    let log = fs::read_to_string(place.run_folder(&run).join(EVENTS)).unwrap();
+    let at = |line: &str| -> Timestamp {
+        serde_json::from_value(serde_json::from_str::<Value>(line).unwrap()["ts"].clone()).unwrap()
+    };
+    let (first, last) = (at(log.lines().next().unwrap()), at(log.lines().last().unwrap()));
+    let took = Duration::from_micros((last.as_micros() - first.as_micros()).cast_unsigned());
+    assert!(took > Duration::from_millis(400), "the script paused: {took:?}");
     let begun = Instant::now();
     let feed = Feed::start(&place, &["run.zip", "--speed", "0.1"]);
     let events = feed.events(&run, "", &[]).until_end();
-    // Half a second became five.
-    assert!(begun.elapsed() > Duration::from_secs(4), "the pause was left out");
+    assert!(begun.elapsed() > took * 9, "{took:?} became only {:?}", begun.elapsed());
     assert_eq!(events.last().unwrap()["type"], "conversation.completed");
     assert_eq!(feed.get(&format!("/v1/jobs/{run}")).json()["status"], "succeeded");
 }

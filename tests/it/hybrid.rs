@@ -90,7 +90,8 @@ fn a_script_fails_for_itself_whatever_the_engine_said() {
         ("cat >/dev/null; sleep 600", "STALLED"),
     ] {
         let scene = Scene::new(script);
-        let run = scene.create(&[says(r#"{"text": "fine"}"#)], json!({"stall_timeout_seconds": 3}));
+        let options = if code == "STALLED" { json!({"stall_timeout_seconds": 8}) } else { json!({}) };
+        let run = scene.create(&[says(r#"{"text": "fine"}"#)], options);
         let events = scene.server.finish(&run);
         let error = scene.result(&run)["error"].clone();
         assert_eq!(error["code"], code, "{script}");

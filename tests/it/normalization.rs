@@ -136,13 +136,13 @@ fn whatever_a_normalizer_does_wrong_the_fallback_comes_next() {
             "it ended well but wrote no result/result.json",
         ),
         ("folder", "mkdir result/result.json", "it exited with status 1"),
-        ("stall", "sh -c 'sleep 600' step", "it wrote nothing for 3 s"),
+        ("stall", "sh -c 'sleep 600' step", "it wrote nothing for 8 s"),
     ];
     for (id, command, _) in wrong {
         skill(&server, id, json!({"normalizer": {"command": command}, "fallback": {"command": RIGHT}}));
     }
     for (id, _, detail) in wrong {
-        let options = if id == "stall" { json!({"stall_timeout_seconds": 3}) } else { json!({}) };
+        let options = if id == "stall" { json!({"stall_timeout_seconds": 8}) } else { json!({}) };
         let body = json!({"skill_id": id, "runtime_options": options});
         let (_, run) = server.create_with(&body);
         // To look at every byte of a flood would take a while; the log as a whole is checked when the server goes.
@@ -173,7 +173,7 @@ fn a_normalizer_that_hangs_takes_at_most_half_of_the_time_left() {
     let server = Server::start();
     let hangs = json!({"command": "sh -c 'while :; do echo still; sleep 0.1; done' step"});
     skill(&server, "hangs", json!({"normalizer": hangs, "fallback": {"command": RIGHT}}));
-    let (run, events) = finished(&server, "hangs", json!({"hard_timeout_seconds": 10}));
+    let (run, events) = finished(&server, "hangs", json!({"hard_timeout_seconds": 24}));
     assert_eq!(data(&server, &run)["data"], json!({"n": 1}));
     let steps = of_type(&events, "output.normalized")[1]["steps"].clone();
     assert!(steps[2]["detail"].as_str().unwrap().starts_with("it did not finish within"), "{steps}");

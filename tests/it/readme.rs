@@ -39,10 +39,6 @@ fn the_first_command_of_the_readme_shows_events_and_a_result() {
 
 #[test]
 fn the_requests_of_the_readme_work_one_after_the_other() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no curl");
-        return;
-    }
     let readme = page("README.md");
     let requests = readme.split("```sh\n").find(|block| block.starts_with("# create a run")).unwrap();
     let server = Server::with(&[SHIPPED]);
@@ -69,10 +65,6 @@ fn the_requests_of_the_readme_work_one_after_the_other() {
 
 #[test]
 fn a_skill_runs_once_as_the_operators_page_says() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no curl");
-        return;
-    }
     let operations = page("docs/operations.md");
     let requests = operations.split("```sh\n").find(|block| block.contains("skill_package=@")).unwrap();
     let server = Server::start();

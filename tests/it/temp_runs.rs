@@ -11,7 +11,7 @@ use zip::write::SimpleFileOptions;
 use crate::http::create::zip_of;
 use crate::interactive::pose::{self, Pose};
 use crate::support::skill::{GATED, HELLO};
-use crate::support::{Answer, Server, script_skill};
+use crate::support::{Answer, Server, Sse, script_skill};
 
 const RUNS: &str = "/v1/temp-skill-runs";
 const UNKNOWN: &str = "(known with the upload)";
@@ -114,6 +114,49 @@ fn an_uploaded_script_skill_runs_once_and_leaves_nothing() {
     assert_eq!(server.get("/v1/skills").json()["skills"], json!([]), "it was never installed");
     assert_eq!(left_of_packages(&server), Vec::<String>::new());
     assert_eq!(upload(&server, &request, &[("skill_package", &zip)]).refusal(), (409, "RUN_FINAL".into()));
+}
+
+#[test]
+fn whatever_is_asked_of_a_temporary_run_is_answered_as_of_any_other() {
+    let server = Server::start();
+    let sh = format!("mkdir -p artifacts/sub\nprintf 0123456789 >artifacts/sub/note.txt\n{HELLO}");
+    let zip = package("one-off", &sh, json!({}));
+    let (uploaded, run) = finished(&server, &json!({}), &[("skill_package", &zip)]);
+    let request = uploaded["request_id"].as_str().unwrap();
+    for (route, status) in [
+        ("", 200),
+        ("/result", 200),
+        ("/artifacts", 200),
+        ("/artifacts/artifacts/sub/note.txt", 200),
+        ("/artifacts/artifacts/none.txt", 404),
+        ("/bundle", 200),
+        ("/export", 200),
+        ("/explain", 200),
+        ("/explain/cache", 200),
+        ("/logs", 200),
+        ("/logs/range?stream=stderr&byte_from=3&byte_to=9", 200),
+        ("/logs/range?stream=nothing", 400),
+        ("/events/history?from_seq=2", 200),
+        ("/interaction/pending", 400),
+    ] {
+        let told = |answer: Answer| {
+            let headers = ["content-type", "content-disposition", "etag"].map(|name| answer.header(name).to_owned());
+            // An error names its request, each its own.
+            let body = if answer.status == 200 { answer.body.clone() } else { answer.refusal().1.into_bytes() };
+            (answer.status, headers, body)
+        };
+        let one = told(server.get(&format!("{RUNS}/{request}{route}")));
+        assert_eq!(one.0, status, "{route}: {}", String::from_utf8_lossy(&one.2));
+        assert_eq!(one, told(server.get(&format!("/v1/jobs/{run}{route}"))), "{route}");
+    }
+    for query in ["", "?cursor=3"] {
+        let feed = |base: &str, id: &str| Sse::open(server.address, &format!("{base}/{id}/events{query}"), &[]);
+        let (one, other) = (feed(RUNS, request), feed("/v1/jobs", &run));
+        assert_eq!((one.status, other.status), (200, 200));
+        let one = one.rest();
+        assert!(one.last().unwrap().data.contains("conversation.completed"), "{one:?}");
+        assert_eq!(one, other.rest());
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::of_type;
 use super::pose::{Pose, done, says};
 use super::service::Service;
+use crate::support::random::Random;
 
 const ROUNDS: u64 = 24;
 
@@ -15,17 +16,7 @@ fn kill_9_at_any_moment_between_question_and_end_uses_the_answer_once() {
     let pose = Pose::new();
     pose.plays(&[says("Name?"), done()]);
     let folder = tempfile::tempdir().unwrap();
-    let seed = std::env::var("CRASH_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
-    });
-    eprintln!("CRASH_SEED={seed}");
-    let mut random = seed | 1;
-    let mut below = |bound: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % bound
-    };
+    let mut random = Random::seeded();
     let mut ends = std::collections::BTreeMap::new();
     for round in 0..ROUNDS {
         let service = Service::start(folder.path(), &pose);
@@ -35,7 +26,7 @@ fn kill_9_at_any_moment_between_question_and_end_uses_the_answer_once() {
         let path = format!("/v1/jobs/{run}/interaction/reply");
         if round % 3 == 0 {
             // While the engine asks, or just after.
-            std::thread::sleep(Duration::from_millis(below(120)));
+            std::thread::sleep(Duration::from_millis(random.below(120)));
             service.kill();
         } else {
             service.question(&run, 1);
@@ -52,7 +43,7 @@ fn kill_9_at_any_moment_between_question_and_end_uses_the_answer_once() {
                     sent.is_ok_and(|answer| answer.status() == 200)
                 })
             };
-            std::thread::sleep(Duration::from_millis(below(60)));
+            std::thread::sleep(Duration::from_millis(random.below(60)));
             service.kill();
             sender.join().unwrap();
         }

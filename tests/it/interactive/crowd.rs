@@ -53,15 +53,18 @@ fn ten_thousand_waiting_runs_cost_only_their_rows() {
     let count = |what: &str| std::fs::read_dir(format!("{place}/{what}")).unwrap().count();
     let (threads, files) = (count("task"), count("fd"));
     let status = std::fs::read_to_string(format!("{place}/status")).unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim().to_owned();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB")).unwrap();
+    let resident: u64 = resident.trim().parse().unwrap();
     service.kill();
     let started = Instant::now();
     Service::start(folder.path(), &pose).kill();
     let second_start = started.elapsed();
     eprintln!(
-        "{RUNS} waiting: started in {first_start:?}, then {second_start:?}; {threads} threads, {files} files, {resident}"
+        "{RUNS} waiting: started in {first_start:?}, then {second_start:?}; {threads} threads, {files} files, {resident} kB"
     );
     assert!(threads < 100 && files < 100, "{threads} threads, {files} files");
+    // Five times what it is; a log kept in memory for each run would be beyond it.
+    assert!(resident < 400_000, "{resident} kB");
 }
 
 /// The events of a run that waits.

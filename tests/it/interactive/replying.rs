@@ -96,6 +96,36 @@ fn of_50_replies_at_once_one_is_taken_and_the_engine_goes_on_once() {
 }
 
 #[test]
+fn of_50_equal_replies_under_one_key_all_get_the_receipt_and_the_engine_goes_on_once() {
+    let scene = Scene::new();
+    let run = scene.waiting(&one_question());
+    let barrier = std::sync::Barrier::new(50);
+    let answers: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let ask = |_| {
+            let (scene, run, barrier) = (&scene, &run, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                let body = json!({"interaction_id": 1, "response": "Ann", "idempotency_key": "once"});
+                let answer = scene.reply_with(run, body);
+                (answer.status, answer.json())
+            })
+        };
+        let threads: Vec<_> = (0..50).map(ask).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let receipt = &answers[0];
+    assert_eq!((receipt.0, &receipt.1["accepted"]), (200, &json!(true)), "{receipt:?}");
+    assert_eq!(answers.iter().filter(|answer| *answer != receipt).collect::<Vec<_>>(), Vec::<&(u16, Value)>::new());
+    let (status, _, events) = scene.end(&run);
+    assert_eq!((status, of_type(&events, "interaction.reply.accepted").len()), (json!("succeeded"), 1));
+    let attempts: Vec<Value> = of_type(&events, "turn.started").iter().map(|turn| turn["attempt"].clone()).collect();
+    assert_eq!(attempts, [1, 2]);
+    let session = of_type(&events, "session.bound")[0]["handle"].as_str().unwrap().to_owned();
+    let told: Vec<String> = scene.pose.told(&session).iter().skip(1).map(|text| text.trim().to_owned()).collect();
+    assert_eq!(told, ["Ann"]);
+}
+
+#[test]
 fn a_reply_the_moment_a_question_is_seen_finds_one_actor_and_one_slot() {
     let scene = Scene::with(&[("max_running_jobs", "1")]);
     let turns: Vec<String> = vec![says("One?"), says("Two?"), done()];

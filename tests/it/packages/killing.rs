@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use skill_runner::registry::load_dir;
 use skill_runner::skill::Intake;
 
-use crate::crash::{Random, Server};
+use crate::crash::Server;
+use crate::support::random::Random;
 use crate::support::zips::zip_folder;
 use crate::support::{Call, LONG, script_skill};
 
@@ -23,15 +24,6 @@ const COMMANDS: u64 = 16;
 const WINDOW_MAX: Duration = Duration::from_millis(500);
 /// Enough files for a kill to find one in the making.
 const FILES: usize = 40;
-
-fn seed() -> u64 {
-    let given = std::env::var("CRASH_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
-    });
-    eprintln!("CRASH_SEED={seed}");
-    seed | 1
-}
 
 /// A package whose every file knows its version.
 fn package(folder: &Path, version: &str) {
@@ -98,7 +90,7 @@ fn kill_9_of_the_service_at_any_moment_leaves_the_old_skill_or_the_new() {
     let folder = tempfile::tempdir().unwrap();
     let skills = folder.path().join("skills");
     fs::create_dir(&skills).unwrap();
-    let mut random = Random(seed());
+    let mut random = Random::seeded();
     // What clients were told: the version of each request that was taken.
     let asked: Mutex<BTreeMap<String, Version>> = Mutex::default();
     let mut patch = 1;
@@ -183,7 +175,7 @@ fn send_until_it_dies(
 fn kill_9_of_the_command_at_any_moment_leaves_the_old_skill_or_the_new() {
     let folder = tempfile::tempdir().unwrap();
     let skills = folder.path().join("skills");
-    let mut random = Random(seed());
+    let mut random = Random::seeded();
     let install = |patch: u64| {
         let source = folder.path().join("source");
         package(&source, &format!("1.0.{patch}"));

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,8 @@ use bytes::Bytes;
 use skill_runner::domain::ids::Seq;
 use skill_runner::store::{Error, EventStore, IndexChange, IndexKey, SledStore, contract};
 
+use crate::support::random::Random;
+
 const RUNS: u128 = 24;
 const CHILD_DIR: &str = "SKILL_RUNNER_TEST_APPEND_TO";
 
@@ -22,9 +23,10 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let mut acknowledged = HashMap::new();
+    let mut random = Random::seeded();
     for round in 0..24 {
         let mut appender = Appender::start(&data);
-        appender.take(random(400) + 1, &mut acknowledged);
+        appender.take(400, &mut random, &mut acknowledged);
         appender.kill(&mut acknowledged);
         check(&data, &acknowledged, round);
     }
@@ -34,13 +36,14 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
 fn nothing_acknowledged_is_lost_when_the_power_fails() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut disk) = Disk::make(dir.path(), 1 << 30) else { return };
+    let mut random = Random::seeded();
     // A store that grows over several cuts, and new ones: creation must be durable as well.
     for store in 0..4 {
         let data = disk.mount_point.join(format!("data-{store}"));
         let mut acknowledged = HashMap::new();
         for round in 0..4 {
             let mut appender = Appender::start(&data);
-            appender.take(random(if round == 0 { 5 } else { 400 }) + 1, &mut acknowledged);
+            appender.take(if round == 0 { 5 } else { 400 }, &mut random, &mut acknowledged);
             disk.cut_power();
             appender.kill(&mut acknowledged);
             disk.restore_power();
@@ -129,11 +132,6 @@ fn row_at(head: Seq) -> Bytes {
     Bytes::from(format!("{head} {}", "r".repeat(12 * 1024)))
 }
 
-/// A number below `limit`.
-fn random(limit: u64) -> u64 {
-    RandomState::new().hash_one(limit) % limit
-}
-
 /// Not a test of its own: what the child process runs, in which it is killed.
 #[test]
 #[ignore = "run by the other tests as a child process"]
@@ -185,14 +183,14 @@ impl Appender {
         Appender { child, lines }
     }
 
-    /// Waits for so many acknowledgements.
-    fn take(&mut self, count: u64, acknowledged: &mut HashMap<u128, u64>) {
-        for _ in 0..count {
+    /// Waits for up to so many acknowledgements, and for one at least.
+    fn take(&mut self, most: u64, random: &mut Random, acknowledged: &mut HashMap<u128, u64>) {
+        for _ in 0..=random.below(most) {
             let deadline = Duration::from_secs(60);
             while !note(&self.lines.recv_timeout(deadline).expect("the child acknowledges appends"), acknowledged) {}
         }
         // Not to wait for anything: to end at any point of a commit, not always right after one.
-        std::thread::sleep(Duration::from_micros(random(4000)));
+        std::thread::sleep(Duration::from_micros(random.below(4000)));
     }
 
     /// Kills the child and notes what it had still reported.

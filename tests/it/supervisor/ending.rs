@@ -74,9 +74,19 @@ async fn a_straggler_that_holds_stdout_is_cut_off_soon_after_the_engine() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_that_comes_shortly_after_the_engine_is_still_read() {
-    let room = Room::new();
-    let finished = room.run(&room.sh("(sleep 0.1; echo late) & echo early")).await;
-    assert_eq!((finished.text(), &finished.ended), ("early\nlate\n", &room.ended(Exit::Code(0), 0)));
+    // It speaks the moment the engine is over, a zombie or gone.
+    let waits = "while read -r pid name state rest </proc/$$/stat && [ \"$state\" != Z ]; do :; done 2>/dev/null";
+    let script = format!("({waits}; echo late) & echo early");
+    // The moment that is left for it is short, and a busy machine may let it pass; not every time.
+    for _ in 0..5 {
+        let room = Room::new();
+        let finished = room.run(&room.sh(&script)).await;
+        if finished.text() == "early\nlate\n" && finished.ended == room.ended(Exit::Code(0), 0) {
+            return;
+        }
+        eprintln!("{finished:?}");
+    }
+    panic!("nothing was read after the engine");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,7 +159,7 @@ async fn what_forks_faster_than_it_can_be_listed_is_killed_all_the_same() {
     // It goes on under a new pid every moment, and gives up by itself only long after it should be dead.
     let hopper = "
 import os, sys, time
-end = time.time() + 30
+end = time.time() + 90
 if os.fork() == 0:
     while time.time() < end:
         if os.fork(): os._exit(0)
@@ -160,7 +170,7 @@ time.sleep(1000)";
     let asked = Instant::now();
     process.stop(Duration::ZERO);
     finish(process, heard).await;
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < LONG / 2, "{:?}", asked.elapsed());
     assert_eq!(sweep(&room.root).unwrap(), []);
 }
 

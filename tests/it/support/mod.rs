@@ -6,6 +6,7 @@ pub mod clis;
 pub mod log;
 pub mod model_server;
 pub mod package;
+pub mod random;
 pub mod skill;
 pub mod zips;
 
