@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use super::report::{Denial, TurnReport, engine_error, remark, since};
+use super::report::{Denial, TurnReport, engine_error, remark, shown, since};
 use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 
@@ -98,7 +98,7 @@ impl Messages {
             match text(block, "type") {
                 "text" => events.extend(said(event, message, block.get("text")?.as_str()?, turn)),
                 "thinking" => {
-                    let text = block.get("thinking")?.as_str()?.to_owned();
+                    let text = shown(block.get("thinking")?.as_str()?);
                     events.push(Event::AssistantReasoning(AssistantReasoning { text }));
                 }
                 "tool_use" => events.push(self.called(block)?),

@@ -8,6 +8,9 @@ use crate::domain::outcome::{Usage, Warning, WarningLevel, code};
 
 /// Most characters of standard error kept for the account of a failure.
 const STDERR_KEPT: usize = 2000;
+/// Longest text of a message or of reasoning in an event, in bytes: escaped it may be six times as long, and an append
+/// has at most 1 MiB.
+const TEXT_MAX: usize = 128 * 1024;
 /// Longest name of a session, in bytes.
 const HANDLE_MAX: usize = 256;
 /// Most names of unrecognized output kept.
@@ -110,7 +113,7 @@ impl TurnReport {
         self.last_error = None;
         self.final_text = Some(text.to_owned());
         let message_id = message_id.map_or_else(|| format!("message-{}", self.messages), str::to_owned);
-        Some(Event::AssistantMessage(AssistantMessage { message_id, text: text.to_owned() }))
+        Some(Event::AssistantMessage(AssistantMessage { message_id, text: shown(text) }))
     }
 
     /// The engine reports what it used; reports of one turn add up, and one of nothing says nothing.
@@ -165,6 +168,14 @@ impl TurnReport {
             self.stderr_tail = self.stderr_tail.chars().skip(excess).collect();
         }
     }
+}
+
+/// A text as an event shows it; the stream's file has it whole, and the verdict is about the whole.
+pub(super) fn shown(text: &str) -> String {
+    if text.len() <= TEXT_MAX {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(TEXT_MAX)])
 }
 
 /// What was used since `before`, for engines that report the sum over a whole session.

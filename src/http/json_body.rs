@@ -3,7 +3,7 @@
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
@@ -48,6 +48,14 @@ async fn read(body: Body) -> Result<bytes::Bytes, Problem> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // Every body is an object. An array would be taken for one whose members stand in order.
+    if bytes.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
+        let message = "it is an array, not an object".to_owned();
+        return Err(Problem::InvalidRequest {
+            message: format!("the body does not fit: {message}"),
+            details: vec![ValidationError { path: String::new(), message }],
+        });
+    }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = pointer(error.path());

@@ -62,8 +62,12 @@ pub(super) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evid
         "error": closing.error,
     });
     workspace::write_whole(&paths.result_json(), &pretty(&result))?;
-    if let Some(normalized) = &closing.normalized {
-        workspace::write_whole(&paths.validation_json(), &pretty(&json!(normalized)))?;
+    match &closing.normalized {
+        Some(normalized) => workspace::write_whole(&paths.validation_json(), &pretty(&json!(normalized)))?,
+        // What a service wrote that died before it could log it never was.
+        None => {
+            workspace::remove_tree(&paths.validation_json())?;
+        }
     }
     let debug = closing.state.options.debug;
     let contents = if debug { Contents::Everything } else { Contents::Result };

@@ -11,6 +11,7 @@ pub mod lint;
 pub mod manifest;
 pub mod package;
 pub mod schema;
+mod schema_cost;
 pub mod starter;
 
 use serde_json::Value;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::schema_cost::{self, TooCostly};
+
 /// No list of violations is longer than this.
 pub const MAX_VIOLATIONS: usize = 50;
 
@@ -29,6 +31,11 @@ pub struct Validator(Arc<jsonschema::Validator>);
 impl Validator {
     /// Compiles a schema. `format` is asserted only where the schema's draft says so.
     pub fn new(schema: &Value) -> Result<Self, NotASchema> {
+        let costly = |message: &str| NotASchema { path: String::new(), message: message.into() };
+        schema_cost::check(schema).map_err(|reason| match reason {
+            TooCostly::Multiplies => costly("its parts apply to one place of a value more than 100000 times"),
+            TooCostly::Deep => costly("its references lead on and on, more than 300 deep"),
+        })?;
         match jsonschema::options().offline().build(schema) {
             Ok(compiled) => Ok(Self(Arc::new(compiled))),
             Err(error) => {

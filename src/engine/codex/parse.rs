@@ -6,7 +6,7 @@ use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use crate::engine::report::{TurnReport, engine_error, remark, since};
+use crate::engine::report::{TurnReport, engine_error, remark, shown, since};
 
 pub(super) fn dialect(usage_before: Usage) -> Box<dyn Dialect> {
     Box::new(Codex { usage_before })
@@ -94,7 +94,7 @@ fn completed(item: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
     let said = || item.get("text").and_then(Value::as_str);
     let event = match text(item, "type") {
         "agent_message" => return Some(says(turn.said(item.get("id").and_then(Value::as_str), said()?))),
-        "reasoning" => Event::AssistantReasoning(AssistantReasoning { text: said()?.to_owned() }),
+        "reasoning" => Event::AssistantReasoning(AssistantReasoning { text: shown(said()?) }),
         "command_execution" => {
             let exit_code = item.get("exit_code").and_then(Value::as_i64);
             let progress = Progress::ended(text(item, "status") == "completed");

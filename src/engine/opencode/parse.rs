@@ -6,7 +6,7 @@ use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::{Usage, code};
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use crate::engine::report::{TurnReport, engine_error};
+use crate::engine::report::{TurnReport, engine_error, shown};
 
 /// Steps in a row that end for no reason before the turn is given up: opencode itself would go on for ever.
 const BROKEN_STEPS_MAX: usize = 10;
@@ -59,7 +59,7 @@ impl OpenCode {
             }
             "text" => return self.text(part()?, turn),
             "reasoning" => {
-                Event::AssistantReasoning(AssistantReasoning { text: part()?.get("text")?.as_str()?.to_owned() })
+                Event::AssistantReasoning(AssistantReasoning { text: shown(part()?.get("text")?.as_str()?) })
             }
             "tool_use" => tool(part()?)?,
             "step_finish" => return self.step_finish(part()?, turn),

@@ -117,6 +117,33 @@ fn json_that_does_not_fit_is_pointed_at() {
 }
 
 #[test]
+fn an_array_is_not_taken_for_an_object_whose_members_stand_in_order() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let (_, run) = server.finished("hello");
+    for (path, body) in [("/v1/jobs", json!(["hello"])), ("/v1/jobs/cleanup", json!([]))] {
+        let refused = server.post(path, &body);
+        assert_eq!(refused.refusal(), (400, "INVALID_REQUEST".into()), "{path}");
+    }
+    assert_eq!(server.get(&format!("/v1/jobs/{run}")).status, 200, "nothing was cleaned up");
+}
+
+#[test]
+fn a_small_schema_whose_references_multiply_makes_no_skill() {
+    let server = Server::start();
+    let next = |number: u32| json!({"$ref": format!("#/$defs/a{number}")});
+    let mut defs: serde_json::Map<String, Value> =
+        (0..40).map(|number| (format!("a{number}"), json!({"allOf": [next(number + 1), next(number + 1)]}))).collect();
+    defs.insert("a40".into(), json!({"type": "object"}));
+    let schema = json!({"type": "object", "$ref": "#/$defs/a0", "$defs": defs});
+    for kind in ["input", "output"] {
+        server.skill(&format!("slow-{kind}"), HELLO, json!({kind: schema}));
+        let refused = server.post("/v1/jobs", &json!({"skill_id": format!("slow-{kind}")}));
+        assert_eq!(refused.refusal(), (404, "SKILL_NOT_FOUND".into()));
+    }
+}
+
+#[test]
 fn bodies_of_another_type_or_size_are_refused() {
     let server = Server::start();
     for content_type in ["text/plain", "", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {

@@ -56,3 +56,22 @@ fn a_block_that_is_too_long_degrades_to_a_plain_question_with_a_warning() {
     assert_eq!(scene.reply(&run, 1, json!("that")).status, 200);
     assert_eq!(scene.end(&run).0, "succeeded");
 }
+
+#[test]
+fn a_message_longer_than_any_event_is_cut_in_the_log_and_whole_in_the_result() {
+    let scene = Scene::new();
+    let name = "\"".repeat(300 * 1024);
+    let answer = json!({"name": name}).to_string();
+    let asked = format!("Which?{}", "?".repeat(2 << 20));
+    let run = scene.begin_with(&[says(&asked), says(&format!("{answer}\n__SKILL_DONE__"))], json!({}));
+    let question = scene.question(&run, 1);
+    assert!(question["prompt"].as_str().unwrap().starts_with("Which?"));
+    assert_eq!(scene.reply(&run, 1, json!("that")).status, 200);
+    let (status, error, events) = scene.end(&run);
+    assert_eq!((&status, &error), (&json!("succeeded"), &json!(null)));
+    let result = scene.server.get(&format!("/v1/jobs/{run}/result")).json()["result"]["data"].take();
+    assert!(result == json!({"name": name}), "the result is made of the whole message");
+    let texts: Vec<usize> =
+        of_type(&events, "assistant.message.final").iter().map(|it| it["text"].as_str().unwrap().len()).collect();
+    assert!(texts.len() == 2 && texts.iter().all(|length| *length < 132 * 1024), "{texts:?}");
+}
