@@ -20,7 +20,8 @@ pub(super) enum Scan<'a> {
     Whole { end: usize, json: Cow<'a, str>, repairs: Repairs },
     /// Something else, seen at `at`, inside `depth` open brackets; `meant` when it was JSON up to there beyond doubt.
     Broken { at: usize, depth: usize, meant: bool },
-    /// The text ended inside a string or between a key and its value: the rest of the text belongs to this value.
+    /// The text ended inside a string, a number or a word, or between a key and its value: the rest of the text belongs
+    /// to this value.
     CutOff,
 }
 
@@ -178,7 +179,13 @@ impl<'a> Scanner<'a> {
     fn scalar(&mut self) -> Result<(), Stop> {
         let rest = &self.text[self.at..];
         let length = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.')).count();
-        serde_json::from_str::<serde::de::IgnoredAny>(&rest[..length]).map_err(|_| Stop::NotJson)?;
+        let token = &rest[..length];
+        if length == rest.len() && could_go_on(token) {
+            return Err(Stop::EndOfText);
+        }
+        if !is_scalar(token) {
+            return Err(Stop::NotJson);
+        }
         self.at += length;
         Ok(())
     }
@@ -272,6 +279,20 @@ impl<'a> Scanner<'a> {
         self.replace(end, end, "");
         Scan::Whole { end, json: Cow::Owned(self.repaired), repairs }
     }
+}
+
+/// Whether a token at the very end may be how a longer one begins: behind 15 may have stood 00, but nothing behind true.
+fn could_go_on(token: &str) -> bool {
+    let begins_a_word =
+        ["true", "false", "null"].iter().any(|word| word.len() > token.len() && word.starts_with(token));
+    let is_number = token.starts_with(|first: char| first == '-' || first.is_ascii_digit()) && is_scalar(token);
+    // With a digit behind them, also "-", "1." and "1e" are numbers.
+    begins_a_word || is_number || is_scalar(&format!("{token}0"))
+}
+
+/// Whether a token is JSON.
+fn is_scalar(token: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(token).is_ok()
 }
 
 /// Double quotes of typography: “ ” „ ‟.

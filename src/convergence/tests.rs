@@ -63,6 +63,7 @@ fn slips_of_syntax_are_put_right() {
     check("{“a”: „b‟, ‘c’: ‘say \"d\"’}", json!({ "a": "b", "c": "say \"d\"" }), &[SmartQuotes]);
     check("{\"a\": {\"b\": [1, \"x\"", json!({ "a": { "b": [1, "x"] } }), &[CloseBrackets]);
     check("{\"a\": 1,", json!({ "a": 1 }), &[TrailingCommas, CloseBrackets]);
+    check("{\"a\": [1, null", json!({ "a": [1, null] }), &[CloseBrackets]);
     check("Look: {“a”: [1,]", json!({ "a": [1] }), &[RemoveProse, SmartQuotes, TrailingCommas, CloseBrackets]);
 }
 
@@ -86,6 +87,13 @@ fn what_would_be_a_guess_is_refused() {
         " extra }",
         "{\"a\": \"line\nbreak\"}",
         "an open [",
+        // It may have been 1500.
+        "{\"success\":true,\"action\":\"run\",\"data\":{\"items\":[1,2],\"total\":15",
+        "{\"a\": 15\n",
+        "```json\n{\"a\": 15\n```",
+        "{\"a\": [1, -",
+        "[ ] a box, and [1, 2.",
+        "[ ] a box, and [fal",
     ] {
         check_missing(text);
     }
@@ -195,7 +203,8 @@ fn plain_container() -> impl Strategy<Value = Value> {
             prop::collection::vec(("[a-z]{0,6}", inner), 0..6).prop_map(|fields| fields.into_iter().collect()),
         ]
     });
-    value.prop_map(|value| json!({ "value": value, "last": 1 }))
+    // A number at the very end would be cut off as soon as the brackets behind it are gone.
+    value.prop_map(|value| json!({ "value": value, "last": "end" }))
 }
 
 /// Writes a value as a careless writer would: typographic quotes, commas before closing brackets.
@@ -246,8 +255,6 @@ fn words_alone(text: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
     #[test]
     fn valid_json_is_returned_unchanged(value in any_json(), pretty in any::<bool>()) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.expect("text");
@@ -270,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn a_text_cut_anywhere_gives_no_value_with_strings_it_did_not_hold(value in any_container(), cut in 0.0..1.0f64) {
+    fn a_text_cut_anywhere_gives_no_value_with_tokens_it_did_not_hold(value in any_container(), cut in 0.0..1.0f64) {
         let text = serde_json::to_string(&value).expect("text");
         let cut = text.floor_char_boundary((text.len() as f64 * cut) as usize);
         if let Some(value) = parse(&text[..cut]).value {
@@ -278,6 +285,9 @@ proptest! {
             let again = value.to_string();
             let held = again.trim_end_matches(['}', ']']);
             prop_assert!(text.starts_with(held), "{held} of {text}");
+            // And its last token is a whole one of the text, not how a longer one begins.
+            let whole = held.ends_with(['{', '[']) || text[held.len()..].starts_with([',', '}', ']']);
+            prop_assert!(whole, "{held} of {text}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Runs recorded by earlier versions: today's audit, fold and replay take them, and say of them what was said then.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ fn cases() -> Vec<PathBuf> {
     let folders = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
     let mut cases: Vec<PathBuf> = folders.filter(|path| path.is_dir()).collect();
     cases.sort();
-    assert!(cases.len() >= 7, "recorded runs were removed: {cases:?}");
+    assert!(cases.len() >= 15, "recorded runs were removed: {cases:?}");
     cases
 }
 
@@ -31,6 +32,23 @@ fn says_the_same(today: &Value, then: &Value, case: &Path) {
     for (name, value) in then.as_object().unwrap() {
         assert_eq!(&today[name], value, "{name} of {}", case.display());
     }
+}
+
+#[test]
+fn between_them_the_recorded_runs_hold_every_type_of_event() {
+    let schema: Value = serde_json::from_str(include_str!("../../schema/fcmp.schema.json")).unwrap();
+    let rules = schema["allOf"].as_array().unwrap().iter();
+    let mut missing: BTreeSet<&str> =
+        rules.filter_map(|rule| rule["if"]["properties"]["type"]["const"].as_str()).collect();
+    assert!(missing.len() > 20, "{missing:?}");
+    for case in cases() {
+        let log = read(&Export::open(&case.join("run.zip")).unwrap(), EVENTS);
+        for line in log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let event: Value = serde_json::from_slice(line).unwrap();
+            missing.remove(event["type"].as_str().unwrap());
+        }
+    }
+    assert_eq!(missing, BTreeSet::new());
 }
 
 #[test]

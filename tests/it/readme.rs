@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use skill_runner::settings::Settings;
 
+use crate::interactive::pose::{Pose, says};
 use crate::support::{SHIPPED, Server};
 
 fn page(name: &str) -> String {
@@ -76,6 +77,32 @@ fn a_skill_runs_once_as_the_operators_page_says() {
     assert_eq!(told["status"], "queued", "{told}");
     let job = server.get(&format!("/v1/temp-skill-runs/{}", told["request_id"].as_str().unwrap())).json();
     server.finish(job["run_id"].as_str().unwrap());
+}
+
+#[test]
+fn a_run_asks_and_is_answered_as_the_page_on_interactive_runs_says() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    let told_how = page("docs/interactive.md");
+    let requests = told_how.split("```sh\n").nth(1).unwrap();
+    let pose = Pose::new();
+    pose.plays(&[says("What is your name?"), says(r#"{"name": "Ann", "colour": "red", "__SKILL_DONE__": true}"#)]);
+    let command = pose.command();
+    let server = Server::with(&[SHIPPED, ("engines.codex.command", &command)]);
+    let script = requests.split("```").next().unwrap().replace("127.0.0.1:8000", &server.address.to_string());
+    let ran = Command::new("sh").args(["-e", "-c", &script]).output().unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    let answers: Vec<serde_json::Value> =
+        serde_json::Deserializer::from_str(&told).into_iter().collect::<Result<_, _>>().unwrap();
+    let [pending, receipt, _] = answers.as_slice() else { panic!("{told}") };
+    assert_eq!(pending["pending"]["prompt"], "What is your name?", "{told}");
+    assert_eq!((&receipt["status"], &receipt["accepted"]), (&"queued".into(), &true.into()), "{told}");
+    let job = server.get(&format!("/v1/jobs/{}", receipt["request_id"].as_str().unwrap())).json();
+    let events = server.finish(job["run_id"].as_str().unwrap());
+    assert_eq!(events.last().unwrap()["type"], "conversation.completed");
 }
 
 #[test]

@@ -107,6 +107,10 @@ fn answers(world: &World, run: RunId, events: &[Value], name: &str) {
     };
     let resolutions: Vec<&Value> =
         of_type(&["interaction.reply.accepted", "interaction.auto_decide.timeout"]).collect();
+    let decided = of_type(&["interaction.auto_decide.timeout"]).count();
+    if decided > 0 && events[0]["data"]["runtime_options"]["interactive_auto_reply"] != true {
+        world.violated(format!("{name} was decided for a user who was to be waited for"));
+    }
     let turns = of_type(&["turn.started"]).count();
     let told = world.told_so_far(run);
     if turns > resolutions.len() + 1 {

@@ -50,7 +50,13 @@ fn play_all(from: u64, count: u64, sabotage: Sabotage) -> Vec<Outcome> {
                     if seed >= from + count || failed.lock().unwrap().len() >= FAILURES_MAX {
                         return;
                     }
-                    let outcome = play(&set, seed, sabotage);
+                    // A panic is a failed world like any other, and its seed is told.
+                    let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| play(&set, seed, sabotage)));
+                    let outcome = played.unwrap_or_else(|panic| {
+                        let words = panic.downcast_ref::<String>().map(String::as_str);
+                        let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+                        Outcome { seed, trace: String::new(), violations: vec![format!("it panicked: {words}")] }
+                    });
                     if !outcome.violations.is_empty() {
                         failed.lock().unwrap().push(outcome);
                     }

@@ -33,12 +33,18 @@ impl Drop for Service {
 impl Service {
     /// Starts a service in a folder that holds its data and the skill `ask`.
     pub fn start(folder: &Path, pose: &Pose) -> Service {
+        Service::set(folder, pose, &[])
+    }
+
+    /// The same, with these variables besides.
+    pub fn set(folder: &Path, pose: &Pose, variables: &[(&str, &str)]) -> Service {
         pose::skill(&folder.join("skills"), "ask", None);
         let mut child = Command::new(env!("CARGO_BIN_EXE_skill-runner"))
             .args(["serve", "--port", "0", "--data-dir", "data", "--skills-dir", "skills"])
             .env("SKILL_RUNNER_CODEX_BIN", pose.command())
             .env("SKILL_RUNNER_MIN_FREE_BYTES", "0")
             .env("LOG_LEVEL", "error")
+            .envs(variables.iter().copied())
             .current_dir(folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

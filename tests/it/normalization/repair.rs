@@ -1,10 +1,13 @@
 //! N3: the engine's session is asked once more, within its turn, when the operator lets it be.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::{data, read};
 use crate::interactive::pose::{self, Pose, says};
-use crate::support::{Server, of_type};
+use crate::interactive::service::Service;
+use crate::support::{Server, Sse, of_type};
 
 struct Scene {
     pose: Pose,
@@ -130,4 +133,35 @@ fn the_turns_time_counts_over_both_answers_and_a_cancel_ends_the_second() {
     scene.server.post(&format!("/v1/jobs/{run}/cancel"), &json!({}));
     scene.server.finish(&run);
     assert_eq!(data(&scene.server, &run)["status"], "canceled");
+}
+
+#[test]
+fn a_service_that_is_killed_in_the_middle_of_the_repair_leaves_no_process_and_a_whole_log() {
+    let (folder, pose) = (tempfile::tempdir().unwrap(), Pose::new());
+    let first = says(r#"{"name": 3}"#);
+    let unfinished: String = first.lines().take(2).map(|line| format!("{line}\n")).collect();
+    pose.plays(&[first, unfinished]);
+    pose.runs_after(2, "echo pid $$ >&2; sleep 600");
+    let service = Service::set(folder.path(), &pose, &[("SKILL_RUNNER_REPAIR", "on")]);
+    let created = service.post("/v1/jobs", &json!({"skill_id": "ask", "engine": "codex"}));
+    let run = created.json()["run_id"].as_str().unwrap().to_owned();
+    let mut events = Sse::open(service.address, &format!("/v1/jobs/{run}/events"), &[]);
+    let pid: u32 = loop {
+        let event = events.next_chat().unwrap();
+        let printed = event["data"]["text"].as_str().filter(|_| event["type"] == "raw.stderr");
+        if let Some(pid) = printed.and_then(|text| text.trim_end().strip_prefix("pid ")?.parse().ok()) {
+            break pid;
+        }
+    };
+    service.kill();
+    let service = Service::set(folder.path(), &pose, &[("SKILL_RUNNER_REPAIR", "on")]);
+    assert_eq!(service.ends(&run, "failed")["error"]["code"], "ORCHESTRATOR_RESTART_INTERRUPTED");
+    service.audit(&run);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    let events = service.history(&run);
+    // The answer that was to be repaired is on record; the engine is not asked again by the next service.
+    let accounts = of_type(&events, "output.normalized");
+    assert_eq!((accounts.len(), &accounts[0]["level"], &accounts[0]["valid"]), (1, &json!("none"), &json!(false)));
+    assert_eq!(of_type(&events, "turn.started").len(), 1);
+    assert_eq!(pose.told(of_type(&events, "session.bound")[0]["handle"].as_str().unwrap()).len(), 2);
 }
