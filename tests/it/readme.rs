@@ -81,10 +81,6 @@ fn a_skill_runs_once_as_the_operators_page_says() {
 
 #[test]
 fn a_run_asks_and_is_answered_as_the_page_on_interactive_runs_says() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no curl");
-        return;
-    }
     let told_how = page("docs/interactive.md");
     let requests = told_how.split("```sh\n").nth(1).unwrap();
     let pose = Pose::new();

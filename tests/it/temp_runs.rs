@@ -125,13 +125,15 @@ fn whatever_is_asked_of_a_temporary_run_is_answered_as_of_any_other() {
     let request = uploaded["request_id"].as_str().unwrap();
     for (route, status) in [
         ("", 200),
+        ("?at_seq=2", 200),
         ("/result", 200),
         ("/artifacts", 200),
         ("/artifacts/artifacts/sub/note.txt", 200),
         ("/artifacts/artifacts/none.txt", 404),
         ("/bundle", 200),
         ("/export", 200),
-        ("/explain", 200),
+        ("/explain?path=/data/greeting", 200),
+        ("/explain", 400),
         ("/explain/cache", 200),
         ("/logs", 200),
         ("/logs/range?stream=stderr&byte_from=3&byte_to=9", 200),
