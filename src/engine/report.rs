@@ -175,7 +175,8 @@ pub(super) fn shown(text: &str) -> String {
     if text.len() <= TEXT_MAX {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(TEXT_MAX)])
+    let end = (0..=TEXT_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}…", &text[..end])
 }
 
 /// What was used since `before`, for engines that report the sum over a whole session.

@@ -27,6 +27,7 @@ mod plan;
 mod prepare;
 mod prepare_cli;
 mod queue;
+mod raw_files;
 mod repair;
 mod reply;
 mod request;

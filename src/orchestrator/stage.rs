@@ -10,6 +10,7 @@ use super::attempt::{Attempt, Clocks, Stop, TurnOver, warned, warnings};
 use super::ending::Ending;
 use super::error::Error;
 use super::handle::Shared;
+use super::raw_files::RawFiles;
 use super::turn_reader::TurnReader;
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
@@ -108,6 +109,7 @@ impl Ending<'_> {
         deadline: Deadline,
     ) -> Result<Result<StageEnd, supervisor::Error>, Error> {
         let run = self.journal.state().run_id;
+        let raw = self.blocking(|paths, _, _| Ok(RawFiles::read(paths))).await?;
         let process = match start(self.shared, run, &stage.launch, stage.stdout_max).await {
             Ok(process) => process,
             Err(failure) => return Ok(Err(failure)),
@@ -115,7 +117,12 @@ impl Ending<'_> {
         let from = (self.ended.stdout.bytes, self.ended.stderr.bytes);
         let attempt = attempt(self.shared, self.journal.state(), process, stage, deadline, from, self.mailbox);
         let over = attempt.watch(self.journal, std::mem::take(&mut self.facts)).await?;
-        Ok(Ok(self.take_over(over)))
+        let end = self.take_over(over);
+        if self.blocking(move |paths, _, _| raw.put_back(paths)).await? {
+            let message = "a process of the skill changed the raw output; it was put back as the engine gave it";
+            self.facts.push(warned(&Warning::new("RAW_OUTPUT_RESTORED", message)));
+        }
+        Ok(Ok(end))
     }
 
     /// A process is over: what it left to log is to be logged, and its streams end where the next one's begin.

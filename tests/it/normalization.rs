@@ -324,3 +324,23 @@ fn a_service_that_is_killed_in_the_middle_of_the_ladder_leaves_no_process_and_a_
     service.audit(&run);
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
 }
+
+#[test]
+fn raw_output_stays_as_the_engine_gave_it_whatever_a_step_does_to_it() {
+    let server = Server::start();
+    for (id, deed) in [
+        ("writes", "echo LIES > raw/engine_output.txt"),
+        ("removes", "rm -r raw"),
+        ("links", "ln -sf /etc/hostname raw/engine_output.txt"),
+        ("builds", "rm raw/engine_output.txt; mkdir raw/engine_output.txt"),
+    ] {
+        let command = format!(r#"sh -c '{deed}; echo "{{\"n\": 1}}" > result/result.json' step"#);
+        skill(&server, id, json!({"normalizer": {"command": command}}));
+        let (run, events) = finished(&server, id, json!({}));
+        let raw = fs::read_to_string(server.run_dir(&run).join("raw/engine_output.txt")).unwrap();
+        assert_eq!(raw.trim(), r#"{"success":true,"action":"run","data":{"n":"one"}}"#, "{id}");
+        assert_eq!(data(&server, &run)["data"], json!({"n": 1}), "{id}");
+        let codes: Vec<Value> = of_type(&events, "diagnostic.warning").iter().map(|it| it["code"].clone()).collect();
+        assert_eq!(codes, ["RAW_OUTPUT_RESTORED", "OUTPUT_NORMALIZED"], "{id}");
+    }
+}
