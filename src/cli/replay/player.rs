@@ -22,30 +22,46 @@ pub(super) struct Player {
     store: Arc<dyn EventStore>,
     paths: RunPaths,
     head: Option<LogHead>,
+    /// Events that are to be shown with the next.
+    held: Vec<Vec<u8>>,
 }
 
 impl Player {
     /// Before the first event.
     pub(super) fn new(recording: Arc<Recording>, store: Arc<dyn EventStore>, paths: RunPaths) -> Self {
-        Self { recording, store, paths, head: None }
+        Self { recording, store, paths, head: None, held: Vec::new() }
     }
 
-    /// Lets one event happen: first the bytes it stands on, then the event, as it was.
+    /// Lets one event happen: first the bytes it stands on, then the event, as it was. The change to a final state waits
+    /// for the event that says how: they happened as one, and a reader takes a final run without it for the end.
     pub(super) async fn play(&mut self, envelope: &Envelope, stored: Vec<u8>) -> Result<(), Failure> {
         self.files(envelope).map_err(Failure::broken("write the run's files"))?;
-        let expected_head = self.head.as_ref().map_or(Seq::START, |head| head.state.head_seq);
         let head = LogHead::after(self.head.take(), envelope, &stored);
         let head = head.ok_or_else(|| Failure::Broken("the recording does not begin with its run".to_owned()))?;
-        let row = serde_json::to_vec(&head).map_err(Failure::broken("write the run's row"))?;
+        let says_how = matches!(envelope.event, Some(Event::Completed(_) | Event::Failed(_)));
+        let waits = head.state.status.is_final() && !says_how;
+        self.head = Some(head);
+        self.held.push(stored);
+        if waits { Ok(()) } else { self.show().await }
+    }
+
+    /// Shows what has waited.
+    pub(super) async fn show(&mut self) -> Result<(), Failure> {
+        let Some(head) = self.head.as_ref().filter(|_| !self.held.is_empty()) else { return Ok(()) };
+        let row = serde_json::to_vec(head).map_err(Failure::broken("write the run's row"))?;
         let (run, request) = (head.state.run_id, head.state.request_id);
+        let count = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+        let expected_head = Seq(head.state.head_seq.0.saturating_sub(u64::from(count)));
         let index = vec![
             IndexChange::Put(IndexKey::Run(run), row.into()),
             IndexChange::Put(IndexKey::Request(request), Bytes::copy_from_slice(run.as_bytes())),
         ];
-        let mut ndjson = stored;
-        ndjson.push(b'\n');
-        let events = vec![EventBatch { first: envelope.seq, count: 1, ndjson: ndjson.into() }];
-        self.head = Some(head);
+        let mut ndjson = Vec::new();
+        for event in self.held.drain(..) {
+            ndjson.extend_from_slice(&event);
+            ndjson.push(b'\n');
+        }
+        let events = vec![EventBatch { first: expected_head.next(), count, ndjson: ndjson.into() }];
         self.store.append(Append { run, expected_head, events, index, require_absent: None }).await?;
         Ok(())
     }

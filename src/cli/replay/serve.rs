@@ -68,6 +68,7 @@ pub(super) async fn serve(
             tokio::time::sleep(pace.pause_before(envelope.ts)).await;
             player.play(&envelope, stored).await?;
         }
+        player.show().await?;
         Ok::<(), Failure>(())
     };
     tokio::select! {
