@@ -43,10 +43,8 @@ pub(super) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     runtime()?.block_on(serve_until_told(settings))
 }
 
-async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
-    // First of all, so that a signal during the start is not lost.
-    let mut stop = Stop::listen()?;
-    let store = data_folder::open_store(&settings)?;
+/// Listens where the settings say.
+pub(super) async fn listen(settings: &Settings) -> Result<(TcpListener, SocketAddr), Failure> {
     let address = SocketAddr::new(settings.http.host, settings.http.port);
     let listener = TcpListener::bind(address).await.map_err(|error| {
         Failure::Broken(format!(
@@ -54,6 +52,14 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
         ))
     })?;
     let bound = listener.local_addr().map_err(Failure::broken("look up the port"))?;
+    Ok((listener, bound))
+}
+
+async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
+    // First of all, so that a signal during the start is not lost.
+    let mut stop = Stop::listen()?;
+    let store = data_folder::open_store(&settings)?;
+    let (listener, bound) = listen(&settings).await?;
     let grace = Duration::from_secs(settings.http.drain_grace_seconds);
     let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
     let orchestrator = data_folder::take_over(store, registry, settings).await?;

@@ -42,49 +42,49 @@ enum Begins {
     WithRequest(Box<CreateRequest>),
 }
 
+/// Where a new run's skill comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Installed,
+    Upload,
+}
+
 /// The hash of a client's key and of the body it came with.
 type Idempotency = Option<(String, String)>;
 
 impl Orchestrator {
     /// Create a run. With an idempotency key, the same key and body give the first answer again.
     pub async fn create(&self, request: CreateRequest, idempotency_key: Option<&str>) -> Result<Created, Error> {
-        let shared = &self.shared;
-        let idempotency = idempotency_key.map(|key| (sha256_hex(key.as_bytes()), body_hash(&request)));
-        if let Some(first) = shared.first_answer(&idempotency)? {
-            return Ok(first);
-        }
-        shared.admits()?;
-        let Some(skill_id) = request.skill_id.clone() else {
-            return Err(wrong_body("missing field `skill_id`"));
-        };
-        loop {
-            let installed = shared.lookup(&skill_id)?;
-            let request = shared.with_engine(request.clone(), &installed.skill).await?;
-            let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
-            let started = plan(shared, &installed.skill, request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
-            let begins = Begins::WithSkill(installed, engine_config);
-            if let Some(created) = self.begin(started, begins, &idempotency).await? {
-                return Ok(created);
-            }
-        }
+        self.create_from(Source::Installed, request, idempotency_key).await
     }
 
     /// Create a run of a skill that is this run's alone and comes with its upload.
     pub async fn create_temp(&self, request: CreateRequest, idempotency_key: Option<&str>) -> Result<Created, Error> {
+        self.create_from(Source::Upload, request, idempotency_key).await
+    }
+
+    async fn create_from(
+        &self,
+        source: Source,
+        request: CreateRequest,
+        idempotency_key: Option<&str>,
+    ) -> Result<Created, Error> {
         let shared = &self.shared;
         let idempotency = idempotency_key.map(|key| (sha256_hex(key.as_bytes()), body_hash(&request)));
         if let Some(first) = shared.first_answer(&idempotency)? {
             return Ok(first);
         }
         shared.admits()?;
-        if request.skill_id.is_some() {
-            return Err(wrong_body("unknown field `skill_id`: the skill comes with the upload, as skill_package"));
+        let key = idempotency.as_ref().map(|(key, _)| key.clone());
+        loop {
+            let (started, begins) = match source {
+                Source::Installed => shared.plan_installed(request.clone(), key.clone()).await?,
+                Source::Upload => plan_uploaded(shared, &request, key.clone())?,
+            };
+            if let Some(created) = self.begin(started, begins, &idempotency).await? {
+                return Ok(created);
+            }
         }
-        let started = plan_without_skill(shared, &request, idempotency.as_ref().map(|(key, _)| key.clone()))?;
-        let created = self.begin(started, Begins::WithRequest(Box::new(request)), &idempotency).await?;
-        let created = created.ok_or_else(|| wrong_body("it names a skill"))?;
-        shared.temp_runs().insert(created.run_id);
-        Ok(created)
     }
 
     /// Begin a run; nothing is created when its skill was updated meanwhile.
@@ -153,6 +153,9 @@ impl Orchestrator {
                 };
             }
         };
+        if journal.state().temporary {
+            shared.temp_runs().insert(run);
+        }
         if let Some(lead) = lead {
             lead.keep();
         }
@@ -168,6 +171,31 @@ impl Orchestrator {
         }
         Ok(Some(answer))
     }
+}
+
+impl Shared {
+    async fn plan_installed(
+        self: &Arc<Self>,
+        request: CreateRequest,
+        key: Option<String>,
+    ) -> Result<(Started, Begins), Error> {
+        let Some(skill_id) = &request.skill_id else {
+            return Err(wrong_body("missing field `skill_id`"));
+        };
+        let installed = self.lookup(skill_id)?;
+        let request = self.with_engine(request, &installed.skill).await?;
+        let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
+        let started = plan(self, &installed.skill, request, key)?;
+        Ok((started, Begins::WithSkill(installed, engine_config)))
+    }
+}
+
+fn plan_uploaded(shared: &Shared, request: &CreateRequest, key: Option<String>) -> Result<(Started, Begins), Error> {
+    if request.skill_id.is_some() {
+        return Err(wrong_body("unknown field `skill_id`: the skill comes with the upload, as skill_package"));
+    }
+    let started = plan_without_skill(shared, request, key)?;
+    Ok((started, Begins::WithRequest(Box::new(request.clone()))))
 }
 
 /// A body that does not fit, said as for any other field.

@@ -1,15 +1,14 @@
 //! `replay --serve`: a recorded run as a live feed, on the routes of the API and read-only.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::pace::Pace;
 use super::player::Player;
 use super::recording::Recording;
 use crate::cli::failure::Failure;
+use crate::cli::serve::listen;
 use crate::cli::stop::Stop;
 use crate::cli::{data_folder, output, service_address};
 use crate::domain::ids::Seq;
@@ -31,13 +30,7 @@ pub(super) async fn serve(
     settings.paths.data_dir = scratch.path().join("data");
     settings.paths.skills_dir = scratch.path().join("skills");
     std::fs::create_dir_all(&settings.paths.data_dir).map_err(Failure::broken("make a folder for the recording"))?;
-    let address = SocketAddr::new(settings.http.host, settings.http.port);
-    let listener = TcpListener::bind(address).await.map_err(|error| {
-        Failure::Broken(format!(
-            "listen on {address}: {error}\n  choose another port with --port, or 0 for any free one"
-        ))
-    })?;
-    let bound = listener.local_addr().map_err(Failure::broken("look up the port"))?;
+    let (listener, bound) = listen(&settings).await?;
 
     let store: Arc<dyn EventStore> = Arc::new(MemoryStore::default());
     let registry = Registry::new(&settings.paths.skills_dir);
