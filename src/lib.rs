@@ -15,8 +15,8 @@ pub mod fcmp;
 pub mod projection;
 // L3, IO
 pub mod artifact;
-pub mod clis;
 pub mod export;
+pub mod installed_engines;
 pub mod registry;
 pub mod store;
 pub mod supervisor;

@@ -11,8 +11,8 @@ use super::global::Global;
 use super::service_address::running_service;
 use super::terminal::{Ink, Look, harmless};
 use super::{logging, output};
-use crate::clis::{Clis, Models, Status, Upgrade, UpgradeStatus};
 use crate::engine::{self, Adapter};
+use crate::installed_engines::{InstalledEngines, Models, Status, Upgrade, UpgradeStatus};
 use crate::settings::{LogLevel, Settings};
 
 /// How often the log of an installation is looked at.
@@ -40,7 +40,7 @@ pub(super) fn engines(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let settings = global.settings(&[])?;
     match (&args.install, &args.models) {
-        (Some(name), _) => install(&Clis::new(&settings), name, args.json),
+        (Some(name), _) => install(&InstalledEngines::new(&settings), name, args.json),
         (None, Some(name)) => models(&settings, by_name(name)?, args.json),
         (None, None) => list(&settings, args.json),
     }
@@ -58,7 +58,7 @@ pub(super) fn statuses(settings: &Settings) -> Result<Value, Failure> {
     match running_service(settings) {
         Some(client) => client.get("/engines"),
         None => {
-            let all: Vec<Status> = Clis::new(settings).statuses();
+            let all: Vec<Status> = InstalledEngines::new(settings).statuses();
             Ok(json!(all))
         }
     }
@@ -99,7 +99,7 @@ fn models(settings: &Settings, adapter: &'static Adapter, as_json: bool) -> Resu
     let listed = match running_service(settings) {
         Some(client) => client.get(&format!("/engines/{}/models", adapter.name))?,
         None => {
-            let models: Models = Clis::new(settings).models(adapter);
+            let models: Models = InstalledEngines::new(settings).models(adapter);
             json!(models)
         }
     };
@@ -115,10 +115,10 @@ fn models(settings: &Settings, adapter: &'static Adapter, as_json: bool) -> Resu
     Ok(())
 }
 
-fn install(clis: &Clis, name: &str, as_json: bool) -> Result<(), Failure> {
-    let engines = if name == "all" { Clis::installable() } else { vec![by_name(name)?] };
-    let upgrade = clis.upgrade(&engines).map_err(Failure::broken("install"))?;
-    let ended = follow(clis, upgrade)?;
+fn install(installed: &InstalledEngines, name: &str, as_json: bool) -> Result<(), Failure> {
+    let engines = if name == "all" { InstalledEngines::installable() } else { vec![by_name(name)?] };
+    let upgrade = installed.upgrade(&engines).map_err(Failure::broken("install"))?;
+    let ended = follow(installed, upgrade)?;
     if as_json {
         output::json(&ended)?;
     } else {
@@ -128,13 +128,13 @@ fn install(clis: &Clis, name: &str, as_json: bool) -> Result<(), Failure> {
 }
 
 /// Shows npm's words on standard error until it is over.
-fn follow(clis: &Clis, begun: Upgrade) -> Result<Upgrade, Failure> {
+fn follow(installed: &InstalledEngines, begun: Upgrade) -> Result<Upgrade, Failure> {
     let id = begun.upgrade_id;
     let mut shown = 0;
     loop {
         // First the status, then the log: what was written before the end is then shown, too.
-        let upgrade = clis.upgrade_of(id).map_err(Failure::broken("read the upgrade"))?.unwrap_or(begun.clone());
-        let log = clis.upgrade_log(id, shown).map_err(Failure::broken("read the upgrade's log"))?;
+        let upgrade = installed.upgrade_of(id).map_err(Failure::broken("read the upgrade"))?.unwrap_or(begun.clone());
+        let log = installed.upgrade_log(id, shown).map_err(Failure::broken("read the upgrade's log"))?;
         shown += log.len() as u64;
         eprint!("{}", harmless(&String::from_utf8_lossy(&log)));
         if upgrade.status.is_final() {

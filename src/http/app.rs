@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::error::Problem;
 use super::frames::Frames;
-use crate::clis::Clis;
+use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
 
 /// The handlers' state; clones are the same.
@@ -25,7 +25,7 @@ pub(super) enum Changes {
 
 struct Shared {
     orchestrator: Orchestrator,
-    clis: Clis,
+    installed_engines: InstalledEngines,
     frames: Frames,
     closing: watch::Sender<bool>,
     changes: Changes,
@@ -34,8 +34,8 @@ struct Shared {
 impl App {
     pub fn new(orchestrator: Orchestrator, changes: Changes) -> Self {
         let frames = Frames::new(orchestrator.log().clone());
-        let clis = orchestrator.clis().clone();
-        Self(Arc::new(Shared { orchestrator, clis, frames, closing: watch::Sender::new(false), changes }))
+        let installed_engines = orchestrator.installed_engines().clone();
+        Self(Arc::new(Shared { orchestrator, installed_engines, frames, closing: watch::Sender::new(false), changes }))
     }
 
     pub fn orchestrator(&self) -> &Orchestrator {
@@ -46,8 +46,8 @@ impl App {
         self.0.changes
     }
 
-    pub fn clis(&self) -> &Clis {
-        &self.0.clis
+    pub fn installed_engines(&self) -> &InstalledEngines {
+        &self.0.installed_engines
     }
 
     pub fn frames(&self) -> &Frames {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::app::{App, blocking};
 use super::asked_run::path_params;
 use super::error::Problem;
-use crate::clis::Status;
 use crate::engine::{self, Adapter};
+use crate::installed_engines::Status;
 
 pub(super) async fn all(State(app): State<App>) -> Result<Json<Vec<Status>>, Problem> {
     statuses(&app).await.map(Json)
@@ -28,8 +28,8 @@ pub(super) async fn auth_status(State(app): State<App>) -> Result<Json<Vec<Value
 }
 
 async fn statuses(app: &App) -> Result<Vec<Status>, Problem> {
-    let clis = app.clis().clone();
-    blocking(move || Ok::<_, Problem>(clis.statuses())).await
+    let installed = app.installed_engines().clone();
+    blocking(move || Ok::<_, Problem>(installed.statuses())).await
 }
 
 /// The engine that a path names.

@@ -9,20 +9,20 @@ use super::app::{App, blocking};
 use super::engines::AskedEngine;
 use super::error::Problem;
 use super::json_body::JsonBody;
-use crate::clis::{Entry, Manifest, Models, SnapshotRefused};
 use crate::domain::event::ValidationError;
+use crate::installed_engines::{Entry, Manifest, Models, SnapshotRefused};
 
 pub(super) async fn models(State(app): State<App>, AskedEngine(adapter): AskedEngine) -> Result<Json<Models>, Problem> {
-    let clis = app.clis().clone();
-    blocking(move || Ok::<_, Problem>(clis.models(adapter))).await.map(Json)
+    let installed = app.installed_engines().clone();
+    blocking(move || Ok::<_, Problem>(installed.models(adapter))).await.map(Json)
 }
 
 pub(super) async fn manifest(
     State(app): State<App>,
     AskedEngine(adapter): AskedEngine,
 ) -> Result<Json<Manifest>, Problem> {
-    let clis = app.clis().clone();
-    blocking(move || Ok::<_, Problem>(clis.manifest(adapter))).await.map(Json)
+    let installed = app.installed_engines().clone();
+    blocking(move || Ok::<_, Problem>(installed.manifest(adapter))).await.map(Json)
 }
 
 /// A snapshot as it is sent.
@@ -40,8 +40,8 @@ pub(super) async fn add_snapshot(
     AskedEngine(adapter): AskedEngine,
     JsonBody(snapshot): JsonBody<NewSnapshot>,
 ) -> Result<(StatusCode, Json<Manifest>), Problem> {
-    let clis = app.clis().clone();
-    let manifest = blocking(move || clis.add_snapshot(adapter, snapshot.cli_version, snapshot.models)).await?;
+    let installed = app.installed_engines().clone();
+    let manifest = blocking(move || installed.add_snapshot(adapter, snapshot.cli_version, snapshot.models)).await?;
     Ok((StatusCode::CREATED, Json(manifest)))
 }
 

@@ -14,7 +14,7 @@ use super::asked_run::path_params;
 use super::engines::by_name;
 use super::error::Problem;
 use super::json_body::JsonBody;
-use crate::clis::{Clis, Upgrade, UpgradeRefused};
+use crate::installed_engines::{InstalledEngines, Upgrade, UpgradeRefused};
 
 /// What to install.
 #[derive(Debug, Deserialize)]
@@ -42,11 +42,11 @@ pub(super) async fn begin(
     let engines = match (request.mode, &request.engine) {
         (Mode::Single, Some(name)) => vec![by_name(name)?],
         (Mode::Single, None) => return Err(Problem::invalid("/engine", "name the engine, or use the mode all")),
-        (Mode::All, None) => Clis::installable(),
+        (Mode::All, None) => InstalledEngines::installable(),
         (Mode::All, Some(_)) => return Err(Problem::invalid("/engine", "belongs to the mode single")),
     };
-    let clis = app.clis().clone();
-    let upgrade = blocking(move || clis.upgrade(&engines)).await?;
+    let installed = app.installed_engines().clone();
+    let upgrade = blocking(move || installed.upgrade(&engines)).await?;
     let answer = json!({"upgrade_id": upgrade.upgrade_id, "status": upgrade.status});
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
@@ -55,9 +55,9 @@ pub(super) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Json
     let given = path_params(&mut parts).await?.remove("id").unwrap_or_default();
     let unknown = || Problem::UpgradeNotFound { id: given.chars().take(64).collect() };
     let id: Uuid = given.parse().map_err(|_| unknown())?;
-    let clis = app.clis().clone();
-    let read = move || match clis.upgrade_of(id)? {
-        Some(upgrade) => clis.upgrade_log_tail(id).map(|log| Some(shown(&upgrade, log))),
+    let installed = app.installed_engines().clone();
+    let read = move || match installed.upgrade_of(id)? {
+        Some(upgrade) => installed.upgrade_log_tail(id).map(|log| Some(shown(&upgrade, log))),
         None => Ok(None),
     };
     let failed = |source| Problem::EngineFile { path: "an upgrade's record".to_owned(), source };

@@ -21,12 +21,12 @@ use super::log::RunLog;
 use super::queue::Queue;
 use super::seal::Sealer;
 use super::surroundings::{Surroundings, Work};
-use crate::clis::Clis;
 use crate::domain::command::Command;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::{Effect, effects};
+use crate::installed_engines::InstalledEngines;
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -86,7 +86,7 @@ pub(super) struct Shared {
     pub layout: Layout,
     pub settings: Settings,
     pub registry: Registry,
-    pub clis: Clis,
+    pub installed_engines: InstalledEngines,
     pub clock: Arc<dyn Clock>,
     pub work: Work,
     pub engines: Arc<dyn Host>,
@@ -129,7 +129,7 @@ impl Orchestrator {
         settings: Settings,
         shim: PathBuf,
     ) -> Result<Self, Error> {
-        let Surroundings { clock, work, engines, clis } = surroundings;
+        let Surroundings { clock, work, engines, installed_engines } = surroundings;
         let layout = Layout::new(&settings.paths.data_dir);
         let log = RunLog::new(store.clone(), layout.clone());
         let queue = Queue::new(settings.runs.max_running_jobs, settings.runs.max_queued_jobs);
@@ -142,7 +142,7 @@ impl Orchestrator {
             layout,
             settings,
             registry,
-            clis,
+            installed_engines,
             clock,
             work,
             engines,
@@ -176,8 +176,8 @@ impl Orchestrator {
     }
 
     /// The agent CLIs on this machine.
-    pub fn clis(&self) -> &Clis {
-        &self.shared.clis
+    pub fn installed_engines(&self) -> &InstalledEngines {
+        &self.shared.installed_engines
     }
 
     /// The settings in force.

@@ -229,7 +229,9 @@ impl Shared {
             _ => {
                 let shared = self.clone();
                 Work::run(&self.work, move || {
-                    let ready = |name: &&String| engine::adapter(name).is_some_and(|cli| shared.clis.find(cli).is_ok());
+                    let ready = |name: &&String| {
+                        engine::adapter(name).is_some_and(|cli| shared.installed_engines.find(cli).is_ok())
+                    };
                     engines.iter().find(ready).or(engines.first()).cloned()
                 })
                 .await

@@ -85,7 +85,7 @@ fn start_cli(
         let message = format!("there is no engine {:?}", state.engine);
         return Ok(Err(RunError::new(code::ENGINE_NOT_INSTALLED, message)));
     };
-    let found = match shared.clis.find(adapter) {
+    let found = match shared.installed_engines.find(adapter) {
         Ok(found) => found,
         Err(missing) => {
             let error = RunError::new(code::ENGINE_NOT_INSTALLED, missing.to_string());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::clock::{Clock, WallClock};
-use crate::clis::Clis;
+use crate::installed_engines::InstalledEngines;
 use crate::settings::Settings;
 use crate::store::BoxFuture;
 use crate::supervisor::{Host, ThisMachine};
@@ -20,7 +20,7 @@ pub struct Surroundings {
     /// Starts engines.
     pub engines: Arc<dyn Host>,
     /// Knows the agent CLIs.
-    pub clis: Clis,
+    pub installed_engines: InstalledEngines,
 }
 
 impl Surroundings {
@@ -30,7 +30,7 @@ impl Surroundings {
             clock: Arc::new(WallClock),
             work: Work::OnThreads,
             engines: Arc::new(ThisMachine),
-            clis: Clis::new(settings),
+            installed_engines: InstalledEngines::new(settings),
         }
     }
 }

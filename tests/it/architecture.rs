@@ -16,7 +16,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("fcmp", 2),
     ("projection", 2),
     ("artifact", 3),
-    ("clis", 3),
+    ("installed_engines", 3),
     ("export", 3),
     ("registry", 3),
     ("store", 3),

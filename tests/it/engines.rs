@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use skill_runner::clis::{Clis, Found, ListSource, Source, Upgrade, UpgradeRefused, UpgradeStatus};
 use skill_runner::engine::{Adapter, adapter};
+use skill_runner::installed_engines::{
+    Found, InstalledEngines, ListSource, Source, Upgrade, UpgradeRefused, UpgradeStatus,
+};
 use skill_runner::settings::Settings;
 use tempfile::TempDir;
 
@@ -64,10 +66,10 @@ impl Machine {
         self
     }
 
-    fn clis(&self) -> Clis {
+    fn installed(&self) -> InstalledEngines {
         let mut flags = self.flags.clone();
         flags.push(("data_dir".to_owned(), self.path("data").display().to_string()));
-        Clis::with_env(&Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap(), self.env.clone())
+        InstalledEngines::with_env(&Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap(), self.env.clone())
     }
 
     /// How often a script that counts was started.
@@ -90,10 +92,10 @@ fn engine(name: &str) -> &'static Adapter {
 }
 
 /// Waits for the end of an upgrade.
-fn ended(clis: &Clis, upgrade: &Upgrade) -> Upgrade {
+fn ended(installed: &InstalledEngines, upgrade: &Upgrade) -> Upgrade {
     let deadline = Instant::now() + LONG;
     loop {
-        let now = clis.upgrade_of(upgrade.upgrade_id).unwrap().unwrap();
+        let now = installed.upgrade_of(upgrade.upgrade_id).unwrap().unwrap();
         if now.status.is_final() {
             return now;
         }
@@ -108,19 +110,19 @@ fn a_configured_program_comes_before_the_managed_one_and_that_before_the_one_on_
     machine.script("bin/gemini", "echo 1.0.0");
     let bin = machine.path("bin/gemini").display().to_string();
     let path = machine.env["PATH"].clone();
-    let found = machine.clis().find(engine("gemini")).unwrap();
+    let found = machine.installed().find(engine("gemini")).unwrap();
     assert_eq!(
         found,
         Found { program: vec![bin], version: "1.0.0".into(), path: path.clone(), source: Source::OnPath }
     );
 
     let managed = machine.script("data/npm/node_modules/.bin/gemini", "echo 2.0.0").display().to_string();
-    let found = machine.clis().find(engine("gemini")).unwrap();
+    let found = machine.installed().find(engine("gemini")).unwrap();
     assert_eq!((found.program, found.version, found.source), (vec![managed], "2.0.0".into(), Source::Managed));
 
     let own = machine.script("own/gem", "echo $1 3.0.0").display().to_string();
     let machine = machine.flag("engines.gemini.command", &format!("{own} fast"));
-    let found = machine.clis().find(engine("gemini")).unwrap();
+    let found = machine.installed().find(engine("gemini")).unwrap();
     let path = format!("{path}:{}", machine.path("own").display());
     let program = vec![own, "fast".to_owned()];
     assert_eq!(found, Found { program, version: "3.0.0".into(), path, source: Source::Configured });
@@ -131,8 +133,9 @@ fn a_version_is_asked_once_also_across_restarts_until_the_program_changes() {
     let machine = Machine::new();
     let count = machine.path("count").display().to_string();
     machine.script("bin/codex", &format!("echo x >> {count}; echo codex-cli 1.0.0"));
-    let clis = machine.clis();
-    let versions = || [&clis, &machine.clis()].map(|clis| clis.find(engine("codex")).unwrap().version);
+    let installed = machine.installed();
+    let versions =
+        || [&installed, &machine.installed()].map(|installed| installed.find(engine("codex")).unwrap().version);
     assert_eq!(versions(), ["1.0.0", "1.0.0"]);
     assert_eq!(versions(), ["1.0.0", "1.0.0"]);
     assert_eq!(machine.starts("count"), 1);
@@ -146,7 +149,7 @@ fn a_program_is_asked_in_an_empty_environment_with_a_home_that_is_gone_afterward
     let machine = Machine::new().variable("OPENAI_API_KEY", "sk-secret").variable("HOME", "/root");
     let seen = machine.path("seen").display().to_string();
     machine.script("bin/codex", &format!("touch $HOME/mark; env > {seen}; echo 1.0.0"));
-    machine.clis().find(engine("codex")).unwrap();
+    machine.installed().find(engine("codex")).unwrap();
     let seen = fs::read_to_string(machine.path("seen")).unwrap();
     assert!(!seen.contains("sk-secret"), "{seen}");
     let home = seen.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap();
@@ -157,7 +160,7 @@ fn a_program_is_asked_in_an_empty_environment_with_a_home_that_is_gone_afterward
 fn what_is_missing_or_unusable_is_said_with_the_command_that_installs_it() {
     let machine = Machine::new();
     let prefix = machine.path("data/npm").display().to_string();
-    let missing = machine.clis().find(engine("codex")).unwrap_err();
+    let missing = machine.installed().find(engine("codex")).unwrap_err();
     assert_eq!(missing.engine, "codex");
     assert_eq!(
         missing.install_command,
@@ -166,7 +169,7 @@ fn what_is_missing_or_unusable_is_said_with_the_command_that_installs_it() {
     assert!(missing.to_string().contains("codex cannot be started: no program of it is in"), "{missing}");
 
     machine.script("bin/codex", "echo 'it needs a newer kernel' >&2; exit 3");
-    let crashed = machine.clis().find(engine("codex")).unwrap_err();
+    let crashed = machine.installed().find(engine("codex")).unwrap_err();
     assert!(crashed.reason.contains("--version failed (exit status: 3): it needs a newer kernel"), "{crashed}");
 
     let plain = machine.path("plain");
@@ -177,11 +180,11 @@ fn what_is_missing_or_unusable_is_said_with_the_command_that_installs_it() {
         ("no-such-program --x".to_owned(), "is not on the PATH"),
     ] {
         let machine = Machine::new().flag("engines.codex.command", &command);
-        let refused = machine.clis().find(engine("codex")).unwrap_err();
+        let refused = machine.installed().find(engine("codex")).unwrap_err();
         assert!(refused.reason.starts_with("engines.codex.command: "), "{refused}");
         assert!(refused.reason.contains(said), "{refused}");
     }
-    let gone = machine.clis().find(engine("iflow")).unwrap_err();
+    let gone = machine.installed().find(engine("iflow")).unwrap_err();
     assert!(gone.install_command.contains("SKILL_RUNNER_IFLOW_BIN"), "{gone}");
 }
 
@@ -190,9 +193,9 @@ fn a_program_that_does_not_tell_its_version_in_time_is_ended_with_its_children_a
     let machine = Machine::new();
     let pid = machine.path("pid").display().to_string();
     machine.script("bin/claude", &format!("sleep 1000 & echo $! > {pid}; wait"));
-    let clis = machine.clis();
-    assert_eq!(clis.find(engine("claude")).unwrap().version, "unknown");
-    let status = clis.status(engine("claude"));
+    let installed = machine.installed();
+    assert_eq!(installed.find(engine("claude")).unwrap().version, "unknown");
+    let status = installed.status(engine("claude"));
     assert_eq!((status.installed, status.cli_version_detected), (true, None));
     let pid = fs::read_to_string(machine.path("pid")).unwrap();
     // A killed process takes a moment to be gone.
@@ -213,7 +216,7 @@ fn no_secret_is_part_of_any_status() {
         .flag("engines.codex.env_pass", "OPENAI_API_KEY")
         .variable("OPENAI_API_KEY", "sk-secret-1")
         .variable("GEMINI_API_KEY", "sk-secret-2");
-    let statuses = json!(machine.clis().statuses());
+    let statuses = json!(machine.installed().statuses());
     assert!(!statuses.to_string().contains("sk-secret"), "{statuses}");
     let ready: Vec<(&str, bool)> = statuses
         .as_array()
@@ -231,12 +234,12 @@ fn opencode_is_asked_for_its_models_and_where_it_fails_the_snapshot_answers() {
     let machine = Machine::new();
     let tells = r#"case "$1" in models) echo "a remark"; echo p/one; echo p/two;; *) echo 1.18.33;; esac"#;
     machine.script("bin/opencode", tells);
-    let told = machine.clis().models(engine("opencode"));
+    let told = machine.installed().models(engine("opencode"));
     let ids: Vec<&str> = told.models.iter().map(|model| model.id.as_str()).collect();
     assert_eq!((told.source, ids), (ListSource::Cli, vec!["p/one", "p/two"]));
 
     machine.script("bin/opencode", r#"case "$1" in models) exit 1;; *) echo 1.18.33;; esac"#);
-    let told = machine.clis().models(engine("opencode"));
+    let told = machine.installed().models(engine("opencode"));
     assert_eq!((told.source, told.snapshot_version.as_deref()), (ListSource::Snapshot, Some("1.18.33")));
     assert_eq!(told.fallback_reason.as_deref(), Some("opencode models failed (exit status: 1)"));
     assert!(!told.models.is_empty());
@@ -246,8 +249,8 @@ fn opencode_is_asked_for_its_models_and_where_it_fails_the_snapshot_answers() {
 fn an_upgrade_installs_the_pinned_version_and_keeps_its_log() {
     let machine = Machine::new().variable("OPENAI_API_KEY", "sk-secret").variable("npm_config_registry", "http://r");
     machine.script("bin/npm", FAKE_NPM);
-    let clis = machine.clis();
-    let upgrade = ended(&clis, &clis.upgrade(&[engine("gemini")]).unwrap());
+    let installed = machine.installed();
+    let upgrade = ended(&installed, &installed.upgrade(&[engine("gemini")]).unwrap());
     assert_eq!(upgrade.status, UpgradeStatus::Succeeded, "{upgrade:?}");
     let result = json!(upgrade.results["gemini"]);
     let package = "@google/gemini-cli@0.61.0";
@@ -255,9 +258,9 @@ fn an_upgrade_installs_the_pinned_version_and_keeps_its_log() {
         result,
         json!({"status": "succeeded", "package": package, "cli_version_detected": "0.61.0", "message": null})
     );
-    let log = clis.upgrade_log_tail(upgrade.upgrade_id).unwrap();
+    let log = installed.upgrade_log_tail(upgrade.upgrade_id).unwrap();
     assert!(log.contains("npm is at work\n") && log.contains("gemini: 0.61.0 is installed\n"), "{log}");
-    let found = clis.find(engine("gemini")).unwrap();
+    let found = installed.find(engine("gemini")).unwrap();
     assert_eq!((found.version.as_str(), found.source), ("0.61.0", Source::Managed));
     let args = fs::read_to_string(machine.path("bin/npm.args")).unwrap();
     assert!(args.starts_with(&format!("install --prefix {} ", machine.path("data/npm").display())), "{args}");
@@ -270,19 +273,19 @@ fn an_upgrade_installs_the_pinned_version_and_keeps_its_log() {
 fn an_upgrade_that_fails_says_why_and_the_others_go_on() {
     let machine = Machine::new();
     machine.script("bin/npm", FAKE_NPM);
-    let clis = machine.clis();
-    let upgrade = ended(&clis, &clis.upgrade(&["opencode", "claude", "gemini"].map(engine)).unwrap());
+    let installed = machine.installed();
+    let upgrade = ended(&installed, &installed.upgrade(&["opencode", "claude", "gemini"].map(engine)).unwrap());
     assert_eq!(upgrade.status, UpgradeStatus::Failed);
     let said = |name: &str| (upgrade.results[name].status, upgrade.results[name].message.clone().unwrap_or_default());
     assert_eq!(said("opencode").1, "npm failed (exit status: 1); its log tells why");
     assert!(said("claude").1.contains("its program is not where it should be"), "{upgrade:?}");
     assert_eq!(said("gemini"), (UpgradeStatus::Succeeded, String::new()));
-    assert!(clis.upgrade_log_tail(upgrade.upgrade_id).unwrap().contains("no such package"));
+    assert!(installed.upgrade_log_tail(upgrade.upgrade_id).unwrap().contains("no such package"));
     // Without npm there is nothing to do; said at once, and in the log.
     let bare = Machine::new().variable("PATH", "/nowhere");
-    let upgrade = ended(&bare.clis(), &bare.clis().upgrade(&[engine("gemini")]).unwrap());
+    let upgrade = ended(&bare.installed(), &bare.installed().upgrade(&[engine("gemini")]).unwrap());
     assert!(upgrade.results["gemini"].message.as_ref().unwrap().starts_with("npm is not on the PATH"), "{upgrade:?}");
-    let refused = bare.clis().upgrade(&[engine("iflow")]).unwrap_err();
+    let refused = bare.installed().upgrade(&[engine("iflow")]).unwrap_err();
     assert!(matches!(refused, UpgradeRefused::NotInstallable { .. }), "{refused}");
 }
 
@@ -296,7 +299,7 @@ fn upgrades_run_one_at_a_time_and_no_more_than_a_few_wait() {
         &format!("mkdir {lock} || exit 9; while [ ! -e {gate} ]; do sleep 0.05; done; rmdir {lock}; {FAKE_NPM}"),
     );
     // Two services of one data folder would be two processes; two handles share no more than they would.
-    let (one, two) = (machine.clis(), machine.clis());
+    let (one, two) = (machine.installed(), machine.installed());
     let mut begun = Vec::new();
     for _ in 0..8 {
         begun.push(one.upgrade(&[engine("gemini")]).unwrap());
@@ -314,8 +317,8 @@ fn upgrades_run_one_at_a_time_and_no_more_than_a_few_wait() {
 fn an_upgrade_nobody_is_at_any_more_has_failed() {
     let machine = Machine::new();
     machine.script("bin/npm", FAKE_NPM);
-    let clis = machine.clis();
-    let done = ended(&clis, &clis.upgrade(&[engine("gemini")]).unwrap());
+    let installed = machine.installed();
+    let done = ended(&installed, &installed.upgrade(&[engine("gemini")]).unwrap());
     let record = machine.path("data/engines/upgrades").join(format!("{}.json", done.upgrade_id));
     // As a killed service would have left it.
     let mut left: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
@@ -325,7 +328,7 @@ fn an_upgrade_nobody_is_at_any_more_has_failed() {
     let deadline = Instant::now() + LONG;
     let found = loop {
         fs::write(&record, left.to_string()).unwrap();
-        let found = clis.upgrade_of(done.upgrade_id).unwrap().unwrap();
+        let found = installed.upgrade_of(done.upgrade_id).unwrap().unwrap();
         if found.status.is_final() {
             break found;
         }
@@ -333,7 +336,7 @@ fn an_upgrade_nobody_is_at_any_more_has_failed() {
     };
     assert_eq!(found.status, UpgradeStatus::Failed);
     assert!(found.results["gemini"].message.as_ref().unwrap().starts_with("interrupted"), "{found:?}");
-    assert_eq!(clis.upgrade_of(uuid::Uuid::now_v7()).unwrap(), None);
+    assert_eq!(installed.upgrade_of(uuid::Uuid::now_v7()).unwrap(), None);
 }
 
 #[test]

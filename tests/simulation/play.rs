@@ -152,7 +152,7 @@ impl Play {
             clock: self.world.clone(),
             work: Work::InTurn(Arc::new(pause)),
             engines: Arc::new(Players { world: self.world.clone(), slots: self.settings.runs.max_running_jobs }),
-            clis: self.set.clis.clone(),
+            installed_engines: self.set.installed_engines.clone(),
         };
         let registry = self.set.registry.clone();
         Orchestrator::start_in(surroundings, store, registry, self.settings.clone(), PathBuf::new()).await

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
-use skill_runner::clis::Clis;
+use skill_runner::installed_engines::InstalledEngines;
 use skill_runner::registry::Registry;
 use skill_runner::settings::Settings;
 
@@ -18,7 +18,7 @@ use crate::parts::LOG_MAX;
 /// A folder for worlds.
 pub struct StageSet {
     pub folder: PathBuf,
-    pub clis: Clis,
+    pub installed_engines: InstalledEngines,
     pub registry: Registry,
     _guard: tempfile::TempDir,
 }
@@ -43,9 +43,9 @@ impl StageSet {
         zip.start_file("a", zip::write::SimpleFileOptions::default()).unwrap();
         zip.write_all(b"a file").unwrap();
         zip.finish().unwrap();
-        let clis = Clis::with_env(&settings(&folder, &folder, &[]), BTreeMap::new());
+        let installed_engines = InstalledEngines::with_env(&settings(&folder, &folder, &[]), BTreeMap::new());
         let registry = Registry::new(skills);
-        Arc::new(StageSet { folder, clis, registry, _guard: guard })
+        Arc::new(StageSet { folder, installed_engines, registry, _guard: guard })
     }
 
     /// The settings of a world.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Finding;
 use crate::cli::client::Client;
-use crate::clis::tool_version as version_of;
+use crate::installed_engines::tool_version as version_of;
 use crate::settings::{Sandbox, Settings};
 use crate::supervisor::RUN_MARKER;
 

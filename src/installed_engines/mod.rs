@@ -34,7 +34,7 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The CLIs of this machine; clones are the same. Every call blocks.
 #[derive(Clone)]
-pub struct Clis(Arc<Shared>);
+pub struct InstalledEngines(Arc<Shared>);
 
 struct Shared {
     engines: BTreeMap<String, settings::Engine>,
@@ -52,7 +52,7 @@ struct Shared {
     upgrading: AtomicUsize,
 }
 
-impl Clis {
+impl InstalledEngines {
     /// The CLIs as this process sees them.
     pub fn new(settings: &Settings) -> Self {
         let texts =

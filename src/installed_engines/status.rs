@@ -5,7 +5,7 @@ use std::thread;
 use serde::Serialize;
 
 use super::find::Source;
-use super::{Clis, login};
+use super::{InstalledEngines, login};
 use crate::engine::{ADAPTERS, Adapter, State, script};
 
 /// An engine on this machine.
@@ -35,7 +35,7 @@ pub struct Status {
     pub install_command: Option<String>,
 }
 
-impl Clis {
+impl InstalledEngines {
     /// What is known of one engine.
     pub fn status(&self, adapter: &Adapter) -> Status {
         let found = self.find(adapter);

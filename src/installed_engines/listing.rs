@@ -10,7 +10,7 @@ use super::bounded::{self, NotRun, Output};
 use super::catalog::{self, Entry, Model, Origin, Snapshot, SnapshotRefused};
 use super::find::Found;
 use super::version::{self, lock, quiet_env};
-use super::{Clis, scratch};
+use super::{InstalledEngines, scratch};
 use crate::engine::Adapter;
 
 /// How long a CLI may take to list its models; it takes 7 s on a small machine.
@@ -80,7 +80,7 @@ pub(super) struct Listed {
     answer: Result<Vec<Model>, String>,
 }
 
-impl Clis {
+impl InstalledEngines {
     /// The models of an engine.
     pub fn models(&self, adapter: &Adapter) -> Models {
         let found = self.find(adapter).ok();

@@ -13,7 +13,7 @@ use rustix::fs::FlockOperation;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::Clis;
+use super::InstalledEngines;
 use super::bounded;
 use super::find::{self, Source};
 use super::upgrade_record::{Records, Upgrade, UpgradeStatus};
@@ -50,13 +50,13 @@ pub enum UpgradeRefused {
     Io(#[from] io::Error),
 }
 
-impl Clis {
+impl InstalledEngines {
     /// Every engine that can be installed.
     pub fn installable() -> Vec<&'static Adapter> {
         ADAPTERS.into_iter().filter(|adapter| adapter.install.is_some()).collect()
     }
 
-    /// Begins to install these engines and returns at once; [`Clis::upgrade_of`] tells how it goes.
+    /// Begins to install these engines and returns at once; [`InstalledEngines::upgrade_of`] tells how it goes.
     pub fn upgrade(&self, engines: &[&'static Adapter]) -> Result<Upgrade, UpgradeRefused> {
         let mut wanted = Vec::new();
         for adapter in engines {
@@ -74,10 +74,10 @@ impl Clis {
         let (upgrade, alive) = begun.inspect_err(|_| {
             self.0.upgrading.fetch_sub(1, Ordering::SeqCst);
         })?;
-        let (clis, record) = (self.clone(), upgrade.clone());
+        let (installed, record) = (self.clone(), upgrade.clone());
         thread::spawn(move || {
-            clis.carry_out(record, &wanted);
-            clis.0.upgrading.fetch_sub(1, Ordering::SeqCst);
+            installed.carry_out(record, &wanted);
+            installed.0.upgrading.fetch_sub(1, Ordering::SeqCst);
             // Until here it counts as under way, whoever asks.
             drop(alive);
         });
