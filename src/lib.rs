@@ -13,7 +13,9 @@ pub mod convergence;
 pub mod engine;
 pub mod fcmp;
 pub mod projection;
-// L3, IO
+// L3, pure
+pub mod verdict;
+// L4, IO
 pub mod artifact;
 pub mod export;
 pub mod installed_engines;
@@ -21,9 +23,9 @@ pub mod registry;
 pub mod store;
 pub mod supervisor;
 pub mod workspace;
-// L4
-pub mod orchestrator;
 // L5
-pub mod http;
+pub mod orchestrator;
 // L6
+pub mod http;
+// L7
 pub mod cli;

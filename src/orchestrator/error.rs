@@ -1,11 +1,11 @@
 //! Why the orchestrator says no, or broke.
 
-use super::package::PackageRefused;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
 use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
+use crate::orchestrator::packages::unpack::PackageRefused;
 use crate::registry::InstallError;
 use crate::skill::Finding;
 use crate::{artifact, export, store, workspace};

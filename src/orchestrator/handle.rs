@@ -10,29 +10,32 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::actor::{self, Message};
-use super::clock::Clock;
-use super::close::{self, Closed};
-use super::deadlines::Deadlines;
-use super::error::Error;
-use super::flights::Flights;
-use super::journal::{lost_race, met_final};
-use super::log::RunLog;
-use super::queue::Queue;
-use super::seal::Sealer;
-use super::surroundings::{Surroundings, Work};
 use crate::domain::command::Command;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::{Effect, effects};
 use crate::installed_engines::InstalledEngines;
+use crate::orchestrator::admission::queue::Queue;
+use crate::orchestrator::admission::single_flight::Flights;
+use crate::orchestrator::environment::clock::Clock;
+use crate::orchestrator::environment::{Blocking, Environment};
+use crate::orchestrator::error::Error;
+use crate::orchestrator::log::journal::{lost_race, met_final};
+use crate::orchestrator::log::run_log::RunLog;
+use crate::orchestrator::log::seal::Sealer;
+use crate::orchestrator::runs::actor;
+use crate::orchestrator::runs::actor::Message;
+use crate::orchestrator::runs::deadlines::Deadlines;
+use crate::orchestrator::turn::last_files;
+use crate::orchestrator::turn::last_files::Closed;
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::EventStore;
 use crate::supervisor::Host;
-use crate::workspace::{self, Layout};
+use crate::workspace;
+use crate::workspace::Layout;
 
 /// Answer to a created run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,11 +79,11 @@ pub struct Sizes {
 /// All runs of one data folder.
 #[derive(Clone)]
 pub struct Orchestrator {
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// What all parts of the orchestrator share.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     pub store: Arc<dyn EventStore>,
     pub log: RunLog,
     pub layout: Layout,
@@ -88,7 +91,7 @@ pub(super) struct Shared {
     pub registry: Registry,
     pub installed_engines: InstalledEngines,
     pub clock: Arc<dyn Clock>,
-    pub work: Work,
+    pub blocking: Blocking,
     pub engines: Arc<dyn Host>,
     pub queue: Arc<Queue>,
     pub flights: Arc<Flights>,
@@ -97,11 +100,11 @@ pub(super) struct Shared {
     /// The program that keeps engines: skill-runner itself.
     pub shim: PathBuf,
     live: Mutex<BTreeMap<RunId, mpsc::Sender<Message>>>,
-    pub(super) uploading: Mutex<HashSet<RunId>>,
-    pub(super) installs: Arc<Semaphore>,
-    pub(super) temp_runs: Mutex<BTreeSet<RunId>>,
+    pub(crate) uploading: Mutex<HashSet<RunId>>,
+    pub(crate) installs: Arc<Semaphore>,
+    pub(crate) temp_runs: Mutex<BTreeSet<RunId>>,
     closing: AtomicBool,
-    pub(super) idle: Notify,
+    pub(crate) idle: Notify,
 }
 
 /// How soon a cancel looks again at a run that was on its way from one hand to another.
@@ -118,23 +121,23 @@ impl Orchestrator {
         settings: Settings,
         shim: PathBuf,
     ) -> Result<Self, Error> {
-        Self::start_in(Surroundings::real(&settings), store, registry, settings, shim).await
+        Self::start_in(Environment::real(&settings), store, registry, settings, shim).await
     }
 
     /// The same in surroundings that may be made up.
     pub async fn start_in(
-        surroundings: Surroundings,
+        environment: Environment,
         store: Arc<dyn EventStore>,
         registry: Registry,
         settings: Settings,
         shim: PathBuf,
     ) -> Result<Self, Error> {
-        let Surroundings { clock, work, engines, installed_engines } = surroundings;
+        let Environment { clock, blocking, engines, installed_engines } = environment;
         let layout = Layout::new(&settings.paths.data_dir);
         let log = RunLog::new(store.clone(), layout.clone());
         let queue = Queue::new(settings.runs.max_running_jobs, settings.runs.max_queued_jobs);
         let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
-        let sealer = Sealer::new(store.clone(), layout.clone(), work.clone(), seal_grace);
+        let sealer = Sealer::new(store.clone(), layout.clone(), blocking.clone(), seal_grace);
         let (deadlines, due) = Deadlines::new();
         let shared = Arc::new(Shared {
             store,
@@ -144,7 +147,7 @@ impl Orchestrator {
             registry,
             installed_engines,
             clock,
-            work,
+            blocking,
             engines,
             queue,
             flights: Arc::default(),
@@ -153,14 +156,14 @@ impl Orchestrator {
             shim,
             live: Mutex::default(),
             uploading: Mutex::default(),
-            installs: Arc::new(Semaphore::new(super::install::INSTALLS_MAX)),
+            installs: Arc::new(Semaphore::new(crate::orchestrator::packages::install::INSTALLS_MAX)),
             temp_runs: Mutex::default(),
             closing: AtomicBool::new(false),
             idle: Notify::new(),
         });
-        super::startup::settle(&shared).await?;
-        tokio::spawn(super::deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
-        tokio::spawn(super::temp::sweep_often(Arc::downgrade(&shared)));
+        crate::orchestrator::runs::recovery::settle(&shared).await?;
+        tokio::spawn(crate::orchestrator::runs::deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
+        tokio::spawn(crate::orchestrator::intake::temp::sweep_often(Arc::downgrade(&shared)));
         shared.start_next();
         Ok(Self { shared })
     }
@@ -288,7 +291,8 @@ impl Orchestrator {
             let status = journal.state().status;
             return Err(crate::domain::command::Refusal::RunFinal { status }.into());
         }
-        let closed = close::without_engine(shared, journal.state(), Status::Canceled, close::canceled()).await?;
+        let closed =
+            last_files::without_engine(shared, journal.state(), Status::Canceled, last_files::canceled()).await?;
         let Closed { facts, evidence } = closed;
         let (requested_by, reason) = (requested_by.into(), reason.into());
         journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await?;
@@ -404,7 +408,7 @@ impl Shared {
     }
 
     /// A place in the queue.
-    pub fn place(&self) -> Result<super::queue::Place, Error> {
+    pub fn place(&self) -> Result<crate::orchestrator::admission::queue::Place, Error> {
         self.queue.reserve().ok_or(Error::QueueFull { limit: self.settings.runs.max_queued_jobs })
     }
 
@@ -422,7 +426,7 @@ impl Shared {
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
-    pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<RunId, mpsc::Sender<Message>>> {
+    pub(crate) fn live(&self) -> MutexGuard<'_, BTreeMap<RunId, mpsc::Sender<Message>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

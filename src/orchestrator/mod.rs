@@ -1,59 +1,24 @@
-//! Runs in motion: the queue, an actor per running run, recovery, and the handle everybody else holds.
+//! Runs in motion. The folders show the way of a run: `intake` takes it in, `admission` queues it, `turn` carries out
+//! one turn of its engine, `runs` drives, recovers and ends it, `inspect` answers questions about it.
 
-mod actor;
-mod attempt;
-mod cache;
-mod clock;
-mod close;
-mod conclude;
-mod create;
-mod deadlines;
-mod ending;
+mod admission;
+mod environment;
 mod error;
-mod explain;
-mod explain_cache;
-mod export;
-mod flights;
 mod handle;
-mod hybrid;
-mod install;
-mod install_record;
-mod inventory;
-mod journal;
-mod ladder;
+mod inspect;
+mod intake;
 mod log;
-mod package;
-mod plan;
-mod prepare;
-mod prepare_cli;
-mod queue;
-mod raw_files;
-mod repair;
-mod reply;
-mod request;
-mod result_file;
-mod seal;
-mod share;
-mod stage;
-mod startup;
-mod surroundings;
-mod temp;
-mod turn_reader;
-mod upload;
-mod verdict;
-mod verdict_cli;
-mod verdict_script;
+mod packages;
+mod runs;
+mod turn;
 
-pub use clock::{Clock, WallClock};
+pub use environment::{Blocking, Clock, Environment, WallClock};
 pub use error::Error;
-pub use explain_cache::{CacheOutcome, CacheStory, DifferingPart};
 pub use handle::{Canceled, Created, Orchestrator, Sizes};
-pub use install::{NotInstalled, install_here};
-pub use install_record::{Install, InstallFailure, InstallStatus};
-pub use inventory::{Cleaned, ListFilter, Listing};
+pub use inspect::{CacheOutcome, CacheStory, DifferingPart};
+pub use intake::{CreateRequest, Delivery, OptionsRequest, Uploaded};
 pub use log::RunLog;
-pub use package::{PackageRefused, unpack_package};
-pub use reply::{PendingQuestion, Replied};
-pub use request::{CreateRequest, OptionsRequest};
-pub use surroundings::{Surroundings, Work};
-pub use upload::{Delivery, Uploaded};
+pub use packages::{
+    Install, InstallFailure, InstallStatus, NotInstalled, PackageRefused, install_here, unpack_package,
+};
+pub use runs::{Cleaned, ListFilter, Listing, PendingQuestion, Replied};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use skill_runner::domain::causes::chain;
 use skill_runner::domain::ids::RunId;
-use skill_runner::orchestrator::{Orchestrator, Surroundings, Work};
+use skill_runner::orchestrator::{Blocking, Environment, Orchestrator};
 use skill_runner::settings::Settings;
 use skill_runner::store::EventStore;
 
@@ -148,14 +148,14 @@ impl Play {
                 }
             })
         };
-        let surroundings = Surroundings {
+        let environment = Environment {
             clock: self.world.clone(),
-            work: Work::InTurn(Arc::new(pause)),
+            blocking: Blocking::InPlace(Arc::new(pause)),
             engines: Arc::new(Players { world: self.world.clone(), slots: self.settings.runs.max_running_jobs }),
             installed_engines: self.set.installed_engines.clone(),
         };
         let registry = self.set.registry.clone();
-        Orchestrator::start_in(surroundings, store, registry, self.settings.clone(), PathBuf::new()).await
+        Orchestrator::start_in(environment, store, registry, self.settings.clone(), PathBuf::new()).await
     }
 
     fn client(&self, service: &Orchestrator) -> Client {

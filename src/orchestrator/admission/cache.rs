@@ -1,0 +1,243 @@
+//! The cache: an index row from a key to the run that has the result, and the files of that run given to another.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tracing::warn;
+
+use crate::artifact;
+use crate::artifact::Contents;
+use crate::domain::artifact::ArtifactEntry;
+use crate::domain::cache_key::{sha256_bytes, sha256_hex};
+use crate::domain::command::{Command, TurnEnd};
+use crate::domain::event::{Event, NormalizationLevel};
+use crate::domain::fact::Fact;
+use crate::domain::ids::{RequestId, RunId};
+use crate::domain::outcome::{Evidence, Warning};
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Shared;
+use crate::orchestrator::log::journal::read_head;
+use crate::orchestrator::turn::judge::Conclusion;
+use crate::orchestrator::turn::last_files;
+use crate::orchestrator::turn::last_files::{RESULT_PATH, listed};
+use crate::store::{IndexChange, IndexKey};
+use crate::workspace;
+use crate::workspace::{RunPaths, open_beneath};
+
+/// Longest file of the runner's own that is read whole: result and lists.
+const FILE_MAX: u64 = 64 << 20;
+
+/// What a cache row says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// The run with the result.
+    pub run_id: RunId,
+    /// The hash of its artifacts, as in its proof.
+    pub artifacts_sha256: String,
+    /// Its other files that are shared, by path, with their hashes.
+    pub files: BTreeMap<String, String>,
+}
+
+/// The row of a key.
+pub(crate) fn row(key: &str) -> Option<IndexKey> {
+    sha256_bytes(key).map(IndexKey::Cache)
+}
+
+/// The entry in the bytes of a row; none for one that cannot be read, which is as good as none.
+pub(crate) fn parse(row: &[u8]) -> Option<Entry> {
+    serde_json::from_slice(row).ok()
+}
+
+/// The row to be written with the end of a run, if its result may stand for an equal run's. Blocks.
+pub(crate) fn entry(paths: &RunPaths, state: &RunState, conclusion: &Conclusion) -> Option<IndexChange> {
+    let succeeded = matches!(conclusion.end, TurnEnd::Succeeded { .. }) && !state.cancel_requested;
+    // What the runner asked to be repaired may have drifted: each run takes that risk for itself.
+    let repaired = |fact: &Fact| matches!(&fact.event, Event::Normalized(it) if it.level == NormalizationLevel::N3);
+    let key = row(state.shared_key()?).filter(|_| succeeded && !conclusion.facts.iter().any(repaired))?;
+    let artifacts = conclusion.facts.iter().any(|fact| matches!(fact.event, Event::ArtifactIndexed(_)));
+    let mut shared = vec![paths.result_json(), paths.validation_json()];
+    // Links to artifacts in the result name their run, and a bundle for debugging holds everything of it: those bundles
+    // are each run's own.
+    if !artifacts && !state.options.debug {
+        shared.extend([paths.bundle(false), paths.bundle_manifest(false)]);
+    }
+    let mut files = BTreeMap::new();
+    for path in shared {
+        let relative = path.strip_prefix(&paths.root).ok()?;
+        if let Some(bytes) = read(&paths.root, relative) {
+            files.insert(relative.to_str()?.to_owned(), sha256_hex(&bytes));
+        }
+    }
+    let artifacts_sha256 = conclusion.evidence.artifacts_sha256.clone();
+    let entry = Entry { run_id: state.run_id, artifacts_sha256, files };
+    Some(IndexChange::Put(key, Bytes::from(serde_json::to_vec(&entry).ok()?)))
+}
+
+fn read(root: &Path, file: &Path) -> Option<Vec<u8>> {
+    let opened = open_beneath(root, file).ok()?;
+    let mut bytes = Vec::new();
+    opened.take(FILE_MAX + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= FILE_MAX).then_some(bytes)
+}
+
+/// A run that is to be spared its engine.
+pub(crate) struct Wanted {
+    pub run: RunId,
+    pub request: RequestId,
+    pub debug: bool,
+    pub key: String,
+}
+
+impl Wanted {
+    /// A queued run, if an equal run's result may stand for its own.
+    pub fn of(state: &RunState) -> Option<Self> {
+        let key = state.shared_key()?.to_owned();
+        Some(Self { run: state.run_id, request: state.request_id, debug: state.options.debug, key })
+    }
+}
+
+impl Shared {
+    /// The entry of a key whose run is there.
+    pub(crate) fn cached(&self, key: &str) -> Result<Option<Entry>, Error> {
+        let Some(row) = row(key) else { return Ok(None) };
+        let Some(entry) = self.store.index(&row)?.and_then(|row| parse(&row)) else { return Ok(None) };
+        let source = match read_head(&*self.store, entry.run_id) {
+            Ok(head) => head.state,
+            Err(Error::RunNotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok((source.status == Status::Succeeded).then_some(entry))
+    }
+
+    /// The row of the entry that names this very run.
+    pub(crate) fn own_entry(&self, state: &RunState) -> Result<Option<IndexKey>, Error> {
+        let Some(row) = state.shared_key().and_then(row) else { return Ok(None) };
+        let entry = self.store.index(&row)?.and_then(|bytes| parse(&bytes));
+        Ok(entry.filter(|entry| entry.run_id == state.run_id).map(|_| row))
+    }
+
+    /// Put an equal run's files into this run's folder; the command that logs it. None is a miss: there is no such run, or
+    /// something of it is gone or not what it was.
+    pub(crate) async fn take(self: &Arc<Self>, wanted: Wanted) -> Option<Command> {
+        let entry = match self.cached(&wanted.key) {
+            Ok(entry) => entry?,
+            Err(error) => {
+                warn!(run.id = %wanted.run, %error, "the cache could not be asked");
+                return None;
+            }
+        };
+        let (run, source) = (wanted.run, entry.run_id);
+        let (from, to) = (self.layout.run(source), self.layout.run(run));
+        let took = self.blocking.run("take a cached result", move || match take_over(&from, &to, &entry, &wanted) {
+            Ok((evidence, facts)) => Ok(Command::TakeFromCache {
+                source,
+                cache_key: wanted.key,
+                result_path: RESULT_PATH.to_owned(),
+                evidence,
+                facts,
+            }),
+            Err(reason) => {
+                put_back(&to);
+                Err(reason)
+            }
+        });
+        match took.await {
+            Ok(Ok(command)) => Some(command),
+            Ok(Err(reason)) => {
+                warn!(run.id = %run, source.id = %source, reason, "a cached result cannot be used");
+                None
+            }
+            Err(error) => {
+                warn!(run.id = %run, %error, "a cached result could not be taken");
+                None
+            }
+        }
+    }
+}
+
+/// A result file; what does not differ between runs keeps its very text.
+#[derive(Serialize, Deserialize)]
+struct ResultFile {
+    status: Status,
+    data: Box<RawValue>,
+    artifacts: Vec<serde_json::Value>,
+    validation_warnings: Vec<Warning>,
+    error: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    artifacts: Vec<ArtifactEntry>,
+}
+
+/// Check the source and share its files; durable when done. An error is why the source cannot be used.
+fn take_over(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> Result<(Evidence, Vec<Fact>), String> {
+    let artifacts = proven_artifacts(from, entry)?;
+    for (file, sha256) in &entry.files {
+        let bytes = read(&from.root, Path::new(file)).ok_or_else(|| format!("{file} is gone"))?;
+        if sha256_hex(&bytes) != *sha256 {
+            return Err(format!("{file} has changed"));
+        }
+    }
+    let result = read(&from.root, Path::new(RESULT_PATH)).ok_or("its result is gone")?;
+    let mut result: ResultFile = serde_json::from_slice(&result).map_err(|error| format!("its result: {error}"))?;
+    workspace::create_run(to).map_err(|error| error.to_string())?;
+    let manifest = "manifest.json".to_owned();
+    let shared = artifacts.iter().map(|artifact| &artifact.path_rel).chain(entry.files.keys()).chain([&manifest]);
+    for file in shared {
+        workspace::share_file(&from.root, Path::new(file), &to.root).map_err(|error| error.to_string())?;
+    }
+    let warnings = result.validation_warnings.clone();
+    if !artifacts.is_empty() {
+        result.artifacts = listed(wanted.request, &artifacts);
+        let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
+        // Written whole, so the source's file, which has the same bytes on the disk so far, stays as it is.
+        workspace::write_whole(&to.result_json(), format!("{text}\n").as_bytes()).map_err(|error| error.to_string())?;
+    }
+    if !to.bundle(wanted.debug).exists() {
+        let contents = if wanted.debug { Contents::Everything } else { Contents::Result };
+        artifact::bundle(&to.root, contents, &to.bundle(wanted.debug), &to.bundle_manifest(wanted.debug))
+            .map_err(|error| error.to_string())?;
+    }
+    workspace::sync_run(to).map_err(|error| error.to_string())?;
+    let evidence = Evidence { streams: last_files::no_streams(), artifacts_sha256: entry.artifacts_sha256.clone() };
+    let warned = warnings.into_iter().map(|warning| Fact::own(Event::Warned(warning)));
+    let indexed = artifacts.into_iter().map(|artifact| Fact::own(Event::ArtifactIndexed(artifact)));
+    Ok((evidence, warned.chain(indexed).collect()))
+}
+
+/// The source's artifacts, if its folder holds exactly those that its proof is about.
+fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>, String> {
+    let bytes = read(&from.root, Path::new("manifest.json")).ok_or("its manifest is gone")?;
+    let Manifest { artifacts } = serde_json::from_slice(&bytes).map_err(|error| format!("its manifest: {error}"))?;
+    if artifact::artifacts_sha256(&artifacts) != entry.artifacts_sha256 || bytes != artifact::manifest_json(&artifacts)
+    {
+        return Err("its manifest has changed".into());
+    }
+    let found = artifact::index(&from.root, &[]).map_err(|error| error.to_string())?.entries;
+    let content = |artifact: &ArtifactEntry| (artifact.path_rel.clone(), artifact.size, artifact.sha256.clone());
+    let mut listed: Vec<_> = artifacts.iter().map(content).collect();
+    listed.sort();
+    let mut found: Vec<_> = found.iter().map(content).collect();
+    found.sort();
+    if listed != found {
+        return Err("its artifacts are not what they were".into());
+    }
+    Ok(artifacts)
+}
+
+/// What a failed attempt put into the run's folder goes again: the run will make its own.
+fn put_back(to: &RunPaths) {
+    for place in [to.artifacts(), to.result(), to.bundles(), to.manifest_json()] {
+        // What stays is moved aside or replaced when the run ends.
+        let _ = workspace::remove_tree(&place);
+    }
+    let _ = workspace::create_run(to);
+}

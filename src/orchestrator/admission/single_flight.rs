@@ -1,0 +1,201 @@
+//! Runs that want the same result at the same time: one leads, the others follow it and hold no slot.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::domain::ids::RunId;
+use crate::orchestrator::admission::queue::Place;
+
+/// Who leads and who follows, by cache key; a plain structure behind a short lock.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    flights: HashMap<String, Flight>,
+    claimed: HashSet<RunId>,
+    working: usize,
+}
+
+#[derive(Debug)]
+struct Flight {
+    leader: RunId,
+    followers: VecDeque<Follower>,
+}
+
+/// A run that waits for the result of an equal one. Its place in the queue is kept meanwhile.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    pub run: RunId,
+    pub place: Option<Place>,
+}
+
+/// The sole right to end a queued run at rest: two at once would write each other's last files.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    flights: Arc<Flights>,
+    run: RunId,
+}
+
+/// Something that is to be done before the service ends.
+#[derive(Debug)]
+pub(crate) struct Working {
+    flights: Arc<Flights>,
+}
+
+impl Flights {
+    /// Lead, unless somebody does already.
+    pub fn lead(&self, key: &str, run: RunId) -> bool {
+        let mut inner = self.lock();
+        if inner.flights.contains_key(key) {
+            return false;
+        }
+        inner.flights.insert(key.to_owned(), Flight { leader: run, followers: VecDeque::new() });
+        true
+    }
+
+    /// Follow whoever leads; a run that has nobody to follow leads, and is given back.
+    pub fn follow(&self, key: &str, follower: Follower) -> Option<Follower> {
+        let mut inner = self.lock();
+        let Some(flight) = inner.flights.get_mut(key) else {
+            inner.flights.insert(key.to_owned(), Flight { leader: follower.run, followers: VecDeque::new() });
+            return Some(follower);
+        };
+        if flight.leader == follower.run {
+            return Some(follower);
+        }
+        flight.followers.push_back(follower);
+        None
+    }
+
+    /// A run is over. The runs that are to go on: all that followed it, if there is a result to take; else the next
+    /// in line, which leads from now on.
+    pub fn ended(&self, key: &str, run: RunId, with_result: bool) -> Vec<Follower> {
+        let mut inner = self.lock();
+        let Some(flight) = inner.flights.get_mut(key) else { return Vec::new() };
+        if flight.leader != run {
+            flight.followers.retain(|follower| follower.run != run);
+            return Vec::new();
+        }
+        if with_result {
+            return inner.flights.remove(key).map(|flight| flight.followers.into()).unwrap_or_default();
+        }
+        match flight.followers.pop_front() {
+            Some(next) => {
+                flight.leader = next.run;
+                vec![next]
+            }
+            None => {
+                inner.flights.remove(key);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Claim a run; none while somebody else has it.
+    pub fn claim(self: &Arc<Self>, run: RunId) -> Option<Claim> {
+        self.lock().claimed.insert(run).then(|| Claim { flights: self.clone(), run })
+    }
+
+    /// Begin something that is to be done before the service ends.
+    pub fn working(self: &Arc<Self>) -> Working {
+        self.lock().working += 1;
+        Working { flights: self.clone() }
+    }
+
+    /// Whether all of that is done.
+    pub fn at_rest(&self) -> bool {
+        self.lock().working == 0
+    }
+
+    /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.flights.lock().claimed.remove(&self.run);
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.flights.lock().working -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn run(n: u128) -> RunId {
+        RunId(Uuid::from_u128(n))
+    }
+
+    fn follower(n: u128) -> Follower {
+        Follower { run: run(n), place: None }
+    }
+
+    fn runs(followers: Vec<Follower>) -> Vec<RunId> {
+        followers.into_iter().map(|follower| follower.run).collect()
+    }
+
+    /// Run 1 leads, 2 to 4 follow.
+    fn flown() -> Flights {
+        let flights = Flights::default();
+        assert!(flights.lead("k", run(1)) && !flights.lead("k", run(9)));
+        assert!((2..=4).all(|n| flights.follow("k", follower(n)).is_none()));
+        flights
+    }
+
+    #[test]
+    fn a_result_is_for_all_and_the_next_one_leads_anew() {
+        let flights = flown();
+        assert_eq!(runs(flights.ended("k", run(1), true)), [run(2), run(3), run(4)]);
+        assert!(flights.lead("k", run(5)));
+    }
+
+    #[test]
+    fn after_a_failure_the_next_in_line_leads_and_the_others_follow_it() {
+        let flights = flown();
+        assert_eq!(runs(flights.ended("k", run(1), false)), [run(2)]);
+        assert!(flights.follow("k", follower(2)).is_some(), "it leads already");
+        assert_eq!(runs(flights.ended("k", run(1), true)), [], "a run is over once");
+        assert_eq!(runs(flights.ended("k", run(2), true)), [run(3), run(4)]);
+    }
+
+    #[test]
+    fn a_follower_that_is_over_is_passed_over_and_the_last_one_leaves_nothing() {
+        let flights = flown();
+        assert_eq!(runs(flights.ended("k", run(2), false)), []);
+        assert_eq!(runs(flights.ended("k", run(1), false)), [run(3)]);
+        assert_eq!(runs(flights.ended("k", run(3), false)), [run(4)]);
+        assert_eq!(runs(flights.ended("k", run(4), false)), []);
+        assert!(flights.lock().flights.is_empty());
+    }
+
+    #[test]
+    fn a_run_is_claimed_by_one_at_a_time() {
+        let flights = Arc::new(Flights::default());
+        let claim = flights.claim(run(1)).unwrap();
+        assert!(flights.claim(run(1)).is_none() && flights.claim(run(2)).is_some());
+        drop(claim);
+        assert!(flights.claim(run(1)).is_some());
+    }
+
+    #[test]
+    fn the_service_is_at_rest_when_everything_begun_is_done() {
+        let flights = Arc::new(Flights::default());
+        let (one, other) = (flights.working(), flights.working());
+        drop(one);
+        assert!(!flights.at_rest());
+        drop(other);
+        assert!(flights.at_rest());
+    }
+}

@@ -1,0 +1,34 @@
+//! Work that blocks: on threads of its own, or in place for a simulation.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use crate::orchestrator::error::Error;
+use crate::store::BoxFuture;
+
+/// Where work that blocks is done.
+#[derive(Clone)]
+pub enum Blocking {
+    /// On the runtime's threads for blocking work.
+    Threads,
+    /// In place, after a pause: a world with a single thread is the same each time.
+    InPlace(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>),
+}
+
+impl Blocking {
+    /// Run this; `doing` names it in the error that a panic becomes.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        match self {
+            Blocking::Threads => spawn_blocking(work).await.map_err(|error| Error::io(doing)(error.into())),
+            Blocking::InPlace(pause) => {
+                pause().await;
+                Ok(work())
+            }
+        }
+    }
+}

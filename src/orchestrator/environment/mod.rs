@@ -1,0 +1,38 @@
+//! What the orchestrator finds outside: time, threads and engines. Each can be simulated.
+
+pub(crate) mod blocking;
+pub(crate) mod clock;
+
+use std::sync::Arc;
+
+use crate::installed_engines::InstalledEngines;
+use crate::settings::Settings;
+use crate::supervisor::{Host, ThisMachine};
+
+pub use blocking::Blocking;
+pub use clock::{Clock, WallClock};
+
+/// Everything outside that the orchestrator uses, besides its store and its files.
+#[derive(Clone)]
+pub struct Environment {
+    /// Tells the time and makes ids.
+    pub clock: Arc<dyn Clock>,
+    /// Runs work that blocks.
+    pub blocking: Blocking,
+    /// Starts engines.
+    pub engines: Arc<dyn Host>,
+    /// Knows the agent CLIs.
+    pub installed_engines: InstalledEngines,
+}
+
+impl Environment {
+    /// This machine's.
+    pub fn real(settings: &Settings) -> Self {
+        Self {
+            clock: Arc::new(WallClock),
+            blocking: Blocking::Threads,
+            engines: Arc::new(ThisMachine),
+            installed_engines: InstalledEngines::new(settings),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Where a field of a result came from, looked up in the log and in the raw bytes.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::artifact;
+use crate::domain::event::ValidationError;
+use crate::domain::fact::Stream;
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::statechart::Status;
+use crate::fcmp::read_envelope;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::log::run_log::RunLog;
+use crate::projection::{Explanation, FilePlace, Origin, Pointer, Precision, Trail, places, span};
+use crate::store::EventBatch;
+use crate::workspace::open_beneath;
+
+/// Bytes of events read at once.
+const READ_BYTES: usize = 1024 * 1024;
+/// Longest result that is read, and most bytes of raw output that are looked through.
+const TEXT_MAX: u64 = 32 * 1024 * 1024;
+
+const RESULT: &str = "result/result.json";
+/// What a skill wrote into its result file.
+const SKILL_RESULT: &str = "raw/skill_result.json";
+/// How all files begin that keep what was written into it.
+const RESULT_FILES: &str = "raw/skill_result.";
+
+impl RunLog {
+    /// Where a field of a finished run's result came from, by its JSON pointer (`/data/…`). Blocks on the disk.
+    pub fn explain(&self, run: RunId, path: &str) -> Result<Explanation, Error> {
+        let pointer = Pointer::parse(path).map_err(|error| wrong_path(error.to_string()))?;
+        let field = match pointer.split_first() {
+            Some(("data", field)) => field,
+            Some(_) | None => return Err(wrong_path("only the data of a result is explained: /data/…".to_owned())),
+        };
+        let state = self.head(run)?.state;
+        if !state.status.is_final() {
+            return Err(Error::NotReady);
+        }
+        let missing = || Error::FieldNotFound { path: path.chars().take(200).collect(), status: state.status };
+        if state.status != Status::Succeeded {
+            return Err(missing());
+        }
+        let root = self.paths(run).root;
+        let text = text(&root, RESULT).ok_or_else(|| unreadable(RESULT))?;
+        let place = span(&text, &pointer).ok_or_else(missing)?;
+        let document: Value = serde_json::from_str(&text).map_err(|_| unreadable(RESULT))?;
+        let value = serde_json::from_str(&text[place.clone()]).map_err(|_| unreadable(RESULT))?;
+        let trail = self.trail(run)?;
+        let origin = origin(&root, &trail, &document["data"], &field)?;
+        let result = in_file(RESULT, place);
+        let (request_id, validation) = (state.request_id, trail.validation);
+        Ok(Explanation { request_id, run_id: run, path: path.to_owned(), value, result, validation, origin })
+    }
+
+    fn trail(&self, run: RunId) -> Result<Trail, Error> {
+        let mut trail = Trail::default();
+        let mut at = Seq::START;
+        loop {
+            let batches = self.read(run, at, READ_BYTES)?;
+            let Some(last) = batches.last().map(EventBatch::last) else { return Ok(trail) };
+            at = last;
+            for (seq, stored) in batches.iter().flat_map(EventBatch::events) {
+                let envelope = read_envelope(&stored).map_err(|error| Error::Corrupt {
+                    run: run.to_string(),
+                    message: format!("event {seq}: {error}"),
+                })?;
+                let bytes = envelope.raw_ref.map(|raw| (raw.stream, raw.byte_from..raw.byte_to));
+                if let Some(event) = &envelope.event {
+                    trail.push(envelope.meta.attempt, seq, event, bytes);
+                }
+            }
+        }
+    }
+}
+
+fn origin(root: &Path, trail: &Trail, data: &Value, field: &Pointer) -> Result<Origin, Error> {
+    if let Some((seq, source_run_id)) = trail.taken_from {
+        return Ok(Origin::Run { seq, source_run_id });
+    }
+    if trail.in_a_file()
+        && let Some(origin) = written(root, data, field)?
+    {
+        return Ok(origin);
+    }
+    let Some((stream, bytes)) = trail.turn() else { return Ok(Origin::Unknown) };
+    // An answer stands at the end of what was said.
+    let from = bytes.start.max(bytes.end.saturating_sub(TEXT_MAX));
+    let name = match stream {
+        Stream::Stdout => "logs/stdout.txt",
+        Stream::Stderr => "logs/stderr.txt",
+        Stream::Pty => "logs/pty.txt",
+    };
+    let raw = open_beneath(root, Path::new(name)).ok().and_then(|file| range(&file, from, bytes.end));
+    let found = raw.map(|raw| places(&raw, data, field)).unwrap_or_default();
+    let found: Vec<_> = found.into_iter().map(|place| from + place.start as u64..from + place.end as u64).collect();
+    Ok(trail.spoken(&found))
+}
+
+/// The file that the output was in: the skill's own result file, or what a later step of the chain left beside it.
+fn written(root: &Path, data: &Value, field: &Pointer) -> Result<Option<Origin>, Error> {
+    let mut names = artifact::files_below(root, "raw")?;
+    names.retain(|name| name.starts_with(RESULT_FILES));
+    // What a later step wrote stands beside what the skill itself did, under the step's name.
+    names.sort_by_key(|name| (name == SKILL_RESULT, std::cmp::Reverse(name.clone())));
+    for name in &names {
+        let place = text(root, name).and_then(|text| places(&text, data, field).pop());
+        if let Some(place) = place {
+            return Ok(Some(Origin::File { precision: Precision::Field, place: in_file(name, place) }));
+        }
+    }
+    let whole = names.first().and_then(|name| Some((name, text(root, name)?.len())));
+    Ok(whole.map(|(name, length)| Origin::File { precision: Precision::File, place: in_file(name, 0..length) }))
+}
+
+fn in_file(name: &str, place: std::ops::Range<usize>) -> FilePlace {
+    FilePlace { file: name.to_owned(), byte_from: place.start as u64, byte_to: place.end as u64 }
+}
+
+fn text(root: &Path, name: &str) -> Option<String> {
+    let mut text = String::new();
+    let file = open_beneath(root, Path::new(name)).ok()?;
+    let short = file.metadata().ok()?.len() <= TEXT_MAX;
+    short.then(|| file.take(TEXT_MAX).read_to_string(&mut text).ok()).flatten()?;
+    Some(text)
+}
+
+fn range(file: &File, from: u64, to: u64) -> Option<String> {
+    let length = to.checked_sub(from).filter(|length| *length <= TEXT_MAX)?;
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    file.read_exact_at(&mut bytes, from).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+fn wrong_path(message: String) -> Error {
+    let details = vec![ValidationError { path: "path".to_owned(), message: message.clone() }];
+    Error::Rejected { code: "INVALID_REQUEST", message: format!("path: {message}"), details }
+}
+
+fn unreadable(name: &str) -> Error {
+    Error::io(format!("read {name}"))(std::io::ErrorKind::InvalidData.into())
+}

@@ -1,0 +1,400 @@
+//! A request becomes a run: everything is checked first, and nothing is created when a check fails.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::domain::cache_key::{canonical, sha256_bytes, sha256_hex};
+use crate::domain::event::{Event, Started, ValidationError};
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::engine::contract;
+use crate::fcmp::read_envelope;
+use crate::orchestrator::admission::cache::Wanted;
+use crate::orchestrator::admission::single_flight::Follower;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::{Created, Orchestrator, Shared};
+use crate::orchestrator::intake::plan::{plan, plan_without_skill};
+use crate::orchestrator::intake::request::CreateRequest;
+use crate::orchestrator::log::journal::Journal;
+use crate::registry;
+use crate::registry::{Installed, NotUsable};
+use crate::settings::RestartQueued;
+use crate::skill::{Intake, Skill};
+use crate::store;
+use crate::store::{IndexChange, IndexKey};
+use crate::workspace;
+use crate::workspace::RunPaths;
+
+/// What an idempotency key led to.
+#[derive(Debug, Serialize, Deserialize)]
+struct FirstAnswer {
+    body_sha256: String,
+    answer: Created,
+}
+
+/// What a new run's folder begins with.
+enum Begins {
+    /// A copy of its skill, and the configuration for its engine.
+    WithSkill(Arc<Installed>, Option<Map<String, Value>>),
+    /// The request alone: the skill comes with the upload, and is judged by it then.
+    WithRequest(Box<CreateRequest>),
+}
+
+/// Where a new run's skill comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Installed,
+    Upload,
+}
+
+/// The hash of a client's key and of the body it came with.
+type Idempotency = Option<(String, String)>;
+
+impl Orchestrator {
+    /// Create a run. With an idempotency key, the same key and body give the first answer again.
+    pub async fn create(&self, request: CreateRequest, idempotency_key: Option<&str>) -> Result<Created, Error> {
+        self.create_from(Source::Installed, request, idempotency_key).await
+    }
+
+    /// Create a run of a skill that is this run's alone and comes with its upload.
+    pub async fn create_temp(&self, request: CreateRequest, idempotency_key: Option<&str>) -> Result<Created, Error> {
+        self.create_from(Source::Upload, request, idempotency_key).await
+    }
+
+    async fn create_from(
+        &self,
+        source: Source,
+        request: CreateRequest,
+        idempotency_key: Option<&str>,
+    ) -> Result<Created, Error> {
+        let shared = &self.shared;
+        let idempotency = idempotency_key.map(|key| (sha256_hex(key.as_bytes()), body_hash(&request)));
+        if let Some(first) = shared.first_answer(&idempotency)? {
+            return Ok(first);
+        }
+        shared.admits()?;
+        let key = idempotency.as_ref().map(|(key, _)| key.clone());
+        loop {
+            let (started, begins) = match source {
+                Source::Installed => shared.plan_installed(request.clone(), key.clone()).await?,
+                Source::Upload => plan_uploaded(shared, &request, key.clone())?,
+            };
+            if let Some(created) = self.begin(started, begins, &idempotency).await? {
+                return Ok(created);
+            }
+        }
+    }
+
+    /// Begin a run; nothing is created when its skill was updated meanwhile.
+    async fn begin(
+        &self,
+        started: Started,
+        begins: Begins,
+        idempotency: &Idempotency,
+    ) -> Result<Option<Created>, Error> {
+        let shared = &self.shared;
+        let run = RunId(shared.clock.new_id());
+        // Nobody ends the run before it has its part: it is in the queue, follows, or has its result.
+        let _claim = shared.claimed(run).await;
+        let request_id = started.request_id;
+        let wanted = wanted(shared, run, &started);
+        let lead = wanted.as_ref().and_then(|wanted| shared.lead(&wanted.key, run));
+        // Asked for once it leads: a run that led before has left its entry by then.
+        let cached =
+            lead.is_some() && wanted.as_ref().is_some_and(|it| shared.cached(&it.key).is_ok_and(|it| it.is_some()));
+        let place = if started.awaiting_upload || cached { None } else { Some(shared.place()?) };
+        let installed = match &begins {
+            Begins::WithSkill(installed, _) => Some(installed.clone()),
+            Begins::WithRequest(_) => None,
+        };
+        let written = write_folder(shared, run, &started, begins).await;
+        // An update that came meanwhile may have left one version's name on another's files: then this never was.
+        if installed.is_some_and(|installed| !shared.is_still_installed(&installed)) {
+            let _ = workspace::remove_run(&shared.layout.run(run));
+            let _ = workspace::remove_tree(&shared.layout.request(request_id));
+            return Ok(None);
+        }
+        written?;
+        let follows = wanted.as_ref().map(|wanted| wanted.key.clone()).filter(|_| lead.is_none());
+        let take = match wanted.filter(|_| cached) {
+            Some(wanted) => shared.take(wanted).await,
+            None => None,
+        };
+        let answer = Created {
+            request_id,
+            run_id: run,
+            cache_hit: take.is_some(),
+            status: if take.is_some() { Status::Succeeded } else { Status::Queued },
+            awaiting_upload: started.awaiting_upload,
+        };
+        let runs = take.is_none() && !started.awaiting_upload;
+        let (rows, absent) = idempotency_changes(idempotency.as_ref(), &answer)?;
+        let created = async {
+            let place = match place {
+                None if runs => Some(shared.place()?),
+                place => place,
+            };
+            let journal = Journal::create(shared, run, started, take, rows, absent).await?;
+            Ok::<_, Error>((place, journal))
+        };
+        let (place, journal) = match created.await {
+            Ok(created) => created,
+            Err(error) => {
+                // Nothing was created, so nothing may be left.
+                let _ = workspace::remove_run(&shared.layout.run(run));
+                let _ = workspace::remove_tree(&shared.layout.request(request_id));
+                return match (error, idempotency) {
+                    (Error::Store(store::Error::Taken { value }), Some((_, body))) => {
+                        first_answer(&value, body).map(Some)
+                    }
+                    (error, _) => Err(error),
+                };
+            }
+        };
+        if journal.state().temporary {
+            shared.temp_runs().insert(run);
+        }
+        if let Some(lead) = lead {
+            lead.keep();
+        }
+        match (place, follows) {
+            (place, Some(key)) => shared.follow(&key, Follower { run, place }),
+            (Some(place), None) => {
+                place.enter(run);
+                shared.start_next();
+            }
+            // It is over, or waits for its files.
+            (None, None) if answer.cache_hit => shared.owe(journal.state()),
+            (None, None) => {}
+        }
+        Ok(Some(answer))
+    }
+}
+
+impl Shared {
+    async fn plan_installed(
+        self: &Arc<Self>,
+        request: CreateRequest,
+        key: Option<String>,
+    ) -> Result<(Started, Begins), Error> {
+        let Some(skill_id) = &request.skill_id else {
+            return Err(wrong_body("missing field `skill_id`"));
+        };
+        let installed = self.lookup(skill_id)?;
+        let request = self.with_engine(request, &installed.skill).await?;
+        let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
+        let started = plan(self, &installed.skill, request, key)?;
+        Ok((started, Begins::WithSkill(installed, engine_config)))
+    }
+}
+
+fn plan_uploaded(shared: &Shared, request: &CreateRequest, key: Option<String>) -> Result<(Started, Begins), Error> {
+    if request.skill_id.is_some() {
+        return Err(wrong_body("unknown field `skill_id`: the skill comes with the upload, as skill_package"));
+    }
+    let started = plan_without_skill(shared, request, key)?;
+    Ok((started, Begins::WithRequest(Box::new(request.clone()))))
+}
+
+/// A body that does not fit, said as for any other field.
+fn wrong_body(message: &str) -> Error {
+    Error::Rejected {
+        code: "INVALID_REQUEST",
+        message: format!("the body does not fit: {message}"),
+        details: vec![ValidationError { path: String::new(), message: message.to_owned() }],
+    }
+}
+
+/// What a new run wants of the cache.
+fn wanted(shared: &Shared, run: RunId, started: &Started) -> Option<Wanted> {
+    Wanted::of(&RunState::open(run, started, shared.clock.now()))
+}
+
+/// The index row of an idempotency key, by the key's hash in hexadecimal.
+pub(crate) fn idempotency_row(hash: &str) -> Option<IndexKey> {
+    sha256_bytes(hash).map(IndexKey::Idempotency)
+}
+
+fn idempotency_changes(
+    idempotency: Option<&(String, String)>,
+    answer: &Created,
+) -> Result<(Vec<IndexChange>, Option<IndexKey>), Error> {
+    let Some((key, body)) = idempotency else { return Ok((Vec::new(), None)) };
+    let Some(row) = idempotency_row(key) else { return Ok((Vec::new(), None)) };
+    let first = FirstAnswer { body_sha256: body.clone(), answer: answer.clone() };
+    let bytes = serde_json::to_vec(&first)
+        .map_err(|error| Error::Corrupt { run: answer.run_id.to_string(), message: error.to_string() })?;
+    Ok((vec![IndexChange::Put(row, Bytes::from(bytes))], Some(row)))
+}
+
+fn first_answer(stored: &[u8], body: &str) -> Result<Created, Error> {
+    let first: FirstAnswer = serde_json::from_slice(stored)
+        .map_err(|error| Error::Corrupt { run: "of an idempotency key".into(), message: error.to_string() })?;
+    if first.body_sha256 == body { Ok(first.answer) } else { Err(Error::IdempotencyConflict) }
+}
+
+/// Two bodies are the same when they ask for the same, whatever their white space and key order.
+fn body_hash(request: &CreateRequest) -> String {
+    let options = &request.runtime_options;
+    let whole = json!({
+        "skill_id": request.skill_id,
+        "engine": request.engine,
+        "input": request.input,
+        "parameter": request.parameter,
+        "model": request.model,
+        "await_upload": request.await_upload,
+        "engine_configs": [
+            request.codex_config, request.gemini_config, request.opencode_config,
+            request.iflow_config, request.claude_config, request.qwen_config,
+        ],
+        "runtime_options": {
+            "execution_mode": options.execution_mode,
+            "no_cache": options.no_cache,
+            "debug": options.debug,
+            "debug_keep_temp": options.debug_keep_temp,
+            "verbose": options.verbose,
+            "interactive_auto_reply": options.interactive_auto_reply,
+            "interactive_reply_timeout_sec": options.interactive_reply_timeout_sec,
+            "hard_timeout_seconds": options.hard_timeout_seconds,
+            "stall_timeout_seconds": options.stall_timeout_seconds,
+        },
+    });
+    sha256_hex(canonical(&whole).as_bytes())
+}
+
+/// The run's folder with its own copy of the skill: editing the skill never touches a run that exists.
+async fn write_folder(shared: &Shared, run: RunId, started: &Started, begins: Begins) -> Result<(), Error> {
+    let paths = shared.layout.run(run);
+    let (request, started) = (started.request_id, started.clone());
+    let layout = shared.layout.clone();
+    let undo = (paths.clone(), layout.request(request));
+    // What is to survive a restart is durable before the answer; a run that a restart ends needs no more than its log.
+    let survives = started.awaiting_upload || shared.settings.runs.restart_queued == RestartQueued::Requeue;
+    let written = shared
+        .blocking
+        .run("write the run's folder", move || {
+            workspace::create_run(&paths)?;
+            write_request(&paths, &started)?;
+            match begins {
+                Begins::WithSkill(installed, engine_config) => {
+                    let copy = paths.skill_copy(&started.engine, &started.skill.id);
+                    match &installed.made {
+                        Some(made) => workspace::write_skill(made, &copy)?,
+                        None => workspace::copy_skill(&installed.dir, &installed.files, &copy)?,
+                    };
+                    if let Some(config) = engine_config {
+                        workspace::write_private(
+                            &layout.request_engine_config(request),
+                            &pretty(&Value::Object(config)),
+                        )?;
+                    }
+                }
+                Begins::WithRequest(asked) => {
+                    workspace::write_private(&layout.kept_request(request), &pretty(&json!(asked)))?
+                }
+            }
+            if survives { workspace::sync_run(&paths) } else { Ok(()) }
+        })
+        .await?;
+    if let Err(error) = written {
+        let _ = workspace::remove_run(&undo.0);
+        let _ = workspace::remove_tree(&undo.1);
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// What was asked for, for people who open the run's folder. Blocks.
+pub(crate) fn write_request(paths: &RunPaths, started: &Started) -> Result<(), workspace::Error> {
+    let input = pretty(&json!({
+        "skill_id": started.skill.id,
+        "engine": started.engine,
+        "model": started.model,
+        "input": started.input,
+        "parameter": started.parameter,
+        "runtime_options": started.runtime_options,
+    }));
+    let skill = pretty(&json!({
+        "id": started.skill.id,
+        "version": started.skill.version,
+        "fingerprint": started.skill.fingerprint,
+        "engine": started.engine,
+    }));
+    workspace::write_whole(&paths.input_json(), &input)?;
+    workspace::write_whole(&paths.skill_json(), &skill)
+}
+
+/// JSON for people and programs, with an end of line.
+pub(crate) fn pretty(value: &Value) -> Vec<u8> {
+    let mut text = format!("{value:#}");
+    text.push('\n');
+    text.into_bytes()
+}
+
+impl Shared {
+    /// What a client's key led to before.
+    fn first_answer(&self, idempotency: &Idempotency) -> Result<Option<Created>, Error> {
+        let Some((key, body)) = idempotency else { return Ok(None) };
+        let Some(row) = idempotency_row(key) else { return Ok(None) };
+        self.store.index(&row)?.map(|first| first_answer(&first, body)).transpose()
+    }
+
+    /// The installed skill of that name.
+    fn lookup(&self, id: &str) -> Result<Arc<Installed>, Error> {
+        self.registry.lookup(id).map_err(|lookup| {
+            let reason = match &lookup {
+                NotUsable::NotFound => String::new(),
+                NotUsable::Invalid { findings } => {
+                    let first = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
+                    format!(": its folder is not a valid skill ({first}); see `skill-runner skill lint`")
+                }
+            };
+            Error::SkillNotFound { id: id.chars().take(64).collect(), reason }
+        })
+    }
+
+    /// Whether the skill is the same as when it was looked up.
+    fn is_still_installed(&self, installed: &Installed) -> bool {
+        let now = self.registry.lookup(&installed.skill.id);
+        now.is_ok_and(|now| now.skill.fingerprint == installed.skill.fingerprint)
+    }
+
+    /// The skill a run was created with: the installed one while unchanged, else the run's own copy.
+    pub fn skill_of(&self, state: &RunState) -> Result<Skill, Error> {
+        if let Ok(installed) = self.registry.lookup(&state.skill.id)
+            && installed.skill.fingerprint == state.skill.fingerprint
+        {
+            return Ok(installed.skill.clone());
+        }
+        let copy = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
+        match registry::load_dir(&copy, Intake::Installed) {
+            // A copy that carries the contract was prepared for its engine already, and was whole then.
+            Ok(installed)
+                if installed.skill.fingerprint == state.skill.fingerprint
+                    || contract::stands_in(&installed.skill.body) =>
+            {
+                Ok(installed.skill.clone())
+            }
+            Ok(_) | Err(_) => Err(Error::Corrupt {
+                run: state.run_id.to_string(),
+                message: "its copy of the skill is not what it was created with".into(),
+            }),
+        }
+    }
+
+    /// A run's first event.
+    pub fn started(&self, run: RunId) -> Result<Started, Error> {
+        let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
+        let batches = self.log.read(run, Seq::START, 1)?;
+        let (_, first) =
+            batches.first().and_then(|batch| batch.events().next()).ok_or_else(|| corrupt("it is empty".into()))?;
+        match read_envelope(&first).map_err(|error| corrupt(error.to_string()))?.event {
+            Some(Event::Started(started)) => Ok(started),
+            _ => Err(corrupt("its first event is not conversation.started".into())),
+        }
+    }
+}

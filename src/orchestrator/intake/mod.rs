@@ -1,0 +1,10 @@
+//! How a run comes in: the request is checked, the run created, its files uploaded.
+
+pub(crate) mod create;
+pub(crate) mod plan;
+pub(crate) mod request;
+pub(crate) mod temp;
+pub(crate) mod upload;
+
+pub use request::{CreateRequest, OptionsRequest};
+pub use upload::{Delivery, Uploaded};

@@ -1,0 +1,243 @@
+//! What a request means: everything in it is checked against its skill, and becomes the first event of a run.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::domain::cache_key::{KeyPart, KeyParts, cache_key, canonical, sha256_hex};
+use crate::domain::event::Started;
+use crate::domain::ids::RequestId;
+use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
+use crate::engine;
+use crate::engine::script;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Shared;
+use crate::orchestrator::intake::request::{CreateRequest, OptionsRequest};
+use crate::skill::{PROMPT_ENGINES, SCRIPT_ENGINE, Skill, inputs};
+use crate::workspace::Manifest;
+
+/// Most bytes of inline values: they are part of the run's first event.
+const INLINE_MAX: usize = 512 * 1024;
+
+/// The longest time an option may ask for, as in the service's own settings: a week. No clock counts without end.
+const LONGEST_SECONDS: u64 = 7 * 24 * 3600;
+
+/// What stands for a skill, and for an engine that nobody named, until the package is there. No skill can be called so.
+const UNTIL_UPLOAD: &str = "(known with the upload)";
+
+pub(crate) fn rejected(code: &'static str, message: String) -> Error {
+    Error::Rejected { code, message, details: Vec::new() }
+}
+
+/// The first event of the run, if the request is right.
+pub(crate) fn plan(
+    shared: &Shared,
+    skill: &Skill,
+    request: CreateRequest,
+    idempotency_sha256: Option<String>,
+) -> Result<Started, Error> {
+    let engine = request.engine.clone().unwrap_or_default();
+    let engine_config = request.engine_config(&engine);
+    let engine_config_sha256 =
+        engine_config.map(|config| sha256_hex(canonical(&Value::Object(config.clone())).as_bytes()));
+    check_engine(skill, &engine)?;
+    if engine == script::ENGINE && request.model.is_some() {
+        return Err(rejected("MODEL_NOT_ALLOWED", "a script skill runs without a model: leave \"model\" out".into()));
+    }
+    let options = options(shared, Some(skill), &request.runtime_options)?;
+    let mode = options.execution_mode;
+    if !skill.manifest.execution_modes.contains(&mode) {
+        let message = format!("skill {} does not support execution_mode {:?}", skill.id, mode.as_str());
+        return Err(rejected("SKILL_EXECUTION_MODE_UNSUPPORTED", message));
+    }
+    let input = request.input.unwrap_or_default();
+    let parameter = request.parameter.unwrap_or_default();
+    inputs::check_request(skill, Some(&Value::Object(input.clone())), Some(&Value::Object(parameter.clone())))
+        .map_err(|rejection| Error::Rejected {
+            code: rejection.code.as_str(),
+            message: rejection.message,
+            details: rejection.details,
+        })?;
+    check_size(&input, &parameter)?;
+    let needs_files = skill.file_fields().iter().any(|field| field.required);
+    let mut started = Started {
+        request_id: RequestId(shared.clock.new_id()),
+        skill: SkillRef {
+            id: skill.id.clone(),
+            version: skill.version.to_string(),
+            fingerprint: skill.fingerprint.clone(),
+        },
+        engine,
+        model: request.model,
+        execution_mode: mode,
+        runtime_options: options,
+        input,
+        parameter,
+        awaiting_upload: request.await_upload.unwrap_or(needs_files),
+        idempotency_sha256,
+        cache_key: None,
+        engine_config_sha256,
+        temporary: false,
+    };
+    if !started.awaiting_upload {
+        started.cache_key = Some(key_of(&started, &Manifest::default().sha256(), None).0);
+    }
+    Ok(started)
+}
+
+/// The first event of a run whose skill comes with its upload, as far as the request can be judged without it.
+pub(crate) fn plan_without_skill(
+    shared: &Shared,
+    request: &CreateRequest,
+    idempotency_sha256: Option<String>,
+) -> Result<Started, Error> {
+    let engine = request.engine.as_deref().unwrap_or(UNTIL_UPLOAD);
+    if request.engine.is_some() && !PROMPT_ENGINES.contains(&engine) && engine != SCRIPT_ENGINE {
+        let message =
+            format!("no engine is called {engine:?}; there are {SCRIPT_ENGINE}, {}", PROMPT_ENGINES.join(", "));
+        return Err(rejected("SKILL_ENGINE_UNSUPPORTED", message));
+    }
+    if request.await_upload == Some(false) {
+        let message = "a temporary skill comes with the upload: leave \"await_upload\" out";
+        return Err(rejected("INVALID_REQUEST", message.into()));
+    }
+    let runtime_options = options(shared, None, &request.runtime_options)?;
+    let (input, parameter) = (request.input.clone().unwrap_or_default(), request.parameter.clone().unwrap_or_default());
+    check_size(&input, &parameter)?;
+    Ok(Started {
+        request_id: RequestId(shared.clock.new_id()),
+        skill: SkillRef { id: UNTIL_UPLOAD.into(), version: String::new(), fingerprint: String::new() },
+        engine: engine.to_owned(),
+        model: request.model.clone(),
+        execution_mode: runtime_options.execution_mode,
+        runtime_options,
+        input,
+        parameter,
+        awaiting_upload: true,
+        idempotency_sha256,
+        cache_key: None,
+        engine_config_sha256: None,
+        temporary: true,
+    })
+}
+
+fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Result<(), Error> {
+    let inline = Value::Object(input.clone()).to_string().len() + Value::Object(parameter.clone()).to_string().len();
+    if inline <= INLINE_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "input and parameter together are {inline} bytes of JSON, more than {INLINE_MAX}: upload large values as files"
+    );
+    Err(rejected("PAYLOAD_TOO_LARGE", message))
+}
+
+/// The engine asked for, if the skill runs on it.
+fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
+    let engines = skill.effective_engines();
+    if engines.iter().any(|supported| supported == engine) {
+        return Ok(());
+    }
+    Err(rejected(
+        "SKILL_ENGINE_UNSUPPORTED",
+        format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, engines.join(", ")),
+    ))
+}
+
+/// The options in force: those asked for, else the skill's, else the service's.
+fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Result<RuntimeOptions, Error> {
+    let defaults = skill.map(|skill| skill.manifest.runtime.default_options.clone()).unwrap_or_default();
+    let defaults: OptionsRequest = serde_json::from_value(Value::Object(defaults)).map_err(|error| {
+        rejected("INVALID_REQUEST", format!("the skill's own runtime.default_options are wrong: {error}"))
+    })?;
+    let settings = &shared.settings;
+    let skill_timeout = skill.and_then(Skill::timeout_seconds);
+    let hard = asked.hard_timeout_seconds.or(defaults.hard_timeout_seconds).or(skill_timeout);
+    let hard_timeout_seconds = hard.unwrap_or(settings.times.hard_timeout_seconds);
+    if hard_timeout_seconds == 0 {
+        return Err(Error::Rejected {
+            code: "INVALID_REQUEST",
+            message: "hard_timeout_seconds must be at least 1".into(),
+            details: vec![crate::domain::event::ValidationError {
+                path: "/runtime_options/hard_timeout_seconds".into(),
+                message: "must be at least 1".into(),
+            }],
+        });
+    }
+    let stall_timeout_seconds =
+        asked.stall_timeout_seconds.or(defaults.stall_timeout_seconds).unwrap_or(settings.times.stall_timeout_seconds);
+    let interactive_reply_timeout_sec =
+        asked.interactive_reply_timeout_sec.or(defaults.interactive_reply_timeout_sec).unwrap_or(1200);
+    for (name, seconds) in [
+        ("hard_timeout_seconds", hard_timeout_seconds),
+        ("stall_timeout_seconds", stall_timeout_seconds),
+        ("interactive_reply_timeout_sec", interactive_reply_timeout_sec),
+    ] {
+        if seconds > LONGEST_SECONDS {
+            let message = format!("must be at most {LONGEST_SECONDS}");
+            let path = format!("/runtime_options/{name}");
+            return Err(Error::Rejected {
+                code: "INVALID_REQUEST",
+                message: format!("{name} {message}"),
+                details: vec![crate::domain::event::ValidationError { path, message }],
+            });
+        }
+    }
+    let flag = |asked: Option<bool>, default: Option<bool>| asked.or(default).unwrap_or(false);
+    Ok(RuntimeOptions {
+        execution_mode: asked.execution_mode.or(defaults.execution_mode).unwrap_or(ExecutionMode::Auto),
+        no_cache: flag(asked.no_cache, defaults.no_cache),
+        debug: flag(asked.debug, defaults.debug),
+        debug_keep_temp: flag(asked.debug_keep_temp, defaults.debug_keep_temp),
+        verbose: flag(asked.verbose, defaults.verbose),
+        interactive_auto_reply: flag(asked.interactive_auto_reply, defaults.interactive_auto_reply),
+        interactive_reply_timeout_sec,
+        hard_timeout_seconds,
+        stall_timeout_seconds,
+    })
+}
+
+/// The cache key of a run with these files and, if its skill is its own, this package; and the key's parts.
+pub(crate) fn key_of(started: &Started, manifest_sha256: &str, package_sha256: Option<&str>) -> (String, Vec<KeyPart>) {
+    let parts = KeyParts {
+        skill: &started.skill,
+        engine: &started.engine,
+        model: started.model.as_deref(),
+        options: &started.runtime_options,
+        engine_config_sha256: started.engine_config_sha256.as_deref(),
+        parameter: &started.parameter,
+        input: &started.input,
+        manifest_sha256,
+        package_sha256,
+    };
+    (cache_key(&parts), parts.hashes())
+}
+
+impl Shared {
+    /// The request with its engine named: the one asked for, else the skill's first that is ready here, else its first.
+    pub async fn with_engine(
+        self: &Arc<Self>,
+        mut request: CreateRequest,
+        skill: &Skill,
+    ) -> Result<CreateRequest, Error> {
+        if request.engine.is_some() {
+            return Ok(request);
+        }
+        let engines = skill.effective_engines();
+        request.engine = match engines.as_slice() {
+            [only] => Some(only.clone()),
+            _ => {
+                let shared = self.clone();
+                self.blocking
+                    .run("look for engines", move || {
+                        let ready = |name: &&String| {
+                            engine::adapter(name).is_some_and(|cli| shared.installed_engines.find(cli).is_ok())
+                        };
+                        engines.iter().find(ready).or(engines.first()).cloned()
+                    })
+                    .await?
+            }
+        };
+        Ok(request)
+    }
+}

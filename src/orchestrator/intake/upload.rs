@@ -1,0 +1,195 @@
+//! Files for a run that waits for them: staged, logged, promoted, and the run is queued.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+use serde::Serialize;
+use tracing::warn;
+
+use crate::domain::causes::chain;
+use crate::domain::command::{Command, Refusal};
+use crate::domain::ids::{RequestId, RunId};
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::orchestrator::admission::queue::Place;
+use crate::orchestrator::admission::single_flight::Follower;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::{Orchestrator, Shared};
+use crate::orchestrator::intake::plan::{key_of, rejected};
+use crate::orchestrator::intake::temp::Delivered;
+use crate::orchestrator::log::journal::{lost_race, met_final};
+use crate::workspace;
+use crate::workspace::{Manifest, UploadLimits};
+
+const PACKAGE_MISSING: &str =
+    "this run's skill comes with its upload: send the part \"skill_package\" with the package's zip";
+const PACKAGE_UNASKED: &str = "this run has its skill already: send the part \"file\" alone";
+
+/// Answer to an upload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Uploaded {
+    /// The client's name for the run.
+    pub request_id: RequestId,
+    /// Whether an equal run's result was taken.
+    pub cache_hit: bool,
+    /// Where the run is.
+    pub status: Status,
+    /// The files taken.
+    pub extracted_files: Vec<String>,
+}
+
+/// What a client sends for a run; each a zip on disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// The run's input files.
+    pub files: Option<PathBuf>,
+    /// The run's own skill.
+    pub package: Option<PathBuf>,
+}
+
+impl Orchestrator {
+    /// Take the files of a run that waits for them, and its skill if that is its own. The run is queued.
+    pub async fn upload(&self, run: RunId, delivery: Delivery) -> Result<Uploaded, Error> {
+        let shared = &self.shared;
+        shared.admits()?;
+        let _alone = Uploading::begin(shared.clone(), run)?;
+        let state = shared.log.head(run)?.state;
+        if state.status.is_final() {
+            return Err(Refusal::RunFinal { status: state.status }.into());
+        }
+        if !state.awaiting_upload {
+            return Err(Refusal::AlreadyUploaded.into());
+        }
+        let place = shared.place()?;
+        let delivered = match delivery.package {
+            Some(zip) if state.temporary => Some(self.receive_package(&state, zip).await?),
+            None if state.temporary => return Err(rejected("INVALID_REQUEST", PACKAGE_MISSING.into())),
+            Some(_) => return Err(rejected("INVALID_REQUEST", PACKAGE_UNASKED.into())),
+            None => None,
+        };
+        let manifest = self.stage(&state, delivery.files, delivered.as_ref()).await?;
+        let manifest_sha256 = manifest.sha256();
+        let (cache_key, _) = match &delivered {
+            Some(Delivered { planned, package, .. }) => key_of(planned, &manifest_sha256, Some(&package.sha256)),
+            None => key_of(&shared.started(run)?, &manifest_sha256, None),
+        };
+        // Nobody ends the run from here until it has its part: it is in the queue, follows, or has its result.
+        let _claim = shared.claimed(run).await;
+        let mut journal = shared.journal(run)?;
+        if journal.state().status.is_final() {
+            let _ = workspace::remove_tree(&shared.layout.request(state.request_id));
+            return Err(Refusal::RunFinal { status: journal.state().status }.into());
+        }
+        if let Some(delivered) = &delivered {
+            self.place_package(&state, delivered).await?;
+        }
+        let files = manifest.files.clone();
+        let package = delivered.as_ref().map(|delivered| delivered.package.clone());
+        if let Err(error) = journal.commit(Command::Upload { files, manifest_sha256, cache_key, package }).await {
+            if lost_race(&error) || met_final(&error).is_some() {
+                // A cancel has come in between; the files are of no use then.
+                let _ = workspace::remove_tree(&shared.layout.request(state.request_id));
+                return Err(self.refused_upload(run)?);
+            }
+            let _ = workspace::remove_tree(&shared.layout.request_uploads(state.request_id));
+            return Err(error);
+        }
+        // It was kept for the package alone.
+        let _ = std::fs::remove_file(shared.layout.kept_request(state.request_id));
+        workspace::promote_uploads(
+            &shared.layout.request_uploads(state.request_id),
+            &shared.layout.run(run).uploads(),
+        )?;
+        // Where it held nothing else.
+        let _ = std::fs::remove_dir(shared.layout.request(state.request_id));
+        let cache_hit = self.line_up(journal.state(), place).await?;
+        Ok(Uploaded {
+            request_id: state.request_id,
+            cache_hit,
+            status: if cache_hit { Status::Succeeded } else { Status::Queued },
+            extracted_files: manifest.files.into_iter().map(|file| file.name).collect(),
+        })
+    }
+
+    /// Unpack the input files beside the run.
+    async fn stage(
+        &self,
+        state: &RunState,
+        zip: Option<PathBuf>,
+        delivered: Option<&Delivered>,
+    ) -> Result<Manifest, Error> {
+        let shared = &self.shared;
+        let Some(zip) = zip else {
+            let nothing = rejected("INVALID_REQUEST", "the part \"file\" with the zip is missing".into());
+            return if state.temporary { Ok(Manifest::default()) } else { Err(nothing) };
+        };
+        let fields = match delivered {
+            Some(delivered) => delivered.skill().file_fields(),
+            None => shared.skill_of(state)?.file_fields(),
+        };
+        let fields: Vec<String> = fields.into_iter().map(|field| field.name).collect();
+        let staging = shared.layout.request_uploads(state.request_id);
+        let limits = self.upload_limits();
+        let staged = shared
+            .blocking
+            .run("unpack the upload", move || workspace::stage_uploads(&zip, &staging, &fields, &limits))
+            .await;
+        Ok(staged??)
+    }
+
+    /// A run that has all it needs takes its part: an equal run's result, a wait for it, or a place in the queue.
+    /// Whether it has its result.
+    async fn line_up(&self, state: &RunState, place: Place) -> Result<bool, Error> {
+        let (shared, run) = (&self.shared, state.run_id);
+        if let Some(key) = state.shared_key() {
+            let Some(lead) = shared.lead(key, run) else {
+                shared.follow(key, Follower { run, place: Some(place) });
+                return Ok(false);
+            };
+            // It exists, so its end ends its lead, however it comes about.
+            lead.keep();
+            match shared.finish_from_cache(state).await {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => warn!(run.id = %run, error = %chain(&error), "a cached result could not be logged"),
+            }
+        }
+        place.enter(run);
+        shared.start_next();
+        Ok(false)
+    }
+
+    fn refused_upload(&self, run: RunId) -> Result<Error, Error> {
+        let status = self.state(run)?.status;
+        Ok(Refusal::RunFinal { status }.into())
+    }
+
+    pub(crate) fn upload_limits(&self) -> UploadLimits {
+        let settings = &self.shared.settings;
+        UploadLimits {
+            max_upload_bytes: settings.limits.max_upload_bytes,
+            max_unpacked_bytes: settings.limits.max_unpacked_bytes,
+            max_entries: settings.limits.max_entries,
+            ..UploadLimits::default()
+        }
+    }
+}
+
+/// One upload of a run at a time: two would stage into the same folder.
+struct Uploading {
+    shared: Arc<Shared>,
+    run: RunId,
+}
+
+impl Uploading {
+    fn begin(shared: Arc<Shared>, run: RunId) -> Result<Self, Error> {
+        let fresh = shared.uploading.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+        if fresh { Ok(Self { shared, run }) } else { Err(Refusal::AlreadyUploaded.into()) }
+    }
+}
+
+impl Drop for Uploading {
+    fn drop(&mut self) {
+        self.shared.uploading.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
+    }
+}

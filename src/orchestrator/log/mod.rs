@@ -1,0 +1,7 @@
+//! The logs of runs: written by a journal, read from the store or a sealed file, sealed when a run is final.
+
+pub(crate) mod journal;
+pub(crate) mod run_log;
+pub(crate) mod seal;
+
+pub use run_log::RunLog;

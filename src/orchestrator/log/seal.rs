@@ -1,0 +1,203 @@
+//! Finished runs leave the store: their log becomes a file, and after a grace time their events go.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::domain::causes::chain;
+use crate::domain::ids::{RunId, Seq};
+use crate::orchestrator::environment::Blocking;
+use crate::orchestrator::error::Error;
+use crate::store;
+use crate::store::{EventBatch, EventStore, SealedLog, seal};
+use crate::workspace;
+use crate::workspace::Layout;
+
+/// Bytes of events read at once while sealing.
+const READ_BYTES: usize = 1024 * 1024;
+/// How often runs past their grace are let go.
+const LET_GO_EVERY: Duration = Duration::from_secs(1);
+
+/// Seals finished runs, one after the other, out of their way.
+pub(crate) struct Sealer {
+    /// Unbounded, because it carries sixteen bytes for each finished run and its reader never waits for a client.
+    orders: mpsc::UnboundedSender<Order>,
+    forgotten: Arc<Mutex<HashSet<RunId>>>,
+}
+
+enum Order {
+    Seal(RunId),
+    Finish(tokio::sync::oneshot::Sender<()>),
+}
+
+impl Sealer {
+    pub fn new(store: Arc<dyn EventStore>, layout: Layout, blocking: Blocking, grace: Duration) -> Self {
+        let (orders, received) = mpsc::unbounded_channel();
+        let forgotten = Arc::new(Mutex::new(HashSet::new()));
+        let worker = Worker { store, layout, blocking, grace, forgotten: forgotten.clone() };
+        tokio::spawn(worker.work(received));
+        Self { orders, forgotten }
+    }
+
+    /// Seal a finished run soon.
+    pub fn seal_soon(&self, run: RunId) {
+        // The worker ends only with the service; then the next start seals.
+        let _ = self.orders.send(Order::Seal(run));
+    }
+
+    /// A run was deleted: leave it alone.
+    pub fn forget(&self, run: RunId) {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+    }
+
+    /// Wait until everything ordered so far is sealed.
+    pub async fn finish(&self) {
+        let (done, finished) = tokio::sync::oneshot::channel();
+        if self.orders.send(Order::Finish(done)).is_ok() {
+            let _ = finished.await;
+        }
+    }
+}
+
+struct Worker {
+    store: Arc<dyn EventStore>,
+    layout: Layout,
+    blocking: Blocking,
+    grace: Duration,
+    forgotten: Arc<Mutex<HashSet<RunId>>>,
+}
+
+impl Worker {
+    async fn work(self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let mut sealed: Vec<(Instant, RunId)> = Vec::new();
+        let mut ticks = tokio::time::interval(LET_GO_EVERY);
+        loop {
+            tokio::select! {
+                // In a fixed order, so that two equal worlds go the same way.
+                biased;
+                order = orders.recv() => match order {
+                    None => return,
+                    Some(Order::Finish(done)) => { let _ = done.send(()); }
+                    Some(Order::Seal(run)) => match self.seal(run).await {
+                        Ok(()) => sealed.push((Instant::now() + self.grace, run)),
+                        Err(error) => warn!(run.id = %run, error = %chain(&error), "the log was not sealed; the next start tries again"),
+                    },
+                },
+                _ = ticks.tick() => self.let_go(&mut sealed).await,
+            }
+        }
+    }
+
+    fn is_forgotten(&self, run: RunId) -> bool {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
+    }
+
+    async fn seal(&self, run: RunId) -> Result<(), Error> {
+        // What was asked for twice has left the store by now, and an empty log must not take the place of the whole one.
+        if self.is_forgotten(run) || self.store.head(&run)? == Seq::START {
+            return Ok(());
+        }
+        let store = self.store.clone();
+        let path = self.layout.run(run).events_jsonl();
+        self.blocking
+            .run("seal the log", move || {
+                let mut at = Seq::START;
+                let batches = std::iter::from_fn(move || match store.read(&run, at, READ_BYTES) {
+                    Ok(batches) if batches.is_empty() => None,
+                    Ok(batches) => {
+                        at = batches.last().map_or(at, EventBatch::last);
+                        Some(batches.into_iter().map(Ok).collect::<Vec<_>>())
+                    }
+                    Err(error) => Some(vec![Err(error)]),
+                });
+                seal(&path, batches.flatten())
+            })
+            .await??;
+        Ok(())
+    }
+
+    /// Events leave the store only after one sync has made all their files durable.
+    async fn let_go(&self, sealed: &mut Vec<(Instant, RunId)>) {
+        let now = Instant::now();
+        let due = sealed.partition_point(|(at, _)| *at <= now);
+        if due == 0 {
+            return;
+        }
+        let runs = self.layout.runs();
+        let synced = self.blocking.run("sync sealed logs", move || workspace::sync_file_system(&runs)).await;
+        if !matches!(synced, Ok(Ok(()))) {
+            warn!("sealed logs could not be synced; their events stay in the store");
+            return;
+        }
+        for (_, run) in sealed.drain(..due) {
+            if self.is_forgotten(run) {
+                self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+                continue;
+            }
+            if !self.is_whole(run).await {
+                warn!(run.id = %run, "the sealed log is not what was sealed; its events stay in the store until the next start");
+                continue;
+            }
+            if let Err(error) = self.store.delete_events(&run).await {
+                warn!(run.id = %run, error = %chain(&error), "events of a sealed run stay in the store");
+            }
+        }
+    }
+
+    /// Whether the file holds all that the store holds: after this the store forgets it.
+    async fn is_whole(&self, run: RunId) -> bool {
+        let (store, path) = (self.store.clone(), self.layout.run(run).events_jsonl());
+        let compared = self.blocking.run("compare a sealed log", move || {
+            let sealed = SealedLog::open(&path)?.head();
+            Ok::<bool, store::Error>(sealed == store.head(&run)?)
+        });
+        matches!(compared.await, Ok(Ok(true)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::store::{Append, MemoryStore};
+
+    const RUN: RunId = RunId(Uuid::from_u128(1));
+
+    async fn worker(data: &std::path::Path) -> Worker {
+        let store = MemoryStore::default();
+        let batch = EventBatch { first: Seq(1), count: 1, ndjson: "{}\n".into() };
+        let append =
+            Append { run: RUN, expected_head: Seq::START, events: vec![batch], index: vec![], require_absent: None };
+        store.append(append).await.unwrap();
+        let layout = Layout::new(data);
+        std::fs::create_dir_all(layout.run(RUN).logs()).unwrap();
+        let (blocking, grace, forgotten) = (Blocking::Threads, Duration::ZERO, Arc::default());
+        Worker { store: Arc::new(store), layout, blocking, grace, forgotten }
+    }
+
+    #[tokio::test]
+    async fn a_log_that_is_sealed_twice_stays_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = worker(folder.path()).await;
+        worker.seal(RUN).await.unwrap();
+        worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
+        assert_eq!(worker.store.head(&RUN).unwrap(), Seq::START);
+        worker.seal(RUN).await.unwrap();
+        assert_eq!(std::fs::read(worker.layout.run(RUN).events_jsonl()).unwrap(), b"{}\n");
+    }
+
+    #[tokio::test]
+    async fn events_stay_in_the_store_while_their_sealed_log_is_not_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = worker(folder.path()).await;
+        worker.seal(RUN).await.unwrap();
+        std::fs::write(worker.layout.run(RUN).events_jsonl(), "").unwrap();
+        worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
+        assert_eq!(worker.store.head(&RUN).unwrap(), Seq(1));
+    }
+}

@@ -1,0 +1,167 @@
+//! Packages on their way into the skills folder: unpacked at once, installed in their turn, and told about for long.
+
+use std::path::{Path, PathBuf};
+
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+use uuid::Uuid;
+
+use crate::domain::causes::chain;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::packages::record::{Install, InstallFailure, InstallStatus, Records};
+use crate::orchestrator::packages::unpack;
+use crate::registry;
+use crate::registry::{Done, InstallRefused, Installed, Staging};
+use crate::skill::{Finding, Skill};
+use crate::workspace::{Layout, UploadError, UploadLimits};
+
+/// Installations that may wait or be under way.
+pub(crate) const INSTALLS_MAX: usize = 16;
+
+impl Orchestrator {
+    /// Takes the zip of a package, a file on disk: what is wrong with the zip itself is refused here, and nothing is
+    /// left of it. The rest happens in its turn; the watch tells how it goes, and so does [`Orchestrator::install_of`].
+    pub async fn install(&self, zip: PathBuf) -> Result<watch::Receiver<Install>, Error> {
+        let shared = self.shared.clone();
+        shared.admits()?;
+        let turn = shared.installs.clone().try_acquire_owned();
+        let turn = turn.map_err(|_| Error::InstallsBusy { limit: INSTALLS_MAX })?;
+        let limits = self.upload_limits();
+        let blocking = tokio::task::spawn_blocking(move || {
+            let skills_dir = &shared.settings.paths.skills_dir;
+            let staging = Staging::begin(skills_dir, Uuid::now_v7()).map_err(Error::from)?;
+            let unpacked = unpack::unpack(&zip, &staging.unpacked(), &limits)?;
+            let records = Records::new(&shared.layout);
+            let install = Install::queued(staging.id());
+            records.write(&install)?;
+            records.forget_old();
+            let (teller, told) = watch::channel(install.clone());
+            // In one piece, so that a service that ends waits for it.
+            tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                Installation { records, install, teller }.carry_out(staging, unpacked);
+            });
+            Ok(told)
+        });
+        blocking.await.map_err(|error| Error::io("unpack the package")(error.into()))?
+    }
+
+    /// An installation as it stands.
+    pub fn install_of(&self, id: Uuid) -> Result<Option<Install>, Error> {
+        Records::new(&self.shared.layout).read(id)
+    }
+}
+
+/// One installation under way.
+struct Installation {
+    records: Records,
+    install: Install,
+    teller: watch::Sender<Install>,
+}
+
+impl Installation {
+    fn carry_out(mut self, staging: Staging, unpacked: Result<PathBuf, Finding>) {
+        let id = staging.id();
+        let installed = match unpacked {
+            Ok(folder) => staging.install(&folder, |skill| self.begin(skill)),
+            Err(finding) => Err(InstallRefused::Package { findings: vec![finding] }),
+        };
+        match installed {
+            Ok((found, done)) => {
+                info!(install = %id, skill = done.skill_id, version = done.version, "installed");
+                let warnings = found.skill.findings.iter().map(|finding| serde_json::json!(finding));
+                self.install.warnings = warnings.collect();
+                self.install.succeed(done);
+            }
+            Err(refused) => {
+                if let InstallRefused::Io(cause) = &refused {
+                    error!(install = %id, error = %chain(cause), "a package could not be installed");
+                }
+                self.install.fail(InstallFailure::from(&refused));
+            }
+        }
+        // The record before the room goes: the next start tells from the room what became of an open record.
+        if let Err(error) = self.records.write(&self.install) {
+            error!(install = %id, error = %chain(&error), "the outcome of an installation was not written down");
+        } else if self.install.status == InstallStatus::Succeeded {
+            clear(staging);
+        } else {
+            // Without a plan in it the room goes; with one, something is half done that the next start settles.
+            drop(staging);
+        }
+        self.teller.send_replace(self.install);
+    }
+
+    fn begin(&mut self, skill: &Skill) {
+        self.install.status = InstallStatus::Running;
+        self.install.skill_id = Some(skill.id.clone());
+        self.install.version = Some(skill.version.to_string());
+        // Should this be lost, the installation is told to wait a little longer than it did.
+        if let Err(error) = self.records.write(&self.install) {
+            warn!(install = %self.install.request_id, error = %chain(&error), "its record was not written");
+        }
+        self.teller.send_replace(self.install.clone());
+    }
+}
+
+/// Settles what a killed process left of its installations: finished or taken back, with a record that says so.
+pub fn settle_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error> {
+    // A skills folder that cannot be written keeps nobody from running what is in it.
+    let settled = registry::settle(skills_dir).unwrap_or_else(|error| {
+        warn!(error = %chain(&error), "installations that were cut short could not be settled");
+        Vec::new()
+    });
+    let done = |id: Uuid| settled.iter().find(|settled| settled.staging.id() == id)?.done.clone();
+    Records::new(layout).settle(done)?;
+    for settled in settled {
+        let (id, outcome) = (settled.staging.id(), if settled.done.is_some() { "finished" } else { "taken back" });
+        info!(install = %id, outcome, "settled an installation that was cut short");
+        clear(settled.staging);
+    }
+    Ok(())
+}
+
+fn clear(staging: Staging) {
+    let id = staging.id();
+    if let Err(error) = staging.clear() {
+        warn!(install = %id, error = %chain(&error), "the room of an installation could not be cleared");
+    }
+}
+
+/// A package that [`install_here`] did not install; nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotInstalled {
+    /// The zip itself is at fault, or could not be unpacked.
+    #[error(transparent)]
+    Zip(#[from] UploadError),
+    /// The package is, or the skills folder.
+    #[error(transparent)]
+    Refused(#[from] InstallRefused),
+}
+
+/// Installs a package, a zip or a folder, by this process and without a record. A service may run meanwhile.
+pub fn install_here(
+    source: &Path,
+    skills_dir: &Path,
+    layout: &Layout,
+    limits: &UploadLimits,
+) -> Result<(Installed, Done), NotInstalled> {
+    let own =
+        |settled: &registry::Settled| Records::new(layout).read(settled.staging.id()).is_ok_and(|it| it.is_none());
+    let settled = registry::settle(skills_dir).map_err(InstallRefused::from)?;
+    // What a service has a record of stays for it to see: what became of it is written down at its next start.
+    for settled in settled.into_iter().filter(own) {
+        settled.staging.clear().map_err(InstallRefused::from)?;
+    }
+    let staging = Staging::begin(skills_dir, Uuid::now_v7()).map_err(InstallRefused::from)?;
+    let folder = if source.is_dir() {
+        staging.copy(source)?
+    } else {
+        let unpacked = unpack::unpack(source, &staging.unpacked(), limits)?;
+        unpacked.map_err(|finding| InstallRefused::Package { findings: vec![finding] })?
+    };
+    let installed = staging.install(&folder, |_| {})?;
+    staging.clear().map_err(InstallRefused::from)?;
+    Ok(installed)
+}

@@ -1,0 +1,9 @@
+//! Skill packages: unpacked, checked, installed, and what became of each installation.
+
+pub(crate) mod install;
+pub(crate) mod record;
+pub(crate) mod unpack;
+
+pub use install::{NotInstalled, install_here};
+pub use record::{Install, InstallFailure, InstallStatus};
+pub use unpack::{PackageRefused, unpack_package};

@@ -1,0 +1,207 @@
+//! Installations of packages on disk, one record each, so that a client can ask after a restart too.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::domain::outcome::code;
+use crate::orchestrator::error::Error;
+use crate::registry::{Action, Done, InstallRefused};
+use crate::skill::Finding;
+use crate::workspace;
+use crate::workspace::Layout;
+
+/// Installations that are remembered.
+const KEPT: usize = 1000;
+
+/// Where an installation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstallStatus {
+    /// It waits for its turn.
+    Queued,
+    /// The package is being put into its place.
+    Running,
+    /// The skill can be used.
+    Succeeded,
+    /// Nothing was changed.
+    Failed,
+}
+
+impl InstallStatus {
+    /// Whether it is over.
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Queued | Self::Running => false,
+            Self::Succeeded | Self::Failed => true,
+        }
+    }
+}
+
+/// An installation of a package.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Install {
+    /// Its name.
+    pub request_id: Uuid,
+    /// Where it is.
+    pub status: InstallStatus,
+    /// The skill, once that is known.
+    pub skill_id: Option<String>,
+    /// The version that was sent.
+    pub version: Option<String>,
+    /// Whether the skill is new here, once it is installed.
+    pub action: Option<Action>,
+    /// Why it failed.
+    pub error: Option<InstallFailure>,
+    /// What the author should know about a package that was taken.
+    pub warnings: Vec<Value>,
+    /// When it was asked for.
+    pub created_at: String,
+    /// When it was over.
+    pub finished_at: Option<String>,
+}
+
+/// Why an installation failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InstallFailure {
+    /// For programs.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// The particulars: `findings` of a package that breaks rules.
+    pub details: Value,
+}
+
+impl InstallFailure {
+    /// A package that breaks these rules.
+    pub(crate) fn package(findings: &[Finding], message: String) -> Self {
+        Self { code: "SKILL_PACKAGE_INVALID".into(), message, details: json!({"findings": findings}) }
+    }
+
+    fn interrupted() -> Self {
+        let message = "the service ended before the installation did; nothing was changed, send the package again";
+        Self { code: code::ORCHESTRATOR_RESTART_INTERRUPTED.into(), message: message.into(), details: json!({}) }
+    }
+}
+
+impl From<&InstallRefused> for InstallFailure {
+    fn from(refused: &InstallRefused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            InstallRefused::Package { findings } => Self::package(findings, message),
+            InstallRefused::NotNewer { installed, given, .. } => Self {
+                code: "VERSION_NOT_NEWER".into(),
+                message,
+                details: json!({"installed": installed.to_string(), "given": given.to_string()}),
+            },
+            InstallRefused::Io(_) => Self {
+                code: "INTERNAL".into(),
+                message: "the package could not be put into the skills folder; the service's log tells why".into(),
+                details: json!({}),
+            },
+        }
+    }
+}
+
+impl Install {
+    pub(crate) fn queued(request_id: Uuid) -> Self {
+        Self {
+            request_id,
+            status: InstallStatus::Queued,
+            skill_id: None,
+            version: None,
+            action: None,
+            error: None,
+            warnings: Vec::new(),
+            created_at: now(),
+            finished_at: None,
+        }
+    }
+
+    pub(crate) fn succeed(&mut self, done: Done) {
+        self.status = InstallStatus::Succeeded;
+        self.skill_id = Some(done.skill_id);
+        self.version = Some(done.version);
+        self.action = Some(done.action);
+        self.finished_at = Some(now());
+    }
+
+    pub(crate) fn fail(&mut self, failure: InstallFailure) {
+        self.status = InstallStatus::Failed;
+        self.error = Some(failure);
+        self.finished_at = Some(now());
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
+/// The folder of all records.
+#[derive(Debug, Clone)]
+pub(crate) struct Records {
+    folder: PathBuf,
+}
+
+impl Records {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self { folder: layout.installs() }
+    }
+
+    /// Writes down where an installation is; durable when this returns.
+    pub(crate) fn write(&self, install: &Install) -> Result<(), Error> {
+        fs::create_dir_all(&self.folder).map_err(Error::io(format!("create {}", self.folder.display())))?;
+        let bytes = serde_json::to_vec_pretty(install)
+            .map_err(|error| Error::io("write down the installation")(error.into()))?;
+        Ok(workspace::write_durably(&self.file(install.request_id), &bytes)?)
+    }
+
+    /// An installation as it stands.
+    pub(crate) fn read(&self, id: Uuid) -> Result<Option<Install>, Error> {
+        let path = self.file(id);
+        let doing = || format!("read {}", path.display());
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::io(doing())(error.into())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io(doing())(error)),
+        }
+    }
+
+    /// Ends what an earlier life of the service left open: as `done` tells, else as interrupted.
+    pub(crate) fn settle(&self, done: impl Fn(Uuid) -> Option<Done>) -> Result<(), Error> {
+        for id in self.ids() {
+            let Some(mut install) = self.read(id)?.filter(|install| !install.status.is_final()) else { continue };
+            match done(id) {
+                Some(done) => install.succeed(done),
+                None => install.fail(InstallFailure::interrupted()),
+            }
+            self.write(&install)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest records beyond those that are remembered.
+    pub(crate) fn forget_old(&self) {
+        for id in self.ids().iter().rev().skip(KEPT) {
+            // What cannot be removed is tried again the next time.
+            let _ = fs::remove_file(self.file(*id));
+        }
+    }
+
+    /// All of them, in the order of their time.
+    fn ids(&self) -> Vec<Uuid> {
+        let names = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let records = names.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+        let mut ids: Vec<Uuid> = records.filter_map(|path| Uuid::try_parse(path.file_stem()?.to_str()?).ok()).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    fn file(&self, id: Uuid) -> PathBuf {
+        self.folder.join(format!("{id}.json"))
+    }
+}

@@ -1,0 +1,98 @@
+//! Questions that are decided by policy when nobody answers in time; the time is the wall clock's, across restarts.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::domain::causes::chain;
+use crate::domain::command::{Command, Refusal};
+use crate::domain::ids::RunId;
+use crate::domain::time::Timestamp;
+use crate::orchestrator::environment::clock::Clock;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Shared;
+use crate::orchestrator::log::journal::lost_race;
+
+/// Longest nap: the wall clock may be set while we wait.
+const NAP: Duration = Duration::from_secs(30);
+
+/// When a decision that could not be logged is tried again.
+const AGAIN_AFTER_SECONDS: u64 = 5;
+
+/// Takes deadlines.
+pub(crate) struct Deadlines {
+    /// Unbounded, because there is at most one entry for each waiting run and its reader never waits for a client.
+    orders: mpsc::UnboundedSender<(Timestamp, RunId)>,
+}
+
+impl Deadlines {
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<(Timestamp, RunId)>) {
+        let (orders, received) = mpsc::unbounded_channel();
+        (Self { orders }, received)
+    }
+
+    /// Decide for this run's user at this moment.
+    pub fn at(&self, moment: Timestamp, run: RunId) {
+        // The watcher ends only with the service; then the next start takes the deadline up again.
+        let _ = self.orders.send((moment, run));
+    }
+}
+
+/// Decide whatever is due, until the service ends.
+pub(crate) async fn watch(
+    shared: Weak<Shared>,
+    clock: Arc<dyn Clock>,
+    mut orders: mpsc::UnboundedReceiver<(Timestamp, RunId)>,
+) {
+    let mut due: BTreeSet<(Timestamp, RunId)> = BTreeSet::new();
+    loop {
+        let nap = due.first().map_or(NAP, |(moment, _)| until(*moment, clock.now()).min(NAP));
+        tokio::select! {
+            // In a fixed order, so that two equal worlds go the same way.
+            biased;
+            order = orders.recv() => match order {
+                Some(order) => { due.insert(order); }
+                None => return,
+            },
+            () = tokio::time::sleep(nap) => {}
+        }
+        let now = clock.now();
+        while let Some((moment, run)) = due.first().copied().filter(|(moment, _)| *moment <= now) {
+            due.remove(&(moment, run));
+            let Some(shared) = shared.upgrade() else { return };
+            if let Err(error) = decide(&shared, run).await {
+                warn!(run.id = %run, error = %chain(&error), "a question past its deadline was not decided; trying again");
+                due.insert((now.plus_seconds(AGAIN_AFTER_SECONDS), run));
+            }
+        }
+    }
+}
+
+fn until(moment: Timestamp, now: Timestamp) -> Duration {
+    let micros = moment.as_micros().saturating_sub(now.as_micros());
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// A user who answers at the same moment wins or loses as a whole.
+async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
+    loop {
+        // Not while a cancel writes the run's last files: they would lie in the way of the turn to come.
+        let _claim = shared.claimed(run).await;
+        let mut journal = shared.journal(run)?;
+        match journal.commit(Command::AutoDecide).await {
+            Ok(()) => {
+                shared.owe(journal.state());
+                return Ok(());
+            }
+            Err(error) if lost_race(&error) => {}
+            // Answered, canceled or asked anew meanwhile: there is nothing to decide.
+            Err(Error::Refused(
+                Refusal::InteractionNotPending { .. } | Refusal::RunFinal { .. } | Refusal::Illegal { .. },
+            )) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}

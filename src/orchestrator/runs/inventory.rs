@@ -1,0 +1,141 @@
+//! All runs there are: listing them, and deleting those nobody needs.
+
+use serde::Serialize;
+
+use crate::domain::ids::RunId;
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::domain::time::Timestamp;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::log::journal::parse_head;
+use crate::projection::{Job, job};
+use crate::store::IndexKey;
+use crate::workspace;
+
+/// Rows looked at in one step of a scan.
+const SCAN_PAGE: usize = 256;
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListFilter {
+    /// In this state.
+    pub status: Option<Status>,
+    /// Of this skill.
+    pub skill_id: Option<String>,
+    /// On this engine.
+    pub engine: Option<String>,
+    /// Of a skill of their own, or of installed ones.
+    pub temporary: Option<bool>,
+    /// Older than this run.
+    pub before: Option<RunId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A page of runs, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Listing {
+    /// The runs.
+    pub jobs: Vec<Job>,
+    /// Where the next page begins.
+    pub next_before: Option<RunId>,
+}
+
+/// Answer to a clean-up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Cleaned {
+    /// Runs deleted.
+    pub runs_deleted: u64,
+    /// Requests deleted.
+    pub requests_deleted: u64,
+    /// Cache entries deleted.
+    pub cache_entries_deleted: u64,
+    /// Bytes given back.
+    pub bytes_freed: u64,
+}
+
+impl ListFilter {
+    fn matches(&self, run: &RunState) -> bool {
+        self.status.is_none_or(|status| status == run.status)
+            && self.skill_id.as_ref().is_none_or(|skill| *skill == run.skill.id)
+            && self.temporary.is_none_or(|temporary| temporary == run.temporary)
+            && self.engine.as_ref().is_none_or(|engine| *engine == run.engine)
+    }
+}
+
+impl Orchestrator {
+    /// Runs, newest first.
+    pub fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
+        let mut jobs = Vec::new();
+        let mut before = filter.before;
+        loop {
+            let rows = self.shared.store.runs(before, SCAN_PAGE)?;
+            let last = rows.len() < SCAN_PAGE;
+            for (run, row) in rows {
+                let state = parse_head(run, &row)?.state;
+                before = Some(run);
+                if filter.matches(&state) {
+                    jobs.push(job(&state, self.shared.queue.position(run)));
+                    if jobs.len() == filter.limit {
+                        return Ok(Listing { jobs, next_before: before });
+                    }
+                }
+            }
+            if last {
+                return Ok(Listing { jobs, next_before: None });
+            }
+        }
+    }
+
+    /// Delete final runs: those older than a moment, but never the newest `keep_last` of them.
+    pub async fn cleanup(&self, older_than: Option<Timestamp>, keep_last: usize) -> Result<Cleaned, Error> {
+        let mut cleaned = Cleaned::default();
+        let mut before = None;
+        let mut kept = 0;
+        loop {
+            let rows = self.shared.store.runs(before, SCAN_PAGE)?;
+            let Some((last, _)) = rows.last() else { return Ok(cleaned) };
+            before = Some(*last);
+            for (run, row) in rows {
+                let state = parse_head(run, &row)?.state;
+                let old = older_than.is_none_or(|moment| state.updated_at < moment);
+                if !state.status.is_final() || self.shared.live().contains_key(&run) {
+                    continue;
+                }
+                if kept < keep_last || !old {
+                    kept += 1;
+                    continue;
+                }
+                let (bytes, entries) = self.delete(&state).await?;
+                cleaned.bytes_freed += bytes;
+                cleaned.cache_entries_deleted += entries;
+                cleaned.runs_deleted += 1;
+                cleaned.requests_deleted += 1;
+            }
+        }
+    }
+
+    /// The bytes that this freed, and the cache entries that went with the run.
+    async fn delete(&self, state: &RunState) -> Result<(u64, u64), Error> {
+        let run = state.run_id;
+        let shared = &self.shared;
+        let mut keys = vec![IndexKey::Request(state.request_id)];
+        keys.extend(state.idempotency_sha256.as_deref().and_then(crate::orchestrator::intake::create::idempotency_row));
+        let entry = shared.own_entry(state)?;
+        keys.extend(entry);
+        // The rows go first: files without a row are swept at the next start, a row without files would be a lie.
+        shared.sealer.forget(run);
+        shared.store.delete_run(&run, keys).await?;
+        let paths = shared.layout.run(run);
+        let request = shared.layout.request(state.request_id);
+        let freed = shared
+            .blocking
+            .run("remove the run's folder", move || {
+                let _ = workspace::remove_tree(&request);
+                workspace::remove_run(&paths)
+            })
+            .await??;
+        Ok((freed, u64::from(entry.is_some())))
+    }
+}

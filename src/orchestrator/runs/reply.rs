@@ -1,0 +1,95 @@
+//! Answers of users: accepted exactly once, and with them the right to go on.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::domain::command::{Command, Refusal};
+use crate::domain::ids::{RequestId, RunId};
+use crate::domain::interaction::{Interaction, InteractionId};
+use crate::domain::request::ExecutionMode;
+use crate::domain::statechart::Status;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::log::journal::lost_race;
+
+/// Longest answer as JSON, and longest key of one. The answer goes into the run's row until its turn begins.
+const RESPONSE_MAX: usize = 256 * 1024;
+const KEY_MAX: usize = 256;
+
+/// Answer to an accepted reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Replied {
+    /// The client's name for the run.
+    pub request_id: RequestId,
+    /// Where the reply put the run.
+    pub status: Status,
+    /// Always true: a reply that is not accepted is refused.
+    pub accepted: bool,
+}
+
+/// The open question of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PendingQuestion {
+    /// The client's name for the run.
+    pub request_id: RequestId,
+    /// Where the run is.
+    pub status: Status,
+    /// The question.
+    pub pending: Option<Interaction>,
+}
+
+impl Orchestrator {
+    /// The question a run waits with.
+    pub fn pending(&self, run: RunId) -> Result<PendingQuestion, Error> {
+        let state = self.state(run)?;
+        if state.options.execution_mode != ExecutionMode::Interactive {
+            return Err(Refusal::NotInteractive.into());
+        }
+        let pending = state.pending.map(|pending| pending.interaction);
+        Ok(PendingQuestion { request_id: state.request_id, status: state.status, pending })
+    }
+
+    /// Answer a run's question. The accepted reply and the run's return to the queue are one commit.
+    pub async fn reply(
+        &self,
+        run: RunId,
+        interaction_id: InteractionId,
+        response: Value,
+        idempotency_key: Option<String>,
+    ) -> Result<Replied, Error> {
+        check_lengths(&response, idempotency_key.as_deref())?;
+        loop {
+            // Not while a cancel writes the run's last files: they would lie in the way of the turn to come.
+            let claim = self.shared.claimed(run).await;
+            let mut journal = self.shared.journal(run)?;
+            let before = journal.state().head_seq;
+            let (response, idempotency_key) = (response.clone(), idempotency_key.clone());
+            match journal.commit(Command::Reply { interaction_id, response, idempotency_key }).await {
+                Ok(()) => {
+                    drop(claim);
+                    // A repeat wrote nothing and moves nothing.
+                    if journal.state().head_seq > before {
+                        self.shared.owe(journal.state());
+                    }
+                    let request_id = journal.state().request_id;
+                    return Ok(Replied { request_id, status: Status::Queued, accepted: true });
+                }
+                Err(error) if lost_race(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn check_lengths(response: &Value, idempotency_key: Option<&str>) -> Result<(), Error> {
+    let rejected = |code, message| Err(Error::Rejected { code, message, details: Vec::new() });
+    let bytes = response.to_string().len();
+    if bytes > RESPONSE_MAX {
+        let message = format!("the response is {bytes} bytes of JSON, more than {RESPONSE_MAX}: answer in fewer words");
+        return rejected("PAYLOAD_TOO_LARGE", message);
+    }
+    if idempotency_key.is_some_and(|key| key.len() > KEY_MAX) {
+        return rejected("INVALID_REQUEST", format!("idempotency_key is longer than {KEY_MAX} bytes"));
+    }
+    Ok(())
+}

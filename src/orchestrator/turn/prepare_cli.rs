@@ -1,0 +1,275 @@
+//! What an agent CLI needs besides: its program, its home, its configuration, the skill with its contract, a prompt.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::domain::outcome::{RunError, code};
+use crate::domain::state::RunState;
+use crate::engine;
+use crate::engine::{Adapter, ConfigFile, LINE_MAX, LaunchPlan, OutputSchema, Turn, config, contract, prompt};
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Shared;
+use crate::orchestrator::intake::create::pretty;
+use crate::orchestrator::turn::prepare::{Inputs, Start};
+use crate::orchestrator::turn::process::Stage;
+use crate::orchestrator::turn::reader::TurnReader;
+use crate::settings::Sandbox;
+use crate::skill::Skill;
+use crate::skill::manifest::{Network, Template};
+use crate::workspace;
+use crate::workspace::RunPaths;
+
+/// Prepare a turn of an agent CLI; the inner error is the run's, the outer the runner's.
+pub(crate) fn prepare_cli(
+    shared: &Shared,
+    state: &RunState,
+    skill: &Skill,
+    paths: &RunPaths,
+    given: &Inputs,
+) -> Result<Result<Start, RunError>, Error> {
+    let copy = paths.skill_copy(&state.engine, &state.skill.id);
+    install_contract(&copy.join("SKILL.md"), state, skill)?;
+    let resume = if state.turns == 0 { None } else { state.session_handle.as_deref() };
+    if state.turns > 0 && resume.is_none() {
+        return Ok(Err(no_session()));
+    }
+    let prompt = match resume {
+        None => prompt_text(state, skill, paths, &copy, given)?,
+        Some(_) => Ok(answer_text(state)),
+    };
+    let text = match prompt {
+        Ok(text) => text,
+        Err(error) => return Ok(Err(error)),
+    };
+    let told = Told { resume, text: &text, heading: (state.turns > 0).then(|| format!("turn {}", state.turns + 1)) };
+    start_cli(shared, state, skill, paths, &told)
+}
+
+/// Prepare to ask the session of the turn under way once more.
+pub(crate) fn prepare_repair(
+    shared: &Shared,
+    state: &RunState,
+    skill: &Skill,
+    paths: &RunPaths,
+    text: &str,
+) -> Result<Result<Start, RunError>, Error> {
+    let Some(handle) = state.session_handle.as_deref() else { return Ok(Err(no_session())) };
+    let heading = Some(format!("turn {}, repair", state.turns));
+    start_cli(shared, state, skill, paths, &Told { resume: Some(handle), text, heading })
+}
+
+fn no_session() -> RunError {
+    let message = "the engine never named its session, so it cannot be gone on with";
+    RunError::new(code::SESSION_RESUME_FAILED, message)
+}
+
+/// What an engine is told.
+struct Told<'a> {
+    /// The session to go on with.
+    resume: Option<&'a str>,
+    text: &'a str,
+    /// What stands above the text among the prompts; nothing above the first.
+    heading: Option<String>,
+}
+
+fn start_cli(
+    shared: &Shared,
+    state: &RunState,
+    skill: &Skill,
+    paths: &RunPaths,
+    told: &Told<'_>,
+) -> Result<Result<Start, RunError>, Error> {
+    let Some(adapter) = engine::adapter(&state.engine) else {
+        let message = format!("there is no engine {:?}", state.engine);
+        return Ok(Err(RunError::new(code::ENGINE_NOT_INSTALLED, message)));
+    };
+    let found = match shared.installed_engines.find(adapter) {
+        Ok(found) => found,
+        Err(missing) => {
+            let error = RunError::new(code::ENGINE_NOT_INSTALLED, missing.to_string());
+            return Ok(Err(error.with("install_command", missing.install_command)));
+        }
+    };
+    let copy = paths.skill_copy(&state.engine, &state.skill.id);
+    let configured = match configuration(shared, adapter, state, skill, &copy)? {
+        Ok(configured) => configured,
+        Err(error) => return Ok(Err(error)),
+    };
+    keep_prompt(&paths.prompt(), told)?;
+    let home = shared.settings.paths.agent_home.join(adapter.name);
+    private_folder(&home)?;
+    let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
+    let schema_path = paths.raw_output_schema();
+    let env = passed_variables(shared, adapter);
+    // The result of a hybrid skill is its script's: the engine is not held to the schema.
+    let output_schema = match answer_of(skill) {
+        contract::Answer::Result => Some(OutputSchema { value: &skill.output_schema, path: &schema_path }),
+        contract::Answer::Words => None,
+    };
+    let plan = adapter.launch(&Turn {
+        program: &found.program,
+        run_dir: &paths.root,
+        engine_home: &home,
+        tmp: &paths.tmp,
+        path: &found.path,
+        env: &env,
+        prompt: told.text,
+        model: state.model.as_deref(),
+        resume: told.resume,
+        config: &configured,
+        mode: state.options.execution_mode,
+        output_schema,
+        own_sandbox,
+        network: skill.manifest.automation.network != Some(Network::Off),
+    });
+    let LaunchPlan { launch, shown_argv, files, recorded_config } = match plan {
+        Ok(plan) => plan,
+        Err(refused) => return Ok(Err(refused.into())),
+    };
+    files.iter().try_for_each(write_config)?;
+    workspace::write_whole(&paths.logs().join("engine_config.json"), &pretty(&recorded_config))?;
+    let parser = Box::new(adapter.parser(told.resume, state.usage));
+    Ok(Ok(Start {
+        stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX },
+        shown_argv,
+        engine_version: found.version,
+        parser_version: adapter.parser_version,
+        isolation: if own_sandbox && adapter.name == "codex" { "process-tree+engine-sandbox" } else { "process-tree" },
+        warning: adapter.warning(),
+    }))
+}
+
+/// What the engine is to answer with.
+fn answer_of(skill: &Skill) -> contract::Answer {
+    contract::Answer::of(skill.manifest.entrypoint.kind)
+}
+
+/// The run's copy of SKILL.md tells the engine how to answer, once.
+fn install_contract(skill_md: &Path, state: &RunState, skill: &Skill) -> Result<(), Error> {
+    let doing = || format!("read {}", skill_md.display());
+    let written = fs::read_to_string(skill_md).map_err(Error::io(doing()))?;
+    let told = contract::append(&written, state.options.execution_mode, answer_of(skill));
+    if told != written {
+        workspace::write_whole(skill_md, told.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn configuration(
+    shared: &Shared,
+    adapter: &Adapter,
+    state: &RunState,
+    skill: &Skill,
+    copy: &Path,
+) -> Result<Result<Value, RunError>, Error> {
+    let named = skill.manifest.engine_configs.get(adapter.name).map(String::as_str);
+    let skill_file = read_optional(&copy.join(named.unwrap_or(adapter.config.skill_file)))?;
+    let request = match read_optional(&shared.layout.request_engine_config(state.request_id))? {
+        None => None,
+        Some(text) => Some(serde_json::from_str(&text).map_err(|error| Error::Corrupt {
+            run: state.run_id.to_string(),
+            message: format!("its engine configuration cannot be read: {error}"),
+        })?),
+    };
+    let layers = config::Layers {
+        skill_file: skill_file.as_deref(),
+        request: request.as_ref(),
+        model: state.model.as_deref(),
+        mode: state.options.execution_mode,
+    };
+    Ok(config::merge(adapter, &layers).map_err(RunError::from))
+}
+
+fn prompt_text(
+    state: &RunState,
+    skill: &Skill,
+    paths: &RunPaths,
+    copy: &Path,
+    given: &Inputs,
+) -> Result<Result<String, RunError>, Error> {
+    let failed = |reason: String| RunError::from(prompt::TemplateFailed { reason });
+    let template = match prompt::template(&skill.manifest.entrypoint, &state.engine) {
+        Template::Inline(text) => text.to_owned(),
+        Template::Path(path) => match read_optional(&copy.join(path))? {
+            Some(text) => text,
+            None => return Ok(Err(failed(format!("the package has no file {path:?}")))),
+        },
+    };
+    let values = prompt::Values {
+        skill,
+        skill_dir: copy,
+        run_dir: &paths.root,
+        input: &given.input,
+        parameter: &given.parameter,
+        mode: state.options.execution_mode,
+    };
+    Ok(prompt::render(&template, &values).map_err(RunError::from))
+}
+
+/// What a resumed session is told: the user's answer, or that nobody gave one.
+fn answer_text(state: &RunState) -> String {
+    match &state.answer {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => "Nobody answered in time. Decide yourself, by the policy you named or else by your own judgement, and go on without asking the same again.".to_owned(),
+    }
+}
+
+/// Every prompt of the run, the first as it is, later ones under a line that tells them apart.
+fn keep_prompt(path: &Path, told: &Told<'_>) -> Result<(), Error> {
+    let Some(heading) = &told.heading else { return Ok(workspace::write_whole(path, told.text.as_bytes())?) };
+    let section = format!("\n\n----- {heading} -----\n\n{}", told.text);
+    let whole = match read_optional(path)? {
+        // A start that a crash took back has left its prompt.
+        Some(earlier) if earlier.ends_with(&section) => return Ok(()),
+        Some(earlier) => format!("{}{section}", earlier.trim_end()),
+        None => told.text.to_owned(),
+    };
+    Ok(workspace::write_whole(path, whole.as_bytes())?)
+}
+
+fn read_optional(path: &Path) -> Result<Option<String>, Error> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(format!("read {}", path.display()))(error)),
+    }
+}
+
+/// Variables the operator lets through to this engine, by name.
+fn passed_variables(shared: &Shared, adapter: &Adapter) -> Vec<(String, String)> {
+    let names = shared.settings.engines.get(adapter.name).map(|engine| engine.env_pass.as_slice()).unwrap_or_default();
+    names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
+}
+
+/// A folder for nobody else.
+fn private_folder(path: &Path) -> Result<(), Error> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(Error::io(format!("create {}", path.display())))
+}
+
+/// A configuration may hold secrets: it is for the owner alone.
+fn write_config(file: &ConfigFile) -> Result<(), Error> {
+    if file.keep_existing && file.path.exists() {
+        return Ok(());
+    }
+    let doing = || format!("write {}", file.path.display());
+    if let Some(folder) = file.path.parent() {
+        private_folder(folder)?;
+    }
+    // A link here would lead the secret elsewhere.
+    if file.path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+        fs::remove_file(&file.path).map_err(Error::io(doing()))?;
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut opened = options.open(&file.path).map_err(Error::io(doing()))?;
+    opened.write_all(&file.bytes).map_err(Error::io(doing()))
+}

@@ -1,0 +1,63 @@
+//! The reader of a turn: a script's progress, or an agent CLI's dialect with its report.
+
+use crate::domain::event::Event;
+use crate::domain::fact::Stream;
+use crate::engine::script::ProgressParser;
+use crate::engine::{Adapter, LineParser, Reading, TurnParser};
+
+/// Reads what an engine prints.
+pub(crate) enum TurnReader {
+    /// A script.
+    Script(ProgressParser),
+    /// An agent CLI.
+    Cli(Box<TurnParser>, &'static Adapter),
+}
+
+impl TurnReader {
+    /// Whether the engine said that its turn is over.
+    pub fn ended(&self) -> bool {
+        match self {
+            TurnReader::Script(_) => false,
+            TurnReader::Cli(parser, _) => parser.ended(),
+        }
+    }
+
+    /// Whether the engine works in another session than it was told: nothing it does now can count.
+    pub fn lost_its_session(&self) -> bool {
+        match self {
+            TurnReader::Script(_) => false,
+            TurnReader::Cli(parser, _) => parser.report().lost_session.is_some(),
+        }
+    }
+
+    /// Both streams are read: the last events.
+    pub fn finish(&mut self) -> Vec<Event> {
+        match self {
+            TurnReader::Script(_) => Vec::new(),
+            TurnReader::Cli(parser, _) => parser.finish(),
+        }
+    }
+}
+
+impl LineParser for TurnReader {
+    fn read(&mut self, stream: Stream, line: &str) -> Reading {
+        match self {
+            TurnReader::Script(parser) => parser.read(stream, line),
+            TurnReader::Cli(parser, _) => parser.read(stream, line),
+        }
+    }
+
+    fn passed_by(&mut self, stream: Stream) {
+        match self {
+            TurnReader::Script(parser) => parser.passed_by(stream),
+            TurnReader::Cli(parser, _) => parser.passed_by(stream),
+        }
+    }
+
+    fn reads_unfinished_lines(&self) -> bool {
+        match self {
+            TurnReader::Script(parser) => parser.reads_unfinished_lines(),
+            TurnReader::Cli(parser, _) => parser.reads_unfinished_lines(),
+        }
+    }
+}

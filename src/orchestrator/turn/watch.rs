@@ -1,0 +1,267 @@
+//! One process of a turn, from its start to the end of the last process it left.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::domain::command::Command;
+use crate::domain::event::Event;
+use crate::domain::fact::{Fact, Stream};
+use crate::domain::outcome::{Evidence, Warning};
+use crate::domain::statechart::Status;
+use crate::engine::StreamReader;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::log::journal::Journal;
+use crate::orchestrator::runs::actor::Message;
+use crate::orchestrator::turn::process::Deadline;
+use crate::orchestrator::turn::reader::TurnReader;
+use crate::supervisor::{Ended, Output, Process};
+use crate::verdict::stop::Stop;
+
+/// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
+const STEP_BYTES: usize = 128 * 1024;
+/// What is to be logged waits this long for what comes next.
+const COMPANY: Duration = Duration::from_millis(5);
+/// An unfinished line is shown after this long.
+const UNFINISHED_LINE_WAITS: Duration = Duration::from_millis(500);
+
+/// How much of the last output a stall's account shows.
+const LAST_OUTPUT: usize = 1024;
+
+/// The clocks of one process.
+pub(crate) struct Clocks {
+    pub hard: Deadline,
+    pub stall_timeout_seconds: u64,
+    pub kill_grace: Duration,
+    pub exit_grace: Duration,
+    pub stdout_limit: u64,
+}
+
+/// The end of a turn: what is not logged yet, and why it was stopped.
+pub(crate) struct TurnOver {
+    pub facts: Vec<Fact>,
+    pub ended: Ended,
+    pub stop: Option<Stop>,
+    pub reader: TurnReader,
+    /// Whether the engine had ended its turn, would not exit, and was ended.
+    pub dismissed: bool,
+}
+
+/// An engine being watched.
+pub(crate) struct Attempt<'a> {
+    pub process: Process,
+    pub stdout: StreamReader,
+    pub stderr: StreamReader,
+    pub reader: TurnReader,
+    pub clocks: Clocks,
+    pub mailbox: &'a mut mpsc::Receiver<Message>,
+    pub stop: Option<Stop>,
+    /// The end of what it wrote last.
+    pub last_output: Vec<u8>,
+}
+
+impl Attempt<'_> {
+    /// See the process through: log what it writes, mind the clocks, hear requests. `facts` are logged before.
+    pub async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<TurnOver, Error> {
+        match self.attend(journal, facts).await {
+            Ok((facts, ended, dismissed)) => Ok(self.over(facts, ended, dismissed)),
+            Err(error) => {
+                // Whoever accounts for the turn now needs files that nobody writes to any more.
+                end(self.process).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn attend(&mut self, journal: &mut Journal, mut facts: Vec<Fact>) -> Result<(Vec<Fact>, Ended, bool), Error> {
+        log(&self.process, journal, &mut facts).await?;
+        let started = Instant::now();
+        let hard = self.clocks.hard.at;
+        let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
+        let mut last_byte = started;
+        let (mut shown, mut dismissed) = (false, false);
+        let mut dismiss_at: Option<Instant> = None;
+        loop {
+            let unfinished = self.stdout.holds_unfinished_line() || self.stderr.holds_unfinished_line();
+            let show_at = last_byte + UNFINISHED_LINE_WAITS;
+            let stall_at = last_byte + stall;
+            let stalls = self.stop.is_none() && !dismissed && !stall.is_zero();
+            tokio::select! {
+                biased;
+                Some(message) = self.mailbox.recv() => self.hear(message, journal).await?,
+                output = self.process.next() => {
+                    match self.take(output, &mut facts)? {
+                        Taken::Ended(ended) => return Ok((facts, ended, dismissed)),
+                        Taken::Bytes => (last_byte, shown) = (Instant::now(), false),
+                        Taken::Nothing => {}
+                    }
+                }
+                () = tokio::time::sleep_until(hard), if self.stop.is_none() && !dismissed => {
+                    self.stop(Stop::HardTimeout { seconds: self.clocks.hard.seconds });
+                }
+                () = tokio::time::sleep_until(stall_at), if stalls => {
+                    let processes = serde_json::json!(self.process.glimpse().await);
+                    let last_output = String::from_utf8_lossy(&self.last_output).into_owned();
+                    let seconds = self.clocks.stall_timeout_seconds;
+                    self.stop(Stop::Stalled { seconds, processes, last_output });
+                }
+                () = tokio::time::sleep_until(show_at), if unfinished && !shown => {
+                    self.show_unfinished(&mut facts);
+                    shown = true;
+                }
+                () = tokio::time::sleep_until(dismiss_at.unwrap_or(hard)),
+                    if dismiss_at.is_some() && self.stop.is_none() && !dismissed =>
+                {
+                    dismissed = true;
+                    self.process.stop(self.clocks.kill_grace);
+                }
+            }
+            if let Some(ended) = self.take_ready(&mut facts).await? {
+                return Ok((facts, ended, dismissed));
+            }
+            if dismiss_at.is_none() && self.reader.ended() {
+                // What the engine still does is tidying up; in a session that is not the run's, not even that.
+                let grace = if self.reader.lost_its_session() { Duration::ZERO } else { self.clocks.exit_grace };
+                dismiss_at = Some(Instant::now() + grace);
+            }
+            log(&self.process, journal, &mut facts).await?;
+        }
+    }
+
+    /// Take what is there, up to a bound, so that one append serves it all. Something to log waits a moment for
+    /// company: most short engines end right after they have spoken, and their end is logged with their words.
+    async fn take_ready(&mut self, facts: &mut Vec<Fact>) -> Result<Option<Ended>, Error> {
+        let patience = tokio::time::sleep(COMPANY);
+        tokio::pin!(patience);
+        while raw_bytes(facts) < STEP_BYTES {
+            let output = match self.process.try_next() {
+                Some(output) => Some(output),
+                None if facts.is_empty() => return Ok(None),
+                None => tokio::select! {
+                    biased;
+                    output = self.process.next() => output,
+                    () = &mut patience => return Ok(None),
+                },
+            };
+            if let Taken::Ended(ended) = self.take(output, facts)? {
+                return Ok(Some(ended));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, output: Option<Output>, facts: &mut Vec<Fact>) -> Result<Taken, Error> {
+        match output {
+            Some(Output::Chunk { stream, bytes, .. }) => {
+                let reader = match stream {
+                    Stream::Stdout | Stream::Pty => &mut self.stdout,
+                    Stream::Stderr => &mut self.stderr,
+                };
+                reader.push(&bytes, &mut self.reader, facts);
+                let shown = &bytes[bytes.len().saturating_sub(LAST_OUTPUT)..];
+                self.last_output.clear();
+                self.last_output.extend_from_slice(shown);
+                Ok(Taken::Bytes)
+            }
+            Some(Output::StdoutLimitExceeded) => {
+                self.stop(Stop::OutputLimit { limit: self.clocks.stdout_limit });
+                Ok(Taken::Nothing)
+            }
+            Some(Output::LogFailed { stream, error }) => {
+                self.stop(Stop::LogFailed { message: format!("{}: {error}", stream.as_str()) });
+                Ok(Taken::Nothing)
+            }
+            Some(Output::Ended(ended)) => Ok(Taken::Ended(ended)),
+            None => Err(Error::io("watch the engine")(std::io::Error::other("its supervisor is gone"))),
+        }
+    }
+
+    /// The last process is gone: everything is read to its end.
+    fn over(mut self, mut facts: Vec<Fact>, ended: Ended, dismissed: bool) -> TurnOver {
+        self.stdout.flush(&mut self.reader, &mut facts);
+        self.stderr.flush(&mut self.reader, &mut facts);
+        facts.extend(self.reader.finish().into_iter().map(Fact::own));
+        TurnOver { facts, ended, stop: self.stop, reader: self.reader, dismissed }
+    }
+
+    fn show_unfinished(&mut self, facts: &mut Vec<Fact>) {
+        self.stdout.show_unfinished(&mut self.reader, facts);
+        self.stderr.show_unfinished(&mut self.reader, facts);
+    }
+
+    /// The first reason stands.
+    fn stop(&mut self, why: Stop) {
+        self.process.stop(self.clocks.kill_grace);
+        self.stop.get_or_insert(why);
+    }
+
+    async fn hear(&mut self, message: Message, journal: &mut Journal) -> Result<(), Error> {
+        match message {
+            Message::Cancel { requested_by, reason, answer } => {
+                let evidence = Evidence { streams: Default::default(), artifacts_sha256: String::new() };
+                let facts = Vec::new();
+                let committed = journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await;
+                let accepted = committed.is_ok();
+                // Whoever asked may be gone; the cancel stands all the same.
+                let _ = answer.send(committed.map(|()| Status::Running));
+                if accepted {
+                    self.stop(Stop::Canceled);
+                }
+            }
+            Message::Shutdown => self.stop(Stop::Shutdown),
+        }
+        Ok(())
+    }
+}
+
+/// The bytes are on disk before the events that point to them.
+async fn log(process: &Process, journal: &mut Journal, facts: &mut Vec<Fact>) -> Result<(), Error> {
+    if facts.is_empty() {
+        return Ok(());
+    }
+    process.sync_logs().await.map_err(Error::io("sync the run's logs"))?;
+    journal.commit(Command::Record(std::mem::take(facts))).await
+}
+
+/// Ends an engine that nobody listens to any more, and waits until nothing of it is left.
+pub(crate) async fn end(mut process: Process) {
+    process.stop(Duration::ZERO);
+    while process.next().await.is_some() {}
+}
+
+enum Taken {
+    Bytes,
+    Nothing,
+    Ended(Ended),
+}
+
+fn raw_bytes(facts: &[Fact]) -> usize {
+    facts.iter().filter_map(|fact| fact.raw).map(|raw| usize::try_from(raw.to - raw.from).unwrap_or(usize::MAX)).sum()
+}
+
+/// Facts about what the supervisor had to do.
+pub(crate) fn warnings(ended: &Ended) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for (name, totals) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
+        if totals.dropped > 0 {
+            let message = format!("{} bytes of {name} came after the limit and were dropped", totals.dropped);
+            let mut warning = Warning::new("LOG_LIMIT_EXCEEDED", message);
+            warning.details.insert("stream".into(), name.into());
+            warning.details.insert("dropped_bytes".into(), totals.dropped.into());
+            warnings.push(warning);
+        }
+    }
+    if ended.stragglers_killed > 0 {
+        let message = format!("{} processes outlived the engine and were ended", ended.stragglers_killed);
+        let mut warning = Warning::new("PROCESSES_LEFT_BEHIND", message);
+        warning.details.insert("processes".into(), ended.stragglers_killed.into());
+        warnings.push(warning);
+    }
+    warnings
+}
+
+/// A warning as a fact.
+pub(crate) fn warned(warning: &Warning) -> Fact {
+    Fact::own(Event::Warned(warning.clone()))
+}

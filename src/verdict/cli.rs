@@ -1,0 +1,155 @@
+//! The verdict on an agent CLI: first whether the engine did its part, then what it said.
+
+use serde_json::Value;
+
+use crate::convergence;
+use crate::convergence::{Decision, Question, TurnWords, WordsDecision};
+use crate::domain::event::NormalizationStep;
+use crate::domain::outcome::{Completion, RunError, Warning, code};
+use crate::domain::request::ExecutionMode;
+use crate::engine;
+use crate::engine::Exit;
+use crate::engine::{Adapter, EngineVerdict, TurnReport};
+use crate::skill::schema::Validator;
+use crate::verdict::stop::Stop;
+use crate::verdict::verdict::{
+    ENGINE_OUTPUT, Outcome, Verdict, check, invalid, missing_output, placed, steps, with_hints,
+};
+
+/// The attempts of an interactive run are used up.
+const INTERACTIVE_MAX_ATTEMPT_EXCEEDED: &str = "INTERACTIVE_MAX_ATTEMPT_EXCEEDED";
+
+/// What an agent CLI left behind.
+pub(crate) struct CliRemains<'a> {
+    pub adapter: &'static Adapter,
+    pub report: &'a TurnReport,
+    pub exit: Exit,
+    pub stop: Option<Stop>,
+    /// The result file, when the skill wrote one in this turn.
+    pub skill_result: Option<&'a str>,
+    pub output: &'a Validator,
+    pub mode: ExecutionMode,
+    /// Turns begun.
+    pub attempt: u32,
+    pub max_attempt: Option<u32>,
+}
+
+/// Judge an agent CLI's turn: first whether the engine did its part, then what it said.
+pub(crate) fn judge_cli(remains: &CliRemains<'_>) -> Verdict {
+    if let Some(stop) = &remains.stop {
+        return Verdict::failed(stop.error());
+    }
+    let (text, structured) = match engine_verdict(remains) {
+        EngineVerdict::Failed(error) => return Verdict::failed(error.bounded()),
+        EngineVerdict::Succeeded { text, structured } => (text, structured),
+    };
+    if remains.mode == ExecutionMode::Interactive {
+        return judge_interactive(remains, &text, structured.as_ref());
+    }
+    let (source, parsed) = match (remains.skill_result, structured) {
+        (Some(written), _) => ("result_file", convergence::parse(written)),
+        (None, Some(value)) => ("structured_output", convergence::parse(&value.to_string())),
+        (None, None) => ("assistant_message", convergence::parse(&text)),
+    };
+    let Some(data) = parsed.value.clone() else {
+        let message = "the engine ended well but its last message holds no JSON; the skill must say what to answer";
+        return missing_output(placed(source), &parsed, message, Completion::Schema);
+    };
+    let mut verdict = check(placed(source), &parsed, data.clone(), remains.output, Completion::Schema);
+    verdict.answer = Some(data);
+    verdict
+}
+
+/// Judge a turn that may ask.
+fn judge_interactive(remains: &CliRemains<'_>, text: &str, structured: Option<&Value>) -> Verdict {
+    let structured = structured.map(Value::to_string);
+    let decision = convergence::decide_turn(&TurnWords {
+        text,
+        structured: structured.as_deref(),
+        result_file: remains.skill_result,
+        output: remains.output,
+        attempt: remains.attempt,
+        max_attempt: remains.max_attempt,
+    });
+    match decision {
+        Decision::Completed { value, parsed, source, marked } => {
+            let completion = if marked { Completion::DoneMarker } else { Completion::Schema };
+            let mut verdict = check(placed(source), &parsed, value.clone(), remains.output, completion);
+            if !marked {
+                let message = "the output passes its schema, but the engine did not say that it is done";
+                verdict.warnings.push(Warning::new("INTERACTIVE_COMPLETED_WITHOUT_DONE_MARKER", message));
+            }
+            verdict.answer = Some(value);
+            verdict
+        }
+        Decision::Invalid { parsed, source, errors, outcome } => match outcome {
+            convergence::Outcome::Missing => {
+                let message = "the engine says that it is done, but its answer holds no JSON";
+                missing_output(placed(source), &parsed, message, Completion::DoneMarker)
+            }
+            convergence::Outcome::Invalid | convergence::Outcome::Valid => {
+                let mut steps = steps(&parsed);
+                steps.push(NormalizationStep {
+                    step: "validate".into(),
+                    ok: false,
+                    detail: errors.first().map(|error| error.message.clone()).unwrap_or_default(),
+                });
+                let mut verdict = invalid(&parsed, placed(source), steps, errors, Completion::DoneMarker);
+                verdict.answer = parsed.value;
+                verdict
+            }
+        },
+        Decision::Ask(question) => asked(*question),
+        Decision::AttemptsUsedUp => attempts_used_up(remains),
+        Decision::Silent => {
+            let message = "the engine ended its turn without a word: no output and no question";
+            missing_output(placed("assistant_message"), &convergence::parse(text), message, Completion::Schema)
+        }
+    }
+}
+
+/// Judge a turn of an engine that a script stands behind: its words, or a question, or why there are none.
+pub(crate) fn judge_words(remains: &CliRemains<'_>) -> Result<String, Box<Verdict>> {
+    if let Some(stop) = &remains.stop {
+        return Err(Box::new(Verdict::failed(stop.error())));
+    }
+    let text = match engine_verdict(remains) {
+        EngineVerdict::Failed(error) => return Err(Box::new(Verdict::failed(error.bounded()))),
+        EngineVerdict::Succeeded { text, .. } => text,
+    };
+    match remains.mode {
+        ExecutionMode::Auto => Ok(text),
+        ExecutionMode::Interactive => match convergence::decide_words(&text, remains.attempt, remains.max_attempt) {
+            WordsDecision::Done(words) => Ok(words),
+            WordsDecision::Ask(question) => Err(Box::new(asked(*question))),
+            WordsDecision::AttemptsUsedUp => Err(Box::new(attempts_used_up(remains))),
+            WordsDecision::Silent => {
+                let message = "the engine ended its turn without a word: neither done nor a question";
+                Err(Box::new(Verdict::failed(with_hints(RunError::new(code::OUTPUT_MISSING, message), ENGINE_OUTPUT))))
+            }
+        },
+    }
+}
+
+fn engine_verdict(remains: &CliRemains<'_>) -> EngineVerdict {
+    engine::verdict(remains.adapter, remains.report, remains.exit)
+}
+
+fn asked(question: Question) -> Verdict {
+    Verdict {
+        outcome: Ok(Outcome::Ask(question.interaction)),
+        normalized: None,
+        warnings: question.warning.into_iter().collect(),
+        answer: None,
+        awaited: None,
+    }
+}
+
+fn attempts_used_up(remains: &CliRemains<'_>) -> Verdict {
+    let message = format!(
+        "after {} turns there is still no output; raise max_attempt or make the skill ask less",
+        remains.attempt
+    );
+    let error = RunError::new(INTERACTIVE_MAX_ATTEMPT_EXCEEDED, message);
+    Verdict::failed(error.with("max_attempt", remains.max_attempt))
+}

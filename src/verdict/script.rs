@@ -1,0 +1,106 @@
+//! The verdict on a script: its exit, its answer and the schema, weighed.
+
+use serde_json::{Value, json};
+
+use crate::convergence;
+use crate::convergence::Parsed;
+use crate::domain::event::{NormalizationStep, ValidationError};
+use crate::domain::outcome::{Completion, RunError, code};
+use crate::engine::Exit;
+use crate::engine::script;
+use crate::engine::script::Answer;
+use crate::skill::schema::Validator;
+use crate::verdict::stop::Stop;
+use crate::verdict::verdict::{Verdict, check, invalid, missing_output, placed, steps};
+
+/// Most characters of standard error shown in an error.
+const STDERR_SHOWN: usize = 2000;
+
+/// What a script left behind.
+pub(crate) struct ScriptRemains<'a> {
+    pub exit: Exit,
+    pub stop: Option<Stop>,
+    /// Standard output of this turn.
+    pub stdout: &'a str,
+    /// The end of its standard error.
+    pub stderr_tail: &'a str,
+    /// The result file, when the skill wrote one in this turn.
+    pub skill_result: Option<&'a str>,
+    pub output: &'a Validator,
+    /// Where its standard output is kept, in the run's folder.
+    pub raw_output: &'static str,
+}
+
+/// Judge a script's turn.
+pub(crate) fn judge_script(remains: &ScriptRemains<'_>) -> Verdict {
+    if let Some(stop) = &remains.stop {
+        return Verdict::failed(stop.error());
+    }
+    let parsed = convergence::parse(remains.stdout);
+    let Some(value) = parsed.value.clone() else {
+        return no_answer(remains, parsed);
+    };
+    let answer = script::read_answer(&value);
+    let mut verdict = match answer {
+        // A failure keeps its own code, whatever the exit status says.
+        Answer::Failure(error) => {
+            Verdict::failed(RunError { code: error.code, message: error.message, details: error.details }.bounded())
+        }
+        Answer::Success { .. } | Answer::NotAnEnvelope(_) if remains.exit != Exit::Code(0) => {
+            let said = if matches!(answer, Answer::Success { .. }) { " although its answer says success" } else { "" };
+            Verdict::failed(engine_failed(remains, said))
+        }
+        Answer::Success { data } => check_script(remains, &parsed, data),
+        Answer::NotAnEnvelope(errors) => {
+            let mut steps = steps(&parsed);
+            steps.push(NormalizationStep { step: "envelope".into(), ok: false, detail: errors[0].message.clone() });
+            invalid(&parsed, ("stdout", remains.raw_output), steps, errors, Completion::Exit)
+        }
+    };
+    verdict.answer = Some(value);
+    verdict
+}
+
+fn no_answer(remains: &ScriptRemains<'_>, parsed: Parsed) -> Verdict {
+    if remains.exit != Exit::Code(0) {
+        return Verdict::failed(engine_failed(remains, ""));
+    }
+    let message = "the script ended well but wrote no JSON to standard output; it must answer with one JSON object";
+    missing_output(("stdout", remains.raw_output), &parsed, message, Completion::Exit)
+}
+
+/// Validate the data of a success: what the skill wrote to its result file, else what the answer carries.
+fn check_script(remains: &ScriptRemains<'_>, parsed: &Parsed, data: Value) -> Verdict {
+    let Some(written) = remains.skill_result.map(convergence::parse) else {
+        return check(("stdout", remains.raw_output), parsed, data, remains.output, Completion::Exit);
+    };
+    match written.value.clone() {
+        Some(value) => check(placed("result_file"), &written, value, remains.output, Completion::Exit),
+        None => invalid(&written, placed("result_file"), steps(&written), vec![not_json()], Completion::Exit),
+    }
+}
+
+fn not_json() -> ValidationError {
+    ValidationError { path: String::new(), message: "result/result.json is not JSON".into() }
+}
+
+fn engine_failed(remains: &ScriptRemains<'_>, said: &str) -> RunError {
+    let how = match remains.exit {
+        Exit::Code(code) => format!("exited with status {code}"),
+        Exit::Signal(signal) => format!("was ended by signal {signal}"),
+        Exit::Dismissed | Exit::Unknown => "ended in a way that cannot be told".to_owned(),
+    };
+    let shown: String = {
+        let skip = remains.stderr_tail.chars().count().saturating_sub(STDERR_SHOWN);
+        remains.stderr_tail.chars().skip(skip).collect()
+    };
+    let exit_code = match remains.exit {
+        Exit::Code(code) => json!(code),
+        Exit::Signal(_) | Exit::Dismissed | Exit::Unknown => Value::Null,
+    };
+    RunError::new(code::ENGINE_FAILED, format!("the script {how}{said}"))
+        .with("raw_output_path", remains.raw_output)
+        .with("hint", "what the script wrote to standard error is in logs/stderr.txt")
+        .with("exit_code", exit_code)
+        .with("stderr", shown)
+}

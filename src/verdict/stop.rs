@@ -1,0 +1,59 @@
+//! Why an engine was stopped before it ended by itself.
+
+use serde_json::Value;
+
+use crate::domain::outcome::{RunError, code};
+
+/// Why an engine is being stopped.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stop {
+    /// On request.
+    Canceled,
+    /// The wall clock ran out.
+    HardTimeout { seconds: u64 },
+    /// It wrote nothing for too long.
+    Stalled { seconds: u64, processes: Value, last_output: String },
+    /// It wrote too much.
+    OutputLimit { limit: u64 },
+    /// Its output can no longer be kept.
+    LogFailed { message: String },
+    /// The service ends.
+    Shutdown,
+}
+
+impl Stop {
+    /// The run's error for this reason.
+    pub fn error(&self) -> RunError {
+        match self {
+            Stop::Canceled => RunError::new(code::CANCELED_BY_USER, "the run was canceled on request"),
+            Stop::HardTimeout { seconds } => RunError::new(
+                code::TIMEOUT,
+                format!("the engine did not finish within {seconds} s; raise hard_timeout_seconds or make it faster"),
+            )
+            .with("hard_timeout_seconds", *seconds),
+            Stop::Stalled { seconds, processes, last_output } => RunError::new(
+                code::STALLED,
+                format!(
+                    "the engine wrote nothing for {seconds} s; raise stall_timeout_seconds or let it report progress"
+                ),
+            )
+            .with("stall_timeout_seconds", *seconds)
+            .with("processes", processes.clone())
+            .with("last_output", last_output.as_str()),
+            Stop::OutputLimit { limit } => RunError::new(
+                code::OUTPUT_LIMIT_EXCEEDED,
+                format!(
+                    "the script wrote more than {limit} bytes to standard output; write large results to artifacts/"
+                ),
+            )
+            .with("limit_bytes", *limit),
+            Stop::LogFailed { message } => {
+                RunError::new(code::INTERNAL, format!("the engine's output could not be kept: {message}"))
+            }
+            Stop::Shutdown => RunError::new(
+                code::ORCHESTRATOR_RESTART_INTERRUPTED,
+                "the service ended while the run was under way; start the run again",
+            ),
+        }
+    }
+}

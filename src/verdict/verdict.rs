@@ -1,0 +1,176 @@
+//! What a turn came to: a result, a question, a failure, or output that the ladder may still make valid.
+
+use serde_json::{Value, json};
+
+use crate::convergence;
+use crate::convergence::Parsed;
+use crate::domain::event::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
+use crate::domain::interaction::Interaction;
+use crate::domain::outcome::{Completion, RunError, Warning, WarningLevel, code};
+use crate::skill::schema::Validator;
+
+/// Where an engine's output is kept, in the run's folder.
+pub(crate) const ENGINE_OUTPUT: &str = "raw/engine_output.txt";
+
+/// What a turn came to when nothing failed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome {
+    /// Valid output.
+    Done(Completion, Value),
+    /// A question to the user.
+    Ask(Interaction),
+}
+
+/// The verdict on one turn.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Verdict {
+    /// The validated data or a question, or why there is neither.
+    pub outcome: Result<Outcome, RunError>,
+    /// How the output was found and checked, if it got that far.
+    pub normalized: Option<Normalized>,
+    /// Worth knowing.
+    pub warnings: Vec<Warning>,
+    /// The engine's answer as JSON.
+    pub answer: Option<Value>,
+    /// What valid output would have completed, when that is all that is missing.
+    pub awaited: Option<Completion>,
+}
+
+/// A turn that lacks nothing but valid output.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Unsettled {
+    /// Why it fails if nothing helps.
+    pub error: RunError,
+    /// How the output was found and checked so far.
+    pub normalized: Normalized,
+    /// Worth knowing.
+    pub warnings: Vec<Warning>,
+    /// What valid output completes.
+    pub completion: Completion,
+}
+
+impl Verdict {
+    pub fn failed(error: RunError) -> Self {
+        Self { outcome: Err(error), normalized: None, warnings: Vec::new(), answer: None, awaited: None }
+    }
+
+    /// What the ladder has to work with, or the verdict as it stands.
+    pub fn unsettled(self) -> Result<Unsettled, Box<Verdict>> {
+        match self {
+            Verdict {
+                outcome: Err(error), normalized: Some(normalized), awaited: Some(completion), warnings, ..
+            } => Ok(Unsettled { error, normalized, warnings, completion }),
+            settled => Err(Box::new(settled)),
+        }
+    }
+}
+
+/// A source of output, and where its raw form is kept in the run's folder.
+pub(crate) type Placed<'a> = (&'a str, &'a str);
+
+pub(crate) fn placed(source: &str) -> Placed<'_> {
+    let place = match source {
+        "result_file" => "raw/skill_result.json",
+        "structured_output" => "raw/engine_output.json",
+        _ => ENGINE_OUTPUT,
+    };
+    (source, place)
+}
+
+pub(crate) fn missing_output(source: Placed<'_>, parsed: &Parsed, message: &str, awaited: Completion) -> Verdict {
+    let normalized = Normalized {
+        level: parsed.level,
+        valid: false,
+        source: source.0.into(),
+        steps: steps(parsed),
+        validation_errors: Vec::new(),
+    };
+    let error = RunError::new(code::OUTPUT_MISSING, message).with("validation_errors", json!([]));
+    Verdict {
+        outcome: Err(with_hints(error, source.1)),
+        normalized: Some(normalized),
+        warnings: Vec::new(),
+        answer: None,
+        awaited: Some(awaited),
+    }
+}
+
+pub(crate) fn check(
+    source: Placed<'_>,
+    parsed: &Parsed,
+    data: Value,
+    output: &Validator,
+    completion: Completion,
+) -> Verdict {
+    let mut steps = steps(parsed);
+    let (step, errors) = convergence::validate(&data, output);
+    steps.push(convert_step(&step));
+    if !errors.is_empty() {
+        return invalid(parsed, source, steps, errors, completion);
+    }
+    Verdict {
+        outcome: Ok(Outcome::Done(completion, data)),
+        normalized: Some(Normalized {
+            level: parsed.level,
+            valid: true,
+            source: source.0.into(),
+            steps,
+            validation_errors: Vec::new(),
+        }),
+        warnings: repaired(parsed),
+        answer: None,
+        awaited: None,
+    }
+}
+
+pub(crate) fn invalid(
+    parsed: &Parsed,
+    source: Placed<'_>,
+    steps: Vec<NormalizationStep>,
+    errors: Vec<ValidationError>,
+    awaited: Completion,
+) -> Verdict {
+    let first = errors.first().map(|error| format!("{} at {:?}", error.message, error.path)).unwrap_or_default();
+    let error = RunError::new(code::SCHEMA_VALIDATION_FAILED, format!("the output breaks its schema: {first}"))
+        .with("validation_errors", json!(errors));
+    Verdict {
+        outcome: Err(with_hints(error, source.1)),
+        normalized: Some(Normalized {
+            level: parsed.level,
+            valid: false,
+            source: source.0.into(),
+            steps,
+            validation_errors: errors,
+        }),
+        warnings: repaired(parsed),
+        answer: None,
+        awaited: Some(awaited),
+    }
+}
+
+pub(crate) fn with_hints(error: RunError, raw_output: &str) -> RunError {
+    let hint = format!("compare {raw_output} with the skill's output schema; standard error is in logs/stderr.txt");
+    error.with("raw_output_path", raw_output).with("hint", hint)
+}
+
+fn repaired(parsed: &Parsed) -> Vec<Warning> {
+    if parsed.level == NormalizationLevel::None {
+        return Vec::new();
+    }
+    let done: Vec<String> = parsed.steps.iter().filter(|step| step.ok).map(|step| convert_step(step).step).collect();
+    vec![Warning {
+        code: "OUTPUT_NORMALIZED".into(),
+        message: format!("the output was not plain JSON; its syntax was repaired ({})", done.join(", ")),
+        level: WarningLevel::Info,
+        normalization_level: Some(NormalizationLevel::N0),
+        details: serde_json::Map::from_iter([("steps".to_owned(), json!(done))]),
+    }]
+}
+
+pub(crate) fn steps(parsed: &Parsed) -> Vec<NormalizationStep> {
+    parsed.steps.iter().map(convert_step).collect()
+}
+
+pub(crate) fn convert_step(step: &convergence::Step) -> NormalizationStep {
+    NormalizationStep { step: step.step.as_str().to_owned(), ok: step.ok, detail: step.detail.clone() }
+}
