@@ -24,6 +24,7 @@ pub mod store;
 pub mod supervisor;
 pub mod workspace;
 // L5
+pub mod audit;
 pub mod orchestrator;
 // L6
 pub mod http;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::failure::Failure;
-use super::global::Global;
-use super::service_address::running_service;
-use super::terminal::{Ink, Look, harmless};
-use super::{logging, output};
+use crate::cli::connect::service_address::running_service;
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::terminal::look::{Ink, Look, harmless};
+use crate::cli::terminal::output;
 use crate::engine::{self, Adapter};
 use crate::installed_engines::{InstalledEngines, Models, Status, Upgrade, UpgradeStatus};
 use crate::settings::{LogLevel, Settings};
@@ -23,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Where a service runs on the data directory, it is asked: its PATH and its variables count.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  skill-runner engines\n  skill-runner engines --install codex")]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// One JSON document
     #[arg(long)]
     json: bool,
@@ -36,7 +37,7 @@ pub(super) struct Args {
 }
 
 /// Does what the flags say.
-pub(super) fn engines(global: &Global, args: &Args) -> Result<(), Failure> {
+pub(crate) fn engines(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let settings = global.settings(&[])?;
     match (&args.install, &args.models) {
@@ -54,7 +55,7 @@ fn by_name(name: &str) -> Result<&'static Adapter, Failure> {
 }
 
 /// The engines as the running service sees them, else as this process does.
-pub(super) fn statuses(settings: &Settings) -> Result<Value, Failure> {
+pub(crate) fn statuses(settings: &Settings) -> Result<Value, Failure> {
     match running_service(settings) {
         Some(client) => client.get("/engines"),
         None => {

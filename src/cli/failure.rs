@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 
 use crate::domain::causes::chain;
 use crate::domain::command::Refusal;
-use crate::orchestrator;
 use crate::settings::Problem;
-use crate::store;
+use crate::{audit, orchestrator, store};
 
 /// The run or check failed.
 const FAILED: u8 = 1;
@@ -18,7 +17,7 @@ const WRONG: u8 = 2;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The settings cannot stand as they are.
     Configuration(Vec<Problem>),
     /// The command line asks for something impossible.
@@ -42,13 +41,13 @@ pub(super) enum Failure {
 
 impl Failure {
     /// For `map_err`: what was tried, and the error with its causes.
-    pub(super) fn broken<E: Error>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
+    pub(crate) fn broken<E: Error>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
         let doing = doing.into();
         move |error| Self::Broken(format!("{doing}: {}", chain(&error)))
     }
 
     /// A run that is not there.
-    pub(super) fn unknown_run(id: &str) -> Self {
+    pub(crate) fn unknown_run(id: &str) -> Self {
         let id: String = id.chars().take(64).collect();
         Self::Refused {
             code: "REQUEST_NOT_FOUND".to_owned(),
@@ -58,7 +57,7 @@ impl Failure {
     }
 
     /// The failure as the API would answer it.
-    pub(super) fn to_json(&self) -> Option<Value> {
+    pub(crate) fn to_json(&self) -> Option<Value> {
         let error = |code: &str, message: &str, details: &Value| json!({"error": {"code": code, "message": message, "details": details}});
         match self {
             Self::Refused { code, message, details } => Some(error(code, message, details)),
@@ -68,7 +67,7 @@ impl Failure {
     }
 
     /// Says on standard error what is wrong; the exit status.
-    pub(super) fn say(self) -> ExitCode {
+    pub(crate) fn say(self) -> ExitCode {
         match self {
             Self::Configuration(problems) => {
                 eprintln!("error: the configuration is wrong");
@@ -123,6 +122,12 @@ impl From<store::Error> for Failure {
             )),
             other => Self::Broken(chain(&other)),
         }
+    }
+}
+
+impl From<audit::Error> for Failure {
+    fn from(error: audit::Error) -> Self {
+        Self::Broken(chain(&error))
     }
 }
 

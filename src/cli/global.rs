@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::failure::Failure;
+use crate::cli::failure::Failure;
 use crate::settings::{Problem, Settings};
 
 /// The configuration file looked for in the working directory.
@@ -14,7 +14,7 @@ const USUAL_FILE: &str = "skill-runner.yaml";
 
 /// Flags of every command.
 #[derive(Debug, Args)]
-pub(super) struct Global {
+pub(crate) struct Global {
     /// The configuration file [default: skill-runner.yaml, where there is one]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Configuration")]
     config: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub(super) struct Global {
 
 impl Global {
     /// The settings in force; `more` are flags of the command, by the names of their settings.
-    pub(super) fn settings(&self, more: &[(&str, Option<String>)]) -> Result<Settings, Failure> {
+    pub(crate) fn settings(&self, more: &[(&str, Option<String>)]) -> Result<Settings, Failure> {
         let own = [("data_dir", &self.data_dir), ("skills_dir", &self.skills_dir), ("log_level", &self.log_level)];
         let more = more.iter().map(|(name, value)| (*name, value));
         let flags: Vec<(String, String)> =

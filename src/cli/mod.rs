@@ -1,109 +1,16 @@
-//! The command line: one file per command.
+//! The command line: one folder per family of commands. `command_line.rs` lists the commands.
 
-mod audit;
-mod cancel;
-mod client;
-mod config;
-mod data_folder;
-mod dialogue;
-mod doctor;
+mod command_line;
+mod connect;
 mod engines;
-mod event_line;
-mod event_stream;
-mod explain;
-mod export;
 mod failure;
 mod global;
-mod history;
-mod log_file;
+mod inspect;
 mod logging;
-mod logs;
-mod output;
-mod reparse;
-mod replay;
-mod reply;
 mod run;
-mod runs;
-mod screen;
-mod serve;
-mod service_address;
+mod runtime;
+mod service;
 mod skill;
-mod stop;
 mod terminal;
-mod watch;
 
-use std::process::ExitCode;
-
-use clap::{Parser, Subcommand};
-
-use failure::Failure;
-use global::Global;
-
-/// Runs agent skills and keeps every fact of a run in an append-only log.
-#[derive(Debug, Parser)]
-#[command(name = "skill-runner", version, after_help = AFTER_HELP)]
-struct Cli {
-    #[command(flatten)]
-    global: Global,
-    #[command(subcommand)]
-    command: Command,
-}
-
-const AFTER_HELP: &str = "\
-Configuration comes from skill-runner.yaml (or --config), then SKILL_RUNNER_* variables, then flags; the later wins.
-Exit status: 0 ok, 1 the run or check failed, 2 wrong usage or configuration.
-
-Example:
-  skill-runner run demo-echo --input text='to be or not to be'";
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Serve(serve::Args),
-    Run(run::Args),
-    Watch(watch::Args),
-    Reply(reply::Args),
-    Cancel(cancel::Args),
-    Logs(logs::Args),
-    History(history::Args),
-    Audit(audit::Args),
-    Export(export::Args),
-    Explain(explain::Args),
-    Skill(skill::Args),
-    Engines(engines::Args),
-    Doctor(doctor::Args),
-    Config(config::Args),
-    Replay(replay::Args),
-    Reparse(reparse::Args),
-}
-
-/// Does what the command line says.
-pub fn main() -> ExitCode {
-    let Cli { global, command } = Cli::parse();
-    let done = match command {
-        Command::Serve(args) => serve::serve(&global, &args),
-        Command::Run(args) => run::run(&global, args),
-        Command::Watch(args) => watch::watch(&global, &args),
-        Command::Reply(args) => reply::reply(&global, args),
-        Command::Cancel(args) => cancel::cancel(&global, &args),
-        Command::Logs(args) => logs::logs(&global, &args),
-        Command::History(args) => history::history(&global, &args),
-        Command::Audit(args) => audit::audit(&global, &args),
-        Command::Export(args) => export::export(&global, &args),
-        Command::Explain(args) => explain::explain(&global, &args),
-        Command::Skill(args) => skill::skill(&global, &args),
-        Command::Engines(args) => engines::engines(&global, &args),
-        Command::Doctor(args) => doctor::doctor(&global, &args),
-        Command::Config(args) => config::config(&global, &args),
-        Command::Replay(args) => replay::replay(&global, &args),
-        Command::Reparse(args) => reparse::reparse(&global, &args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.say(),
-    }
-}
-
-/// The runtime of the commands that run skills.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::broken("start the runtime"))
-}
+pub use command_line::main;

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("store", 4),
     ("supervisor", 4),
     ("workspace", 4),
+    ("audit", 5),
     ("orchestrator", 5),
     ("http", 6),
     ("cli", 7),

@@ -2,30 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::mpsc;
 
-use super::embedded::Embedded;
-use super::outcome::Outcome;
-use super::remote::Remote;
-use super::request::{SkillPlace, Wanted};
-use crate::cli::client::Client;
+use crate::cli::connect::client::Client;
+use crate::cli::connect::service_address;
 use crate::cli::failure::Failure;
-use crate::cli::{logging, service_address};
+use crate::cli::logging;
+use crate::cli::run::embedded::Embedded;
+use crate::cli::run::event_channel::Events;
+use crate::cli::run::outcome::Outcome;
+use crate::cli::run::remote::Remote;
+use crate::cli::run::request::{SkillPlace, Wanted};
 use crate::domain::ids::RunId;
 use crate::domain::interaction::InteractionId;
 use crate::orchestrator::Created;
 use crate::settings::{LogLevel, Settings};
 
-/// Events that may wait to be shown.
-pub(super) const EVENTS_WAITING: usize = 64;
-
-/// A run's events as they come, ending with the terminal one.
-pub(super) type Events = mpsc::Receiver<Result<Bytes, Failure>>;
-
 /// Who does the run.
-pub(super) enum Backend {
+pub(crate) enum Backend {
     /// This process.
     Embedded(Embedded),
     /// A service.
@@ -34,7 +28,7 @@ pub(super) enum Backend {
 
 impl Backend {
     /// The named service, else the running one of the data folder, else this process.
-    pub(super) async fn open(settings: Settings, server: Option<&str>, skill: &SkillPlace) -> Result<Self, Failure> {
+    pub(crate) async fn open(settings: Settings, server: Option<&str>, skill: &SkillPlace) -> Result<Self, Failure> {
         let found = match server {
             Some(url) => Some((Client::new(url, settings.http.token.as_ref())?, false)),
             None => {
@@ -56,7 +50,7 @@ impl Backend {
     }
 
     /// Creates the run.
-    pub(super) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
+    pub(crate) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
         match self {
             Self::Embedded(embedded) => embedded.create(wanted).await,
             Self::Remote(remote) => remote.create(wanted).await,
@@ -64,7 +58,7 @@ impl Backend {
     }
 
     /// Hands over the files of the run.
-    pub(super) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
+    pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
         match self {
             Self::Embedded(embedded) => embedded.upload(run, zip).await,
             Self::Remote(remote) => remote.upload(run, zip).await,
@@ -72,7 +66,7 @@ impl Backend {
     }
 
     /// The run's events from the first on.
-    pub(super) fn follow(&self, run: RunId) -> Events {
+    pub(crate) fn follow(&self, run: RunId) -> Events {
         match self {
             Self::Embedded(embedded) => embedded.follow(run),
             Self::Remote(remote) => remote.follow(run),
@@ -80,7 +74,7 @@ impl Backend {
     }
 
     /// Stops the run.
-    pub(super) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
+    pub(crate) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
         match self {
             Self::Embedded(embedded) => embedded.cancel(run, reason).await,
             Self::Remote(remote) => remote.cancel(run).await,
@@ -88,7 +82,7 @@ impl Backend {
     }
 
     /// Answers the run's question.
-    pub(super) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
+    pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
         match self {
             Self::Embedded(embedded) => embedded.reply(run, question, response).await,
             Self::Remote(remote) => remote.reply(run, question, response).await,
@@ -96,7 +90,7 @@ impl Backend {
     }
 
     /// What came out.
-    pub(super) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
+    pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
         match self {
             Self::Embedded(embedded) => embedded.outcome(run),
             Self::Remote(remote) => remote.outcome(run).await,
@@ -104,7 +98,7 @@ impl Backend {
     }
 
     /// Leaves everything in order.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         match self {
             Self::Embedded(embedded) => embedded.close().await,
             Self::Remote(_) => {}

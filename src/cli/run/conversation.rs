@@ -4,17 +4,17 @@ use std::io::BufRead;
 
 use tokio::sync::mpsc;
 
-use super::backend::Backend;
-use crate::cli::dialogue::{Dialogue, Heard};
 use crate::cli::failure::Failure;
-use crate::cli::screen::Screen;
+use crate::cli::run::backend::Backend;
+use crate::cli::terminal::dialogue::{Dialogue, Heard};
+use crate::cli::terminal::screen::Screen;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
 use crate::fcmp::read_envelope;
 
 /// Shows the run to its end. Every question is asked on the screen; each line of standard input answers.
-pub(super) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -> Result<(), Failure> {
+pub(crate) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -> Result<(), Failure> {
     let mut events = backend.follow(run);
     let mut lines: Option<mpsc::Receiver<String>> = None;
     let mut open: Option<Dialogue> = None;

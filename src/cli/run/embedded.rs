@@ -7,11 +7,12 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::backend::{EVENTS_WAITING, Events};
-use super::outcome::{ArtifactsAt, Outcome};
-use super::request::{SkillPlace, Wanted};
+use crate::cli::connect::data_folder;
 use crate::cli::failure::Failure;
-use crate::cli::{data_folder, logging};
+use crate::cli::logging;
+use crate::cli::run::event_channel::{EVENTS_WAITING, Events};
+use crate::cli::run::outcome::{ArtifactsAt, Outcome};
+use crate::cli::run::request::{SkillPlace, Wanted};
 use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::interaction::InteractionId;
@@ -25,14 +26,14 @@ use crate::store::EventBatch;
 const READ_BYTES: usize = 256 * 1024;
 
 /// This process as the runner.
-pub(super) struct Embedded {
+pub(crate) struct Embedded {
     orchestrator: Orchestrator,
     skill_id: String,
 }
 
 impl Embedded {
     /// Takes the data folder over.
-    pub(super) async fn open(settings: Settings, skill: &SkillPlace) -> Result<Self, Failure> {
+    pub(crate) async fn open(settings: Settings, skill: &SkillPlace) -> Result<Self, Failure> {
         let (registry, skill_id) = match skill {
             SkillPlace::Installed(id) => {
                 (Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir), id.clone())
@@ -53,20 +54,20 @@ impl Embedded {
     }
 
     /// Creates the run.
-    pub(super) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
+    pub(crate) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
         let request: CreateRequest =
             serde_json::from_value(wanted.body(&self.skill_id)).map_err(Failure::broken("make the request"))?;
         Ok(self.orchestrator.create(request, None).await?)
     }
 
     /// Hands over the files of the run.
-    pub(super) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
+    pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
         self.orchestrator.upload(run, Delivery { files: Some(zip), package: None }).await?;
         Ok(())
     }
 
     /// The run's events from the first on.
-    pub(super) fn follow(&self, run: RunId) -> Events {
+    pub(crate) fn follow(&self, run: RunId) -> Events {
         let (events, shown) = mpsc::channel(EVENTS_WAITING);
         let orchestrator = self.orchestrator.clone();
         tokio::spawn(async move {
@@ -79,19 +80,19 @@ impl Embedded {
     }
 
     /// Stops the run.
-    pub(super) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
+    pub(crate) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
         self.orchestrator.cancel(run, "user", reason).await?;
         Ok(())
     }
 
     /// Answers the run's question.
-    pub(super) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
+    pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
         self.orchestrator.reply(run, question, response, None).await?;
         Ok(())
     }
 
     /// What came out.
-    pub(super) fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
+    pub(crate) fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
         let job = self.orchestrator.job(run)?;
         let job = serde_json::to_value(job).map_err(Failure::broken("read the job"))?;
         let paths = self.orchestrator.layout().run(run);
@@ -103,7 +104,7 @@ impl Embedded {
     }
 
     /// Lets other runs of the data folder finish, and exports the log.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.orchestrator.drain(Duration::from_secs(self.orchestrator.settings().http.drain_grace_seconds)).await;
     }
 }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::cli::terminal::{Ink, Look, harmless};
+use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::domain::outcome::code;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
 
 /// Where artifacts can be had.
-pub(super) enum ArtifactsAt {
+pub(crate) enum ArtifactsAt {
     /// In the run's folder.
     Folder(PathBuf),
     /// From the service at this address.
@@ -18,7 +18,7 @@ pub(super) enum ArtifactsAt {
 }
 
 /// A finished run.
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     job: Value,
     result: Value,
     artifacts: ArtifactsAt,
@@ -26,17 +26,17 @@ pub(super) struct Outcome {
 
 impl Outcome {
     /// The job and its result, as the API gives them.
-    pub(super) fn new(job: Value, result: Value, artifacts: ArtifactsAt) -> Self {
+    pub(crate) fn new(job: Value, result: Value, artifacts: ArtifactsAt) -> Self {
         Self { job, result, artifacts }
     }
 
     /// How the run ended.
-    pub(super) fn status(&self) -> Option<Status> {
+    pub(crate) fn status(&self) -> Option<Status> {
         serde_json::from_value(self.job["status"].clone()).ok()
     }
 
     /// The job with its result.
-    pub(super) fn document(&self) -> Value {
+    pub(crate) fn document(&self) -> Value {
         let mut document = self.job.clone();
         document["result"] = self.result.clone();
         for artifact in document["result"]["artifacts"].as_array_mut().into_iter().flatten() {
@@ -48,7 +48,7 @@ impl Outcome {
     }
 
     /// The result in words.
-    pub(super) fn told(&self, look: Look) -> String {
+    pub(crate) fn told(&self, look: Look) -> String {
         let status = self.job["status"].as_str().unwrap_or("unknown");
         let run = self.job["run_id"].as_str().unwrap_or_default();
         let ink = if self.status() == Some(Status::Succeeded) { Ink::Good } else { Ink::Bad };

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::backend::{EVENTS_WAITING, Events};
-use super::outcome::{ArtifactsAt, Outcome};
-use super::request::Wanted;
-use crate::cli::client::Client;
-use crate::cli::event_stream;
+use crate::cli::connect::client::Client;
+use crate::cli::connect::event_stream;
 use crate::cli::failure::Failure;
+use crate::cli::run::event_channel::{EVENTS_WAITING, Events};
+use crate::cli::run::outcome::{ArtifactsAt, Outcome};
+use crate::cli::run::request::Wanted;
 use crate::domain::ids::RunId;
 use crate::domain::interaction::InteractionId;
 use crate::orchestrator::Created;
 use crate::workspace::Layout;
 
 /// A service as the runner.
-pub(super) struct Remote {
+pub(crate) struct Remote {
     client: Client,
     skill_id: String,
     /// The service's data folder, where it is on this machine.
@@ -26,24 +26,24 @@ pub(super) struct Remote {
 
 impl Remote {
     /// The service behind this client.
-    pub(super) fn new(client: Client, skill_id: String, data_dir: Option<PathBuf>) -> Self {
+    pub(crate) fn new(client: Client, skill_id: String, data_dir: Option<PathBuf>) -> Self {
         Self { client, skill_id, data_dir }
     }
 
     /// Creates the run.
-    pub(super) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
+    pub(crate) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
         let body = wanted.body(&self.skill_id);
         let answer = self.call(move |client| client.post("/jobs", &body)).await?;
         serde_json::from_value(answer).map_err(Failure::broken("read the service's answer"))
     }
 
     /// Hands over the files of the run.
-    pub(super) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
+    pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
         self.call(move |client| client.upload(&format!("/jobs/{run}/upload"), &zip)).await.map(drop)
     }
 
     /// The run's events from the first on.
-    pub(super) fn follow(&self, run: RunId) -> Events {
+    pub(crate) fn follow(&self, run: RunId) -> Events {
         let (events, shown) = mpsc::channel(EVENTS_WAITING);
         let client = self.client.clone();
         tokio::task::spawn_blocking(move || {
@@ -57,18 +57,18 @@ impl Remote {
     }
 
     /// Stops the run.
-    pub(super) async fn cancel(&self, run: RunId) -> Result<(), Failure> {
+    pub(crate) async fn cancel(&self, run: RunId) -> Result<(), Failure> {
         self.call(move |client| client.post(&format!("/jobs/{run}/cancel"), &json!({}))).await.map(drop)
     }
 
     /// Answers the run's question.
-    pub(super) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
+    pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
         let body = json!({"interaction_id": question, "response": response});
         self.call(move |client| client.post(&format!("/jobs/{run}/interaction/reply"), &body)).await.map(drop)
     }
 
     /// What came out.
-    pub(super) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
+    pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
         let job = self.call(move |client| client.get(&format!("/jobs/{run}"))).await?;
         let mut answer = self.call(move |client| client.get(&format!("/jobs/{run}/result"))).await?;
         let artifacts = match &self.data_dir {

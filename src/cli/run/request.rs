@@ -1,34 +1,16 @@
 //! What the command line asks for, as a request for a run.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
-use super::Args;
 use crate::cli::failure::Failure;
-
-/// `key=value` as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct KeyValue {
-    key: String,
-    value: String,
-}
-
-impl FromStr for KeyValue {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some(("", _)) | None => Err(format!("{text:?} is not KEY=VALUE")),
-            Some((key, value)) => Ok(Self { key: key.to_owned(), value: value.to_owned() }),
-        }
-    }
-}
+use crate::cli::run::args::Args;
+use crate::cli::run::key_value::KeyValue;
 
 /// Where the skill is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SkillPlace {
+pub(crate) enum SkillPlace {
     /// Installed under this id.
     Installed(String),
     /// In this folder.
@@ -37,18 +19,18 @@ pub(super) enum SkillPlace {
 
 /// A run to be made.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// The skill.
-    pub(super) skill: SkillPlace,
+    pub(crate) skill: SkillPlace,
     /// Files by input key.
-    pub(super) files: Vec<(String, PathBuf)>,
+    pub(crate) files: Vec<(String, PathBuf)>,
     /// The rest of the request, without the skill's id.
     body: Map<String, Value>,
 }
 
 impl Wanted {
     /// What the command line asks for.
-    pub(super) fn of(args: Args) -> Result<Self, Failure> {
+    pub(crate) fn of(args: Args) -> Result<Self, Failure> {
         let files: Vec<(String, PathBuf)> =
             distinct("--file", args.file)?.into_iter().map(|pair| (pair.key, pair.value.into())).collect();
         let mode = if args.interactive { "interactive" } else { "auto" };
@@ -77,7 +59,7 @@ impl Wanted {
     }
 
     /// The body of the request, for the skill of this id.
-    pub(super) fn body(&self, skill_id: &str) -> Value {
+    pub(crate) fn body(&self, skill_id: &str) -> Value {
         let mut body = self.body.clone();
         body.insert("skill_id".to_owned(), json!(skill_id));
         Value::Object(body)

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::findings;
 use crate::cli::failure::Failure;
-use crate::cli::output;
+use crate::cli::skill::findings;
+use crate::cli::terminal::output;
 use crate::registry;
 use crate::skill::is_id;
 use crate::skill::starter::{self, Starter};
 
 /// Writes a first package.
-pub(super) fn new(name: &str, kind: Starter, into: &Path) -> Result<(), Failure> {
+pub(crate) fn new(name: &str, kind: Starter, into: &Path) -> Result<(), Failure> {
     if !is_id(name) {
         let rule = "1 to 64 of a-z, 0-9 and -, without - at either end and without --";
         return Err(Failure::Usage(format!("{name:?} cannot be a skill's name: {rule}")));
@@ -31,7 +31,7 @@ pub(super) fn new(name: &str, kind: Starter, into: &Path) -> Result<(), Failure>
 }
 
 /// Writes a package for each skill of an agent.
-pub(super) fn import(agent: &Path, into: &Path) -> Result<(), Failure> {
+pub(crate) fn import(agent: &Path, into: &Path) -> Result<(), Failure> {
     let made = match registry::load_agent(agent) {
         Ok(made) => made,
         Err(found) => {

@@ -3,12 +3,12 @@
 use std::io;
 
 use crate::cli::failure::Failure;
-use crate::cli::output;
-use crate::cli::terminal::{Ink, Look};
+use crate::cli::terminal::look::{Ink, Look};
+use crate::cli::terminal::output;
 use crate::skill::{Finding, Severity};
 
 /// Writes findings, two lines each.
-pub(super) fn show(findings: &[Finding]) -> Result<(), Failure> {
+pub(crate) fn show(findings: &[Finding]) -> Result<(), Failure> {
     let look = Look::of(&io::stdout());
     findings.iter().try_for_each(|finding| output::line(&told(finding, look)))
 }

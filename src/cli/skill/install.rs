@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::findings;
 use crate::cli::failure::Failure;
-use crate::cli::output;
-use crate::cli::terminal::{Ink, Look};
+use crate::cli::skill::findings;
+use crate::cli::terminal::look::{Ink, Look};
+use crate::cli::terminal::output;
 use crate::domain::causes::chain;
 use crate::orchestrator::{NotInstalled, install_here};
 use crate::registry::{Action, InstallRefused};
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::workspace::{Layout, UploadError, UploadLimits};
 
 /// Installs a zip or a folder.
-pub(super) fn install(settings: &Settings, source: &Path, as_json: bool) -> Result<(), Failure> {
+pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Result<(), Failure> {
     let limits = UploadLimits {
         max_upload_bytes: settings.limits.max_upload_bytes,
         max_unpacked_bytes: settings.limits.max_unpacked_bytes,

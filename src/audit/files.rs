@@ -1,0 +1,61 @@
+//! The files of a run: in its folder, or in its export.
+
+use std::path::{Path, PathBuf};
+
+use crate::artifact;
+use crate::audit::error::Error;
+use crate::export::{Export, Piece};
+use crate::workspace::open_beneath;
+
+/// Where the files of a run are.
+#[derive(Debug)]
+pub(crate) enum RunFiles {
+    /// In its folder.
+    Folder(PathBuf),
+    /// In an export.
+    Export(Box<Export>),
+}
+
+/// An artifact as it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FoundArtifact {
+    /// Its path in the run's folder.
+    pub(crate) path_rel: String,
+    /// Its length.
+    pub(crate) size: u64,
+    /// Its sha256 in hex.
+    pub(crate) sha256: String,
+}
+
+impl RunFiles {
+    /// One file; none where it is missing, or no file that may be read.
+    pub(crate) fn open(&self, name: &str) -> Option<Piece> {
+        match self {
+            Self::Folder(root) => Piece::whole(open_beneath(root, Path::new(name)).ok()?).ok(),
+            Self::Export(export) => export.file(name),
+        }
+    }
+
+    /// The artifacts that are there, whatever the log says.
+    pub(crate) fn artifacts(&self) -> Result<Vec<FoundArtifact>, Error> {
+        match self {
+            Self::Folder(root) => {
+                let found = artifact::index(root, &[]).map_err(Error::Artifacts)?.entries;
+                let found = found.into_iter();
+                Ok(found
+                    .map(|entry| FoundArtifact { path_rel: entry.path_rel, size: entry.size, sha256: entry.sha256 })
+                    .collect())
+            }
+            Self::Export(export) => {
+                let names = export.names().filter(|name| name.starts_with("artifacts/"));
+                let mut found = Vec::new();
+                for (name, piece) in names.filter_map(|name| Some((name, export.file(name)?))) {
+                    let digest = piece.digest(|_| Ok(())).map_err(Error::read(name))?;
+                    let (size, sha256) = (digest.size, digest.sha256);
+                    found.push(FoundArtifact { path_rel: name.to_owned(), size, sha256 });
+                }
+                Ok(found)
+            }
+        }
+    }
+}

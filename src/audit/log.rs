@@ -1,0 +1,196 @@
+//! The events of one run, checked one after the other.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+
+use crate::audit::error::Error;
+use crate::audit::report::{Report, Violation};
+use crate::audit::streams::Streams;
+use crate::domain::artifact::ArtifactEntry;
+use crate::domain::event::{Event, Normalized};
+use crate::domain::fact::Stream;
+use crate::domain::outcome::{Proof, RunError, StreamProof};
+use crate::export::{EVENTS, Piece};
+use crate::fcmp::audit::{Auditor, Expect};
+use crate::fcmp::{Envelope, LogHead, RawRef, read_envelope};
+
+/// Most events of which is said that their bytes differ: one cut file would make every later one differ.
+const DIFFERENCES_MAX: usize = 20;
+/// Longest line that is read as an event; no writer makes longer ones.
+const LINE_MAX: u64 = 4 * 1024 * 1024;
+
+/// A log under audit.
+pub(crate) struct LogAudit<'a> {
+    auditor: Auditor,
+    /// The files that events stand on; none where only the log is there.
+    streams: Option<Streams<'a>>,
+    violations: Vec<Violation>,
+    /// Where the event after each ends: the byte at which the next begins.
+    ends: Vec<u64>,
+    known: Outcome,
+}
+
+/// What a log amounts to.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// Its fold; none as soon as an event cannot be read.
+    pub(crate) folded: Option<LogHead>,
+    /// The terminal event's proof.
+    pub(crate) proof: Option<Proof>,
+    /// The terminal event's error.
+    pub(crate) error: Option<RunError>,
+    /// How the output was validated.
+    pub(crate) normalized: Option<Normalized>,
+    /// The artifacts that events name.
+    pub(crate) artifacts: Vec<ArtifactEntry>,
+}
+
+impl<'a> LogAudit<'a> {
+    /// Before the first event.
+    pub(crate) fn new(streams: Option<Streams<'a>>) -> Self {
+        Self {
+            auditor: Auditor::default(),
+            streams,
+            violations: Vec::new(),
+            ends: Vec::new(),
+            known: Outcome::default(),
+        }
+    }
+
+    /// Whether the terminal event was seen.
+    pub(crate) fn is_over(&self) -> bool {
+        self.known.proof.is_some()
+    }
+
+    /// Takes every event of a log file.
+    pub(crate) fn take_file(&mut self, log: &Piece) -> Result<(), Error> {
+        let mut log = BufReader::new(log.reader());
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = log.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+            if read.map_err(Error::read(EVENTS))? == 0 {
+                return Ok(());
+            }
+            if line.last() == Some(&b'\n') {
+                line.pop();
+            } else {
+                self.violated("FCMP", "the last line has no end: the log was cut, or is none".to_owned());
+            }
+            self.take(&line);
+        }
+    }
+
+    /// Takes the next event.
+    pub(crate) fn take(&mut self, line: &[u8]) {
+        self.auditor.push(line);
+        // What cannot be read the auditor has said.
+        match read_envelope(line) {
+            Err(_) => self.known.folded = None,
+            Ok(envelope) => {
+                self.fold(&envelope, line);
+                self.compare(&envelope);
+                self.note(envelope.event);
+            }
+        }
+        let begins = self.ends.last().copied().unwrap_or_default();
+        self.ends.push(begins + line.len() as u64 + 1);
+    }
+
+    /// The streams whose files the proof names, for a log that is audited without them.
+    pub(crate) fn claimed_streams(&self) -> BTreeMap<Stream, StreamProof> {
+        let claimed = self.known.proof.as_ref().map(|proof| proof.streams.clone()).unwrap_or_default();
+        let known = |name: &str| match name {
+            "stdout" => Some(Stream::Stdout),
+            "stderr" => Some(Stream::Stderr),
+            "pty" => Some(Stream::Pty),
+            _ => None,
+        };
+        claimed.into_iter().filter_map(|(name, proof)| Some((known(&name)?, proof))).collect()
+    }
+
+    /// Holds the log against its stream files; what it says about itself goes into the report.
+    pub(crate) fn close(self, files: &BTreeMap<Stream, StreamProof>, expect: Expect, report: &mut Report) -> Outcome {
+        report.events = self.ends.len() as u64;
+        if let Some(head) = &self.known.folded {
+            (report.run_id, report.status) = (Some(head.state.run_id), Some(head.state.status));
+        }
+        if self.ends.is_empty() {
+            report.violated("FCMP", EVENTS, "the log is empty");
+        }
+        let ends = self.ends;
+        let found = self.auditor.finish(files, expect).into_iter().map(|violation| {
+            let seq = (violation.seq > 0).then_some(violation.seq);
+            let (file, message) = place(violation.message);
+            let byte = seq.filter(|_| file == EVENTS).and_then(|seq| begin(&ends, seq));
+            Violation { rule: violation.rule, file, seq, byte, message }
+        });
+        report.violations.extend(found);
+        report.violations.extend(self.violations);
+        self.known
+    }
+
+    fn fold(&mut self, envelope: &Envelope, line: &[u8]) {
+        let before = self.known.folded.take();
+        // A fold that broke off does not begin again.
+        if before.is_some() || self.ends.is_empty() {
+            self.known.folded = LogHead::after(before, envelope, line);
+        }
+    }
+
+    fn note(&mut self, event: Option<Event>) {
+        match event {
+            Some(Event::ArtifactIndexed(artifact)) => self.known.artifacts.push(artifact),
+            Some(Event::Normalized(normalized)) => self.known.normalized = Some(normalized),
+            Some(Event::Completed(completed)) => self.known.proof = Some(completed.proof),
+            Some(Event::Failed(failed)) => {
+                (self.known.proof, self.known.error) = (Some(failed.proof), Some(failed.error));
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Raw text is what its bytes are, so a difference shows the very place that was changed.
+    fn compare(&mut self, envelope: &Envelope) {
+        let (Some(Event::RawStdout(raw) | Event::RawStderr(raw)), Some(raw_ref)) = (&envelope.event, &envelope.raw_ref)
+        else {
+            return;
+        };
+        let RawRef { stream, byte_from, byte_to, .. } = raw_ref;
+        let Some(streams) = &mut self.streams else { return };
+        // What is not there at all is said once, with the file.
+        let Some(bytes) = streams.bytes(*stream, *byte_from, *byte_to) else { return };
+        let shown = String::from_utf8_lossy(&bytes);
+        if shown != raw.text && self.violations.len() < DIFFERENCES_MAX {
+            let same = shown.bytes().zip(raw.text.bytes()).take_while(|(one, other)| one == other).count() as u64;
+            // With bytes that are no text, places in what is shown are no places in the file.
+            let exact = std::str::from_utf8(&bytes).is_ok();
+            let place = if exact { format!(", from byte {} on", byte_from + same) } else { String::new() };
+            let file = Streams::name(*stream);
+            self.violated("RAW", format!("its text is not what bytes {byte_from}..{byte_to} of {file} hold{place}"));
+        }
+    }
+
+    /// Something is wrong with the event that is being taken.
+    fn violated(&mut self, rule: &'static str, message: String) {
+        let byte = Some(self.ends.last().copied().unwrap_or_default());
+        let seq = Some(self.ends.len() as u64 + 1);
+        self.violations.push(Violation { rule, file: EVENTS.to_owned(), seq, byte, message });
+    }
+}
+
+/// Where an event begins in its file.
+fn begin(ends: &[u64], seq: u64) -> Option<u64> {
+    match usize::try_from(seq).ok()?.checked_sub(2) {
+        None => Some(0),
+        Some(before) => ends.get(before).copied(),
+    }
+}
+
+/// The file a message is about: a stream that the message begins with, else the log itself.
+fn place(message: String) -> (String, String) {
+    match message.split_once(' ') {
+        Some((file, rest)) if file.starts_with("logs/") => (file.to_owned(), format!("it {rest}")),
+        Some(_) | None => (EVENTS.to_owned(), message),
+    }
+}

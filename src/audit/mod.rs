@@ -1,0 +1,21 @@
+//! The audit of a run as a whole: whether its log, streams, artifacts and result are what the run wrote.
+//!
+//! [`crate::fcmp::audit`] checks a log by itself; here it is held against the files of the run, its export, and the
+//! row that the store keeps.
+
+mod artifacts;
+mod error;
+mod files;
+mod log;
+#[cfg(test)]
+mod mutations;
+mod report;
+mod result;
+mod row;
+mod streams;
+mod whole;
+
+pub(crate) use error::Error;
+pub(crate) use report::{Report, Violation};
+pub(crate) use row::StoredRow;
+pub(crate) use whole::{file, folder, stored_run};

@@ -1,0 +1,142 @@
+//! A client of a running service.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::http::Response;
+use ureq::{Agent, Body, SendBody};
+
+use crate::cli::failure::Failure;
+use crate::domain::causes::chain;
+use crate::settings::Secret;
+
+/// How long a connection may take to stand.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a service may take for one answer.
+const ANSWER: Duration = Duration::from_secs(60);
+/// How long a service that says where it is may take to say that it is well.
+const HEALTH: Duration = Duration::from_secs(2);
+/// Silence after which an event stream is taken for dead; a living one has a heartbeat.
+const SILENCE: Duration = Duration::from_secs(120);
+/// Longest answer that is kept in memory.
+const ANSWER_MAX: u64 = 64 * 1024 * 1024;
+/// What separates the parts of an upload; nothing in the part's head can be mistaken for it.
+const BOUNDARY: &str = "skill-runner-upload-7c1f2a5e9b3d";
+
+/// A client of one service. Calls block.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    agent: Agent,
+    base: String,
+    bearer: Option<String>,
+}
+
+impl Client {
+    /// A client of the service at this URL.
+    pub(crate) fn new(url: &str, token: Option<&Secret>) -> Result<Self, Failure> {
+        if !url.starts_with("http://") {
+            return Err(Failure::Usage(format!("{url:?} is not the URL of a service: it must begin with http://")));
+        }
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            // The token is meant for the service and for nobody in between.
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT))
+            .build()
+            .new_agent();
+        let base = url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
+        Ok(Self { agent, base, bearer: token.map(|token| format!("Bearer {}", token.expose())) })
+    }
+
+    /// The service's address.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Whether a service is there and well.
+    pub(crate) fn answers(&self) -> bool {
+        let asked = self.agent.get(format!("{}/healthz", self.base)).config().timeout_global(Some(HEALTH)).build();
+        asked.call().is_ok_and(|answer| answer.status().is_success())
+    }
+
+    /// The answer to a GET.
+    pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
+        let request = self.agent.get(self.url(path)).config().timeout_global(Some(ANSWER)).build();
+        self.answer(self.signed(request).call())
+    }
+
+    /// The answer to a POST of JSON.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let request = self.agent.post(self.url(path)).config().timeout_global(Some(ANSWER)).build();
+        self.answer(self.signed(request).content_type("application/json").send(body.to_string()))
+    }
+
+    /// The answer to an upload of a zip.
+    pub(crate) fn upload(&self, path: &str, zip: &Path) -> Result<Value, Failure> {
+        let file = File::open(zip).map_err(Failure::broken(format!("open {}", zip.display())))?;
+        let head = format!(
+            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"upload.zip\"\r\n\
+             Content-Type: application/zip\r\n\r\n"
+        );
+        let tail = format!("\r\n--{BOUNDARY}--\r\n");
+        let body = Cursor::new(head).chain(BufReader::new(file)).chain(Cursor::new(tail));
+        let request = self.signed(self.agent.post(self.url(path)));
+        let request = request.content_type(format!("multipart/form-data; boundary={BOUNDARY}"));
+        self.answer(request.send(SendBody::from_owned_reader(body)))
+    }
+
+    /// A long answer, read as it comes.
+    pub(crate) fn stream(&self, path: &str, accept: &str) -> Result<impl BufRead + use<>, Failure> {
+        let request = self.agent.get(self.url(path)).config().timeout_per_read(Some(SILENCE)).build();
+        let response =
+            self.signed(request).header("Accept", accept).call().map_err(|error| self.unreachable(&error))?;
+        if !response.status().is_success() {
+            return Err(refusal(response));
+        }
+        Ok(BufReader::new(response.into_body().into_with_config().limit(u64::MAX).reader()))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/v1{path}", self.base)
+    }
+
+    fn signed<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.bearer {
+            Some(bearer) => request.header("Authorization", bearer),
+            None => request,
+        }
+    }
+
+    fn answer(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Value, Failure> {
+        let mut response = response.map_err(|error| self.unreachable(&error))?;
+        if !response.status().is_success() {
+            return Err(refusal(response));
+        }
+        let bytes = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec();
+        let bytes = bytes.map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Failure::Broken(format!("{} did not answer in JSON: {error}", self.base)))
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Failure {
+        Failure::Broken(format!("the service at {} cannot be reached: {}", self.base, chain(error)))
+    }
+}
+
+/// The service's own words, where there are some.
+fn refusal(mut response: Response<Body>) -> Failure {
+    let status = response.status();
+    let body = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().unwrap_or_default();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let error = &body["error"];
+    match (error["code"].as_str(), error["message"].as_str()) {
+        (Some(code), Some(message)) => {
+            Failure::Refused { code: code.to_owned(), message: message.to_owned(), details: error["details"].clone() }
+        }
+        _ => Failure::Broken(format!("the service answered with status {status}")),
+    }
+}

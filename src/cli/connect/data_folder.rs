@@ -1,0 +1,37 @@
+//! The data folder, opened by this process alone.
+
+use std::sync::Arc;
+
+use tracing::error;
+
+use crate::cli::failure::Failure;
+use crate::domain::causes::chain;
+use crate::orchestrator::Orchestrator;
+use crate::registry::Registry;
+use crate::settings::Settings;
+use crate::store::{EventStore, SledStore};
+use crate::supervisor;
+
+/// Exit status after a write that failed: an internal error, as sysexits.h numbers them.
+const STORE_FAILED: i32 = 70;
+
+/// Opens the store, making the data folder where it is missing.
+pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Failure> {
+    let data_dir = &settings.paths.data_dir;
+    std::fs::create_dir_all(data_dir).map_err(Failure::broken(format!("make {}", data_dir.display())))?;
+    let store = SledStore::open(data_dir, |failed| {
+        error!(error = %chain(failed), "the event store failed; ending, since only a new start can tell what is on disk");
+        // At once and without tidying up: after a failed sync no write may be tried again.
+        std::process::exit(STORE_FAILED);
+    })?;
+    Ok(Arc::new(store))
+}
+
+/// Takes the data folder over, to run skills from this registry.
+pub(crate) async fn take_over(
+    store: Arc<dyn EventStore>,
+    registry: Registry,
+    settings: Settings,
+) -> Result<Orchestrator, Failure> {
+    Ok(Orchestrator::start(store, registry, settings, supervisor::THIS_PROGRAM.into()).await?)
+}

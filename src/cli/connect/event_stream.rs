@@ -1,0 +1,123 @@
+//! A run's events from a service, as they come.
+
+use std::io::BufRead;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::cli::connect::client::Client;
+use crate::cli::failure::Failure;
+use crate::domain::event::Event;
+use crate::domain::ids::{RunId, Seq};
+use crate::fcmp::read_envelope;
+
+/// How often in a row a broken event stream is taken up again without having brought anything.
+const TRIES: u32 = 5;
+/// How long is waited before that.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Hands on the stored bytes of the run's events until the terminal one, or until `each` wants no more; a stream that
+/// breaks is taken up where it broke.
+pub(crate) fn follow(
+    client: &Client,
+    run: RunId,
+    mut each: impl FnMut(Bytes) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut after = Seq::START;
+    let mut failed = 0;
+    loop {
+        let before = after;
+        let path = format!("/jobs/{run}/events?cursor={after}");
+        let failure = match client.stream(&path, "text/event-stream") {
+            Ok(stream) => match relay(stream, &mut after, &mut each)? {
+                Relayed::Ended => return Ok(()),
+                Relayed::Broken(reason) => Failure::Broken(format!("the service's event stream broke: {reason}")),
+            },
+            Err(failure) => failure,
+        };
+        failed = if after > before { 0 } else { failed + 1 };
+        if failed == TRIES {
+            return Err(failure);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+enum Relayed {
+    /// The terminal event was handed on, or nobody listens any more.
+    Ended,
+    /// The stream ended before it.
+    Broken(String),
+}
+
+fn relay(
+    stream: impl BufRead,
+    after: &mut Seq,
+    each: &mut impl FnMut(Bytes) -> Result<bool, Failure>,
+) -> Result<Relayed, Failure> {
+    let mut stream = SseReader { stream };
+    loop {
+        let data = match stream.next_chat_event() {
+            Ok(Some(data)) => data,
+            Ok(None) => return Ok(Relayed::Broken("it ended early".to_owned())),
+            Err(error) => return Ok(Relayed::Broken(error.to_string())),
+        };
+        let envelope = read_envelope(&data).map_err(Failure::broken("read an event"))?;
+        *after = envelope.seq;
+        let last = matches!(envelope.event, Some(Event::Completed(_) | Event::Failed(_)));
+        if !each(data)? || last {
+            return Ok(Relayed::Ended);
+        }
+    }
+}
+
+/// Reads a stream of server-sent events.
+struct SseReader<R> {
+    stream: R,
+}
+
+impl<R: BufRead> SseReader<R> {
+    /// The data of the next `chat_event`; none at the end. Snapshots and heartbeats are no part of the log.
+    fn next_chat_event(&mut self) -> std::io::Result<Option<Bytes>> {
+        let (mut is_chat, mut data) = (false, Vec::new());
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if self.stream.read_until(b'\n', &mut line)? == 0 {
+                return Ok(None);
+            }
+            while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+                line.pop();
+            }
+            if line.is_empty() {
+                if is_chat && !data.is_empty() {
+                    return Ok(Some(data.into()));
+                }
+                (is_chat, data) = (false, Vec::new());
+            } else if let Some(name) = field(&line, b"event:") {
+                is_chat = name == b"chat_event";
+            } else if let Some(part) = field(&line, b"data:") {
+                data.extend_from_slice(part);
+            }
+        }
+    }
+}
+
+fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let value = line.strip_prefix(name)?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chat_events_are_told_from_snapshots_and_heartbeats() {
+        let stream = "event: snapshot\ndata: {}\n\n: a comment\nid: 1\nevent: chat_event\ndata: {\"a\":1}\n\n\
+                      event: heartbeat\ndata: {}\n\nevent:chat_event\r\ndata:{\"b\":2}\r\n\r\nevent: chat_event\ndata: cut";
+        let mut reader = SseReader { stream: stream.as_bytes() };
+        let mut next = || reader.next_chat_event().unwrap();
+        assert_eq!((next(), next(), next()), (Some("{\"a\":1}".into()), Some("{\"b\":2}".into()), None));
+    }
+}

@@ -1,0 +1,113 @@
+//! Runs to read: through the service that has the data folder, or from the store itself.
+
+use std::io::BufRead;
+
+use crate::audit::StoredRow;
+use crate::cli::connect::client::Client;
+use crate::cli::connect::{data_folder, service_address};
+use crate::cli::failure::Failure;
+use crate::domain::ids::{RunId, Seq};
+use crate::orchestrator::{Error, RunLog};
+use crate::settings::Settings;
+use crate::store::EventBatch;
+use crate::workspace::Layout;
+
+/// Bytes of events read at once.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// Where runs are read from.
+pub(crate) enum Runs {
+    /// A service answers for them.
+    Service(Client),
+    /// This process has the store.
+    Store(RunLog),
+}
+
+impl Runs {
+    /// The named service, else the running one of the data folder, else the store. Nothing is created.
+    pub(crate) fn open(settings: &Settings, server: Option<&str>) -> Result<Self, Failure> {
+        if let Some(url) = server {
+            return Ok(Self::Service(Client::new(url, settings.http.token.as_ref())?));
+        }
+        if let Some(client) = service_address::running_service(settings) {
+            return Ok(Self::Service(client));
+        }
+        let layout = Layout::new(&settings.paths.data_dir);
+        if !layout.store().exists() {
+            return Err(Failure::Broken(format!(
+                "there are no runs in {}\n  name the data directory with --data-dir",
+                settings.paths.data_dir.display()
+            )));
+        }
+        let store = data_folder::open_store(settings)?;
+        Ok(Self::Store(RunLog::new(store, layout)))
+    }
+
+    /// The run with this request id or run id.
+    pub(crate) fn resolve(&self, id: &str) -> Result<RunId, Failure> {
+        match self {
+            Self::Service(client) => service_address::run_of(client, id),
+            Self::Store(log) => log.resolve(id).map_err(|error| match error {
+                Error::RunNotFound { .. } => Failure::unknown_run(id),
+                other => other.into(),
+            }),
+        }
+    }
+
+    /// Hands on the stored bytes of each event from `from` to `to`, without their ends of line.
+    pub(crate) fn events(
+        &self,
+        run: RunId,
+        from: Seq,
+        to: Option<Seq>,
+        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Service(client) => {
+                let to = to.map(|to| format!("&to_seq={to}")).unwrap_or_default();
+                let path = format!("/jobs/{run}/events/history?from_seq={from}{to}");
+                lines(client.stream(&path, "application/x-ndjson")?, each)
+            }
+            Self::Store(log) => {
+                let last = to.unwrap_or(Seq(u64::MAX));
+                let mut after = Seq(from.0.saturating_sub(1));
+                loop {
+                    let batches = log.read(run, after, READ_BYTES)?;
+                    if batches.is_empty() {
+                        return Ok(());
+                    }
+                    for (seq, bytes) in batches.iter().flat_map(EventBatch::events) {
+                        if seq > last {
+                            return Ok(());
+                        }
+                        each(&bytes)?;
+                        after = seq;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is kept of a run besides its log.
+    pub(crate) fn row(&self, run: RunId) -> Result<StoredRow, Failure> {
+        match self {
+            Self::Service(client) => Ok(StoredRow::Job(client.get(&format!("/jobs/{run}"))?)),
+            Self::Store(log) => Ok(StoredRow::Head(Box::new(log.head(run)?))),
+        }
+    }
+}
+
+/// Hands on each line without its end.
+pub(crate) fn lines(mut from: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if from.read_until(b'\n', &mut line).map_err(Failure::broken("read the events"))? == 0 {
+            return Ok(());
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        each(&line)?;
+    }
+}

@@ -1,0 +1,114 @@
+//! The running service of a data folder: it leaves its address and pid there, and other commands find it.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use rustix::process::{Pid, test_kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::connect::client::Client;
+use crate::cli::failure::Failure;
+use crate::domain::ids::RunId;
+use crate::settings::Settings;
+use crate::workspace::{self, Layout};
+
+/// What the service leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct ServiceAddress {
+    url: String,
+    pid: i32,
+}
+
+/// The address as long as it is true; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Announcement {
+    path: PathBuf,
+}
+
+/// Leaves the address of this process in its data folder.
+pub(crate) fn announce(layout: &Layout, bound: SocketAddr) -> Result<Announcement, Failure> {
+    let path = layout.service_address();
+    let address = ServiceAddress { url: url(reachable(bound)), pid: rustix::process::getpid().as_raw_nonzero().get() };
+    let text = serde_json::to_vec(&address).map_err(Failure::broken("write the service's address"))?;
+    workspace::write_whole(&path, &text).map_err(Failure::broken("leave the service's address"))?;
+    Ok(Announcement { path })
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        // What is left is recognised as stale by its pid.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The address as a URL.
+pub(crate) fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+/// "Every address" is no address to connect to.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
+/// A client of the service that runs on the data folder, if one does.
+pub(crate) fn running_service(settings: &Settings) -> Option<Client> {
+    let path = Layout::new(&settings.paths.data_dir).service_address();
+    let address: ServiceAddress = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    // A killed service leaves its address; its pid may belong to somebody else by now, so it must answer, too.
+    test_kill_process(Pid::from_raw(address.pid)?).ok()?;
+    let client = Client::new(&address.url, settings.http.token.as_ref()).ok()?;
+    client.answers().then_some(client)
+}
+
+/// A client of the named service, else of the one that runs on the data folder; there must be one.
+pub(crate) fn service(settings: &Settings, server: Option<&str>) -> Result<Client, Failure> {
+    if let Some(url) = server {
+        return Client::new(url, settings.http.token.as_ref());
+    }
+    running_service(settings).ok_or_else(|| {
+        Failure::Broken(format!(
+            "no service runs on {}\n  start it with `skill-runner serve`, or name one with --server",
+            settings.paths.data_dir.display()
+        ))
+    })
+}
+
+/// The run of a service with this request id or run id.
+pub(crate) fn run_of(client: &Client, id: &str) -> Result<RunId, Failure> {
+    let unknown = || Failure::unknown_run(id);
+    let given: RunId = id.parse().map_err(|_| unknown())?;
+    let job = client.get(&format!("/jobs/{given}"))?;
+    job["run_id"].as_str().and_then(|id| id.parse().ok()).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_on_every_address_is_reached_on_loopback() {
+        let reached = |bound: &str| url(reachable(bound.parse().unwrap()));
+        assert_eq!(reached("0.0.0.0:80"), "http://127.0.0.1:80");
+        assert_eq!(reached("[::]:80"), "http://[::1]:80");
+        assert_eq!(reached("10.0.0.1:80"), "http://10.0.0.1:80");
+    }
+
+    #[test]
+    fn the_address_is_there_while_announced_and_gone_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path());
+        let announcement = announce(&layout, "127.0.0.1:4".parse().unwrap()).unwrap();
+        let found: ServiceAddress = serde_json::from_slice(&fs::read(layout.service_address()).unwrap()).unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(found, ServiceAddress { url: "http://127.0.0.1:4".to_owned(), pid });
+        drop(announcement);
+        assert!(!layout.service_address().exists());
+    }
+}

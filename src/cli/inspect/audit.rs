@@ -1,0 +1,97 @@
+//! `audit`: whether a run's log, streams and artifacts are what the run wrote.
+
+use std::io;
+use std::path::Path;
+
+use crate::audit::{self, Report, Violation};
+use crate::cli::connect::runs::Runs;
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::terminal::look::{Ink, Look, harmless};
+use crate::cli::terminal::output;
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::statechart::Status;
+use crate::settings::LogLevel;
+use crate::workspace::Layout;
+
+/// Checks a run's log, streams and artifacts, and says what is wrong and where
+///
+/// Checked are the ordering rules OR-01 to OR-07, the schema of every event, the proof (hash chain, raw streams, list
+/// of artifacts), every artifact's content, and that the result says what the log says. For a run of the data directory
+/// its stored row must be what its events amount to; for an export, every byte of the file must be the one that was
+/// written. An export needs neither a service nor a data directory.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit status 1 when something is wrong; each finding names its rule, its file, and the event or the byte.
+
+Examples:
+  skill-runner audit 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
+  skill-runner audit run.zip
+  skill-runner audit ./data/runs/0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
+  skill-runner audit ./events.jsonl --json")]
+pub(crate) struct Args {
+    /// Request id or run id, an export, a run's folder, or an event log alone
+    target: String,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks the run.
+pub(crate) fn audit(global: &Global, args: &Args) -> Result<(), Failure> {
+    logging::to_terminal(LogLevel::Warn);
+    let path = Path::new(&args.target);
+    let report = if args.target.parse::<RunId>().is_ok() {
+        stored_run(global, &args.target)?
+    } else if path.is_dir() {
+        audit::folder(path)?
+    } else if path.is_file() {
+        audit::file(path)?
+    } else {
+        let target: String = args.target.chars().take(200).collect();
+        return Err(Failure::Broken(format!("{target:?} is neither a run's id nor its folder, export or event log")));
+    };
+    if args.json {
+        output::json(&report)?;
+    } else {
+        output::line(&told(&report, Look::of(&io::stdout())))?;
+    }
+    if report.ok { Ok(()) } else { Err(Failure::Said) }
+}
+
+/// A run of the data directory: its folder, its events, and its row.
+fn stored_run(global: &Global, id: &str) -> Result<Report, Failure> {
+    let settings = global.settings(&[])?;
+    let runs = Runs::open(&settings, None)?;
+    let run = runs.resolve(id)?;
+    let root = Layout::new(&settings.paths.data_dir).run(run).root;
+    let read_events = |take: &mut dyn FnMut(&[u8])| {
+        runs.events(run, Seq(1), None, |event| {
+            take(event);
+            Ok(())
+        })
+    };
+    audit::stored_run(run, root, read_events, || runs.row(run))
+}
+
+/// The report in words.
+fn told(report: &Report, look: Look) -> String {
+    let run = report.run_id.map_or_else(|| "run unknown".to_owned(), |run| format!("run {run}"));
+    let status = report.status.map_or("of unknown state", Status::as_str);
+    let mut lines = vec![format!("{run}: {} events, {status}", report.events)];
+    lines.push(format!("checked: {}", report.checked.join(", ")));
+    lines.extend(report.not_checked.iter().map(|what| format!("not checked: {what}")));
+    for Violation { rule, file, seq, byte, message } in &report.violations {
+        let event = seq.map_or_else(String::new, |seq| format!(" event {seq}"));
+        let byte = byte.map_or_else(String::new, |byte| format!(" byte {byte}"));
+        let rule = look.paint(Ink::Bad, rule);
+        lines.push(format!("{rule} {}{event}{byte}: {}", harmless(file), harmless(message)));
+    }
+    lines.push(match report.violations.len() {
+        0 => look.paint(Ink::Good, "ok"),
+        1 => look.paint(Ink::Bad, "1 violation"),
+        many => look.paint(Ink::Bad, &format!("{many} violations")),
+    });
+    lines.join("\n")
+}

@@ -1,0 +1,78 @@
+//! `export`: a finished run as one file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::cli::connect::runs::Runs;
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::terminal::output;
+use crate::domain::ids::RunId;
+use crate::export::Export;
+use crate::settings::LogLevel;
+
+/// Writes a finished run into one file, which `audit` checks and `replay` plays on any machine
+///
+/// The file is a zip with the log, the raw streams, the artifacts, the result, the prompt, the inputs and a list of
+/// hashes. The same run gives the same bytes. A run that is still under way is refused: its log proves nothing before
+/// its last event. Uploaded files and the skill itself are not part of it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  skill-runner export 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 -o run.zip")]
+pub(crate) struct Args {
+    /// Request id or run id
+    id: String,
+    /// The file to write; one that is there is replaced [default: the run's id with .zip]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// One JSON document that tells what was written
+    #[arg(long)]
+    json: bool,
+    /// The service to ask [default: the one of the data directory, where it runs]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+}
+
+/// Writes the export.
+pub(crate) fn export(global: &Global, args: &Args) -> Result<(), Failure> {
+    let settings = global.settings(&[])?;
+    logging::to_terminal(LogLevel::Warn);
+    let runs = Runs::open(&settings, args.server.as_deref())?;
+    let run = runs.resolve(&args.id)?;
+    let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{run}.zip")));
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let writing = || format!("write {}", path.display());
+    // Beside its place and renamed at the end: nobody ever finds a part of it.
+    let mut beside = tempfile::Builder::new();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    let mut temporary = beside.permissions(mode).tempfile_in(folder).map_err(Failure::broken(writing()))?;
+    write(&runs, run, temporary.as_file_mut())?;
+    let export = Export::open(temporary.path()).map_err(Failure::broken(writing()))?;
+    let (Some(contents), []) = (export.contents(), export.flaws()) else {
+        return Err(Failure::Broken(format!("what came of run {run} is no export; nothing was written")));
+    };
+    let (files, bytes) = (contents.files.len(), temporary.as_file().metadata().map_or(0, |found| found.len()));
+    let told = json!({"run_id": run, "file": path, "bytes": bytes, "events": contents.events, "contents": contents});
+    temporary.persist(&path).map_err(|failed| Failure::broken(writing())(failed.error))?;
+    if args.json {
+        return output::json(&told);
+    }
+    output::line(&format!("{}: {files} files, {bytes} bytes", path.display()))
+}
+
+fn write(runs: &Runs, run: RunId, file: &mut File) -> Result<(), Failure> {
+    match runs {
+        Runs::Service(client) => {
+            let mut answer = client.stream(&format!("/jobs/{run}/export"), "application/zip")?;
+            io::copy(&mut answer, file).map(drop).map_err(Failure::broken("read the service's answer"))
+        }
+        Runs::Store(log) => {
+            let mut out = BufWriter::with_capacity(256 * 1024, file);
+            log.export(run, &mut out)?;
+            out.flush().map_err(Failure::broken("write the export"))
+        }
+    }
+}

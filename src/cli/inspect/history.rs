@@ -1,0 +1,81 @@
+//! `history`: the events of a run.
+
+use std::io::{self, BufWriter};
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::cli::connect::runs::Runs;
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::terminal::event_line::summary;
+use crate::cli::terminal::look::{Ink, Look};
+use crate::cli::terminal::output;
+use crate::domain::ids::Seq;
+use crate::fcmp::read_envelope;
+use crate::settings::LogLevel;
+
+/// Shows the events of a run
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  skill-runner history 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --from-seq 5")]
+pub(crate) struct Args {
+    /// Request id or run id
+    id: String,
+    /// The stored bytes, one event per line
+    #[arg(long, conflicts_with = "json")]
+    ndjson: bool,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+    /// The first event to show
+    #[arg(long, value_name = "SEQ", default_value_t = 1, hide_default_value = true)]
+    from_seq: u64,
+    /// The last event to show
+    #[arg(long, value_name = "SEQ")]
+    to_seq: Option<u64>,
+    /// The service to ask [default: the one of the data directory, where it runs]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+}
+
+/// Shows the events.
+pub(crate) fn history(global: &Global, args: &Args) -> Result<(), Failure> {
+    if args.to_seq.is_some_and(|to| to < args.from_seq) {
+        return Err(Failure::Usage("--to-seq must not be before --from-seq".to_owned()));
+    }
+    let settings = global.settings(&[])?;
+    logging::to_terminal(LogLevel::Warn);
+    let runs = Runs::open(&settings, args.server.as_deref())?;
+    let run = runs.resolve(&args.id)?;
+    let (from, to) = (Seq(args.from_seq), args.to_seq.map(Seq));
+    let look = Look::of(&io::stdout());
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut documents: Vec<Box<RawValue>> = Vec::new();
+    runs.events(run, from, to, |event| {
+        if args.ndjson {
+            output::bytes(&mut out, event)?;
+            output::bytes(&mut out, b"\n")
+        } else if args.json {
+            documents.push(serde_json::from_slice(event).map_err(Failure::broken("read an event"))?);
+            Ok(())
+        } else {
+            output::bytes(&mut out, human(event, look).as_bytes())
+        }
+    })?;
+    if args.json {
+        let document = json!({"run_id": run, "count": documents.len(), "events": documents});
+        output::bytes(&mut out, format!("{document:#}\n").as_bytes())?;
+    }
+    output::flushed(&mut out)
+}
+
+fn human(event: &[u8], look: Look) -> String {
+    match read_envelope(event) {
+        Ok(envelope) => {
+            let time = look.paint(Ink::Dim, &envelope.ts.to_string());
+            format!("{:>5}  {time}  {:<27} {}\n", envelope.seq.0, envelope.type_name, summary(&envelope))
+        }
+        Err(error) => format!("    ?  {}\n", look.paint(Ink::Bad, &error.to_string())),
+    }
+}

@@ -1,0 +1,127 @@
+//! `logs`: what the engine of a service's run was told and wrote.
+
+use std::io;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::cli::connect::client::Client;
+use crate::cli::connect::event_stream;
+use crate::cli::connect::service_address::{run_of, service};
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::terminal::output;
+use crate::domain::ids::RunId;
+use crate::fcmp::read_envelope;
+use crate::settings::LogLevel;
+
+/// Shows what the engine of a run was told and wrote
+///
+/// The bytes are those the engine wrote, as they are.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  skill-runner logs 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --stream stderr --follow")]
+pub(crate) struct Args {
+    /// Request id or run id
+    id: String,
+    /// Which of them
+    #[arg(long, value_enum, default_value_t = Stream::Stdout)]
+    stream: Stream,
+    /// Go on until the run ends
+    #[arg(long, conflicts_with = "json")]
+    follow: bool,
+    /// All of them as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The service to ask [default: the one of the data directory]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+}
+
+/// One text of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Stream {
+    /// Standard output
+    Stdout,
+    /// Standard error
+    Stderr,
+    /// What the engine was told
+    Prompt,
+}
+
+/// Shows the text.
+pub(crate) fn logs(global: &Global, args: &Args) -> Result<(), Failure> {
+    let name = match args.stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+        Stream::Prompt => "prompt",
+    };
+    if args.follow && args.stream == Stream::Prompt {
+        return Err(Failure::Usage("--follow goes with the engine's own streams, not with the prompt".to_owned()));
+    }
+    let settings = global.settings(&[])?;
+    logging::to_terminal(LogLevel::Warn);
+    let client = service(&settings, args.server.as_deref())?;
+    let run = run_of(&client, &args.id)?;
+    if args.json {
+        return output::json(&client.get(&format!("/jobs/{run}/logs"))?);
+    }
+    if args.stream == Stream::Prompt {
+        let texts = client.get(&format!("/jobs/{run}/logs"))?;
+        return output::bytes(&mut io::stdout().lock(), texts["prompt"].as_str().unwrap_or_default().as_bytes());
+    }
+    let mut tail = Tail { client: &client, run, name, at: 0 };
+    tail.catch_up()?;
+    if args.follow {
+        event_stream::follow(&client, run, |event| {
+            let raw = read_envelope(&event).ok().and_then(|envelope| envelope.raw_ref);
+            if raw.is_some_and(|raw| raw.stream.as_str() == name && raw.byte_to > tail.at) {
+                tail.catch_up()?;
+            }
+            Ok(true)
+        })?;
+        tail.catch_up()?;
+    }
+    Ok(())
+}
+
+/// A stream, shown up to a place.
+struct Tail<'a> {
+    client: &'a Client,
+    run: RunId,
+    name: &'a str,
+    at: u64,
+}
+
+impl Tail<'_> {
+    /// Shows what is there and was not shown yet.
+    fn catch_up(&mut self) -> Result<(), Failure> {
+        loop {
+            let (run, name, at) = (self.run, self.name, self.at);
+            let range = self.client.get(&format!("/jobs/{run}/logs/range?stream={name}&byte_from={at}"))?;
+            let place = |key: &str| range[key].as_u64().unwrap_or_default();
+            let bytes = bytes_of(&range)?;
+            // A range that would begin inside a character begins before it.
+            let known = usize::try_from(at.saturating_sub(place("byte_from"))).unwrap_or_default();
+            let mut out = io::stdout().lock();
+            output::bytes(&mut out, bytes.get(known..).unwrap_or_default())?;
+            output::flushed(&mut out)?;
+            if place("byte_to") <= at {
+                return Ok(());
+            }
+            self.at = place("byte_to");
+            if self.at >= place("total_bytes") {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn bytes_of(range: &Value) -> Result<Vec<u8>, Failure> {
+    let content = range["content"].as_str().unwrap_or_default();
+    match range["encoding"].as_str() {
+        Some("base64") => STANDARD.decode(content).map_err(Failure::broken("read the service's answer")),
+        Some(_) | None => Ok(content.as_bytes().to_vec()),
+    }
+}

@@ -1,0 +1,9 @@
+//! Commands that look at runs: logs, history, explain, export, audit, replay, reparse.
+
+pub(crate) mod audit;
+pub(crate) mod explain;
+pub(crate) mod export;
+pub(crate) mod history;
+pub(crate) mod logs;
+pub(crate) mod reparse;
+pub(crate) mod replay;

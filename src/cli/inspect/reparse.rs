@@ -1,0 +1,201 @@
+//! `reparse`: today's parser over a stored run's raw bytes, against what its log says. Nothing is changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::cli::connect::runs::Runs;
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::terminal::output;
+use crate::domain::event::Event;
+use crate::domain::fact::{Fact, Stream};
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::outcome::Usage;
+use crate::engine::{self, LINE_MAX, LineParser, StreamReader, script};
+use crate::fcmp::{Envelope, read_envelope};
+use crate::settings::LogLevel;
+use crate::workspace::{Layout, RunPaths};
+
+/// Runs today's parser over a run's raw bytes and shows the difference from its log
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Request id or run id
+    id: String,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Lines with - stand in the log, lines with + are what the parser of this version reads from the same bytes.
+Exit status 1 when there is a difference.
+
+Example:
+  skill-runner reparse 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7";
+
+/// What stands on some bytes of a stream.
+#[derive(Debug, Clone, PartialEq)]
+struct Standing {
+    stream: Stream,
+    from: u64,
+    to: u64,
+    type_name: String,
+    data: Value,
+}
+
+/// One turn of the engine, as the log has it.
+#[derive(Debug, Default)]
+struct LoggedTurn {
+    resumed_from: Option<String>,
+    usage_before: Usage,
+    standing: Vec<Standing>,
+}
+
+/// Compares, and says what differs.
+pub(crate) fn reparse(global: &Global, args: &Args) -> Result<(), Failure> {
+    let settings = global.settings(&[])?;
+    logging::to_terminal(LogLevel::Warn);
+    let runs = Runs::open(&settings, None)?;
+    let run = runs.resolve(&args.id)?;
+    let (engine, turns) = read_log(&runs, run)?;
+    let paths = Layout::new(&settings.paths.data_dir).run(run);
+    let mut differences = Vec::new();
+    for (attempt, turn) in &turns {
+        let now = read_bytes(&engine, turn, &paths)?;
+        let logged = joined(turn.standing.clone());
+        let gone = logged.iter().filter(|standing| !now.contains(standing)).map(|standing| ("-", standing.clone()));
+        let new = now.iter().filter(|standing| !logged.contains(standing)).map(|standing| ("+", standing.clone()));
+        let mut changed: Vec<(&str, Standing)> = gone.chain(new).collect();
+        changed.sort_by_key(|(sign, standing)| (standing.stream, standing.from, *sign == "+"));
+        differences.extend(changed.into_iter().map(|(sign, standing)| (*attempt, sign, standing)));
+    }
+    say(args, run, &differences)
+}
+
+fn say(args: &Args, run: RunId, differences: &[(u32, &str, Standing)]) -> Result<(), Failure> {
+    if args.json {
+        let shown: Vec<Value> = differences
+            .iter()
+            .map(|(attempt, sign, standing)| {
+                json!({"attempt": attempt, "sign": sign, "stream": standing.stream, "byte_from": standing.from,
+                    "byte_to": standing.to, "type": standing.type_name, "data": standing.data})
+            })
+            .collect();
+        output::json(&json!({"run_id": run, "differences": shown}))?;
+    } else if differences.is_empty() {
+        output::line("the parser of this version reads the same from the raw bytes")?;
+    }
+    if !args.json {
+        for (attempt, sign, standing) in differences {
+            let Standing { stream, from, to, type_name, data } = standing;
+            let stream = stream.as_str();
+            output::line(&format!("{sign} turn {attempt} {stream} {from}..{to} {type_name} {data}"))?;
+        }
+    }
+    if differences.is_empty() { Ok(()) } else { Err(Failure::Said) }
+}
+
+/// The run's engine, and what the log says of each turn.
+fn read_log(runs: &Runs, run: RunId) -> Result<(String, BTreeMap<u32, LoggedTurn>), Failure> {
+    let mut engine = String::new();
+    let mut turns: BTreeMap<u32, LoggedTurn> = BTreeMap::new();
+    let mut used = Usage::default();
+    runs.events(run, Seq(1), None, |bytes| {
+        let envelope = read_envelope(bytes).map_err(|error| Failure::Broken(format!("read an event: {error}")))?;
+        engine.clone_from(&envelope.engine);
+        match &envelope.event {
+            Some(Event::TurnStarted(turn)) => {
+                let logged = turns.entry(turn.attempt).or_default();
+                logged.resumed_from.clone_from(&turn.resumed_from);
+                logged.usage_before = used;
+            }
+            Some(Event::UsageReported(usage)) => used = used.plus(*usage),
+            Some(_) | None => {}
+        }
+        if let Some(standing) = standing_of(&envelope, bytes)? {
+            turns.entry(envelope.meta.attempt).or_default().standing.push(standing);
+        }
+        Ok(())
+    })?;
+    Ok((engine, turns))
+}
+
+fn standing_of(envelope: &Envelope, bytes: &[u8]) -> Result<Option<Standing>, Failure> {
+    let Some(raw) = &envelope.raw_ref else { return Ok(None) };
+    let mut whole: Value = serde_json::from_slice(bytes).map_err(Failure::broken("read an event"))?;
+    Ok(Some(Standing {
+        stream: raw.stream,
+        from: raw.byte_from,
+        to: raw.byte_to,
+        type_name: envelope.type_name.clone(),
+        data: whole["data"].take(),
+    }))
+}
+
+/// What the parser of this version makes of a turn's bytes.
+fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<Standing>, Failure> {
+    let mut parser: Box<dyn LineParser> = match engine::adapter(engine) {
+        Some(adapter) => Box::new(adapter.parser(turn.resumed_from.as_deref(), turn.usage_before)),
+        None => Box::new(script::ProgressParser),
+    };
+    let line_max = if engine == script::ENGINE { script::LINE_MAX } else { LINE_MAX };
+    let mut standing = Vec::new();
+    for (stream, path) in [(Stream::Stdout, paths.stdout()), (Stream::Stderr, paths.stderr())] {
+        let ranges = || turn.standing.iter().filter(|standing| standing.stream == stream);
+        let (Some(from), Some(to)) = (ranges().map(|s| s.from).min(), ranges().map(|s| s.to).max()) else { continue };
+        let bytes = fs::read(&path).map_err(Failure::broken(format!("read {}", path.display())))?;
+        let place = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+        let Some(bytes) = bytes.get(place(from)..place(to)) else {
+            return Err(Failure::Broken(format!("{} is shorter than its log says", path.display())));
+        };
+        let mut facts = Vec::new();
+        let mut reader = StreamReader::new(stream, from, line_max);
+        reader.push(bytes, parser.as_mut(), &mut facts);
+        reader.flush(parser.as_mut(), &mut facts);
+        for fact in &facts {
+            standing.extend(standing_on(fact)?);
+        }
+    }
+    Ok(joined(standing))
+}
+
+fn standing_on(fact: &Fact) -> Result<Option<Standing>, Failure> {
+    let Some(raw) = fact.raw else { return Ok(None) };
+    let mut data = Vec::new();
+    fact.event.write_data(&mut data).map_err(Failure::broken("write an event"))?;
+    Ok(Some(Standing {
+        stream: raw.stream,
+        from: raw.from,
+        to: raw.to,
+        type_name: fact.event.type_name().to_owned(),
+        data: serde_json::from_slice(&data).map_err(Failure::broken("write an event"))?,
+    }))
+}
+
+/// Raw neighbours as one: where raw text was cut depends on how the bytes arrived.
+fn joined(mut standing: Vec<Standing>) -> Vec<Standing> {
+    standing.sort_by_key(|standing| (standing.stream, standing.from));
+    let mut whole: Vec<Standing> = Vec::new();
+    for next in standing {
+        if let Some(last) = whole.last_mut()
+            && next.type_name.starts_with("raw.")
+            && last.type_name == next.type_name
+            && last.to == next.from
+        {
+            let text = format!("{}{}", text_of(last), text_of(&next));
+            last.data = json!({ "text": text });
+            last.to = next.to;
+            continue;
+        }
+        whole.push(next);
+    }
+    whole
+}
+
+fn text_of(standing: &Standing) -> &str {
+    standing.data["text"].as_str().unwrap_or_default()
+}

@@ -1,0 +1,118 @@
+//! A recorded run that happens again: its files and events come into being one after the other.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::artifact::{self, Contents};
+use crate::cli::failure::Failure;
+use crate::cli::inspect::replay::recording::Recording;
+use crate::domain::event::Event;
+use crate::domain::ids::Seq;
+use crate::export::EVENTS;
+use crate::fcmp::{Envelope, LogHead, RawRef};
+use crate::store::{Append, EventBatch, EventStore, IndexChange, IndexKey};
+use crate::workspace::{RunPaths, create_run};
+
+/// Plays a recording into a store and a run's folder.
+pub(crate) struct Player {
+    recording: Arc<Recording>,
+    store: Arc<dyn EventStore>,
+    paths: RunPaths,
+    head: Option<LogHead>,
+    /// Events that are to be shown with the next.
+    held: Vec<Vec<u8>>,
+}
+
+impl Player {
+    /// Before the first event.
+    pub(crate) fn new(recording: Arc<Recording>, store: Arc<dyn EventStore>, paths: RunPaths) -> Self {
+        Self { recording, store, paths, head: None, held: Vec::new() }
+    }
+
+    /// Lets one event happen: first the bytes it stands on, then the event, as it was. The change to a final state waits
+    /// for the event that says how: they happened as one, and a reader takes a final run without it for the end.
+    pub(crate) async fn play(&mut self, envelope: &Envelope, stored: Vec<u8>) -> Result<(), Failure> {
+        self.files(envelope).map_err(Failure::broken("write the run's files"))?;
+        let head = LogHead::after(self.head.take(), envelope, &stored);
+        let head = head.ok_or_else(|| Failure::Broken("the recording does not begin with its run".to_owned()))?;
+        let says_how = matches!(envelope.event, Some(Event::Completed(_) | Event::Failed(_)));
+        let waits = head.state.status.is_final() && !says_how;
+        self.head = Some(head);
+        self.held.push(stored);
+        if waits { Ok(()) } else { self.show().await }
+    }
+
+    /// Shows what has waited.
+    pub(crate) async fn show(&mut self) -> Result<(), Failure> {
+        let Some(head) = self.head.as_ref().filter(|_| !self.held.is_empty()) else { return Ok(()) };
+        let row = serde_json::to_vec(head).map_err(Failure::broken("write the run's row"))?;
+        let (run, request) = (head.state.run_id, head.state.request_id);
+        let count = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+        let expected_head = Seq(head.state.head_seq.0.saturating_sub(u64::from(count)));
+        let index = vec![
+            IndexChange::Put(IndexKey::Run(run), row.into()),
+            IndexChange::Put(IndexKey::Request(request), Bytes::copy_from_slice(run.as_bytes())),
+        ];
+        let mut ndjson = Vec::new();
+        for event in self.held.drain(..) {
+            ndjson.extend_from_slice(&event);
+            ndjson.push(b'\n');
+        }
+        let events = vec![EventBatch { first: expected_head.next(), count, ndjson: ndjson.into() }];
+        self.store.append(Append { run, expected_head, events, index, require_absent: None }).await?;
+        Ok(())
+    }
+
+    fn files(&self, envelope: &Envelope) -> io::Result<()> {
+        if let Some(raw) = &envelope.raw_ref {
+            self.grow(raw)?;
+        }
+        match &envelope.event {
+            Some(Event::Started(_)) => {
+                create_run(&self.paths).map_err(|error| error.source)?;
+                self.copy("input.json")?;
+                self.copy("skill.json")
+            }
+            Some(Event::TurnStarted(_)) => self.copy("logs/prompt.txt"),
+            Some(Event::ArtifactIndexed(artifact)) => self.copy(&artifact.path_rel),
+            Some(Event::Completed(_) | Event::Failed(_)) => self.last_files(),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Everything that is not there yet; the log itself stays in the store.
+    fn last_files(&self) -> io::Result<()> {
+        let files = &self.recording.contents().files;
+        for listed in files.iter().filter(|listed| listed.path != EVENTS) {
+            self.copy(&listed.path)?;
+        }
+        let debug = self.head.as_ref().is_some_and(|head| head.state.options.debug);
+        let (zip, manifest) = (self.paths.bundle(debug), self.paths.bundle_manifest(debug));
+        artifact::bundle(&self.paths.root, Contents::Result, &zip, &manifest).map(drop).map_err(io::Error::other)
+    }
+
+    fn copy(&self, name: &str) -> io::Result<()> {
+        let Some(piece) = self.recording.file(name) else { return Ok(()) };
+        let path = self.paths.root.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut file = fs::File::create(path)?;
+        piece.digest(|chunk| file.write_all(chunk)).map(drop)
+    }
+
+    /// A stream grows up to the last byte that an event stands on.
+    fn grow(&self, raw: &RawRef) -> io::Result<()> {
+        let name = format!("logs/{}.txt", raw.stream.as_str());
+        let Some(piece) = self.recording.file(&name) else { return Ok(()) };
+        let mut file = OpenOptions::new().create(true).append(true).open(self.paths.root.join(name))?;
+        let written = file.metadata()?.len();
+        match piece.bytes(written, raw.byte_to) {
+            Some(more) => file.write_all(&more),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! A recorded run: an export that nobody has changed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use crate::cli::failure::Failure;
+use crate::export::{Contents, EVENTS, Export, Piece};
+use crate::fcmp::{Envelope, read_envelope};
+
+/// A recorded run.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    export: Export,
+    contents: Contents,
+    log: Piece,
+}
+
+impl Recording {
+    /// Opens an export. One with a single wrong byte is none.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let reading = || format!("read {}", path.display());
+        let export = Export::open(path).map_err(Failure::broken(reading()))?;
+        let fine = export.flaws().is_empty() && export.check_files().map_err(Failure::broken(reading()))?.is_empty();
+        let (Some(contents), Some(log), true) = (export.contents().cloned(), export.file(EVENTS), fine) else {
+            let path = path.display();
+            let message = format!("{path} is not an export as it was written\n  `skill-runner audit {path}` says why");
+            return Err(Failure::Broken(message));
+        };
+        Ok(Self { export, contents, log })
+    }
+
+    /// What is recorded.
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// A file of the run.
+    pub(crate) fn file(&self, name: &str) -> Option<Piece> {
+        self.export.file(name)
+    }
+
+    /// The events, each with its stored bytes.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Result<(Envelope, Vec<u8>), Failure>> + Send + use<> {
+        let lines = BufReader::new(self.log.reader()).split(b'\n');
+        lines.map(|line| {
+            let line = line.map_err(Failure::broken("read the events"))?;
+            Ok((read_envelope(&line).map_err(Failure::broken("read an event"))?, line))
+        })
+    }
+}

@@ -1,0 +1,6 @@
+//! The program's own log.
+
+mod log_file;
+mod setup;
+
+pub(crate) use setup::{to_file, to_terminal};

@@ -1,0 +1,12 @@
+//! The channel on which a run's events come to be shown.
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::cli::failure::Failure;
+
+/// Events that may wait to be shown.
+pub(crate) const EVENTS_WAITING: usize = 64;
+
+/// A run's events as they come, ending with the terminal one.
+pub(crate) type Events = mpsc::Receiver<Result<Bytes, Failure>>;

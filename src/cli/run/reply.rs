@@ -1,0 +1,90 @@
+//! `reply`: answer the question that a run of a running service waits with.
+
+use std::io::BufRead;
+
+use serde_json::{Value, json};
+
+use crate::cli::connect::service_address::{run_of, service};
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::terminal::dialogue::{Dialogue, Heard, as_value, response};
+use crate::cli::terminal::output;
+use crate::domain::interaction::{Interaction, InteractionId};
+use crate::settings::LogLevel;
+
+/// Answers the question a run of a running service waits with
+///
+/// Without a response the question is shown and the answer read from standard input. An option is named by its
+/// number, label or value; an answer with several fields is a JSON object.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  skill-runner reply 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
+  skill-runner reply 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 blue --key my-answer-1")]
+pub(crate) struct Args {
+    /// Request id or run id
+    id: String,
+    /// The answer, as JSON where it is JSON, else as text
+    response: Option<String>,
+    /// The number of the question [default: the one the run waits with]
+    #[arg(long, value_name = "N")]
+    interaction: Option<u64>,
+    /// An idempotency key: the same answer under the same key is taken once, however often it is sent
+    #[arg(long)]
+    key: Option<String>,
+    /// The service's answer as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The service to ask [default: the one of the data directory]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+}
+
+/// Answers.
+pub(crate) fn reply(global: &Global, args: Args) -> Result<(), Failure> {
+    let settings = global.settings(&[])?;
+    logging::to_terminal(LogLevel::Warn);
+    let client = service(&settings, args.server.as_deref())?;
+    let run = run_of(&client, &args.id)?;
+    let mut waiting = client.get(&format!("/jobs/{run}/interaction/pending"))?;
+    let status = waiting["status"].as_str().unwrap_or_default().to_owned();
+    let pending: Option<Interaction> =
+        serde_json::from_value(waiting["pending"].take()).map_err(Failure::broken("read the question"))?;
+    // The service says what is wrong with an answer to another question; here it is only read as JSON.
+    let open = pending.filter(|open| args.interaction.is_none_or(|named| open.interaction_id == InteractionId(named)));
+    let (id, response) = match (open, args.interaction, args.response) {
+        (Some(open), _, Some(text)) => (open.interaction_id.0, response(&open, &text)),
+        (Some(open), _, None) => (open.interaction_id.0, asked(open)?),
+        (None, Some(named), Some(text)) => (named, as_value(&text)),
+        (None, _, _) => {
+            return Err(Failure::Refused {
+                code: "INTERACTION_NOT_PENDING".to_owned(),
+                message: format!("the run waits for no such answer (it is {status})"),
+                details: Value::Null,
+            });
+        }
+    };
+    let mut body = json!({"interaction_id": id, "response": response});
+    if let Some(key) = args.key {
+        body["idempotency_key"] = json!(key);
+    }
+    let answer = client.post(&format!("/jobs/{run}/interaction/reply"), &body)?;
+    if args.json {
+        return output::json(&answer);
+    }
+    output::line(&format!("the answer to question {id} is accepted; the run goes on"))
+}
+
+/// Shows the question on standard error and reads its answer.
+fn asked(question: Interaction) -> Result<Value, Failure> {
+    let mut dialogue = Dialogue::new(question);
+    eprintln!("{}", dialogue.shown());
+    for line in std::io::stdin().lock().lines() {
+        match dialogue.hear(&line.map_err(Failure::broken("read standard input"))?) {
+            Heard::Answer(response) => return Ok(response),
+            Heard::More(text) => eprintln!("{text}"),
+        }
+    }
+    Err(Failure::Usage("standard input ended before the question was answered".to_owned()))
+}

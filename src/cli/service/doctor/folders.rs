@@ -1,0 +1,118 @@
+//! Whether the folders are there, can be written and have room, and what lies in them is sound.
+
+use std::fs;
+use std::path::Path;
+
+use crate::cli::connect::client::Client;
+use crate::cli::service::doctor::finding::Finding;
+use crate::registry::{Entry, Registry};
+use crate::settings::Settings;
+use crate::store::{self, SledStore};
+use crate::workspace::{Layout, free_bytes};
+
+/// Checks data, store and skills.
+pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Finding> {
+    let mut findings = vec![writable("data directory", "--data-dir", &settings.paths.data_dir)];
+    findings.push(room(settings));
+    findings.push(open(settings, service));
+    findings.push(writable("agent home", "agent_home", &settings.paths.agent_home));
+    findings.extend(skills(&settings.paths.skills_dir));
+    findings
+}
+
+/// The folder, or where it would be made: nothing is made here.
+fn nearest(folder: &Path) -> &Path {
+    folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."))
+}
+
+fn writable(check: &str, setting: &str, folder: &Path) -> Finding {
+    let there = nearest(folder);
+    match tempfile::Builder::new().prefix(".doctor-").tempfile_in(there) {
+        Ok(_) if there == folder => Finding::ok(check, format!("{} can be written", folder.display())),
+        Ok(_) => Finding::ok(check, format!("{} will be made", folder.display())),
+        Err(error) => Finding::broken(
+            check,
+            format!("{} cannot be written: {error}", there.display()),
+            format!("give this user the right to write there (chown, chmod, remount), or name another with {setting}"),
+        ),
+    }
+}
+
+fn room(settings: &Settings) -> Finding {
+    let check = "disk space";
+    let (folder, floor) = (&settings.paths.data_dir, settings.limits.min_free_bytes);
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    match free_bytes(nearest(folder)) {
+        Ok(free) if free < floor => Finding::broken(
+            check,
+            format!("{} are free, less than min_free_bytes ({}): new runs are refused", mib(free), mib(floor)),
+            "remove old runs (POST /v1/jobs/cleanup), or make room on the disk",
+        ),
+        Ok(free) if free < floor.saturating_mul(4) => Finding::warning(
+            check,
+            format!("{} are free; below {} new runs are refused", mib(free), mib(floor)),
+            "remove old runs (POST /v1/jobs/cleanup) soon",
+        ),
+        Ok(free) => Finding::ok(check, format!("{} are free", mib(free))),
+        Err(error) => Finding::broken(check, error.to_string(), "check that the disk is mounted and sound"),
+    }
+}
+
+/// The store, opened unless a service has it: then that service must be ready.
+fn open(settings: &Settings, service: Option<&Client>) -> Finding {
+    let check = "event store";
+    if let Some(client) = service {
+        return match client.get("/system") {
+            Ok(_) => Finding::ok(check, format!("in use by the service at {}", client.base())),
+            Err(_) => Finding::broken(
+                check,
+                format!("the service at {} does not answer as it should", client.base()),
+                format!("look into {}, then restart it", settings.log.file.display()),
+            ),
+        };
+    }
+    if !Layout::new(&settings.paths.data_dir).store().exists() {
+        return Finding::ok(check, "there is none yet; the first run makes it");
+    }
+    match SledStore::open(&settings.paths.data_dir, |_| {}) {
+        Ok(_) => Finding::ok(check, "it opens; no service is running"),
+        Err(store::Error::Locked { .. }) => Finding::broken(
+            check,
+            "another process holds it and does not answer as a service",
+            "end that process (a skill-runner command, or a service that hangs), or name another --data-dir",
+        ),
+        Err(error) => Finding::broken(
+            check,
+            format!("it does not open: {}", crate::domain::causes::chain(&error)),
+            "check the disk; keep a copy of the folder before you restore a backup. Finished runs are also in data/runs",
+        ),
+    }
+}
+
+fn skills(folder: &Path) -> Vec<Finding> {
+    let check = "skills";
+    if let Err(error) = fs::read_dir(folder) {
+        let fix = "make the folder, or name another with --skills-dir";
+        return vec![Finding::broken(check, format!("{} cannot be read: {error}", folder.display()), fix)];
+    }
+    let (mut valid, mut findings) = (0, Vec::new());
+    for entry in Registry::new(folder).list() {
+        match entry {
+            Entry::Valid(_) => valid += 1,
+            Entry::Invalid { folder: name, findings: wrong } => {
+                let first = wrong.first().map(|finding| finding.message.clone()).unwrap_or_default();
+                let fix = format!("skill-runner skill lint {}", folder.join(&name).display());
+                findings.push(Finding::warning(&format!("skill {name}"), first, fix));
+            }
+        }
+    }
+    let counted = format!("{valid} in {}", folder.display());
+    findings.insert(
+        0,
+        match valid {
+            0 => Finding::warning(check, counted, "put a skill there, or name another folder with --skills-dir"),
+            _ => Finding::ok(check, counted),
+        },
+    );
+    findings
+}

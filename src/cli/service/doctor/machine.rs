@@ -1,0 +1,139 @@
+//! Whether the machine has what runs need: programs, a free port, a clock, and no processes of an earlier life.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::cli::connect::client::Client;
+use crate::cli::service::doctor::finding::Finding;
+use crate::installed_engines::tool_version as version_of;
+use crate::settings::{Sandbox, Settings};
+use crate::supervisor::RUN_MARKER;
+
+/// Node that every CLI works with.
+const NODE_WANTED: u32 = 22;
+/// No clock of a machine that this runs on was set before.
+const BUILT_AFTER: Duration = Duration::from_secs(1_767_225_600);
+/// How far the disk's clock may be from the machine's.
+const SKEW: Duration = Duration::from_secs(120);
+
+/// Checks the machine.
+pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Finding> {
+    let mut findings = vec![node(), npm(), python(), sandbox(settings.runs.sandbox)];
+    findings.push(clock(&settings.paths.data_dir));
+    match service {
+        Some(client) => findings.push(Finding::ok("service", format!("it runs at {}", client.base()))),
+        None => findings.extend([port(settings), left_over(&settings.paths.data_dir)]),
+    }
+    findings
+}
+
+fn node() -> Finding {
+    let fix = format!("install node {NODE_WANTED} or newer and put it on the PATH of the service");
+    let Some(version) = version_of("node") else {
+        return Finding::warning("node", "not found: gemini, qwen and npm need it", fix);
+    };
+    let major = version.trim_start_matches('v').split('.').next().and_then(|number| number.parse::<u32>().ok());
+    match major {
+        Some(major) if major >= NODE_WANTED => Finding::ok("node", version),
+        Some(_) | None => Finding::warning("node", format!("{version}; qwen asks for {NODE_WANTED}"), fix),
+    }
+}
+
+fn npm() -> Finding {
+    match version_of("npm") {
+        Some(version) => Finding::ok("npm", version),
+        None => Finding::warning("npm", "not found: engines cannot be installed", "install node, which brings npm"),
+    }
+}
+
+fn python() -> Finding {
+    match version_of("python3") {
+        Some(version) => Finding::ok("python3", version),
+        None => Finding::warning("python3", "not found: skills with Python scripts fail", "install python3"),
+    }
+}
+
+fn sandbox(wanted: Sandbox) -> Finding {
+    let check = "bwrap";
+    let fix = "install bubblewrap (package bubblewrap), or set sandbox: off";
+    match (version_of("bwrap"), wanted) {
+        (Some(version), _) => Finding::ok(check, version),
+        (None, Sandbox::Off) => Finding::ok(check, "not found, and sandbox is off"),
+        (None, Sandbox::Auto) => Finding::warning(check, "not found: engines run unconfined", fix),
+        (None, Sandbox::On) => Finding::broken(check, "not found, but sandbox is on: nothing runs", fix),
+    }
+}
+
+/// The clock stamps every event; a wrong one puts runs out of order.
+fn clock(data_dir: &Path) -> Finding {
+    let fix = "set the clock and keep it set (systemd-timesyncd, chrony)";
+    let now = SystemTime::now();
+    if now.duration_since(UNIX_EPOCH).unwrap_or_default() < BUILT_AFTER {
+        return Finding::broken("clock", "it is set to a time before this program was made", fix);
+    }
+    let there = data_dir.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+    let stamped = tempfile::Builder::new().prefix(".doctor-").tempfile_in(there);
+    let stamped = stamped.and_then(|file| file.as_file().metadata()?.modified());
+    let skew = stamped.ok().map(|stamp| stamp.duration_since(now).unwrap_or_else(|behind| behind.duration()));
+    match skew {
+        Some(skew) if skew > SKEW => {
+            let message = format!("the clock of the disk is {} s away from that of the machine", skew.as_secs());
+            Finding::warning("clock", message, fix)
+        }
+        Some(_) | None => Finding::ok("clock", "it is plausible"),
+    }
+}
+
+fn port(settings: &Settings) -> Finding {
+    let (host, port) = (settings.http.host, settings.http.port);
+    match TcpListener::bind((host, port)) {
+        Ok(_) if port == 0 => Finding::ok("port", "any free one"),
+        Ok(_) => Finding::ok("port", format!("{port} on {host} is free")),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Finding::broken(
+            "port",
+            format!("{port} on {host} is taken by another program"),
+            format!("find it with `ss -ltnp sport = :{port}`, or choose another with --port"),
+        ),
+        Err(error) => Finding::broken("port", format!("{host}:{port}: {error}"), "choose another host or port"),
+    }
+}
+
+/// Processes of runs of this data folder, although no service is there to have started them.
+fn left_over(data_dir: &Path) -> Finding {
+    let pids: Vec<String> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| is_of(*pid, data_dir))
+        .map(|pid| pid.to_string())
+        .collect();
+    if pids.is_empty() {
+        return Finding::ok("left-over processes", "none");
+    }
+    Finding::warning(
+        "left-over processes",
+        format!("a run's processes are there without a service: {}", pids.join(", ")),
+        "they end at the next start of the service; a `skill-runner run` under way is the other explanation",
+    )
+}
+
+/// A run marks its processes, and they work or keep their temporary files below the data folder.
+fn is_of(pid: u32, data_dir: &Path) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let value = |name: &str| {
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.find_map(|variable| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    };
+    if value(RUN_MARKER).is_none() {
+        return false;
+    }
+    let tmp = value("TMPDIR").map(|path| String::from_utf8_lossy(path).into_owned());
+    let cwd = fs::read_link(format!("/proc/{pid}/cwd")).ok();
+    let roots = [Some(data_dir.to_owned()), fs::canonicalize(data_dir).ok()];
+    let below = |path: &Path| roots.iter().flatten().any(|root| path.starts_with(root));
+    tmp.is_some_and(|tmp| below(Path::new(&tmp))) || cwd.is_some_and(|cwd| below(&cwd))
+}

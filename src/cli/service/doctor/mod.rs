@@ -1,0 +1,9 @@
+//! `doctor`: what is ready on this machine and what is not.
+
+mod command;
+mod engines;
+mod finding;
+mod folders;
+mod machine;
+
+pub(crate) use command::{Args, doctor};

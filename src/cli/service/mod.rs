@@ -1,0 +1,6 @@
+//! Commands about the service: serve, doctor, config.
+
+pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod serve;
+pub(crate) mod stop_signals;

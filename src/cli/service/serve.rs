@@ -1,0 +1,108 @@
+//! `serve`: the HTTP service, until it is told to stop.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use crate::cli::connect::{data_folder, service_address};
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::runtime::runtime;
+use crate::cli::service::stop_signals::{INTERRUPTED, Stop};
+use crate::cli::terminal::output;
+use crate::http;
+use crate::registry::Registry;
+use crate::settings::{Problem, Settings};
+
+/// How long open connections may take to end once no run is under way any more.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Serves the HTTP API until SIGTERM or SIGINT
+///
+/// The first signal stops new work, gives running engines drain_grace_seconds to finish, then ends them. A second one
+/// ends the service at once.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  skill-runner serve --port 0 --data-dir /var/lib/skill-runner")]
+pub(crate) struct Args {
+    /// The address to listen on [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<String>,
+    /// The port to listen on, 0 for any free one [default: 8000]
+    #[arg(long)]
+    port: Option<String>,
+}
+
+/// Serves until told to stop.
+pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
+    let settings = global.settings(&[("host", args.host.clone()), ("port", args.port.clone())])?;
+    logging::to_file(&settings.log, settings.log.level).map_err(|error| {
+        let (key, place) = ("log_file".to_owned(), settings.log.file.display().to_string());
+        Failure::Configuration(vec![Problem { key, place, message: format!("cannot be written: {error}") }])
+    })?;
+    runtime()?.block_on(serve_until_told(settings))
+}
+
+/// Listens where the settings say.
+pub(crate) async fn listen(settings: &Settings) -> Result<(TcpListener, SocketAddr), Failure> {
+    let address = SocketAddr::new(settings.http.host, settings.http.port);
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        Failure::Broken(format!(
+            "listen on {address}: {error}\n  choose another port with --port, or 0 for any free one"
+        ))
+    })?;
+    let bound = listener.local_addr().map_err(Failure::broken("look up the port"))?;
+    Ok((listener, bound))
+}
+
+async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
+    // First of all, so that a signal during the start is not lost.
+    let mut stop = Stop::listen()?;
+    let store = data_folder::open_store(&settings)?;
+    let (listener, bound) = listen(&settings).await?;
+    let grace = Duration::from_secs(settings.http.drain_grace_seconds);
+    let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
+    let orchestrator = data_folder::take_over(store, registry, settings).await?;
+
+    let (end, ended) = oneshot::channel();
+    let until_ended = async move {
+        // A dropped sender means the same: it is over.
+        let _ = ended.await;
+    };
+    let mut server = tokio::spawn(http::serve(listener, orchestrator.clone(), until_ended));
+    let announcement = service_address::announce(orchestrator.layout(), bound)?;
+    let url = service_address::url(bound);
+    output::line(&format!("listening on {url}"))?;
+    info!(%url, "the service is ready");
+
+    let signal_name = tokio::select! {
+        name = stop.next() => name,
+        broken = &mut server => return Err(server_ended(broken)),
+    };
+    info!(signal = signal_name, "no new work is taken; running engines have {} s to finish", grace.as_secs());
+    tokio::select! {
+        () = orchestrator.drain(grace) => {}
+        name = stop.next() => {
+            warn!(signal = name, "ending at once");
+            drop(announcement);
+            std::process::exit(INTERRUPTED);
+        }
+    }
+    let _ = end.send(());
+    if tokio::time::timeout(LAST_ANSWERS, server).await.is_err() {
+        warn!("some connections did not end in time");
+    }
+    info!("the service has ended");
+    Ok(())
+}
+
+fn server_ended(how: Result<std::io::Result<()>, tokio::task::JoinError>) -> Failure {
+    match how {
+        Ok(Ok(())) => Failure::Broken("the HTTP server ended by itself".to_owned()),
+        Ok(Err(error)) => Failure::Broken(format!("the HTTP server failed: {error}")),
+        Err(error) => Failure::Broken(format!("the HTTP server failed: {error}")),
+    }
+}

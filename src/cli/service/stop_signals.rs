@@ -1,0 +1,30 @@
+//! The signals that end a program: the first is a request, the second an order.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::failure::Failure;
+
+/// Exit status of an end that was not waited for, as shells number an interrupt.
+pub(crate) const INTERRUPTED: i32 = 130;
+
+/// The signals that end a program.
+pub(crate) struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    /// From now on the signals are caught.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(Failure::broken("listen for signals"));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one; its name.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `skill`: what authors need.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::cli::failure::Failure;
+use crate::cli::global::Global;
+use crate::cli::logging;
+use crate::cli::skill::{authoring, findings, install};
+use crate::cli::terminal::look::{Ink, Look, one_line};
+use crate::cli::terminal::output;
+use crate::registry::{self, Entry, Registry};
+use crate::settings::{LogLevel, Paths};
+use crate::skill::Intake;
+use crate::skill::starter::Starter;
+
+/// Longest description in a list.
+const DESCRIPTION_MAX: usize = 60;
+
+/// Writes, checks, installs and lists skills
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  skill-runner skill new word-count
+  skill-runner skill lint ./word-count
+  skill-runner skill install ./word-count
+  skill-runner skill list")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Checks a skill's folder and says all that is wrong with it
+    #[command(after_help = "Example:\n  skill-runner skill lint ./skills/demo-echo")]
+    Lint {
+        /// The skill's folder
+        dir: PathBuf,
+        /// One JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Writes a first package that runs as it is, to be made into your own
+    #[command(
+        after_help = "Examples:\n  skill-runner skill new word-count\n  skill-runner skill new word-count --type prompt --into ./drafts"
+    )]
+    New {
+        /// The skill's name: a-z, 0-9 and single -
+        name: String,
+        /// What does the work
+        #[arg(long = "type", value_enum, default_value_t = Kind::Script)]
+        kind: Kind,
+        /// The folder to write it in
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        into: PathBuf,
+    },
+    /// Installs a package, a zip or a folder, into the skills folder; a running service sees it at once
+    ///
+    /// A skill that is there already is replaced by a newer version only; the old one is kept in .archive.
+    #[command(
+        after_help = "Examples:\n  skill-runner skill install ./word-count\n  skill-runner skill install word-count.zip --skills-dir ./skills"
+    )]
+    Install {
+        /// A zip with the skill's folder in it, or the folder
+        source: PathBuf,
+        /// One JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Writes a full package for each skill of an agent's folder (agent.yaml)
+    #[command(after_help = "Example:\n  skill-runner skill import agents/accountant")]
+    Import {
+        /// The agent's folder, named like its role
+        agent: PathBuf,
+        /// The folder to write them in [default: the skills folder]
+        #[arg(long, value_name = "DIR")]
+        into: Option<PathBuf>,
+    },
+    /// Lists the installed skills and those of agents
+    #[command(after_help = "Example:\n  skill-runner skill list --skills-dir ./skills")]
+    List {
+        /// One JSON document
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What does the work of a skill.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// A script, without any model
+    Script,
+    /// An engine that is told what to do
+    Prompt,
+}
+
+/// Does what the subcommand says.
+pub(crate) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
+    logging::to_terminal(LogLevel::Warn);
+    match &args.command {
+        Command::Lint { dir, json } => lint(dir, *json),
+        Command::New { name, kind, into } => {
+            let kind = match kind {
+                Kind::Script => Starter::Script,
+                Kind::Prompt => Starter::Prompt,
+            };
+            authoring::new(name, kind, into)
+        }
+        Command::Install { source, json } => install::install(&global.settings(&[])?, source, *json),
+        Command::Import { agent, into } => match into {
+            Some(into) => authoring::import(agent, into),
+            None => authoring::import(agent, &global.settings(&[])?.paths.skills_dir),
+        },
+        Command::List { json } => list(&global.settings(&[])?.paths, *json),
+    }
+}
+
+fn lint(dir: &Path, as_json: bool) -> Result<(), Failure> {
+    let (skill, findings) = match registry::load_dir(dir, Intake::New) {
+        Ok(installed) => {
+            (Some(format!("{} {}", installed.skill.id, installed.skill.version)), installed.skill.findings)
+        }
+        Err(findings) => (None, findings),
+    };
+    if as_json {
+        output::json(&json!({"ok": skill.is_some(), "findings": findings}))?;
+    } else {
+        findings::show(&findings)?;
+        let look = Look::of(&io::stdout());
+        if let Some(skill) = &skill {
+            output::line(&look.paint(Ink::Good, &format!("{skill} is ok")))?;
+        }
+    }
+    if skill.is_some() { Ok(()) } else { Err(Failure::Said) }
+}
+
+fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {
+    let skills_dir = &paths.skills_dir;
+    let entries = Registry::new(skills_dir).with_agents(&paths.agents_dir).list();
+    if as_json {
+        return output::json(&json!({"skills": entries.iter().map(as_value).collect::<Vec<_>>()}));
+    }
+    if entries.is_empty() {
+        eprintln!("there are no skills in {}; name another folder with --skills-dir", skills_dir.display());
+    }
+    let look = Look::of(&io::stdout());
+    for entry in &entries {
+        match entry {
+            Entry::Valid(installed) => {
+                let skill = &installed.skill;
+                let about = one_line(&skill.description, DESCRIPTION_MAX);
+                let engines = skill.effective_engines().join(",");
+                output::line(&format!("{:<24} {:<10} {engines:<10} {about}", skill.id, skill.version.to_string()))?;
+            }
+            Entry::Invalid { folder, findings } => {
+                let first = findings.first().map(|finding| finding.message.as_str()).unwrap_or_default();
+                output::line(&look.paint(Ink::Bad, &format!("{folder:<24} broken: {first}")))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn as_value(entry: &Entry) -> Value {
+    match entry {
+        Entry::Valid(installed) => {
+            let skill = &installed.skill;
+            json!({
+                "id": skill.id,
+                "version": skill.version.to_string(),
+                "name": skill.name,
+                "description": skill.description,
+                "engines": skill.effective_engines(),
+                "execution_modes": skill.manifest.execution_modes,
+                "valid": true,
+                "findings": skill.findings,
+            })
+        }
+        Entry::Invalid { folder, findings } => json!({"id": folder, "valid": false, "findings": findings}),
+    }
+}

@@ -1,0 +1,7 @@
+//! What people see and type: colours, lines of events, questions, output.
+
+pub(crate) mod dialogue;
+pub(crate) mod event_line;
+pub(crate) mod look;
+pub(crate) mod output;
+pub(crate) mod screen;

@@ -1,0 +1,34 @@
+//! What a command hands out on standard output; a reader who has gone ends the command instead of breaking it.
+
+use std::io::{self, ErrorKind, Write};
+
+use serde::Serialize;
+
+use crate::cli::failure::Failure;
+
+/// Writes bytes as they are.
+pub(crate) fn bytes(out: &mut impl Write, bytes: &[u8]) -> Result<(), Failure> {
+    out.write_all(bytes).map_err(not_written)
+}
+
+/// Hands on what is still held back.
+pub(crate) fn flushed(out: &mut impl Write) -> Result<(), Failure> {
+    out.flush().map_err(not_written)
+}
+
+fn not_written(error: io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Broken(format!("write the output: {error}")),
+    }
+}
+
+/// Writes text and an end of line to standard output.
+pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    bytes(&mut io::stdout().lock(), format!("{text}\n").as_bytes())
+}
+
+/// Writes one indented JSON document to standard output.
+pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
+    line(&serde_json::to_string_pretty(document).map_err(Failure::broken("write the output"))?)
+}

@@ -1,0 +1,46 @@
+//! The error envelope around a problem, written once the run that was asked about is known.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde_json::json;
+use tracing::error;
+use uuid::Uuid;
+
+use crate::domain::causes::chain;
+use crate::domain::ids::RequestId;
+use crate::http::answer::problem::Problem;
+use crate::http::answer::status::answer;
+
+/// Whether a response carries a problem.
+pub(crate) fn is_refusal(response: &Response) -> bool {
+    response.extensions().get::<Arc<Problem>>().is_some()
+}
+
+/// Write the error envelope of a response that carries a problem; any other passes.
+pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> Response {
+    let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() else { return response };
+    let mut answer = answer(&problem);
+    let mut message = problem.to_string();
+    if answer.status == StatusCode::INTERNAL_SERVER_ERROR {
+        let log_id = Uuid::now_v7();
+        error!(log.id = %log_id, error = %chain(&*problem), "a request failed");
+        answer.details = json!({"log_id": log_id});
+        "the service failed; its log tells why under the log_id in details".clone_into(&mut message);
+    }
+    let envelope = json!({"error": {
+        "code": answer.code,
+        "message": message,
+        "details": answer.details,
+        "request_id": request_id,
+    }});
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.remove(header::CONTENT_LENGTH);
+    headers.extend(answer.header.map(|(name, value)| (Some(name), value)));
+    *response.body_mut() = Body::from(envelope.to_string());
+    response
+}

@@ -1,0 +1,62 @@
+//! `/v1/engines/{engine}/models`: which models there are, and the snapshots that say so.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+
+use crate::installed_engines::{Entry, Manifest, Models, SnapshotRefused};
+use crate::domain::event::ValidationError;
+use crate::http::answer::problem::Problem;
+use crate::http::engines::status::EngineInPath;
+use crate::http::request::json_body::JsonBody;
+use crate::http::server::app::App;
+use crate::http::server::task::blocking;
+
+pub(crate) async fn models(
+    State(app): State<App>,
+    EngineInPath(adapter): EngineInPath,
+) -> Result<Json<Models>, Problem> {
+    let installed = app.installed_engines().clone();
+    blocking(move || Ok::<_, Problem>(installed.models(adapter))).await.map(Json)
+}
+
+pub(crate) async fn manifest(
+    State(app): State<App>,
+    EngineInPath(adapter): EngineInPath,
+) -> Result<Json<Manifest>, Problem> {
+    let installed = app.installed_engines().clone();
+    blocking(move || Ok::<_, Problem>(installed.manifest(adapter))).await.map(Json)
+}
+
+/// A snapshot as it is sent.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSnapshot {
+    /// The CLI's version; left out, the installed one.
+    #[serde(default)]
+    cli_version: Option<String>,
+    models: Vec<Entry>,
+}
+
+pub(crate) async fn add_snapshot(
+    State(app): State<App>,
+    EngineInPath(adapter): EngineInPath,
+    JsonBody(snapshot): JsonBody<NewSnapshot>,
+) -> Result<(StatusCode, Json<Manifest>), Problem> {
+    let installed = app.installed_engines().clone();
+    let manifest = blocking(move || installed.add_snapshot(adapter, snapshot.cli_version, snapshot.models)).await?;
+    Ok((StatusCode::CREATED, Json(manifest)))
+}
+
+impl From<SnapshotRefused> for Problem {
+    fn from(refused: SnapshotRefused) -> Self {
+        match refused {
+            SnapshotRefused::Invalid { path, message } => Problem::InvalidRequest {
+                message: format!("{path}: {message}"),
+                details: vec![ValidationError { path, message }],
+            },
+            SnapshotRefused::Io { path, source } => Problem::EngineFile { path: path.display().to_string(), source },
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `GET /v1/engines`: which CLIs are there, their versions, whether they can log in.
+
+use axum::Json;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use serde_json::{Value, json};
+
+use crate::installed_engines::Status;
+use crate::engine::{self, Adapter};
+use crate::http::answer::problem::Problem;
+use crate::http::request::path_params::path_params;
+use crate::http::server::app::App;
+use crate::http::server::task::blocking;
+
+pub(crate) async fn all(State(app): State<App>) -> Result<Json<Vec<Status>>, Problem> {
+    statuses(&app).await.map(Json)
+}
+
+pub(crate) async fn auth_status(State(app): State<App>) -> Result<Json<Vec<Value>>, Problem> {
+    let statuses = statuses(&app).await?.into_iter().map(|status| {
+        json!({
+            "engine": status.engine,
+            "installed": status.installed,
+            "auth_ready": status.auth_ready,
+            "auth_detail": status.auth_detail,
+        })
+    });
+    Ok(Json(statuses.collect()))
+}
+
+async fn statuses(app: &App) -> Result<Vec<Status>, Problem> {
+    let installed = app.installed_engines().clone();
+    blocking(move || Ok::<_, Problem>(installed.statuses())).await
+}
+
+/// The engine that a path names.
+pub(crate) struct EngineInPath(pub(crate) &'static Adapter);
+
+impl FromRequestParts<App> for EngineInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        by_name(&path_params(parts).await?.remove("engine").unwrap_or_default()).map(Self)
+    }
+}
+
+/// The engine of this name.
+pub(crate) fn by_name(name: &str) -> Result<&'static Adapter, Problem> {
+    engine::adapter(name).ok_or_else(|| Problem::EngineNotFound { engine: name.chars().take(64).collect() })
+}

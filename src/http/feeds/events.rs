@@ -1,0 +1,41 @@
+//! `GET /v1/jobs/{id}/events`: the run's log as it grows.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::domain::ids::Seq;
+use crate::http::answer::problem::Problem;
+use crate::http::feeds::sse::Follow;
+use crate::http::request::query::{Query, whole_number};
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::app::App;
+
+pub(crate) async fn events(
+    State(app): State<App>,
+    asked: RunInPath,
+    mut query: Query,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let cursor = cursor(query.text("cursor"))?;
+    query.finish()?;
+    let last_seen = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let cursor = cursor.max(self::cursor(last_seen)?);
+    // Watch before reading: an append between the two would be missed.
+    let head = app.orchestrator().log().watch(asked.run());
+    let state = app.orchestrator().state(asked.run())?;
+    let body = Body::from_stream(Follow::new(app, state, head, cursor).stream());
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        // Proxies that collect answers would hold events back.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    Ok((headers, body).into_response())
+}
+
+fn cursor(given: Option<String>) -> Result<Seq, Problem> {
+    let Some(text) = given else { return Ok(Seq::START) };
+    whole_number(&text).map(Seq).ok_or_else(|| Problem::InvalidCursor { given: text.chars().take(40).collect() })
+}

@@ -1,0 +1,124 @@
+//! An event stream: replay that waits. Every reader reads the log at its own pace; a wake-up carries nothing.
+
+use std::time::Duration;
+
+use async_stream::stream;
+use bytes::Bytes;
+use futures_util::Stream;
+use serde_json::json;
+use tokio::sync::watch;
+use tracing::error;
+
+use crate::domain::causes::chain;
+use crate::domain::ids::Seq;
+use crate::domain::state::RunState;
+use crate::http::answer::problem::Problem;
+use crate::http::server::app::App;
+
+/// Where a reader stands, and what it needs to go on.
+pub(crate) struct Follow {
+    app: App,
+    state: RunState,
+    head: watch::Receiver<Seq>,
+    cursor: Seq,
+}
+
+/// What a reader does next.
+enum Step {
+    Send(Bytes),
+    SendLast(Bytes),
+    End,
+}
+
+impl Follow {
+    /// Follow a run from a cursor. `head` was watched before `state` was read: an append between the two would
+    /// otherwise be missed.
+    pub(crate) fn new(app: App, state: RunState, head: watch::Receiver<Seq>, cursor: Seq) -> Self {
+        Self { app, state, head, cursor }
+    }
+
+    /// The snapshot, then every event after the cursor, until the run ends or the service does.
+    pub(crate) fn stream(mut self) -> impl Stream<Item = Result<Bytes, Problem>> {
+        stream! {
+            yield Ok(snapshot(&self.state));
+            loop {
+                match self.step().await {
+                    Ok(Step::Send(bytes)) => yield Ok(bytes),
+                    Ok(Step::SendLast(bytes)) => {
+                        yield Ok(bytes);
+                        break;
+                    }
+                    Ok(Step::End) => break,
+                    Err(problem) => {
+                        error!(run.id = %self.state.run_id, error = %chain(&problem), "an event stream broke off");
+                        // The client sees a cut response and comes back with its cursor.
+                        yield Err(problem);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<Step, Problem> {
+        loop {
+            // The row is the head of a finished run: its events may have left the store for a file.
+            let head = self.state.head_seq.max(*self.head.borrow_and_update());
+            if self.cursor < head {
+                let Some(frame) = self.app.frames().after(self.state.run_id, self.cursor).await? else {
+                    return Ok(Step::End);
+                };
+                self.cursor = frame.last;
+                let bytes = frame.bytes.clone();
+                return Ok(if frame.terminal { Step::SendLast(bytes) } else { Step::Send(bytes) });
+            }
+            if self.state.status.is_final() {
+                return Ok(Step::End);
+            }
+            if self.cursor > head {
+                // A cursor beyond the head: the run may end without ever reaching it.
+                self.look_again()?;
+                if self.state.status.is_final() || self.cursor < self.state.head_seq {
+                    continue;
+                }
+            }
+            if let Some(step) = self.wait().await? {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Wait for a larger head; what to do meanwhile, if it takes long.
+    async fn wait(&mut self) -> Result<Option<Step>, Problem> {
+        let silence = Duration::from_secs(self.app.orchestrator().settings().http.heartbeat_seconds);
+        tokio::select! {
+            // What is in the log is sent before the end of the service is minded: it may be the run's last event.
+            biased;
+            changed = self.head.changed() => match changed {
+                Ok(()) => Ok(None),
+                Err(_) => {
+                    // The events have left the store. Of a finished run they are in its file; else the store is closed.
+                    self.look_again()?;
+                    Ok((!self.state.status.is_final()).then_some(Step::End))
+                }
+            },
+            () = tokio::time::sleep(silence) => Ok(Some(Step::Send(Bytes::from_static(b"event: heartbeat\ndata: {}\n\n")))),
+            () = self.app.closed() => Ok(Some(Step::End)),
+        }
+    }
+
+    fn look_again(&mut self) -> Result<(), Problem> {
+        self.state = self.app.orchestrator().state(self.state.run_id)?;
+        Ok(())
+    }
+}
+
+fn snapshot(state: &RunState) -> Bytes {
+    let pending = state.pending.as_ref().map(|pending| pending.interaction.interaction_id);
+    let data = json!({
+        "status": state.status,
+        "cursor": state.head_seq,
+        "pending_interaction_id": pending,
+    });
+    Bytes::from(format!("event: snapshot\ndata: {data}\n\n"))
+}

@@ -1,0 +1,22 @@
+//! `GET /v1/jobs/{id}/explain/cache`: whether a run's result came from an equal one, and if not, what differed.
+
+use axum::Json;
+use axum::extract::State;
+
+use crate::http::answer::problem::Problem;
+use crate::http::request::query::Query;
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::app::App;
+use crate::http::server::task::blocking;
+use crate::orchestrator::CacheStory;
+
+pub(crate) async fn explain(
+    State(app): State<App>,
+    asked: RunInPath,
+    query: Query,
+) -> Result<Json<CacheStory>, Problem> {
+    query.finish()?;
+    let log = app.orchestrator().log().clone();
+    let run = asked.run();
+    blocking(move || log.explain_cache(run)).await.map(Json)
+}

@@ -1,0 +1,41 @@
+//! `GET /v1/jobs/{id}/export`: a finished run as one file, for `skill-runner audit` and `replay`.
+
+use std::io::{BufWriter, Write};
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use crate::http::answer::file::{FileAnswer, answer};
+use crate::http::answer::problem::Problem;
+use crate::http::request::query::Query;
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::app::App;
+use crate::http::server::task::blocking;
+use crate::orchestrator::Error;
+
+pub(crate) async fn export(
+    State(app): State<App>,
+    asked: RunInPath,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    query.finish()?;
+    let status = asked.state.status;
+    if !status.is_final() {
+        return Err(Problem::ResultNotReady { status });
+    }
+    let (log, run) = (app.orchestrator().log().clone(), asked.run());
+    let data = app.orchestrator().layout().data().to_owned();
+    let file = blocking(move || {
+        // Without a name, so that nothing is left whatever happens; it goes with the answer.
+        let file = tempfile::tempfile_in(data).map_err(Error::io("make room for the export"))?;
+        let mut out = BufWriter::with_capacity(256 * 1024, &file);
+        let written = log.export(run, &mut out)?;
+        out.flush().map_err(Error::io("write the export"))?;
+        drop(out);
+        FileAnswer::new(file, format!("{run}.zip"), "application/zip".to_owned(), Some(written.seal))
+    })
+    .await?;
+    answer(file, &headers)
+}

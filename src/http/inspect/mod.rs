@@ -1,0 +1,5 @@
+//! Looking into a finished run: where a field came from, what the cache did, the export.
+
+pub(crate) mod explain;
+pub(crate) mod explain_cache;
+pub(crate) mod export;

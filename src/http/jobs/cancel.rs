@@ -1,0 +1,16 @@
+//! `POST /v1/jobs/{id}/cancel`: stop a run, wherever it is.
+
+use axum::Json;
+use axum::extract::State;
+
+use crate::http::answer::problem::Problem;
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::app::App;
+use crate::http::server::task::through;
+use crate::orchestrator::Canceled;
+
+pub(crate) async fn cancel(State(app): State<App>, asked: RunInPath) -> Result<Json<Canceled>, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    let run = asked.run();
+    through(async move { orchestrator.cancel(run, "client", "canceled over the API").await }).await.map(Json)
+}

@@ -1,0 +1,115 @@
+//! `POST /v1/jobs` and `POST /v1/temp-skill-runs`: a new run, and with `wait` its end in the same answer.
+
+use std::future::Future;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::domain::ids::RunId;
+use crate::http::answer::problem::Problem;
+use crate::http::jobs::result::result_of;
+use crate::http::request::json_body::JsonBody;
+use crate::http::request::query::Query;
+use crate::http::request::wait::{MAX_WAIT_SECONDS, preference_applied, preferred_wait};
+use crate::http::server::app::App;
+use crate::http::server::task::through;
+use crate::orchestrator::{CreateRequest, Created, Error};
+use crate::projection::Job;
+
+/// Longest idempotency key.
+const MAX_KEY_BYTES: usize = 256;
+
+pub(crate) async fn create(
+    State(app): State<App>,
+    query: Query,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<CreateRequest>,
+) -> Result<Response, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    let make = async move |key: Option<String>| orchestrator.create(request, key.as_deref()).await;
+    created(app, query, headers, "/v1/jobs", make).await
+}
+
+/// A run of a skill that comes with the upload and is this run's alone.
+pub(crate) async fn create_temp(
+    State(app): State<App>,
+    query: Query,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<CreateRequest>,
+) -> Result<Response, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    let make = async move |key: Option<String>| orchestrator.create_temp(request, key.as_deref()).await;
+    created(app, query, headers, "/v1/temp-skill-runs", make).await
+}
+
+async fn created<F>(
+    app: App,
+    mut query: Query,
+    headers: HeaderMap,
+    prefix: &str,
+    make: impl FnOnce(Option<String>) -> F,
+) -> Result<Response, Problem>
+where
+    F: Future<Output = Result<Created, Error>> + Send + 'static,
+{
+    let asked = query.whole("wait")?;
+    query.finish()?;
+    let preferred = preferred_wait(&headers);
+    let key = idempotency_key(&headers)?;
+    let created = through(make(key)).await?;
+    let location = HeaderValue::from_str(&format!("{prefix}/{}", created.request_id)).ok();
+    let wait = asked.or(preferred).filter(|seconds| *seconds > 0);
+    let mut response = match wait {
+        Some(seconds) => {
+            // Nothing happens to a run without its files, and its id is needed to send them: it is told at once.
+            let seconds = if created.awaiting_upload { 0 } else { seconds.min(MAX_WAIT_SECONDS) };
+            finished(&app, created.run_id, Duration::from_secs(seconds)).await?
+        }
+        None => Json(created).into_response(),
+    };
+    *response.status_mut() = StatusCode::CREATED;
+    response.headers_mut().extend(location.map(|location| (Some(header::LOCATION), location)));
+    if let Some(seconds) = preferred.filter(|_| asked.is_none()) {
+        preference_applied(&mut response, seconds);
+    }
+    Ok(response)
+}
+
+/// The job as it is after the wait, with its result when it is final.
+async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, Problem> {
+    let orchestrator = app.orchestrator();
+    tokio::select! {
+        waited = orchestrator.wait(run, at_most) => drop(waited?),
+        // The run's state is told all the same; the client can ask again later.
+        () = app.closed() => {}
+    }
+    let job = orchestrator.job(run)?;
+    let result = if job.status.is_final() { Some(result_of(orchestrator.layout().run(run)).await?) } else { None };
+    Ok(Json(Finished { job, result }).into_response())
+}
+
+/// The job as it is after a wait.
+#[derive(Serialize)]
+struct Finished {
+    #[serde(flatten)]
+    job: Job,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Box<RawValue>>,
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| !text.trim().is_empty() && text.len() <= MAX_KEY_BYTES);
+    match text {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(Problem::InvalidRequest {
+            message: format!("Idempotency-Key must be 1 to {MAX_KEY_BYTES} visible ASCII characters"),
+            details: Vec::new(),
+        }),
+    }
+}

@@ -1,0 +1,41 @@
+//! `interaction/pending` and `interaction/reply`: what a run asks, and the answer.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::domain::interaction::InteractionId;
+use crate::http::answer::problem::Problem;
+use crate::http::request::json_body::JsonBody;
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::app::App;
+use crate::http::server::task::through;
+use crate::orchestrator::{PendingQuestion, Replied};
+
+/// An answer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reply {
+    interaction_id: u64,
+    response: Value,
+    #[serde(default)]
+    idempotency_key: Option<String>,
+}
+
+pub(crate) async fn pending(State(app): State<App>, asked: RunInPath) -> Result<Json<PendingQuestion>, Problem> {
+    Ok(Json(app.orchestrator().pending(asked.run())?))
+}
+
+pub(crate) async fn reply(
+    State(app): State<App>,
+    asked: RunInPath,
+    JsonBody(reply): JsonBody<Reply>,
+) -> Result<Json<Replied>, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    let run = asked.run();
+    let Reply { interaction_id, response, idempotency_key } = reply;
+    through(async move { orchestrator.reply(run, InteractionId(interaction_id), response, idempotency_key).await })
+        .await
+        .map(Json)
+}

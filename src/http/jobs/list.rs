@@ -1,0 +1,47 @@
+//! `GET /v1/jobs`: runs, newest first.
+
+use axum::Json;
+use axum::extract::State;
+
+use crate::domain::statechart::Status;
+use crate::http::answer::problem::Problem;
+use crate::http::request::query::Query;
+use crate::http::server::app::App;
+use crate::http::server::task::blocking;
+use crate::orchestrator::{ListFilter, Listing};
+
+const DEFAULT_LIMIT: u64 = 50;
+const MAX_LIMIT: u64 = 500;
+
+pub(crate) async fn list(app: State<App>, query: Query) -> Result<Json<Listing>, Problem> {
+    listed(app, query, None).await
+}
+
+/// Runs whose skill is their own.
+pub(crate) async fn temporary(app: State<App>, query: Query) -> Result<Json<Listing>, Problem> {
+    listed(app, query, Some(true)).await
+}
+
+async fn listed(State(app): State<App>, mut query: Query, temporary: Option<bool>) -> Result<Json<Listing>, Problem> {
+    let before = query
+        .text("before")
+        .map(|text| text.parse().map_err(|_| Problem::invalid("before", "must be the next_before of an earlier page")));
+    let filter = ListFilter {
+        status: query.text("status").map(status).transpose()?,
+        skill_id: query.text("skill_id"),
+        engine: query.text("engine"),
+        temporary,
+        before: before.transpose()?,
+        limit: usize::try_from(query.limit("limit", DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX),
+    };
+    query.finish()?;
+    let orchestrator = app.orchestrator().clone();
+    blocking(move || orchestrator.list(&filter)).await.map(Json)
+}
+
+fn status(text: String) -> Result<Status, Problem> {
+    Status::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
+        let names: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+        Problem::invalid("status", format!("must be one of {}, not {text:?}", names.join(", ")))
+    })
+}

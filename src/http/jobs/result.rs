@@ -1,0 +1,34 @@
+//! `GET /v1/jobs/{id}/result`: what came of a run.
+
+use axum::Json;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::domain::ids::RequestId;
+use crate::http::answer::problem::Problem;
+use crate::http::answer::run_file::read_json;
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::task::blocking;
+use crate::workspace::RunPaths;
+
+/// The answer; the result is the text of its file, so that no number in it changes.
+#[derive(Serialize)]
+pub(crate) struct Answer {
+    request_id: RequestId,
+    result: Box<RawValue>,
+}
+
+pub(crate) async fn result(asked: RunInPath) -> Result<Json<Answer>, Problem> {
+    let status = asked.state.status;
+    if !status.is_final() {
+        return Err(Problem::ResultNotReady { status });
+    }
+    let request_id = asked.request();
+    let result = result_of(asked.paths).await?;
+    Ok(Json(Answer { request_id, result }))
+}
+
+/// The result file of a final run.
+pub(crate) async fn result_of(paths: RunPaths) -> Result<Box<RawValue>, Problem> {
+    blocking(move || read_json(&paths, &paths.result_json())).await
+}

@@ -1,0 +1,40 @@
+//! `POST …/{id}/upload`: a run's files as one zip, and its skill as another where that is its own.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use tempfile::NamedTempFile;
+
+use crate::domain::command::Refusal;
+use crate::http::answer::problem::Problem;
+use crate::http::request::multipart::receive;
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::app::App;
+use crate::http::server::task::through;
+use crate::orchestrator::{Delivery, Error, Uploaded};
+
+pub(crate) async fn upload(
+    State(app): State<App>,
+    asked: RunInPath,
+    request: Request,
+) -> Result<Json<Uploaded>, Problem> {
+    // Asked again when the zip is there; here it only saves the client from sending it.
+    if asked.state.status.is_final() {
+        return Err(Error::from(Refusal::RunFinal { status: asked.state.status }).into());
+    }
+    if !asked.state.awaiting_upload {
+        return Err(Error::from(Refusal::AlreadyUploaded).into());
+    }
+    app.orchestrator().ready()?;
+    let received = receive(&app, request, asked.state.temporary).await?;
+    let orchestrator = app.orchestrator().clone();
+    let run = asked.run();
+    let uploaded = through(async move {
+        let path = |zip: &Option<NamedTempFile>| zip.as_ref().map(|zip| zip.path().to_owned());
+        let delivery = Delivery { files: path(&received.files), package: path(&received.package) };
+        let uploaded = orchestrator.upload(run, delivery).await;
+        // The zips live until here, and no longer.
+        drop(received);
+        uploaded
+    });
+    uploaded.await.map(Json)
+}

@@ -1,0 +1,101 @@
+//! `GET …/files` and `…/file`: what lies in a run's folder, and a preview of one text.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use axum::Json;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::http::answer::problem::Problem;
+use crate::http::request::query::Query;
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::task::blocking;
+use crate::orchestrator::Error;
+use crate::workspace::open_beneath;
+
+/// Largest text that is shown.
+const PREVIEW_BYTES: u64 = 256 * 1024;
+/// Most entries of a tree, and its greatest depth.
+const TREE_ENTRIES: usize = 10_000;
+const TREE_DEPTH: usize = 32;
+
+/// Something in a run's folder.
+#[derive(Debug, PartialEq, Serialize)]
+struct Entry {
+    path: String,
+    /// `file`, `folder`, or `other` for what is neither.
+    kind: &'static str,
+    /// Length of a file.
+    size: Option<u64>,
+}
+
+pub(crate) async fn all(asked: RunInPath, query: Query) -> Result<Json<Value>, Problem> {
+    query.finish()?;
+    let (request_id, run_id) = (asked.request(), asked.run());
+    let (entries, truncated) = blocking(move || {
+        let mut entries = Vec::new();
+        let whole = tree(&asked.paths.root, "", 0, &mut entries);
+        Ok::<_, Problem>((entries, !whole))
+    })
+    .await?;
+    Ok(Json(json!({"request_id": request_id, "run_id": run_id, "files": entries, "truncated": truncated})))
+}
+
+/// Lists a folder, each one before what it holds; whether all of it is there. No link is followed. A folder that
+/// goes while it is read is an empty one: the engine may be at work in it.
+fn tree(root: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bool {
+    let Ok(found) = fs::read_dir(root.join(folder)) else { return true };
+    let mut found: Vec<fs::DirEntry> = found.flatten().collect();
+    found.sort_by_key(fs::DirEntry::file_name);
+    let mut whole = true;
+    for entry in found {
+        if entries.len() == TREE_ENTRIES {
+            return false;
+        }
+        let Ok(kind) = entry.file_type() else { continue };
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        let size = entry.metadata().ok().filter(|_| kind.is_file()).map(|found| found.len());
+        let named = if kind.is_file() {
+            "file"
+        } else if kind.is_dir() {
+            "folder"
+        } else {
+            "other"
+        };
+        entries.push(Entry { path: path.clone(), kind: named, size });
+        if kind.is_dir() {
+            whole &= depth < TREE_DEPTH && tree(root, &path, depth + 1, entries);
+        }
+    }
+    whole
+}
+
+pub(crate) async fn one(asked: RunInPath, mut query: Query) -> Result<Json<Value>, Problem> {
+    let path = query.text("path").ok_or_else(|| Problem::invalid("path", "is required"))?;
+    query.finish()?;
+    let request_id = asked.request();
+    blocking(move || {
+        let opened = open_beneath(&asked.paths.root, Path::new(&path));
+        let file = opened.map_err(|source| Problem::RunFile { path: path.clone(), source })?;
+        let doing = || format!("read {path}");
+        let size = file.metadata().map_err(Error::io(doing()))?.len();
+        let (preview, content) = if size > PREVIEW_BYTES {
+            ("too_large", None)
+        } else {
+            let mut bytes = Vec::new();
+            file.take(PREVIEW_BYTES).read_to_end(&mut bytes).map_err(Error::io(doing()))?;
+            // A NUL is valid UTF-8, but in no text.
+            match String::from_utf8(bytes).ok().filter(|text| !text.contains('\0')) {
+                Some(text) => ("text", Some(text)),
+                None => ("binary", None),
+            }
+        };
+        Ok::<_, Problem>(Json(json!({
+            "request_id": request_id, "path": path, "size": size, "preview": preview, "content": content,
+        })))
+    })
+    .await
+}

@@ -1,0 +1,93 @@
+//! JSON bodies, read strictly and within a limit.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::error::Category;
+use serde_path_to_error::Segment;
+
+use crate::domain::event::ValidationError;
+use crate::http::answer::problem::Problem;
+
+/// Most bytes of a JSON body.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// A body that is JSON of this shape.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        check_type(request.headers())?;
+        let bytes = read(request.into_body()).await?;
+        parse(&bytes).map(Self)
+    }
+}
+
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let given = given.unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
+        return Ok(());
+    }
+    Err(Problem::UnsupportedMediaType { given: given.chars().take(100).collect(), expected: "application/json" })
+}
+
+async fn read(body: Body) -> Result<bytes::Bytes, Problem> {
+    to_bytes(body, MAX_BYTES).await.map_err(|error| {
+        let cause = std::error::Error::source(&error);
+        if cause.is_some_and(|cause| cause.is::<http_body_util::LengthLimitError>()) {
+            Problem::BodyTooLarge { limit: MAX_BYTES as u64 }
+        } else {
+            Problem::BodyBroken
+        }
+    })
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // Every body is an object. An array would be taken for one whose members stand in order.
+    if bytes.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
+        let message = "it is an array, not an object".to_owned();
+        return Err(Problem::InvalidRequest {
+            message: format!("the body does not fit: {message}"),
+            details: vec![ValidationError { path: String::new(), message }],
+        });
+    }
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = pointer(error.path());
+        misfit(error.into_inner(), path)
+    })?;
+    reader.end().map_err(|error| misfit(error, String::new()))?;
+    Ok(value)
+}
+
+fn misfit(error: serde_json::Error, path: String) -> Problem {
+    match error.classify() {
+        Category::Data => {
+            // The place in the text is of no use to whoever made the JSON with a program; the pointer is.
+            let message = error.to_string();
+            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message).to_owned();
+            Problem::InvalidRequest {
+                message: format!("the body does not fit: {message}"),
+                details: vec![ValidationError { path, message }],
+            }
+        }
+        Category::Syntax | Category::Eof | Category::Io => {
+            Problem::InvalidJson { reason: error.to_string(), line: error.line(), column: error.column() }
+        }
+    }
+}
+
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    let part = |segment: &Segment| match segment {
+        Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Seq { index } => format!("/{index}"),
+        Segment::Enum { variant } => format!("/{variant}"),
+        Segment::Unknown => String::new(),
+    };
+    path.iter().map(part).collect()
+}

@@ -1,0 +1,9 @@
+//! What a request says, read strictly: path, query, headers, body.
+
+pub(crate) mod json_body;
+pub(crate) mod multipart;
+pub(crate) mod path_params;
+pub(crate) mod query;
+pub(crate) mod run_in_path;
+pub(crate) mod unread_body;
+pub(crate) mod wait;

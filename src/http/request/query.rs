@@ -1,0 +1,104 @@
+//! Query strings, read strictly: every name is known, given once, and its value fits.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+use crate::domain::time::Timestamp;
+use crate::http::answer::problem::Problem;
+
+/// The values of a query string that nobody has taken yet.
+#[derive(Debug)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Self::parse(parts.uri.query().unwrap_or_default())
+    }
+}
+
+impl Query {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decoded(name)?, decoded(value)?);
+            if pairs.iter().any(|(other, _)| *other == name) {
+                return Err(Problem::invalid(&name, "is given twice"));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Self(pairs))
+    }
+
+    /// The value of this name, as text.
+    pub(crate) fn text(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(other, _)| other == name)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    /// The value of this name, as a whole number.
+    pub(crate) fn whole(&mut self, name: &str) -> Result<Option<u64>, Problem> {
+        let whole = |text: String| {
+            whole_number(&text)
+                .ok_or_else(|| Problem::invalid(name, format!("must be a whole number of 0 or more, not {text:?}")))
+        };
+        self.text(name).map(whole).transpose()
+    }
+
+    /// The value of this name, as a whole number from 1 to `max`.
+    pub(crate) fn limit(&mut self, name: &str, default: u64, max: u64) -> Result<u64, Problem> {
+        match self.whole(name)? {
+            None => Ok(default),
+            Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+            Some(limit) => Err(Problem::invalid(name, format!("must be from 1 to {max}, not {limit}"))),
+        }
+    }
+
+    /// The value of this name, as a moment.
+    pub(crate) fn time(&mut self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        let time = |text: String| {
+            text.parse().map_err(|error: crate::domain::time::NotATime| Problem::invalid(name, error.to_string()))
+        };
+        self.text(name).map(time).transpose()
+    }
+
+    /// Nothing may be left over.
+    pub(crate) fn finish(self) -> Result<(), Problem> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(Problem::invalid(name, "is not a parameter of this route")),
+        }
+    }
+}
+
+/// Digits and nothing else: no sign, no space, no fraction.
+pub(crate) fn whole_number(text: &str) -> Option<u64> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+fn decoded(text: &str) -> Result<String, Problem> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits = [rest.next().unwrap_or_default(), rest.next().unwrap_or_default()];
+                let digits = std::str::from_utf8(&digits).ok();
+                digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(not_utf8)?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| not_utf8())
+}
+
+fn not_utf8() -> Problem {
+    let message = "the query string is not percent-encoded UTF-8".to_owned();
+    Problem::InvalidRequest { message, details: Vec::new() }
+}

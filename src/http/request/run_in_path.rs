@@ -1,0 +1,51 @@
+//! The run that a path names, by request id or run id.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+use crate::domain::ids::{RequestId, RunId};
+use crate::domain::state::RunState;
+use crate::http::answer::problem::Problem;
+use crate::http::request::path_params::path_params;
+use crate::http::server::app::App;
+use crate::workspace::RunPaths;
+use std::sync::{Arc, OnceLock};
+
+/// The request id of the run that is asked about, once it is known: error envelopes carry it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownRequest(pub(crate) Arc<OnceLock<RequestId>>);
+
+/// The run, and the path's other part if it has one.
+pub(crate) struct RunInPath {
+    pub(crate) state: RunState,
+    /// The part of the path after `artifacts/`, decoded.
+    pub(crate) rest: String,
+    pub(crate) paths: RunPaths,
+}
+
+impl RunInPath {
+    pub(crate) fn run(&self) -> RunId {
+        self.state.run_id
+    }
+
+    pub(crate) fn request(&self) -> RequestId {
+        self.state.request_id
+    }
+}
+
+impl FromRequestParts<App> for RunInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let mut params = path_params(parts).await?;
+        let orchestrator = app.orchestrator();
+        let run = orchestrator.resolve(&params.remove("id").unwrap_or_default())?;
+        let state = orchestrator.state(run)?;
+        if let Some(known) = parts.extensions.get::<KnownRequest>() {
+            // A request names one run, so nobody has set it before.
+            let _ = known.0.set(state.request_id);
+        }
+        let paths = orchestrator.layout().run(run);
+        Ok(Self { state, rest: params.remove("path").unwrap_or_default(), paths })
+    }
+}

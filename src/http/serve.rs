@@ -1,0 +1,61 @@
+//! Serving the API on a socket, from the first connection to the last answer after the stop.
+
+use std::future::Future;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use tracing::warn;
+
+use crate::http::router::routes;
+use crate::http::server::app::{App, Changes};
+use crate::orchestrator::Orchestrator;
+
+/// How long answers under way may take after the stop.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// Serve the API until told to stop; open event streams are ended then.
+pub async fn serve(
+    listener: tokio::net::TcpListener,
+    orchestrator: Orchestrator,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    serve_app(listener, App::new(orchestrator, Changes::Taken), stop).await
+}
+
+/// Serve what can be read of the API: a request that would change something is refused.
+pub(crate) async fn serve_read_only(
+    listener: tokio::net::TcpListener,
+    orchestrator: Orchestrator,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    serve_app(listener, App::new(orchestrator, Changes::Refused), stop).await
+}
+
+async fn serve_app(
+    listener: tokio::net::TcpListener,
+    app: App,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let routes = routes(app.clone());
+    // Events are small and people wait for them: send each at once.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            warn!(%error, "small packets will be delayed");
+        }
+    });
+    let closing = app.clone();
+    let stopped = async move {
+        stop.await;
+        closing.close();
+    };
+    let served = axum::serve(listener, routes).with_graceful_shutdown(stopped).into_future();
+    let overdue = async {
+        app.closed().await;
+        tokio::time::sleep(LAST_ANSWERS).await;
+    };
+    tokio::select! {
+        ended = served => ended,
+        // A client that does not read its answer must not hold up the end.
+        () = overdue => Ok(()),
+    }
+}

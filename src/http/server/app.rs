@@ -1,0 +1,69 @@
+//! What all handlers share.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::installed_engines::InstalledEngines;
+use crate::http::feeds::frames::Frames;
+use crate::orchestrator::Orchestrator;
+
+/// The handlers' state; clones are the same.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Shared>);
+
+/// What becomes of requests that change something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changes {
+    /// They are answered.
+    Taken,
+    /// They are refused: what is served is a recording.
+    Refused,
+}
+
+struct Shared {
+    orchestrator: Orchestrator,
+    installed_engines: InstalledEngines,
+    frames: Frames,
+    closing: watch::Sender<bool>,
+    changes: Changes,
+}
+
+impl App {
+    pub(crate) fn new(orchestrator: Orchestrator, changes: Changes) -> Self {
+        let frames = Frames::new(orchestrator.log().clone());
+        let installed_engines = orchestrator.installed_engines().clone();
+        Self(Arc::new(Shared { orchestrator, installed_engines, frames, closing: watch::Sender::new(false), changes }))
+    }
+
+    pub(crate) fn orchestrator(&self) -> &Orchestrator {
+        &self.0.orchestrator
+    }
+
+    pub(crate) fn changes(&self) -> Changes {
+        self.0.changes
+    }
+
+    pub(crate) fn installed_engines(&self) -> &InstalledEngines {
+        &self.0.installed_engines
+    }
+
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.0.frames
+    }
+
+    /// Answer nothing new, and end what never ends by itself.
+    pub(crate) fn close(&self) {
+        self.0.closing.send_replace(true);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.0.closing.borrow()
+    }
+
+    /// Ready when the service ends.
+    pub(crate) async fn closed(&self) {
+        // It cannot fail: `self` holds the sender.
+        let _ = self.0.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+}

@@ -1,0 +1,5 @@
+//! What surrounds every handler: shared state, access, tasks.
+
+pub(crate) mod access;
+pub(crate) mod app;
+pub(crate) mod task;

@@ -1,0 +1,77 @@
+//! `GET /v1/skills`: what can be run, and why some folders cannot.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::request::Parts;
+use serde_json::{Value, json};
+
+use crate::http::answer::problem::Problem;
+use crate::http::request::path_params::path_params;
+use crate::http::server::app::App;
+use crate::http::server::task::blocking;
+use crate::orchestrator::Error;
+use crate::registry::{Entry, NotUsable};
+use crate::skill::Skill;
+
+pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    let entries = blocking(move || Ok::<_, Problem>(orchestrator.registry().list())).await?;
+    let (mut skills, mut invalid) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match entry {
+            Entry::Valid(installed) => skills.push(summary(&installed.skill)),
+            Entry::Invalid { folder, findings } => invalid.push(json!({"folder": folder, "findings": findings})),
+        }
+    }
+    Ok(Json(json!({"skills": skills, "invalid": invalid})))
+}
+
+pub(crate) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Json<Value>, Problem> {
+    let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
+    let orchestrator = app.orchestrator().clone();
+    let shown: String = id.chars().take(64).collect();
+    let found = blocking(move || Ok::<_, Problem>(orchestrator.registry().lookup(&id))).await?;
+    match found {
+        Ok(installed) => Ok(Json(whole(&installed.skill))),
+        Err(NotUsable::NotFound) => Err(Error::SkillNotFound { id: shown, reason: String::new() }.into()),
+        Err(NotUsable::Invalid { findings }) => Err(Problem::SkillInvalid { id: shown, findings }),
+    }
+}
+
+fn summary(skill: &Skill) -> Value {
+    json!({
+        "id": skill.id,
+        "version": skill.version.to_string(),
+        "name": skill.name,
+        "description": skill.description,
+        "type": skill.manifest.entrypoint.kind,
+        "engines": skill.effective_engines(),
+        "execution_modes": skill.manifest.execution_modes,
+        "warnings": skill.findings,
+    })
+}
+
+fn whole(skill: &Skill) -> Value {
+    let files = skill.file_fields().into_iter().map(|field| json!({"name": field.name, "required": field.required}));
+    let files: Vec<Value> = files.collect();
+    let mut answer = summary(skill);
+    if let Some(answer) = answer.as_object_mut() {
+        answer.extend([
+            ("fingerprint".to_owned(), json!(skill.fingerprint)),
+            ("max_attempt".to_owned(), json!(skill.manifest.max_attempt)),
+            ("timeout_seconds".to_owned(), json!(skill.timeout_seconds())),
+            ("front_matter".to_owned(), json!(skill.front_matter)),
+            ("file_inputs".to_owned(), json!(files)),
+            ("artifacts".to_owned(), json!(skill.artifact_contract())),
+            (
+                "schemas".to_owned(),
+                json!({
+                    "input": skill.input_schema,
+                    "parameter": skill.parameter_schema,
+                    "output": skill.output_schema,
+                }),
+            ),
+        ]);
+    }
+    answer
+}

@@ -1,0 +1,72 @@
+//! `/v1/skill-packages`: sending a package to be installed, and asking what became of it.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::http::answer::problem::Problem;
+use crate::http::request::multipart::receive_zip;
+use crate::http::request::path_params::path_params;
+use crate::http::request::query::Query;
+use crate::http::request::wait::{MAX_WAIT_SECONDS, preference_applied, preferred_wait};
+use crate::http::server::access::LoggedIn;
+use crate::http::server::app::App;
+use crate::http::server::task::{blocking, through};
+use crate::orchestrator::{Install, InstallStatus};
+
+pub(crate) async fn install(
+    State(app): State<App>,
+    _: LoggedIn,
+    mut query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked = query.whole("wait")?;
+    query.finish()?;
+    let preferred = preferred_wait(request.headers());
+    app.orchestrator().ready()?;
+    let zip = receive_zip(&app, request).await?;
+    let orchestrator = app.orchestrator().clone();
+    let taken = through(async move {
+        let taken = orchestrator.install(zip.path().to_owned()).await;
+        // It is unpacked by now: the zip lives until here, and no longer.
+        drop(zip);
+        taken
+    });
+    let mut told = taken.await?;
+    let id = told.borrow_and_update().request_id;
+    let mut response = match asked.or(preferred).filter(|seconds| *seconds > 0) {
+        Some(seconds) => {
+            let at_most = Duration::from_secs(seconds.min(MAX_WAIT_SECONDS));
+            tokio::select! {
+                // Over, or so long in coming that its state is told as it is.
+                _ = tokio::time::timeout(at_most, told.wait_for(|install| install.status.is_final())) => {}
+                () = app.closed() => {}
+            }
+            let install = told.borrow().clone();
+            Json(install).into_response()
+        }
+        None => Json(json!({"request_id": id, "status": InstallStatus::Queued})).into_response(),
+    };
+    *response.status_mut() = StatusCode::ACCEPTED;
+    let location = HeaderValue::from_str(&format!("/v1/skill-packages/{id}")).ok();
+    response.headers_mut().extend(location.map(|location| (Some(header::LOCATION), location)));
+    if let Some(seconds) = preferred.filter(|_| asked.is_none()) {
+        preference_applied(&mut response, seconds);
+    }
+    Ok(response)
+}
+
+pub(crate) async fn one(State(app): State<App>, query: Query, mut parts: Parts) -> Result<Json<Install>, Problem> {
+    query.finish()?;
+    let given = path_params(&mut parts).await?.remove("id").unwrap_or_default();
+    let unknown = || Problem::InstallNotFound { id: given.chars().take(64).collect() };
+    let id: Uuid = given.parse().map_err(|_| unknown())?;
+    let orchestrator = app.orchestrator().clone();
+    blocking(move || orchestrator.install_of(id)).await?.map(Json).ok_or_else(unknown)
+}

@@ -1,0 +1,19 @@
+//! `GET /healthz` and `GET /readyz`.
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use crate::http::answer::problem::Problem;
+use crate::http::server::app::App;
+
+/// The process answers.
+pub(crate) async fn alive() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+/// New work is taken. The store is open and old runs are settled before anything is served at all.
+pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Value>, Problem> {
+    app.orchestrator().ready()?;
+    Ok(Json(json!({"status": "ready"})))
+}

@@ -1,0 +1,40 @@
+//! `GET /v1/system`: version, load, limits, disk.
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use crate::http::answer::problem::Problem;
+use crate::http::server::app::App;
+use crate::http::server::task::blocking;
+use crate::orchestrator::Error;
+use crate::workspace::free_bytes;
+
+pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Problem> {
+    let orchestrator = app.orchestrator();
+    let settings = orchestrator.settings();
+    let sizes = orchestrator.sizes();
+    let data = orchestrator.layout().data().to_owned();
+    let folder = data.clone();
+    let free = blocking(move || free_bytes(&folder).map_err(Error::from)).await?;
+    Ok(Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "protocol_version": crate::fcmp::PROTOCOL_VERSION,
+        "queue": {
+            "queued": sizes.queued,
+            "running": sizes.running,
+            "max_queued_jobs": settings.runs.max_queued_jobs,
+            "max_running_jobs": settings.runs.max_running_jobs,
+        },
+        "limits": {
+            "max_upload_bytes": settings.limits.max_upload_bytes,
+            "max_unpacked_bytes": settings.limits.max_unpacked_bytes,
+            "max_entries": settings.limits.max_entries,
+            "max_log_bytes": settings.limits.max_log_bytes,
+            "min_free_bytes": settings.limits.min_free_bytes,
+            "hard_timeout_seconds": settings.times.hard_timeout_seconds,
+            "stall_timeout_seconds": settings.times.stall_timeout_seconds,
+        },
+        "data_dir": {"path": data, "free_bytes": free},
+    })))
+}
