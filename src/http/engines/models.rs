@@ -5,13 +5,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 
-use crate::installed_engines::{Entry, Manifest, Models, SnapshotRefused};
 use crate::domain::event::ValidationError;
 use crate::http::answer::problem::Problem;
 use crate::http::engines::status::EngineInPath;
 use crate::http::request::json_body::JsonBody;
 use crate::http::server::app::App;
 use crate::http::server::task::blocking;
+use crate::installed_engines::{Entry, Manifest, Models, SnapshotRefused};
 
 pub(crate) async fn models(
     State(app): State<App>,

@@ -5,12 +5,12 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use serde_json::{Value, json};
 
-use crate::installed_engines::Status;
 use crate::engine::{self, Adapter};
 use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
 use crate::http::server::app::App;
 use crate::http::server::task::blocking;
+use crate::installed_engines::Status;
 
 pub(crate) async fn all(State(app): State<App>) -> Result<Json<Vec<Status>>, Problem> {
     statuses(&app).await.map(Json)

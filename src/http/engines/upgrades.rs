@@ -8,7 +8,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::installed_engines::{InstalledEngines, Upgrade, UpgradeRefused};
 use crate::http::answer::problem::Problem;
 use crate::http::engines::status::by_name;
 use crate::http::request::json_body::JsonBody;
@@ -16,6 +15,7 @@ use crate::http::request::path_params::path_params;
 use crate::http::server::access::LoggedIn;
 use crate::http::server::app::App;
 use crate::http::server::task::blocking;
+use crate::installed_engines::{InstalledEngines, Upgrade, UpgradeRefused};
 
 /// What to install.
 #[derive(Debug, Deserialize)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::installed_engines::InstalledEngines;
 use crate::http::feeds::frames::Frames;
+use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
 
 /// The handlers' state; clones are the same.
