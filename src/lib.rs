@@ -15,7 +15,9 @@ pub mod fcmp;
 pub mod projection;
 // L3, pure
 pub mod verdict;
-// L4, IO
+// L4, shared by the IO modules
+pub(crate) mod files;
+// L5, IO
 pub mod artifact;
 pub mod export;
 pub mod installed_engines;
@@ -23,10 +25,10 @@ pub mod registry;
 pub mod store;
 pub mod supervisor;
 pub mod workspace;
-// L5
+// L6
 pub mod audit;
 pub mod orchestrator;
-// L6
-pub mod http;
 // L7
+pub mod http;
+// L8
 pub mod cli;

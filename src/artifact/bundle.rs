@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use super::Error;
-use super::content::{self, Budget, Chunk, TOO_LARGE, UNREADABLE};
+use super::content::{self, Budget, TOO_LARGE, UNREADABLE};
+use super::error::Error;
 use super::manifest::pretty;
 use super::walk::{self, Refused, Walked};
+use crate::domain::run_file::{RunFile, RunFolder};
+use crate::files;
 
-/// Shorter files are stored as they are: to set up a compressor costs more than it saves.
+/// Shorter files are stored without compression: to set up a compressor costs more than it saves.
 const WORTH_COMPRESSING: u64 = 1024;
 /// From this length on a zip entry needs the long form of its sizes.
 const LONG_FORM_BYTES: u64 = 0xffff_0000;
@@ -39,7 +41,7 @@ pub struct BundleFile {
     pub sha256: String,
 }
 
-/// What a bundle came to hold.
+/// What was put into a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
     /// The files, sorted by path.
@@ -48,74 +50,73 @@ pub struct Bundle {
     pub refused: Vec<Refused>,
 }
 
-/// Writes the zip and, next to it, the list of what is in it. Both are written whole; making them durable is the
-/// caller's, together with the run's other files.
+/// Writes the zip and the list of what is in it. Both are written whole; the caller makes them durable, together with the
+/// run's other files.
 pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path) -> Result<Bundle, Error> {
     let Walked { files: paths, mut refused } = chosen(run_root, contents)?;
-    let mut files = Vec::with_capacity(paths.len());
-    content::replace(zip, |file| {
+    let mut listed = Vec::with_capacity(paths.len());
+    files::write_whole_with(zip, |file| {
         let mut writer = ZipWriter::new(BufWriter::with_capacity(64 * 1024, file));
-        let (mut chunk, mut budget) = (Chunk::new(), Budget::new());
+        let mut budget = Budget::new();
         for path in paths {
             let source = run_root.join(&path);
-            match content::open(&source)? {
+            match content::open(run_root, &path)? {
                 None => refused.push(Refused { path_rel: path, reason: UNREADABLE }),
                 Some(file) if !budget.allows(&file, &source)? => {
                     refused.push(Refused { path_rel: path, reason: TOO_LARGE });
                 }
-                Some(file) => files.push(add(&mut writer, file, &source, path, &mut chunk)?),
+                Some(file) => listed.push(add(&mut writer, file, &source, path)?),
             }
         }
-        let finished = writer.finish().map_err(Error::on("finish", zip))?;
-        finished.into_inner().map(drop).map_err(|error| Error::on("write", zip)(error.into_error()))
+        let finished = writer.finish().map_err(files::Error::on("finish", zip))?;
+        finished.into_inner().map(drop).map_err(|error| files::Error::on("write", zip)(error.into_error()))
     })?;
-    let listed = pretty(&serde_json::json!({ "files": files }));
-    content::replace(manifest, |file| file.write_all(&listed).map_err(Error::on("write", manifest)))?;
-    Ok(Bundle { files, refused })
+    files::write_whole(manifest, &pretty(&serde_json::json!({ "files": listed })))?;
+    Ok(Bundle { files: listed, refused })
 }
 
 fn chosen(run_root: &Path, contents: Contents) -> Result<Walked, Error> {
     match contents {
         Contents::Everything => {
-            let mut walked = walk::walk(run_root, "", Some("bundle"))?;
+            let mut walked = walk::walk(run_root, "", Some(RunFolder::Bundles))?;
             walked.files.retain(|path| !may_hold_secrets(path));
             Ok(walked)
         }
         Contents::Result => {
-            let mut walked = walk::walk(run_root, "artifacts", None)?;
-            if run_root.join("manifest.json").symlink_metadata().is_ok_and(|found| found.is_file()) {
-                walked.files.push("manifest.json".to_owned());
+            let mut walked = walk::walk(run_root, RunFolder::Artifacts.name(), None)?;
+            let (manifest, result) = (RunFile::Manifest.name(), RunFile::Result.name());
+            if run_root.join(manifest).symlink_metadata().is_ok_and(|found| found.is_file()) {
+                walked.files.push(manifest.to_owned());
             }
-            let result = walk::walk(run_root, "result", None)?;
-            walked.files.extend(result.files.into_iter().filter(|path| path == "result/result.json"));
+            let results = walk::walk(run_root, RunFolder::Result.name(), None)?.files;
+            walked.files.extend(results.into_iter().filter(|path| path == result));
             // In this order the paths are sorted: `artifacts/…`, `manifest.json`, `result/…`.
             Ok(walked)
         }
     }
 }
 
-/// An engine's settings of this run, such as `.gemini/settings.json`, may carry keys and stay where they are.
+/// Whether this is a configuration of the engine for this run, such as `.gemini/settings.json`: it may hold keys.
 fn may_hold_secrets(path: &str) -> bool {
     path.starts_with('.') && path.split('/').count() == 2
 }
 
 fn add<W: Write + Seek>(
     writer: &mut ZipWriter<W>,
-    mut file: File,
+    file: File,
     source: &Path,
     path: String,
-    chunk: &mut Chunk,
-) -> Result<BundleFile, Error> {
-    let found = file.metadata().map_err(Error::on("look at", source))?;
+) -> Result<BundleFile, files::Error> {
+    let found = file.metadata().map_err(files::Error::on("look at", source))?;
     let method = if found.len() < WORTH_COMPRESSING { CompressionMethod::Stored } else { CompressionMethod::Deflated };
     let options = SimpleFileOptions::default()
         .compression_method(method)
         .last_modified_time(DateTime::DEFAULT)
         .unix_permissions(if found.mode() & 0o111 == 0 { 0o644 } else { 0o755 })
         .large_file(found.len() >= LONG_FORM_BYTES);
-    writer.start_file(path.as_str(), options).map_err(Error::on("add to the bundle", source))?;
-    let (size, sha256) = content::digest(&mut file, source, chunk, |bytes| {
-        writer.write_all(bytes).map_err(Error::on("add to the bundle", source))
+    writer.start_file(path.as_str(), options).map_err(files::Error::on("add to the bundle", source))?;
+    let (size, sha256) = content::digest(file, source, |bytes| {
+        writer.write_all(bytes).map_err(files::Error::on("add to the bundle", source))
     })?;
     Ok(BundleFile { path, size, sha256 })
 }

@@ -1,37 +1,33 @@
-//! Contents of files: read and hashed in bounded memory, written whole.
+//! A run's files, opened and hashed, with a limit on the bytes that are read.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::Error;
-use crate::domain::cache_key::hex;
+use crate::files::{Error, LookupError, for_each_chunk, open_beneath};
 
-const CHUNK_BYTES: usize = 64 * 1024;
-
-/// Most bytes of a run's files that are read. A file can be made longer than any disk in no time, of nothing but holes;
-/// to read it to its end would keep the run, and the service with it, from ending for hours.
+/// Most bytes of a run's files that are read. A skill can make a sparse file longer than any disk in no time; to read it to
+/// its end would keep the run from ending for hours.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// Why a file that was listed a moment ago is left out after all.
-pub(super) const UNREADABLE: &str = "it cannot be read";
+/// The reason to leave out a file that was listed but cannot be read.
+pub(crate) const UNREADABLE: &str = "it cannot be read";
 
-/// Why a file is left out that is longer than what may still be read.
-pub(super) const TOO_LARGE: &str = "with it, the files would be larger than 4 GiB";
+/// The reason to leave out a file that is longer than what may still be read.
+pub(crate) const TOO_LARGE: &str = "with it, the files would be larger than 4 GiB";
 
 /// How much of a run's files may still be read.
-pub(super) struct Budget(u64);
+pub(crate) struct Budget(u64);
 
 impl Budget {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(MAX_BYTES)
     }
 
-    /// Whether a file may be read; one that may not takes nothing from the others.
-    pub(super) fn allows(&mut self, file: &File, path: &Path) -> Result<bool, Error> {
+    /// Whether a file may be read; one that is too long leaves the budget as it is.
+    pub(crate) fn allows(&mut self, file: &File, path: &Path) -> Result<bool, Error> {
         let length = file.metadata().map_err(Error::on("look at", path))?.len();
         let left = self.0.checked_sub(length);
         self.0 = left.unwrap_or(self.0);
@@ -39,68 +35,33 @@ impl Budget {
     }
 }
 
-/// Opens a file that the walk listed; what took its place since then is neither followed nor waited for. Nothing is
-/// returned for a file that its owner made unreadable, or that is none any more: that is no failure of the runner.
-pub(super) fn open(path: &Path) -> Result<Option<File>, Error> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if skills_doing(error.kind()) => return Ok(None),
-        Err(error) => return Err(Error::on("open", path)(error)),
-    };
-    let found = file.metadata().map_err(Error::on("look at", path))?;
-    Ok(found.is_file().then_some(file))
+/// Opens a file that was listed; none when the skill made it unreadable, or replaced it since by something else.
+pub(crate) fn open(run_root: &Path, path_rel: &str) -> Result<Option<File>, Error> {
+    match open_beneath(run_root, Path::new(path_rel)) {
+        Ok(file) => Ok(Some(file)),
+        Err(LookupError::Unsafe { .. } | LookupError::NotFound | LookupError::NotAFile) => Ok(None),
+        Err(LookupError::Io { source }) if can_be_caused_by_a_skill(source.kind()) => Ok(None),
+        Err(LookupError::Io { source }) => Err(Error::on("open", &run_root.join(path_rel))(source)),
+    }
 }
 
-/// Failures that a skill can cause in its own folder.
-pub(super) fn skills_doing(kind: io::ErrorKind) -> bool {
+/// Failures that a skill can cause in its own folder; they are not failures of the runner.
+pub(crate) fn can_be_caused_by_a_skill(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
 
-/// Reads a file to its end in bounded memory, handing each chunk on; returns its length and its sha256 in hex.
-pub(super) fn digest(
-    file: &mut File,
+/// Reads a file to its end and passes on each chunk; returns its length and its sha256 in hex.
+pub(crate) fn digest(
+    file: File,
     path: &Path,
-    chunk: &mut Chunk,
-    mut also: impl FnMut(&[u8]) -> Result<(), Error>,
+    mut each: impl FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<(u64, String), Error> {
     let mut hasher = Sha256::new();
     let mut size = 0;
-    loop {
-        let count = file.read(&mut chunk.0).map_err(Error::on("read", path))?;
-        if count == 0 {
-            break;
-        }
-        size += count as u64;
-        hasher.update(&chunk.0[..count]);
-        also(&chunk.0[..count])?;
-    }
-    Ok((size, hex(&hasher.finalize())))
-}
-
-/// The buffer through which files are read, one after the other.
-pub(super) struct Chunk(Vec<u8>);
-
-impl Chunk {
-    pub(super) fn new() -> Self {
-        Self(vec![0; CHUNK_BYTES])
-    }
-}
-
-/// Writes a file whole: a temporary file in the same folder, then a rename.
-pub(super) fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<(), Error> {
-    let folder: PathBuf = path.parent().map(Path::to_owned).unwrap_or_default();
-    // A skill may have put a link there: the runner, which may write anywhere, would write wherever it points.
-    if std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_symlink()) {
-        return Err(Error::on("write in", &folder)(io::Error::other("it is a link, not a folder")));
-    }
-    let mut temporary = tempfile::Builder::new()
-        .prefix(".")
-        .suffix(".tmp")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(&folder)
-        .map_err(Error::on("create a temporary file in", &folder))?;
-    write(temporary.as_file_mut())?;
-    temporary.persist(path).map(drop).map_err(|failed| Error::on("rename to", path)(failed.error))
+    for_each_chunk(file, Error::on("read", path), |chunk| {
+        size += chunk.len() as u64;
+        hasher.update(chunk);
+        each(chunk)
+    })?;
+    Ok((size, hex::encode(hasher.finalize())))
 }

@@ -4,58 +4,59 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::content::{self, Budget, Chunk, TOO_LARGE, UNREADABLE};
+use super::content::{self, Budget, TOO_LARGE, UNREADABLE};
+use super::error::Error;
 use super::walk::{self, Refused, Walked};
-use super::{ArtifactEntry, ContractEntry, Error};
+use crate::domain::artifact::ArtifactEntry;
+use crate::domain::run_file::RunFolder;
+use crate::skill::ArtifactRule as ContractEntry;
 
-const FOLDER: &str = "artifacts";
-
-/// A run's artifacts, held against its skill's contract.
+/// A run's artifacts, compared with its skill's contract.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Indexed {
     /// Every regular file, sorted by path.
     pub entries: Vec<ArtifactEntry>,
     /// Required contract entries that no file fits.
     pub missing: Vec<ContractEntry>,
-    /// What is there and is no artifact: links, pipes, devices, files that cannot be read or are too large.
+    /// What is not an artifact: links, pipes, devices, files that cannot be read or are too large.
     pub refused: Vec<Refused>,
 }
 
 /// Indexes the `artifacts` folder of a run. A file belongs to the first contract entry that fits it; one that fits none
 /// is an artifact too, with role `output`.
 pub fn index(run_root: &Path, contract: &[ContractEntry]) -> Result<Indexed, Error> {
-    let promises = contract.iter().map(Promise::new).collect::<Result<Vec<_>, _>>()?;
-    let Walked { files, mut refused } = walk::walk(run_root, FOLDER, None)?;
+    let rules = contract.iter().map(Rule::new).collect::<Result<Vec<_>, _>>()?;
+    let Walked { files, mut refused } = walk::walk(run_root, RunFolder::Artifacts.name(), None)?;
     let mut entries = Vec::with_capacity(files.len());
-    let (mut chunk, mut budget) = (Chunk::new(), Budget::new());
+    let mut budget = Budget::new();
     for path_rel in files {
         let path = run_root.join(&path_rel);
-        match content::open(&path)? {
+        match content::open(run_root, &path_rel)? {
             None => refused.push(Refused { path_rel, reason: UNREADABLE }),
             Some(file) if !budget.allows(&file, &path)? => refused.push(Refused { path_rel, reason: TOO_LARGE }),
-            Some(mut file) => {
-                let content = content::digest(&mut file, &path, &mut chunk, |_| Ok(()))?;
-                entries.push(describe(path_rel, content, &promises));
+            Some(file) => {
+                let content = content::digest(file, &path, |_| Ok(()))?;
+                entries.push(describe(path_rel, content, &rules));
             }
         }
     }
-    let missing = promises
+    let missing = rules
         .iter()
-        .filter(|promise| promise.entry.required && !entries.iter().any(|entry| promise.fits(&entry.path_rel)))
-        .map(|promise| promise.entry.clone())
+        .filter(|rule| rule.entry.required && !entries.iter().any(|entry| rule.fits(&entry.path_rel)))
+        .map(|rule| rule.entry.clone())
         .collect();
     Ok(Indexed { entries, missing, refused })
 }
 
-struct Promise<'a> {
+struct Rule<'a> {
     entry: &'a ContractEntry,
     glob: GlobMatcher,
 }
 
-impl<'a> Promise<'a> {
+impl<'a> Rule<'a> {
     fn new(entry: &'a ContractEntry) -> Result<Self, Error> {
         let pattern = entry.pattern.strip_prefix("./").unwrap_or(&entry.pattern);
-        let pattern = below_folder(pattern).unwrap_or(pattern);
+        let pattern = RunFolder::Artifacts.strip(pattern).unwrap_or(pattern);
         let glob = GlobBuilder::new(pattern)
             .literal_separator(true)
             .build()
@@ -64,24 +65,20 @@ impl<'a> Promise<'a> {
     }
 
     fn fits(&self, path_rel: &str) -> bool {
-        below_folder(path_rel).is_some_and(|path| self.glob.is_match(path))
+        RunFolder::Artifacts.strip(path_rel).is_some_and(|path| self.glob.is_match(path))
     }
 }
 
-fn below_folder(path: &str) -> Option<&str> {
-    path.strip_prefix(FOLDER)?.strip_prefix('/')
-}
-
-fn describe(path_rel: String, (size, sha256): (u64, String), promises: &[Promise<'_>]) -> ArtifactEntry {
-    let promise = promises.iter().find(|promise| promise.fits(&path_rel)).map(|promise| promise.entry);
+fn describe(path_rel: String, (size, sha256): (u64, String), rules: &[Rule<'_>]) -> ArtifactEntry {
+    let rule = rules.iter().find(|rule| rule.fits(&path_rel)).map(|rule| rule.entry);
     let guessed = || mime_guess::from_path(&path_rel).first_or_octet_stream().to_string();
     ArtifactEntry {
-        role: promise.map_or("output", |entry| &entry.role).to_owned(),
+        role: rule.map_or("output", |entry| &entry.role).to_owned(),
         filename: path_rel.rsplit('/').next().unwrap_or(&path_rel).to_owned(),
-        mime: promise.and_then(|entry| entry.mime.clone()).unwrap_or_else(guessed),
+        mime: rule.and_then(|entry| entry.mime.clone()).unwrap_or_else(guessed),
         size,
         sha256,
-        required: promise.is_some_and(|entry| entry.required),
+        required: rule.is_some_and(|entry| entry.required),
         path_rel,
     }
 }

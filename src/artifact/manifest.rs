@@ -1,13 +1,12 @@
-//! The manifest of a run's artifacts, and the one hash that stands for all of them.
+//! The manifest of a run's artifacts, and one hash over all of them.
 
-use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
 
-use super::content::replace;
-use super::{ArtifactEntry, Error};
+use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::sha256_hex;
+use crate::files;
 
 /// sha256 over the compact JSON array of the entries, sorted by path, members in the order of [`ArtifactEntry`].
 pub fn artifacts_sha256(entries: &[ArtifactEntry]) -> String {
@@ -18,15 +17,14 @@ pub fn artifacts_sha256(entries: &[ArtifactEntry]) -> String {
 }
 
 /// The bytes of `manifest.json`: the artifacts and their hash.
-pub fn manifest_json(entries: &[ArtifactEntry]) -> Vec<u8> {
+pub(crate) fn manifest_json(entries: &[ArtifactEntry]) -> Vec<u8> {
     let artifacts: Vec<_> = entries.iter().map(canonical).collect();
     pretty(&json!({"artifacts": artifacts, "artifacts_sha256": artifacts_sha256(entries)}))
 }
 
-/// Writes `manifest.json` whole. Making it durable is the caller's, together with the run's other files.
-pub fn write_manifest(path: &Path, entries: &[ArtifactEntry]) -> Result<(), Error> {
-    let bytes = manifest_json(entries);
-    replace(path, |file| file.write_all(&bytes).map_err(Error::on("write", path)))
+/// Writes `manifest.json` whole. The caller makes it durable, together with the run's other files.
+pub fn write_manifest(path: &Path, entries: &[ArtifactEntry]) -> Result<(), files::Error> {
+    files::write_whole(path, &manifest_json(entries))
 }
 
 fn canonical(entry: &ArtifactEntry) -> serde_json::Value {
@@ -41,7 +39,7 @@ fn canonical(entry: &ArtifactEntry) -> serde_json::Value {
     })
 }
 
-/// Indented JSON with a newline at its end, for people who open the file.
-pub(super) fn pretty(value: &serde_json::Value) -> Vec<u8> {
+/// Indented JSON with a newline at its end, for people who read the file.
+pub(crate) fn pretty(value: &serde_json::Value) -> Vec<u8> {
     format!("{value:#}\n").into_bytes()
 }

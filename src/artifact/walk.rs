@@ -5,16 +5,17 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use super::Error;
-use super::content::{UNREADABLE, skills_doing};
+use super::content::{UNREADABLE, can_be_caused_by_a_skill};
+use crate::domain::run_file::RunFolder;
+use crate::files::Error;
 
-/// Folders below this depth are refused: their paths would soon be longer than any program takes.
+/// Folders below this depth are refused: their paths would soon be longer than programs can open.
 const MAX_DEPTH: usize = 32;
 
 /// A path that was left out, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The path in the run's folder; bytes that are no UTF-8 are shown as replacement characters.
+    /// The path in the run's folder; bytes that are not UTF-8 are shown as replacement characters.
     pub path_rel: String,
     /// Why.
     pub reason: &'static str,
@@ -22,7 +23,7 @@ pub struct Refused {
 
 /// What is below a folder, each list sorted by path.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Walked {
+pub(crate) struct Walked {
     /// Regular files, by their path relative to the run's folder, with `/`.
     pub files: Vec<String>,
     /// Everything else that is no folder.
@@ -30,7 +31,7 @@ pub(super) struct Walked {
 }
 
 /// Lists the files below `root/start` (`root` itself where `start` is empty), without the top-level folder `without`.
-pub(super) fn walk(root: &Path, start: &str, without: Option<&str>) -> Result<Walked, Error> {
+pub(crate) fn walk(root: &Path, start: &str, without: Option<RunFolder>) -> Result<Walked, Error> {
     let mut walked = Walked::default();
     match fs::symlink_metadata(root.join(start)) {
         Ok(found) if found.is_dir() => walked.folder(root, start, without, 0)?,
@@ -44,16 +45,16 @@ pub(super) fn walk(root: &Path, start: &str, without: Option<&str>) -> Result<Wa
 }
 
 /// The regular files below a folder of a run, by their paths in the run's folder, sorted.
-pub fn files_below(run_root: &Path, folder: &str) -> Result<Vec<String>, Error> {
+pub(crate) fn files_below(run_root: &Path, folder: &str) -> Result<Vec<String>, Error> {
     Ok(walk(run_root, folder, None)?.files)
 }
 
 impl Walked {
-    fn folder(&mut self, root: &Path, folder: &str, without: Option<&str>, depth: usize) -> Result<(), Error> {
+    fn folder(&mut self, root: &Path, folder: &str, without: Option<RunFolder>, depth: usize) -> Result<(), Error> {
         let path = root.join(folder);
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
-            Err(error) if skills_doing(error.kind()) => {
+            Err(error) if can_be_caused_by_a_skill(error.kind()) => {
                 self.refuse(folder.to_owned(), UNREADABLE);
                 return Ok(());
             }
@@ -70,7 +71,7 @@ impl Walked {
             match kind_objection(kind) {
                 Some(reason) => self.refuse(joined(&name), reason),
                 None if kind.is_file() => self.files.push(joined(&name)),
-                None if folder.is_empty() && without == Some(&name) => {}
+                None if folder.is_empty() && without.is_some_and(|without| without.name() == name) => {}
                 None if depth == MAX_DEPTH => self.refuse(joined(&name), "it is nested too deeply"),
                 None => self.folder(root, &joined(&name), without, depth + 1)?,
             }

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-
 use crate::audit::error::Error;
 use crate::audit::files::RunFiles;
 use crate::audit::log::{LogAudit, Outcome};
@@ -13,7 +11,7 @@ use crate::audit::report::{Report, Violation};
 use crate::audit::row::{self, StoredRow};
 use crate::audit::streams::Streams;
 use crate::audit::{artifacts, result};
-use crate::domain::cache_key::hex;
+use crate::domain::cache_key::sha256_hex;
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
 use crate::domain::outcome::StreamProof;
@@ -182,7 +180,7 @@ fn absent_streams(
     files: &mut BTreeMap<Stream, StreamProof>,
     report: &mut Report,
 ) {
-    let empty = hex(&Sha256::digest(b""));
+    let empty = sha256_hex(b"");
     for (stream, proof) in claimed {
         if files.contains_key(&stream) {
             continue;

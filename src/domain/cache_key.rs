@@ -85,28 +85,13 @@ pub fn canonical(value: &Value) -> String {
 
 /// Hash of bytes, in hexadecimal.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// Bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
-        .map(char::from)
-        .collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// The thirty-two bytes of a hash in hexadecimal, as this program writes it.
 pub fn sha256_bytes(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0u8; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
-    }
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -127,7 +112,7 @@ mod tests {
     #[test]
     fn a_hash_reads_back_from_its_own_text() {
         let hash = sha256_hex(b"x");
-        assert_eq!(sha256_bytes(&hash).map(|bytes| hex(&bytes)), Some(hash.clone()));
+        assert_eq!(sha256_bytes(&hash).map(hex::encode), Some(hash.clone()));
         assert_eq!((sha256_bytes(&hash[1..]), sha256_bytes(&"g".repeat(64))), (None, None));
     }
 

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod interaction;
 pub mod outcome;
 pub mod request;
+pub mod run_file;
 pub mod state;
 pub mod statechart;
 pub mod time;

@@ -7,10 +7,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::cache_key::hex;
-
-/// Bytes read at once.
-const CHUNK_BYTES: usize = 64 * 1024;
+use crate::files::for_each_chunk;
 
 /// A part of a file. Any number of readers may share it.
 #[derive(Debug, Clone)]
@@ -66,23 +63,20 @@ impl Piece {
         Reader { piece: self.clone(), at: 0 }
     }
 
-    /// Reads it in bounded memory, handing each chunk on.
-    pub fn digest(&self, mut also: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Digest> {
+    /// Reads it in bounded memory and passes on each chunk.
+    pub fn digest(&self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Digest> {
         let (mut sha256, mut crc32, mut size) = (Sha256::new(), crc32fast::Hasher::new(), 0);
-        let mut reader = self.reader();
-        let mut chunk = vec![0; CHUNK_BYTES];
-        loop {
-            let read = match reader.read(&mut chunk) {
-                Ok(0) => return Ok(Digest { size, sha256: hex(&sha256.finalize()), crc32: crc32.finalize() }),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            size += read as u64;
-            sha256.update(&chunk[..read]);
-            crc32.update(&chunk[..read]);
-            also(&chunk[..read])?;
-        }
+        for_each_chunk(
+            self.reader(),
+            |error| error,
+            |chunk| {
+                size += chunk.len() as u64;
+                sha256.update(chunk);
+                crc32.update(chunk);
+                each(chunk)
+            },
+        )?;
+        Ok(Digest { size, sha256: hex::encode(sha256.finalize()), crc32: crc32.finalize() })
     }
 }
 

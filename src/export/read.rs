@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::contents::{CONTENTS, Contents, FORMAT};
 use super::layout::{self, CENTRAL, COMMENT, END_BYTES, Entry, LONG_END_BYTES, Placed, SEAL_DIGITS};
-use super::name_objection;
+use super::names::name_objection;
 use super::piece::Piece;
 
 /// Longest directory at the end of an export that is read: some million files.

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::names::name_objection;
 use super::*;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::statechart::Status;

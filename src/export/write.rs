@@ -1,14 +1,14 @@
-//! An export, written from its first byte to its last without turning back: the same run gives the same bytes.
+//! An export, written from its first byte to its last without seeking: the same run gives the same bytes.
 
 use std::io::{self, Write};
 
 use sha2::{Digest as _, Sha256};
 
 use super::contents::{About, CONTENTS, Contents, Listed};
+use super::error::Error;
 use super::layout::{self, Entry};
+use super::names::name_objection;
 use super::piece::{Digest, Piece};
-use super::{Error, name_objection};
-use crate::domain::cache_key::hex;
 
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,12 +53,12 @@ pub fn write(about: About, mut files: Vec<(String, Piece)>, out: &mut impl Write
     let central: Vec<u8> = placed.iter().flat_map(layout::central_header).collect();
     out.put(&central)?;
     out.put(&layout::end(placed.len() as u64, central_at, central.len() as u64))?;
-    let seal = hex(&out.hash.clone().finalize());
+    let seal = hex::encode(out.hash.clone().finalize());
     out.put(seal.as_bytes())?;
     Ok(Written { contents, bytes: out.bytes, seal })
 }
 
-/// Hands bytes on and hashes them.
+/// Writes bytes and hashes them.
 struct Sealing<'a, W> {
     out: &'a mut W,
     hash: Sha256,

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::check::{SchemaViolation, check};
 use super::envelope::{Place, write_envelope};
-use crate::domain::cache_key::hex;
+use crate::domain::cache_key::sha256_bytes;
 use crate::domain::event::{Event, Started};
 use crate::domain::fact::Fact;
 use crate::domain::ids::{RunId, Seq};
@@ -37,7 +37,7 @@ impl Chain {
 
 impl std::fmt::Display for Chain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -50,15 +50,8 @@ impl Serialize for Chain {
 impl<'de> Deserialize<'de> for Chain {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wrong = || serde::de::Error::custom("a chain is 64 hexadecimal digits");
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(wrong());
-        }
-        let mut bytes = [0u8; 32];
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| wrong())?;
-        }
-        Ok(Self(bytes))
+        let bytes = sha256_bytes(&text);
+        bytes.map(Self).ok_or_else(|| serde::de::Error::custom("a chain is 64 hexadecimal digits"))
     }
 }
 

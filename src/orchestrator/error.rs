@@ -6,7 +6,6 @@ use crate::domain::ids::Seq;
 use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
 use crate::orchestrator::packages::unpack::PackageRefused;
-use crate::registry::InstallError;
 use crate::skill::Finding;
 use crate::{artifact, export, store, workspace};
 
@@ -122,18 +121,10 @@ impl From<workspace::Error> for Error {
     }
 }
 
-impl From<InstallError> for Error {
-    fn from(error: InstallError) -> Self {
-        Error::Io { doing: format!("{} {}", error.action, error.path.display()), source: error.source }
-    }
-}
-
 impl From<artifact::Error> for Error {
     fn from(error: artifact::Error) -> Self {
         match error {
-            artifact::Error::Io { action, path, source } => {
-                Error::Io { doing: format!("{action} {}", path.display()), source }
-            }
+            artifact::Error::Io(error) => error.into(),
             pattern @ artifact::Error::Pattern { .. } => {
                 Error::Io { doing: "index the artifacts".into(), source: std::io::Error::other(pattern) }
             }

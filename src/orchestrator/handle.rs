@@ -33,7 +33,7 @@ use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::EventStore;
-use crate::supervisor::Host;
+use crate::supervisor::Spawner;
 use crate::workspace;
 use crate::workspace::Layout;
 
@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     pub installed_engines: InstalledEngines,
     pub clock: Arc<dyn Clock>,
     pub blocking: Blocking,
-    pub engines: Arc<dyn Host>,
+    pub engines: Arc<dyn Spawner>,
     pub queue: Arc<Queue>,
     pub flights: Arc<Flights>,
     pub sealer: Sealer,

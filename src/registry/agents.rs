@@ -1,19 +1,20 @@
-//! Agents' folders: each skill that one lists is a script skill here, without being written anywhere.
+//! Agents' folders: each skill that an agent lists becomes a script skill, generated in memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use super::folder::{self, Survey};
-use super::{Entry, Installed, NotUsable};
+use super::installed::{Entry, Installed, NotUsable};
+use super::load;
+use super::survey::Survey;
 use crate::skill::agent::{self, AgentPackage};
 use crate::skill::{Finding, Intake, PackageFiles, lint};
 
-/// What a folder of agents means for the registry. Calls block on the disk.
+/// The folder of all agents. Calls block on the disk.
 #[derive(Debug)]
-pub(super) struct Agents {
+pub(crate) struct Agents {
     dir: PathBuf,
     known: Mutex<HashMap<String, Known>>,
 }
@@ -29,12 +30,12 @@ struct Known {
 type Outcome = Result<Vec<Arc<Installed>>, Vec<Finding>>;
 
 impl Agents {
-    pub(super) fn new(dir: PathBuf) -> Self {
+    pub(crate) fn new(dir: PathBuf) -> Self {
         Self { dir, known: Mutex::default() }
     }
 
     /// The skill of this id.
-    pub(super) fn lookup(&self, id: &str) -> Result<Arc<Installed>, NotUsable> {
+    pub(crate) fn lookup(&self, id: &str) -> Result<Arc<Installed>, NotUsable> {
         let mut broken = Vec::new();
         for role in self.roles().into_iter().filter(|role| id.starts_with(&agent::id(role, ""))) {
             match self.current(&role) {
@@ -51,7 +52,7 @@ impl Agents {
     }
 
     /// Every skill of every agent, and the agents that are broken.
-    pub(super) fn list(&self) -> Vec<Entry> {
+    pub(crate) fn list(&self) -> Vec<Entry> {
         let roles = self.roles();
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|role, _| roles.contains(role));
         let mut entries = Vec::new();
@@ -65,7 +66,7 @@ impl Agents {
         entries
     }
 
-    /// Folders that say what skills they have; others beside them are nobody's business.
+    /// The agents: folders that hold a list of skills. Other folders beside them are ignored.
     fn roles(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let agents = entries.filter(|entry| entry.path().join(agent::PATH).is_file());
@@ -83,33 +84,36 @@ impl Agents {
             return Some(known.outcome.clone());
         }
         let settled = survey.settled_at(SystemTime::now());
-        let made = packages(&dir, role, &survey);
-        let outcome = made.and_then(|made| made.into_iter().map(|made| installed(&dir, made)).collect());
+        let packages = packages(&dir, role, &survey);
+        let outcome = packages.and_then(|packages| packages.into_iter().map(|one| installed(&dir, one)).collect());
         let known = Known { survey, settled, outcome: outcome.clone() };
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(role.into(), known);
         Some(outcome)
     }
 }
 
-/// The packages an agent's folder stands for. Of what else lies there only the size matters.
-pub(super) fn packages(dir: &Path, role: &str, survey: &Survey) -> Result<Vec<AgentPackage>, Vec<Finding>> {
+/// Reads an agent's folder, whose name is the role, into the packages it stands for.
+pub fn load_agent(path: &Path) -> Result<Vec<AgentPackage>, Vec<Finding>> {
+    let (dir, role, survey) = load::outside(path)?;
+    packages(&dir, &role, &survey)
+}
+
+/// The packages an agent's folder stands for. Of the findings about its other files only a size beyond the limit counts.
+fn packages(dir: &Path, role: &str, survey: &Survey) -> Result<Vec<AgentPackage>, Vec<Finding>> {
     let mut findings = survey.findings.clone();
     findings.retain(|finding| finding.code == "PACKAGE_TOO_LARGE");
     if !findings.is_empty() {
         return Err(findings);
     }
-    let files = folder::contents(dir, survey, &mut findings).map_err(|_changed| vec![folder::changing()])?;
+    let files = load::contents(dir, survey, &mut findings).map_err(|_changed| vec![load::changing()])?;
     agent::packages(role, &files)
 }
 
 fn installed(dir: &Path, package: AgentPackage) -> Result<Arc<Installed>, Vec<Finding>> {
-    let AgentPackage { id, files: made } = package;
+    let AgentPackage { id, files: generated } = package;
     let mut files = PackageFiles::new();
-    made.iter().for_each(|(path, text)| files.insert(path.as_str(), text.as_bytes().to_vec()));
+    generated.iter().for_each(|(path, text)| files.insert(path.as_str(), text.as_bytes().to_vec()));
     let skill = lint(&id, &files, Intake::Installed)?;
-    let files = made.keys().cloned().collect();
-    Ok(Arc::new(Installed { skill, dir: dir.into(), files, made: Some(made) }))
+    let files = generated.keys().cloned().collect();
+    Ok(Arc::new(Installed { skill, dir: dir.into(), files, generated: Some(generated) }))
 }
-
-/// The text of every file of a package that lies in no folder, by its path.
-pub type Made = BTreeMap<String, String>;

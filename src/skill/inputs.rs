@@ -5,22 +5,14 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::Skill;
+use super::checked::Skill;
 use super::finding::escape;
+use super::input_schema::{is_closed, properties};
 use super::manifest::EntrypointKind;
 use super::schema::{Validator, Violation};
 
 /// The action of a script when nobody names one.
 const DEFAULT_ACTION: &str = "run";
-
-/// An input that is uploaded as a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileField {
-    /// The field, and the file's exact name in `uploads/`.
-    pub name: String,
-    /// Whether a run without it fails.
-    pub required: bool,
-}
 
 /// Which rule a request broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,40 +104,6 @@ pub fn script_action(skill: &Skill, parameter: Option<&Value>) -> String {
     let asked = parameter.and_then(|parameter| parameter.get("action")).and_then(Value::as_str);
     let declared = skill.manifest.entrypoint.script.as_ref().and_then(|script| script.action.as_deref());
     asked.or(declared).unwrap_or(DEFAULT_ACTION).into()
-}
-
-/// The fields of an input schema that are files: all that do not say `inline`.
-pub(crate) fn file_fields(input_schema: &Value) -> Vec<FileField> {
-    let required = input_schema.get("required").and_then(Value::as_array);
-    let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|other| other == name));
-    let is_file = |field: &Value| field.get("x-input-source").and_then(Value::as_str) != Some("inline");
-    properties(input_schema)
-        .filter(|(_, field)| is_file(field))
-        .map(|(name, _)| FileField { name: name.clone(), required: is_required(name) })
-        .collect()
-}
-
-/// The input schema as far as it speaks of inline values: files are no part of the JSON, so they cannot be required.
-pub(crate) fn inline_schema(input_schema: &Value) -> Value {
-    let mut schema = input_schema.clone();
-    let files: BTreeSet<String> = file_fields(input_schema).into_iter().map(|field| field.name).collect();
-    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.retain(|name, _| !files.contains(name));
-    }
-    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-        required.retain(|name| !name.as_str().is_some_and(|name| files.contains(name)));
-    }
-    schema
-}
-
-/// Whether a schema has no inputs but its properties; one that does not say so has none either.
-pub(crate) fn is_closed(input_schema: &Value) -> bool {
-    let more = input_schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
-    !more && input_schema.get("patternProperties").is_none()
-}
-
-pub(crate) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
 fn object(value: Option<&Value>, code: RejectionCode, what: &str) -> Result<Map<String, Value>, Rejection> {

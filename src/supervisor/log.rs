@@ -8,32 +8,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-use super::process::StreamTotals;
-use super::put_back::put_back;
+use super::output::StreamTotals;
+use super::restore::restore;
+use crate::files::for_each_chunk;
 
 /// The file itself, shared by the one that appends and the one that syncs.
 #[derive(Debug)]
-pub(super) struct LogFile {
+pub(crate) struct LogFile {
     file: File,
     path: PathBuf,
-    /// Held open, since an engine may remove it.
+    /// Kept open, because an engine may remove it.
     folder: File,
     written: AtomicU64,
     synced: AtomicU64,
 }
 
 impl LogFile {
-    pub(super) fn is_synced(&self) -> bool {
+    pub(crate) fn is_synced(&self) -> bool {
         self.written.load(Ordering::Acquire) == self.synced.load(Ordering::Acquire)
     }
 
     /// How many bytes are known to be on the disk.
-    pub(super) fn synced(&self) -> u64 {
+    pub(crate) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
 
     /// Blocks until everything written before the call is on the disk.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         let written = self.written.load(Ordering::Acquire);
         let synced = self.synced.load(Ordering::Acquire);
         if written == synced {
@@ -48,35 +49,35 @@ impl LogFile {
         Ok(())
     }
 
-    /// To be called when nobody writes any more: an engine may have changed its own log, or put something else in its
-    /// place. The file is put back; what was changed in it cannot be, and is an error.
-    pub(super) fn settle(&self) -> io::Result<()> {
+    /// To be called when no process of the run is left: an engine may have changed its own log, or put something else at
+    /// its path. A file that was moved or removed is restored; changed content cannot be, and is an error.
+    pub(crate) fn check_and_restore(&self) -> io::Result<()> {
         let found = self.file.metadata()?;
         if !found.is_file() {
-            // Where it goes was chosen before the engine began.
+            // A device such as /dev/null, chosen by whoever started the engine.
             return Ok(());
         }
         if found.len() != self.written.load(Ordering::Acquire) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the run has changed its own log"));
         }
-        put_back(&self.file, &self.path)
+        Ok(restore(&self.file, &self.path)?)
     }
 }
 
-/// What became of some bytes that were to be appended.
+/// The outcome of an append.
 #[derive(Debug)]
-pub(super) struct Appended {
+pub(crate) struct Appended {
     /// Offset of the first of them.
-    pub(super) from: u64,
+    pub(crate) from: u64,
     /// How many were kept.
-    pub(super) kept: usize,
-    /// Why the rest was not kept, when that was no choice.
-    pub(super) error: Option<io::Error>,
+    pub(crate) kept: usize,
+    /// Why the rest was not kept, where the limit is not the reason.
+    pub(crate) error: Option<io::Error>,
 }
 
 /// The writing end of a log file; there is one per stream.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(crate) struct Log {
     file: Arc<LogFile>,
     length: u64,
     max: u64,
@@ -87,7 +88,7 @@ pub(super) struct Log {
 
 impl Log {
     /// Opens or creates the file and hashes what earlier attempts left in it.
-    pub(super) fn open(path: &Path, max: u64) -> io::Result<Log> {
+    pub(crate) fn open(path: &Path, max: u64) -> io::Result<Log> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let length = file.metadata()?.len();
         let mut sha256 = Sha256::new();
@@ -104,15 +105,15 @@ impl Log {
         Ok(Log { file, length, max, dropped: 0, sha256, failed: false })
     }
 
-    pub(super) fn file(&self) -> Arc<LogFile> {
+    pub(crate) fn file(&self) -> Arc<LogFile> {
         Arc::clone(&self.file)
     }
 
     /// Appends what fits below the limit and counts the rest.
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Appended {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Appended {
         let from = self.length;
-        let room = if self.failed { 0 } else { self.max.saturating_sub(self.length) };
-        let fitting = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let free = if self.failed { 0 } else { self.max.saturating_sub(self.length) };
+        let fitting = bytes.len().min(usize::try_from(free).unwrap_or(usize::MAX));
         let (kept, error) = self.write(bytes.get(..fitting).unwrap_or_default());
         // A later write after a failed one would leave a hole in the stream, so the first failure closes the log.
         self.failed |= error.is_some();
@@ -140,21 +141,21 @@ impl Log {
         (kept, error)
     }
 
-    pub(super) fn totals(self) -> StreamTotals {
-        let sha256 = self.sha256.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    pub(crate) fn totals(self) -> StreamTotals {
+        let sha256 = hex::encode(self.sha256.finalize());
         StreamTotals { bytes: self.length, sha256, dropped: self.dropped }
     }
 }
 
 fn hash_existing(file: &File, length: u64, sha256: &mut Sha256) -> io::Result<()> {
-    let mut existing = file.take(length);
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match existing.read(&mut buffer)? {
-            0 => return Ok(()),
-            n => sha256.update(buffer.get(..n).unwrap_or_default()),
-        }
-    }
+    for_each_chunk(
+        file.take(length),
+        |error| error,
+        |chunk| {
+            sha256.update(chunk);
+            Ok(())
+        },
+    )
 }
 
 #[cfg(test)]

@@ -1,32 +1,34 @@
 //! Engine processes: spawn, read, stop, and leave nothing behind.
 //!
-//! Every engine lives under a *shim*, a small process of ours that adopts whatever the engine leaves
-//! behind. So the tree of a run is known exactly, it can be killed whole, and it dies with the service:
-//! the shim sees its control socket close even when the service is killed with -9.
+//! Every engine runs under a *shim*, a small process that adopts the engine's orphans. So the process tree of a run is known
+//! exactly and can be killed as a whole, and it dies with the service: the shim's control socket is closed even when the
+//! service is killed with -9.
 
-mod glimpse;
-mod host;
-mod keeper;
 mod log;
+mod output;
 mod process;
 mod processes;
-mod put_back;
 mod recorder;
+mod restore;
 mod shim;
+mod simulated;
+mod snapshot;
 mod sockets;
 mod spawn;
-mod stage;
+mod spawner;
 mod sweep;
 mod tee;
 mod tmp_dir;
+mod watcher;
 
-pub use glimpse::{Glimpse, glimpse};
-pub use host::{Host, Starting, ThisMachine};
-pub use process::{Ended, Exit, Output, Process, Stream, StreamTotals};
-pub use shim::{THIS_PROGRAM, serve_as_shim_if_asked};
+pub use crate::domain::fact::Stream;
+pub use output::{Ended, Exit, Output, StreamTotals};
+pub use process::Process;
+pub(crate) use shim::THIS_PROGRAM;
+pub use shim::serve_as_shim_if_asked;
+pub use simulated::{SimulatedEngine, SimulatedLog};
+pub use snapshot::ProcessSnapshot;
 pub use spawn::{Error, Limits, Spec, spawn};
-pub use stage::{PlayedLog, Stage};
-pub use sweep::{Swept, sweep};
-
-/// The environment variable that names the run a process belongs to.
-pub const RUN_MARKER: &str = "SKILL_RUNNER_RUN_ID";
+pub(crate) use spawner::ProcessSpawner;
+pub use spawner::{Spawner, Spawning};
+pub use sweep::{RUN_MARKER, Swept, sweep};

@@ -7,14 +7,14 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// What `/proc/<pid>/stat` says of a process, as far as it matters here.
+/// What `/proc/<pid>/stat` says of a process, as far as it is used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
-    pub(super) parent: i32,
-    pub(super) group: i32,
-    pub(super) session: i32,
+pub(crate) struct Stat {
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    pub(crate) session: i32,
     /// Clock ticks since boot: with the pid, the identity of a process.
-    pub(super) started: u64,
+    pub(crate) started: u64,
 }
 
 impl Stat {
@@ -42,15 +42,15 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// A process as it was seen once; it may be gone by now, and its pid another's.
+/// A process as it was seen once; it may have ended since, and another process may have its pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) pid: Pid,
-    pub(super) stat: Stat,
+pub(crate) struct Seen {
+    pub(crate) pid: Pid,
+    pub(crate) stat: Stat,
 }
 
 /// Every process that can be seen now.
-pub(super) fn all() -> io::Result<Vec<Seen>> {
+pub(crate) fn all() -> io::Result<Vec<Seen>> {
     let names = fs::read_dir("/proc")?.filter_map(|entry| Some(entry.ok()?.file_name()));
     Ok(names.filter_map(|name| look_at(name.to_str()?.parse().ok()?)).collect())
 }
@@ -61,7 +61,7 @@ fn look_at(pid: i32) -> Option<Seen> {
 }
 
 /// Those of `seen` that descend from one of `roots`, without the roots themselves.
-pub(super) fn below(roots: &HashSet<i32>, seen: &[Seen]) -> Vec<Seen> {
+pub(crate) fn descendants(roots: &HashSet<i32>, seen: &[Seen]) -> Vec<Seen> {
     let mut tree = roots.clone();
     let mut found = Vec::new();
     loop {
@@ -79,17 +79,17 @@ pub(super) fn below(roots: &HashSet<i32>, seen: &[Seen]) -> Vec<Seen> {
 }
 
 /// A handle on the very process that was seen; `None` when it is gone.
-pub(super) fn hold(seen: Seen) -> Option<OwnedFd> {
+pub(crate) fn open_handle(seen: Seen) -> Option<OwnedFd> {
     let handle = pidfd_open(seen.pid, PidfdFlags::empty()).ok()?;
-    // The handle keeps the pid from meaning another process from here on; that it did so before is checked now.
+    // While the handle is open the pid means this process. That it was the same one before is checked now.
     let now = look_at(seen.pid.as_raw_nonzero().get())?;
     (now.stat.started == seen.stat.started).then_some(handle)
 }
 
 /// Sends SIGTERM to every process below `root`.
-pub(super) fn terminate_below(root: i32) -> io::Result<()> {
-    for process in below(&HashSet::from([root]), &all()?) {
-        if let Some(handle) = hold(process) {
+pub(crate) fn terminate_descendants(root: i32) -> io::Result<()> {
+    for process in descendants(&HashSet::from([root]), &all()?) {
+        if let Some(handle) = open_handle(process) {
             // It may have ended meanwhile, which is what was wanted.
             let _ = pidfd_send_signal(handle, Signal::TERM);
         }
@@ -119,7 +119,7 @@ mod tests {
         };
         let table = [seen(9, 8), seen(8, 5), seen(5, 1), seen(6, 1), seen(7, 6)];
         let pids: Vec<i32> =
-            below(&HashSet::from([5]), &table).iter().map(|found| found.pid.as_raw_nonzero().get()).collect();
+            descendants(&HashSet::from([5]), &table).iter().map(|found| found.pid.as_raw_nonzero().get()).collect();
         assert_eq!(pids, [8, 9]);
     }
 
@@ -127,7 +127,7 @@ mod tests {
     fn this_process_is_seen_with_its_parent() {
         let own = all().unwrap().into_iter().find(|seen| seen.pid == rustix::process::getpid()).unwrap();
         assert_eq!(Some(own.stat.parent), rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get()));
-        assert!(hold(own).is_some());
-        assert!(hold(Seen { stat: Stat { started: own.stat.started + 1, ..own.stat }, ..own }).is_none());
+        assert!(open_handle(own).is_some());
+        assert!(open_handle(Seen { stat: Stat { started: own.stat.started + 1, ..own.stat }, ..own }).is_none());
     }
 }

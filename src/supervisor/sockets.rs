@@ -21,11 +21,11 @@ const STATES: [&str; 11] = [
 
 /// What each socket of a network is, by its inode.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sockets(HashMap<u64, String>);
+pub(crate) struct Sockets(HashMap<u64, String>);
 
 impl Sockets {
     /// The sockets of the network that a process sees. What cannot be read is left out.
-    pub fn seen_by(pid: i32) -> Self {
+    pub(crate) fn seen_by(pid: i32) -> Self {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
         let mut known = HashMap::new();
         for (protocol, table) in [("tcp", "tcp"), ("tcp", "tcp6"), ("udp", "udp"), ("udp", "udp6")] {
@@ -36,7 +36,7 @@ impl Sockets {
     }
 
     /// A descriptor that points to `socket:[inode]`, in words; `None` for any other.
-    pub fn tell(&self, link: &str) -> Option<String> {
+    pub(crate) fn describe(&self, link: &str) -> Option<String> {
         let inode = link.strip_prefix("socket:[")?.strip_suffix(']')?;
         let known = inode.parse().ok().and_then(|inode: u64| self.0.get(&inode).cloned());
         Some(known.unwrap_or_else(|| link.to_owned()))
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_told_with_both_its_ends_and_a_named_socket_with_its_name() {
+    fn a_connection_is_described_with_both_its_ends_and_a_named_socket_with_its_name() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let client = TcpStream::connect(at).unwrap();
@@ -97,23 +97,23 @@ mod tests {
 
         let sockets = Sockets::seen_by(pid);
 
-        let told = |fd: i32| sockets.tell(&link(fd)).unwrap();
-        assert_eq!(told(listener.as_raw_fd()), format!("tcp {at} listening"));
-        assert_eq!(told(client.as_raw_fd()), format!("tcp {own} -> {at} established"));
-        assert_eq!(told(named.as_raw_fd()), format!("unix {}", path.display()));
+        let described = |fd: i32| sockets.describe(&link(fd)).unwrap();
+        assert_eq!(described(listener.as_raw_fd()), format!("tcp {at} listening"));
+        assert_eq!(described(client.as_raw_fd()), format!("tcp {own} -> {at} established"));
+        assert_eq!(described(named.as_raw_fd()), format!("unix {}", path.display()));
     }
 
     #[test]
-    fn a_mapped_address_is_told_as_what_it_is() {
+    fn a_mapped_address_is_described_as_the_ipv4_address_it_is() {
         let line = "  1: 0000000000000000FFFF00000100007F:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1";
         assert_eq!(internet("tcp", line), Some((4711, "tcp 127.0.0.1:8080 listening".into())));
     }
 
     #[test]
-    fn what_is_no_socket_is_not_told_and_an_unknown_one_by_its_number() {
+    fn what_is_no_socket_is_left_out_and_an_unknown_one_has_its_number() {
         let none = Sockets::default();
-        assert_eq!(none.tell("pipe:[5]"), None);
-        assert_eq!(none.tell("socket:[5]"), Some("socket:[5]".into()));
+        assert_eq!(none.describe("pipe:[5]"), None);
+        assert_eq!(none.describe("socket:[5]"), Some("socket:[5]".into()));
         for broken in ["", "1: x", "1: 0100007F:0035 0:0 01 a b c d e 5"] {
             assert_eq!(internet("tcp", broken), None);
         }

@@ -1,4 +1,4 @@
-//! Starts an engine under its shim and sets the readers to work.
+//! Starts an engine under its shim, and the tasks that feed, read and watch it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,20 +11,23 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
-use super::keeper::{Control, Keeper, reap};
 use super::log::Log;
-use super::process::{Kind, Process, Stream};
+use super::process::{Kind, Process};
 use super::recorder::Recorder;
 use super::shim::{self, Failure, Order, Started};
+use super::sweep::RUN_MARKER;
 use super::tee::Tee;
-use super::{RUN_MARKER, tmp_dir};
+use super::tmp_dir;
+use super::watcher::{Control, Watcher, reap};
+use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
 use crate::engine::Launch;
+use crate::files;
 
 /// Outputs that may wait for their owner: with pieces of 64 KiB, about a megabyte per run.
-pub(super) const OUTPUTS_WAITING: usize = 16;
+pub(crate) const OUTPUTS_WAITING: usize = 16;
 
-/// An engine to start, and where its traces go.
+/// An engine to start, with its files and limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec<'a> {
     /// What to start.
@@ -35,20 +38,20 @@ pub struct Spec<'a> {
     pub stdout_log: &'a Path,
     /// File that standard error is appended to.
     pub stderr_log: &'a Path,
-    /// The run's temporary folder, an absolute path; made anew now, removed at the end.
+    /// The run's temporary folder, an absolute path; created anew now, removed at the end.
     pub tmp_dir: &'a Path,
-    /// How much output is too much.
+    /// Limits of its output.
     pub limits: Limits,
     /// The program that serves as shim: skill-runner itself, so [`super::THIS_PROGRAM`] in the service.
     pub shim: &'a Path,
 }
 
-/// How much output is too much.
+/// Limits of an engine's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// More than this on this attempt's standard output is reported once; what follows is the owner's choice.
+    /// More than this on this attempt's standard output is reported once; the owner decides what follows.
     pub stdout_max: Option<u64>,
-    /// Length at which a log file stops growing; what comes then is read, counted and dropped.
+    /// Length at which a log file stops growing; later output is read, counted and dropped.
     pub log_max: u64,
 }
 
@@ -94,14 +97,14 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// The temporary folder could not be made.
+    /// The temporary folder could not be created.
     #[error("create temporary folder {path}")]
     TmpDir {
         /// The folder.
         path: PathBuf,
         /// Why.
         #[source]
-        source: io::Error,
+        source: files::Error,
     },
     /// The shim could not be started or did not answer.
     #[error("start the shim for run {run}")]
@@ -119,7 +122,7 @@ pub async fn spawn(spec: Spec<'_>) -> Result<Process, Error> {
     let run = spec.run;
     let shim_failed = |source| Error::Shim { run, source };
     let prepared = Prepared::from(spec);
-    // Starting waits for another process and hashing reads whole files: neither belongs on a runtime thread.
+    // Starting waits for another process, and opening a log hashes it: neither may block a runtime thread.
     let started = spawn_blocking(move || prepared.start()).await;
     let (started, logs) = started.map_err(|error| shim_failed(error.into()))??;
     let shim = started.shim;
@@ -127,12 +130,12 @@ pub async fn spawn(spec: Spec<'_>) -> Result<Process, Error> {
     if process.is_err() {
         // The shim has lost its control socket: it kills the engine and exits.
         reap(shim).await;
-        let _ = tmp_dir::remove(spec.tmp_dir);
+        let _ = files::remove_tree(spec.tmp_dir);
     }
     process.map_err(shim_failed)
 }
 
-/// A spec that owns what it needs, to be carried to another thread.
+/// A [`Spec`] that owns its data, for another thread.
 struct Prepared {
     run: RunId,
     order: Order,
@@ -159,7 +162,7 @@ impl From<Spec<'_>> for Prepared {
             order: Order {
                 cwd: cwd.clone(),
                 argv: argv.iter().map(OsString::from).collect(),
-                // Of two values for one name the later counts.
+                // Of two values for one name the later is used.
                 env: given.chain(marks).collect(),
             },
             stdout_log: spec.stdout_log.to_owned(),
@@ -179,14 +182,14 @@ impl Prepared {
         match self.start_with_retries() {
             Ok(started) => Ok((started, logs)),
             Err(failure) => {
-                let _ = tmp_dir::remove(&self.tmp_dir);
+                let _ = files::remove_tree(&self.tmp_dir);
                 Err(self.refused(failure))
             }
         }
     }
 
     fn check_working_directory(&self) -> Result<(), Error> {
-        // Asked beforehand, because its absence would come back as the same error as the program's.
+        // Checked here, because a missing folder and a missing program would give the same error.
         let path = &self.order.cwd;
         let is_folder = std::fs::metadata(path).and_then(|found| match found.is_dir() {
             true => Ok(()),
@@ -199,8 +202,8 @@ impl Prepared {
         Log::open(path, self.log_max).map_err(|source| Error::Log { path: path.to_owned(), source })
     }
 
-    /// A program file that was just written can be "busy": a process forked meanwhile holds a copy of the writer's
-    /// open file until its exec. That passes within milliseconds.
+    /// A program file that was just written can be "busy": a process that was forked meanwhile has a copy of the open file
+    /// until its exec, which follows within milliseconds.
     fn start_with_retries(&self) -> Result<Started, Failure> {
         for _ in 0..50 {
             match self.start_once() {
@@ -232,7 +235,7 @@ impl Prepared {
     }
 }
 
-/// Sets the tasks to work that feed, read and follow the engine.
+/// Starts the tasks that feed, read and watch the engine.
 fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
     let control = Control::new(started.control)?;
     let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(started.stdin))?;
@@ -241,7 +244,7 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
 
     let files = [logs.stdout.file(), logs.stderr.file()];
     let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
-    let (input, told) = oneshot::channel();
+    let (give_input, input) = oneshot::channel();
     let (kill_at, kill_at_seen) = watch::channel(None);
     let (tree_gone, tree_gone_seen) = watch::channel(false);
     let (still_open, pipes_open) = mpsc::channel(1);
@@ -250,14 +253,14 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         let recorder = Recorder { stream, log, outputs, until_limit };
         tokio::spawn(Tee { pipe, recorder, tree_gone, still_open }.run())
     };
-    let keeper = Keeper {
+    let watcher = Watcher {
         run: spec.run,
         shim: started.shim,
         engine: started.engine,
         control,
         polite: spec.launch.polite,
         kill_at: kill_at_seen,
-        stdin: tokio::spawn(feed(stdin, spec.launch.stdin.clone(), told)),
+        stdin: tokio::spawn(feed(stdin, spec.launch.stdin.clone(), input)),
         stdout: tee(Stream::Stdout, stdout, logs.stdout, spec.limits.stdout_max),
         stderr: tee(Stream::Stderr, stderr, logs.stderr, None),
         pipes_open,
@@ -266,13 +269,21 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         logs: files.clone(),
         outputs: outputs.clone(),
     };
-    tokio::spawn(keeper.run());
-    Ok(Process { pid: started.engine, outputs: receiver, kill_at, logs: files, input: Some(input), kind: Kind::Real })
+    tokio::spawn(watcher.run());
+    Ok(Process {
+        pid: started.engine,
+        outputs: receiver,
+        kill_at,
+        logs: files,
+        input: Some(give_input),
+        kind: Kind::Real,
+    })
 }
 
-/// Writes the engine's input once it may be told, and closes it. An engine need not read it.
-async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>, told: oneshot::Receiver<()>) {
-    if told.await.is_ok() {
+/// Writes the engine's input once `allowed`, and closes the pipe. An engine need not read it.
+async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>, allowed: oneshot::Receiver<()>) {
+    if allowed.await.is_ok() {
+        // The engine may have closed its end.
         let _ = stdin.write_all(&bytes).await;
     }
 }

@@ -13,11 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid};
 
 use super::processes::{self, Seen};
-use super::{RUN_MARKER, shim};
+use super::shim;
 use crate::domain::ids::RunId;
 
+/// The environment variable that names the run a process belongs to.
+pub const RUN_MARKER: &str = "SKILL_RUNNER_RUN_ID";
+
 /// How long killed processes may take to be gone, in all.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A process that was found and killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,51 +37,49 @@ pub struct Swept {
 /// by their run marker together with a working or temporary folder below `data_dir`, so the runs of another
 /// service, with another folder, are not touched.
 pub fn sweep(data_dir: &Path) -> io::Result<Vec<Swept>> {
-    // The kernel tells resolved paths, the environment those that were given.
+    // The kernel reports resolved paths; the environment holds the paths that were given.
     let mut roots = vec![std::path::absolute(data_dir)?];
     roots.extend(fs::canonicalize(data_dir));
     sweep_where(|traces| {
         let below_root = |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        let at_home = traces.cwd.as_deref().is_some_and(below_root);
-        traces.run.is_some() && (at_home || traces.tmp_dir.as_deref().is_some_and(below_root))
+        let works_below = traces.cwd.as_deref().is_some_and(below_root);
+        traces.run.is_some() && (works_below || traces.tmp_dir.as_deref().is_some_and(below_root))
     })
 }
 
-/// Kills the processes of one run by their marker, and what a dead shim has bequeathed to us, and waits until they are
-/// gone. Blocks.
-pub(super) fn sweep_run(run: RunId) -> io::Result<Vec<Swept>> {
+/// Kills the processes of one run by their marker, and the orphans of dead shims, and waits until they are gone. Blocks.
+pub(crate) fn sweep_run(run: RunId) -> io::Result<Vec<Swept>> {
     let mut swept = sweep_where(|traces| traces.run == Some(run))?;
-    // Those that are dead by now are only reaped.
-    let heirs = sweep_heirs()?;
-    swept.extend(
-        heirs.iter().filter(|heir| !swept.iter().any(|known| known.pid == heir.pid)).copied().collect::<Vec<_>>(),
-    );
+    // Orphans that are dead by now are only reaped.
+    let mut orphans = sweep_orphans()?;
+    orphans.retain(|orphan| !swept.iter().any(|known| known.pid == orphan.pid));
+    swept.append(&mut orphans);
     Ok(swept)
 }
 
-/// Kills and reaps the processes that became children of this one when their shim died: an engine may have cleared
-/// their environment, so that no marker tells whose they are. Every one is of a run that is to end.
-fn sweep_heirs() -> io::Result<Vec<Swept>> {
-    let deadline = Instant::now() + PATIENCE;
+/// Kills and reaps the processes that became children of this one when their shim died. An engine may have cleared their
+/// environment, so that no marker names their run; but every one belongs to a run whose shim is dead and which has to end.
+fn sweep_orphans() -> io::Result<Vec<Swept>> {
+    let deadline = Instant::now() + KILL_TIMEOUT;
     let mut killed = Vec::new();
-    // Killing one bequeaths its children in turn.
+    // When one is killed, its own children become orphans too.
     loop {
-        let heirs = shim::heirs()?;
-        if heirs.is_empty() {
+        let orphans = shim::orphans()?;
+        if orphans.is_empty() {
             return Ok(killed);
         }
-        for heir in heirs {
-            // A child that is not reaped: the pid is surely its.
-            let _ = kill_process(heir.pid, Signal::KILL);
-            let handle = pidfd_open(heir.pid, PidfdFlags::empty())?;
+        for orphan in orphans {
+            // A child that is not reaped yet: its pid cannot mean another process.
+            let _ = kill_process(orphan.pid, Signal::KILL);
+            let handle = pidfd_open(orphan.pid, PidfdFlags::empty())?;
             wait_until_gone(&handle, deadline)?;
-            let _ = waitpid(Some(heir.pid), WaitOptions::empty());
-            killed.push(swept(heir, None));
+            let _ = waitpid(Some(orphan.pid), WaitOptions::empty());
+            killed.push(swept(orphan, None));
         }
     }
 }
 
-/// What tells whose a process is.
+/// What shows which run a process belongs to.
 #[derive(Debug, Default)]
 struct Traces {
     run: Option<RunId>,
@@ -89,7 +90,7 @@ struct Traces {
 impl Traces {
     fn of(process: Seen) -> Traces {
         let folder = PathBuf::from(format!("/proc/{}", process.pid.as_raw_nonzero()));
-        // What may not be read belongs to another user, so not to a run.
+        // What this process may not read belongs to another user, so not to a run.
         let environment = fs::read(folder.join("environ")).unwrap_or_default();
         Traces {
             run: value(&environment, RUN_MARKER).and_then(|run| str::from_utf8(run).ok()?.parse().ok()),
@@ -105,9 +106,9 @@ fn value<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
 }
 
 fn sweep_where(is_ours: impl Fn(&Traces) -> bool) -> io::Result<Vec<Swept>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + KILL_TIMEOUT;
     let mut swept: Vec<Swept> = Vec::new();
-    // Until a look finds nothing: between two looks, what was not yet killed can have started more.
+    // Repeated until nothing is found: processes that were not yet killed can have started more.
     loop {
         let found = find(&is_ours)?;
         if found.is_empty() {
@@ -115,8 +116,8 @@ fn sweep_where(is_ours: impl Fn(&Traces) -> bool) -> io::Result<Vec<Swept>> {
         }
         let mut dying = Vec::new();
         for (process, entry) in found {
-            let Some(handle) = processes::hold(process) else { continue };
-            // A failure shows as a process that does not go.
+            let Some(handle) = processes::open_handle(process) else { continue };
+            // If this fails, the wait below times out.
             let _ = pidfd_send_signal(&handle, Signal::KILL);
             dying.push(handle);
             if !swept.contains(&entry) {
@@ -129,7 +130,7 @@ fn sweep_where(is_ours: impl Fn(&Traces) -> bool) -> io::Result<Vec<Swept>> {
     }
 }
 
-/// The processes that are ours and what descends from them, which may have cleared its environment.
+/// The processes that are ours, and their descendants, which may have cleared their environment.
 fn find(is_ours: impl Fn(&Traces) -> bool) -> io::Result<Vec<(Seen, Swept)>> {
     let own = rustix::process::getpid();
     let all: Vec<Seen> = processes::all()?.into_iter().filter(|process| process.pid != own).collect();
@@ -143,8 +144,8 @@ fn find(is_ours: impl Fn(&Traces) -> bool) -> io::Result<Vec<(Seen, Swept)>> {
         }
     }
     let known = roots.clone();
-    let heirs = processes::below(&roots, &all).into_iter();
-    let unknown = heirs.filter(|process| !known.contains(&process.pid.as_raw_nonzero().get()));
+    let descendants = processes::descendants(&roots, &all).into_iter();
+    let unknown = descendants.filter(|process| !known.contains(&process.pid.as_raw_nonzero().get()));
     found.extend(unknown.map(|process| (process, swept(process, None))));
     Ok(found)
 }

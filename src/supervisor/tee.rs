@@ -7,34 +7,34 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 
-use super::process::StreamTotals;
+use super::output::StreamTotals;
 use super::recorder::Recorder;
 
 /// A pipe is read in pieces of this size: what Linux gives it by default, so one read can empty it.
 const PIECE: usize = 64 * 1024;
 
 /// One stream of one engine.
-pub(super) struct Tee {
-    pub(super) pipe: pipe::Receiver,
-    pub(super) recorder: Recorder,
+pub(crate) struct Tee {
+    pub(crate) pipe: pipe::Receiver,
+    pub(crate) recorder: Recorder,
     /// Becomes true when no process of the run is left.
-    pub(super) tree_gone: watch::Receiver<bool>,
+    pub(crate) tree_gone: watch::Receiver<bool>,
     /// Dropped when the pipe is at its end.
-    pub(super) still_open: mpsc::Sender<()>,
+    pub(crate) still_open: mpsc::Sender<()>,
 }
 
 impl Tee {
     /// Runs until the pipe ends, or until the run's processes are gone and what they wrote is read.
-    pub(super) async fn run(mut self) -> StreamTotals {
+    pub(crate) async fn run(mut self) -> StreamTotals {
         let mut buffer = BytesMut::new();
         loop {
             buffer.reserve(PIECE);
             tokio::select! {
                 read = self.pipe.read_buf(&mut buffer) => match read {
                     Ok(0) | Err(_) => break,
-                    Ok(_) => self.recorder.take(buffer.split().freeze()).await,
+                    Ok(_) => self.recorder.record(buffer.split().freeze()).await,
                 },
-                () = told(&mut self.tree_gone) => {
+                () = becomes_true(&mut self.tree_gone) => {
                     self.drain(buffer).await;
                     break;
                 }
@@ -51,19 +51,19 @@ impl Tee {
         while left > 0 {
             let wanted = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
             buffer.resize(wanted, 0);
-            // Not through tokio, whose idea of readiness may lag behind the pipe.
+            // Not through tokio, which may not know yet that the pipe is readable.
             match rustix::io::read(self.pipe.as_fd(), &mut buffer[..]) {
                 Ok(0) | Err(_) => return,
                 Ok(n) => {
                     left = left.saturating_sub(n as u64);
-                    self.recorder.take(buffer.split_to(n).freeze()).await;
+                    self.recorder.record(buffer.split_to(n).freeze()).await;
                 }
             }
         }
     }
 }
 
-async fn told(tree_gone: &mut watch::Receiver<bool>) {
-    // An error means that nobody can tell any more, which comes to the same.
+async fn becomes_true(tree_gone: &mut watch::Receiver<bool>) {
+    // An error means that the watcher is gone, and so is the tree.
     let _ = tree_gone.wait_for(|gone| *gone).await;
 }

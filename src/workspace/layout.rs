@@ -1,8 +1,9 @@
-//! Where everything under the data folder lives; no other place joins these names.
+//! Every path under the data folder; no other module joins these names.
 
 use std::path::{Path, PathBuf};
 
 use crate::domain::ids::{RequestId, RunId};
+use crate::domain::run_file::{RunFile, RunFolder};
 
 /// The data folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Layout {
     }
 }
 
-/// The files of one run.
+/// The paths of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunPaths {
     /// The run's folder.
@@ -93,139 +94,121 @@ pub struct RunPaths {
 }
 
 impl RunPaths {
-    /// The skill as it was when the run began.
-    pub fn skill_json(&self) -> PathBuf {
-        self.root.join("skill.json")
+    /// The path of a file of the run.
+    pub fn file(&self, file: RunFile) -> PathBuf {
+        self.root.join(file.name())
     }
 
-    /// Inline inputs, parameters and options.
-    pub fn input_json(&self) -> PathBuf {
-        self.root.join("input.json")
-    }
-
-    /// The artifact manifest.
-    pub fn manifest_json(&self) -> PathBuf {
-        self.root.join("manifest.json")
-    }
-
-    /// Uploaded files, one per file field.
-    pub fn uploads(&self) -> PathBuf {
-        self.root.join("uploads")
-    }
-
-    /// What the skill produced.
-    pub fn artifacts(&self) -> PathBuf {
-        self.root.join("artifacts")
-    }
-
-    /// The folder of the result.
-    pub fn result(&self) -> PathBuf {
-        self.root.join("result")
-    }
-
-    /// The final result; before the end perhaps the skill's own bare data.
-    pub fn result_json(&self) -> PathBuf {
-        self.result().join("result.json")
-    }
-
-    /// The steps of validation.
-    pub fn validation_json(&self) -> PathBuf {
-        self.result().join("validation.json")
-    }
-
-    /// The folder of unprocessed output.
-    pub fn raw(&self) -> PathBuf {
-        self.root.join("raw")
-    }
-
-    /// The engine's output as text.
-    pub fn raw_engine_output(&self) -> PathBuf {
-        self.raw().join("engine_output.txt")
-    }
-
-    /// The engine's output, where it is one JSON document.
-    pub fn raw_engine_output_json(&self) -> PathBuf {
-        self.raw().join("engine_output.json")
-    }
-
-    /// `result/result.json` as the skill wrote it.
-    pub fn raw_skill_result(&self) -> PathBuf {
-        self.raw().join("skill_result.json")
-    }
-
-    /// The result file that a later step of the same turn wrote, as it wrote it.
-    pub fn raw_step_result(&self, level: &str) -> PathBuf {
-        self.raw().join(format!("skill_result.{level}.json"))
-    }
-
-    /// What the script behind an engine answered.
-    pub fn raw_script_output(&self) -> PathBuf {
-        self.raw().join("script_output.txt")
-    }
-
-    /// The same, where it is one JSON document.
-    pub fn raw_script_output_json(&self) -> PathBuf {
-        self.raw().join("script_output.json")
-    }
-
-    /// What an engine answered when it was asked to repair its output.
-    pub fn raw_repair_output(&self) -> PathBuf {
-        self.raw().join("repair_output.txt")
-    }
-
-    /// The output schema, for those who are given its path.
-    pub fn raw_output_schema(&self) -> PathBuf {
-        self.raw().join("output.schema.json")
-    }
-
-    /// The folder of the run's logs.
-    pub fn logs(&self) -> PathBuf {
-        self.root.join("logs")
-    }
-
-    /// Every byte of the engine's standard output.
-    pub fn stdout(&self) -> PathBuf {
-        self.logs().join("stdout.txt")
-    }
-
-    /// Every byte of the engine's standard error.
-    pub fn stderr(&self) -> PathBuf {
-        self.logs().join("stderr.txt")
-    }
-
-    /// Every byte of the engine's terminal.
-    pub fn pty(&self) -> PathBuf {
-        self.logs().join("pty.txt")
-    }
-
-    /// The rendered prompt.
-    pub fn prompt(&self) -> PathBuf {
-        self.logs().join("prompt.txt")
-    }
-
-    /// The exported event log.
-    pub fn events_jsonl(&self) -> PathBuf {
-        self.logs().join("events.jsonl")
-    }
-
-    /// The folder of the bundles.
-    pub fn bundles(&self) -> PathBuf {
-        self.root.join("bundle")
-    }
-
-    /// The bundle for clients, or the one with everything.
-    pub fn bundle(&self, debug: bool) -> PathBuf {
-        self.bundles().join(if debug { "run_bundle_debug.zip" } else { "run_bundle.zip" })
-    }
-
-    /// What is in that bundle.
-    pub fn bundle_manifest(&self, debug: bool) -> PathBuf {
-        self.bundles().join(if debug { "manifest_debug.json" } else { "manifest.json" })
+    /// The path of a folder of the run.
+    pub fn folder(&self, folder: RunFolder) -> PathBuf {
+        self.root.join(folder.name())
     }
 
     /// The run's own copy of the skill, where the engine looks for skills.
     pub fn skill_copy(&self, engine: &str, skill_id: &str) -> PathBuf {
         self.root.join(format!(".{engine}")).join("skills").join(skill_id)
+    }
+
+    // TRANSITION
+    /// See [`RunFolder::Uploads`].
+    pub fn uploads(&self) -> PathBuf {
+        self.folder(RunFolder::Uploads)
+    }
+    /// See [`RunFolder::Artifacts`].
+    pub fn artifacts(&self) -> PathBuf {
+        self.folder(RunFolder::Artifacts)
+    }
+    /// See [`RunFolder::Result`].
+    pub fn result(&self) -> PathBuf {
+        self.folder(RunFolder::Result)
+    }
+    /// See [`RunFolder::Raw`].
+    pub fn raw(&self) -> PathBuf {
+        self.folder(RunFolder::Raw)
+    }
+    /// See [`RunFolder::Logs`].
+    pub fn logs(&self) -> PathBuf {
+        self.folder(RunFolder::Logs)
+    }
+    /// See [`RunFile::Skill`].
+    pub fn skill_json(&self) -> PathBuf {
+        self.file(RunFile::Skill)
+    }
+    /// See [`RunFile::Input`].
+    pub fn input_json(&self) -> PathBuf {
+        self.file(RunFile::Input)
+    }
+    /// See [`RunFile::Manifest`].
+    pub fn manifest_json(&self) -> PathBuf {
+        self.file(RunFile::Manifest)
+    }
+    /// See [`RunFile::Result`].
+    pub fn result_json(&self) -> PathBuf {
+        self.file(RunFile::Result)
+    }
+    /// See [`RunFile::Validation`].
+    pub fn validation_json(&self) -> PathBuf {
+        self.file(RunFile::Validation)
+    }
+    /// See [`RunFile::EngineOutput`].
+    pub fn raw_engine_output(&self) -> PathBuf {
+        self.file(RunFile::EngineOutput)
+    }
+    /// See [`RunFile::EngineOutputJson`].
+    pub fn raw_engine_output_json(&self) -> PathBuf {
+        self.file(RunFile::EngineOutputJson)
+    }
+    /// See [`RunFile::SkillResult`].
+    pub fn raw_skill_result(&self) -> PathBuf {
+        self.file(RunFile::SkillResult)
+    }
+    /// See [`RunFile::ScriptOutput`].
+    pub fn raw_script_output(&self) -> PathBuf {
+        self.file(RunFile::ScriptOutput)
+    }
+    /// See [`RunFile::ScriptOutputJson`].
+    pub fn raw_script_output_json(&self) -> PathBuf {
+        self.file(RunFile::ScriptOutputJson)
+    }
+    /// See [`RunFile::RepairOutput`].
+    pub fn raw_repair_output(&self) -> PathBuf {
+        self.file(RunFile::RepairOutput)
+    }
+    /// See [`RunFile::OutputSchema`].
+    pub fn raw_output_schema(&self) -> PathBuf {
+        self.file(RunFile::OutputSchema)
+    }
+    /// See [`RunFile::Stdout`].
+    pub fn stdout(&self) -> PathBuf {
+        self.file(RunFile::Stdout)
+    }
+    /// See [`RunFile::Stderr`].
+    pub fn stderr(&self) -> PathBuf {
+        self.file(RunFile::Stderr)
+    }
+    /// See [`RunFile::Pty`].
+    pub fn pty(&self) -> PathBuf {
+        self.file(RunFile::Pty)
+    }
+    /// See [`RunFile::Prompt`].
+    pub fn prompt(&self) -> PathBuf {
+        self.file(RunFile::Prompt)
+    }
+    /// See [`RunFile::Events`].
+    pub fn events_jsonl(&self) -> PathBuf {
+        self.file(RunFile::Events)
+    }
+    /// The result file that a later step of the same turn wrote, as it wrote it.
+    pub fn raw_step_result(&self, level: &str) -> PathBuf {
+        self.raw().join(format!("skill_result.{level}.json"))
+    }
+    /// The bundle for clients, or the one with everything.
+    pub fn bundle(&self, debug: bool) -> PathBuf {
+        self.file(if debug { RunFile::DebugBundle } else { RunFile::Bundle })
+    }
+    /// What is in that bundle.
+    pub fn bundle_manifest(&self, debug: bool) -> PathBuf {
+        self.file(if debug { RunFile::DebugBundleManifest } else { RunFile::BundleManifest })
     }
 }
 
@@ -245,13 +228,12 @@ mod tests {
             layout.log_file(),
             run.root.clone(),
             run.tmp.clone(),
-            run.skill_json(),
-            run.validation_json(),
-            run.raw_engine_output(),
-            run.pty(),
-            run.bundle(false),
-            run.bundle(true),
-            run.bundle_manifest(true),
+            run.folder(RunFolder::Uploads),
+            run.file(RunFile::Skill),
+            run.file(RunFile::Validation),
+            run.file(RunFile::EngineOutput),
+            run.file(RunFile::Pty),
+            run.file(RunFile::Bundle),
             run.skill_copy("codex", "pdf-tools"),
         ]
         .map(|path| path.to_str().unwrap().replace(id, "ID"));
@@ -264,13 +246,12 @@ mod tests {
                 "data/logs/skill-runner.log",
                 "data/runs/ID",
                 "data/tmp/ID",
+                "data/runs/ID/uploads",
                 "data/runs/ID/skill.json",
                 "data/runs/ID/result/validation.json",
                 "data/runs/ID/raw/engine_output.txt",
                 "data/runs/ID/logs/pty.txt",
                 "data/runs/ID/bundle/run_bundle.zip",
-                "data/runs/ID/bundle/run_bundle_debug.zip",
-                "data/runs/ID/bundle/manifest_debug.json",
                 "data/runs/ID/.codex/skills/pdf-tools",
             ]
         );

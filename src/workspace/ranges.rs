@@ -1,6 +1,5 @@
 //! Byte ranges of a run's log files, as text where the bytes are text.
 
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -9,17 +8,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::{Error, LookupError, open_beneath};
+use crate::files::{Error, LookupError, open_beneath};
 
 /// Most bytes one call returns; a longer range is cut, and `byte_to` says where.
-pub const MAX_RANGE_BYTES: u64 = 8 * 1024 * 1024;
+pub(crate) const MAX_RANGE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// A character of UTF-8 has at most this many bytes after its first.
 const REST_OF_CHAR: u64 = 3;
 
 /// How the bytes are written in `content`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// As text.
     #[serde(rename = "utf-8")]
     Utf8,
@@ -30,7 +29,7 @@ pub enum Encoding {
 
 /// A piece of a log file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LogRange {
+pub(crate) struct LogRange {
     /// Where it begins; less than asked for where that was inside a character.
     pub byte_from: u64,
     /// Where it ends, exclusive.
@@ -45,7 +44,7 @@ pub struct LogRange {
 
 /// A range that cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum RangeError {
+pub(crate) enum RangeError {
     /// It ends before it begins.
     #[error("byte_to {byte_to} is before byte_from {byte_from}")]
     Reversed {
@@ -68,15 +67,20 @@ pub enum RangeError {
 }
 
 /// Reads `byte_from..byte_to` of a log file; an end left out is the end of the file. A stream that never wrote has
-/// no file, and reads as an empty one. The engine can write into the run's folder `root`, so no link is followed there.
-pub fn read_range(root: &Path, log: &Path, byte_from: u64, byte_to: Option<u64>) -> Result<LogRange, RangeError> {
+/// no file, and reads as an empty one. The engine can write in the run's folder `root`, so no link is followed there.
+pub(crate) fn read_range(
+    root: &Path,
+    log: &Path,
+    byte_from: u64,
+    byte_to: Option<u64>,
+) -> Result<LogRange, RangeError> {
     if let Some(byte_to) = byte_to.filter(|to| *to < byte_from) {
         return Err(RangeError::Reversed { byte_from, byte_to });
     }
     let file = match open_beneath(root, log.strip_prefix(root).unwrap_or(log)) {
         Ok(file) => Some(file),
         Err(LookupError::NotFound) => None,
-        Err(error) => return Err(Error::on("open", log)(io::Error::other(error)).into()),
+        Err(error) => return Err(Error::on("open", log)(error).into()),
     };
     let length = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
     let total_bytes = length.map_err(Error::on("look at", log))?;

@@ -1,33 +1,22 @@
 //! Files that two runs have in common: one copy on the disk, two names.
 
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::fs;
 use std::path::Path;
 
-use super::{Error, LookupError, open_beneath};
+use crate::files::{self, Error, open_beneath};
 
 /// Gives a file of one run to another, under the same path: by a hard link, or as a copy where that is impossible (another
-/// file system, or too many names). Neither run ever edits it in place: the runner replaces files, and no engine is left.
-pub fn share_file(from: &Path, file: &Path, to: &Path) -> Result<(), Error> {
+/// file system, or too many names). A link is safe because nobody edits the file in place: the runner replaces files, and
+/// no engine of either run is left.
+pub(crate) fn share_file(from: &Path, file: &Path, to: &Path) -> Result<(), Error> {
     let (source, target) = (from.join(file), to.join(file));
-    if let Some(folder) = target.parent() {
-        fs::create_dir_all(folder).map_err(Error::on("create", folder))?;
-    }
-    match fs::remove_file(&target) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::on("replace", &target)(error)),
-        Ok(()) | Err(_) => {}
-    }
+    files::create_parent(&target)?;
+    files::remove_file(&target)?;
     if fs::hard_link(&source, &target).is_ok() {
         return Ok(());
     }
-    let mut opened = open_beneath(from, file).map_err(|error| unreadable(&source, error))?;
-    let mut created =
-        OpenOptions::new().write(true).create_new(true).open(&target).map_err(Error::on("create", &target))?;
-    io::copy(&mut opened, &mut created).map(drop).map_err(Error::on("copy to", &target))
-}
-
-fn unreadable(path: &Path, error: LookupError) -> Error {
-    Error { action: "read", path: path.to_owned(), source: io::Error::other(error) }
+    let opened = open_beneath(from, file).map_err(Error::on("read", &source))?;
+    files::copy_new(&opened, &target).map(drop)
 }
 
 #[cfg(test)]

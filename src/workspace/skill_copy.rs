@@ -1,64 +1,40 @@
 //! A run's own copy of its skill.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
 use std::path::Path;
 
-use super::{Error, LookupError, open_beneath};
+use crate::files::{self, Error, open_beneath};
 
-/// Copies these files of a skill into a run and returns their bytes. Shared extents where the file system has
-/// them, else plain copies; never hard links, since an edit in place of the skill would then reach the run.
-pub fn copy_skill(from: &Path, files: &[impl AsRef<Path>], to: &Path) -> Result<u64, Error> {
-    fs::create_dir_all(to).map_err(Error::on("create", to))?;
+/// Copies these files of a skill into a run and returns their bytes. An edit of the skill does not reach the copy.
+pub(crate) fn copy_skill(from: &Path, paths: &[impl AsRef<Path>], to: &Path) -> Result<u64, Error> {
+    files::create_folder(to)?;
     let mut bytes = 0;
-    let mut share = true;
-    for file in files {
-        let source = open_beneath(from, file.as_ref()).map_err(|error| unreadable(from, file.as_ref(), error))?;
-        let target = to.join(file);
-        if let Some(folder) = target.parent() {
-            fs::create_dir_all(folder).map_err(Error::on("create", folder))?;
-        }
-        bytes += copy_file(&source, &target, &mut share).map_err(Error::on("copy to", &target))?;
+    for path in paths {
+        let (source, target) = (from.join(path), to.join(path));
+        let opened = open_beneath(from, path.as_ref()).map_err(Error::on("read the skill's file", &source))?;
+        files::create_parent(&target)?;
+        bytes += files::copy_new(&opened, &target)?;
     }
     Ok(bytes)
 }
 
-/// Writes a skill that lies in no folder into a run and returns its bytes.
-pub fn write_skill(files: &BTreeMap<String, String>, to: &Path) -> Result<u64, Error> {
+/// Writes a skill that is only in memory into a run and returns its bytes.
+pub(crate) fn write_skill(texts: &BTreeMap<String, String>, to: &Path) -> Result<u64, Error> {
     let mut bytes = 0;
-    for (file, text) in files {
-        let target = to.join(file);
-        if let Some(folder) = target.parent() {
-            fs::create_dir_all(folder).map_err(Error::on("create", folder))?;
-        }
+    for (path, text) in texts {
+        let target = to.join(path);
+        files::create_parent(&target)?;
         fs::write(&target, text).map_err(Error::on("write", &target))?;
         bytes += text.len() as u64;
     }
     Ok(bytes)
 }
 
-fn copy_file(mut source: &File, target: &Path, share: &mut bool) -> io::Result<u64> {
-    let found = source.metadata()?;
-    let mode = if found.mode() & 0o111 == 0 { 0o644 } else { 0o755 };
-    let mut target = OpenOptions::new().write(true).create_new(true).mode(mode).open(target)?;
-    if *share && rustix::fs::ioctl_ficlone(&target, source).is_ok() {
-        return Ok(found.len());
-    }
-    // A file system that cannot share once cannot share the next file either.
-    *share = false;
-    io::copy(&mut source, &mut target)
-}
-
-fn unreadable(from: &Path, file: &Path, error: LookupError) -> Error {
-    Error { action: "read the skill's file", path: from.join(file), source: io::Error::other(error) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 

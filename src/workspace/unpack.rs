@@ -1,10 +1,9 @@
-//! A zip from a stranger: every name checked before anything is written, every limit on the bytes that come out.
+//! An untrusted zip: every name is checked before anything is written, and every limit on the bytes that come out.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use zip::CompressionMethod;
@@ -14,13 +13,12 @@ use zip::result::ZipError;
 use zip::unstable::read::ZipIterable;
 
 use super::entry_name;
-use super::upload::UploadError;
+use super::upload_error::UploadError;
 use super::zip_end;
-use crate::domain::cache_key::hex;
+use crate::files::{self, Error, for_each_chunk};
 
 const MIB: u64 = 1024 * 1024;
-const CHUNK_BYTES: usize = 64 * 1024;
-/// The bits of a Unix mode that name the kind of file, and the two kinds that are taken.
+/// The bits of a Unix mode that name the kind of file, and the two kinds that are accepted.
 const KIND: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
@@ -36,9 +34,9 @@ pub struct UploadLimits {
     pub max_entries: u64,
     /// Each unpacked file.
     pub max_file_bytes: u64,
-    /// Unpacked bytes for each byte of the zip…
+    /// Unpacked bytes for each byte of the zip.
     pub max_ratio: u64,
-    /// …which counts only once this much is unpacked: a short repetitive text is no bomb.
+    /// The ratio counts only once this much is unpacked: a short repetitive text packs well and does no harm.
     pub ratio_from_bytes: u64,
 }
 
@@ -66,8 +64,9 @@ pub struct UnpackedFile {
     pub sha256: String,
 }
 
-/// An archive whose list of entries has been found harmless; its contents have not been read yet.
+/// An archive whose list of entries has been checked; its contents have not been read yet.
 pub struct Archive {
+    path: PathBuf,
     reader: BufReader<File>,
     zip_bytes: u64,
     entries: Vec<(String, ZipFileEntry<'static>)>,
@@ -77,19 +76,18 @@ pub struct Archive {
 impl Archive {
     /// Opens a zip and checks its size and all its entries' names, kinds and declared sizes.
     pub fn open(zip: &Path, limits: &UploadLimits) -> Result<Self, UploadError> {
-        let unreadable = |source| UploadError::io("read", zip, source);
-        let file = File::open(zip).map_err(unreadable)?;
-        let zip_bytes = file.metadata().map_err(unreadable)?.len();
+        let file = File::open(zip).map_err(Error::on("open", zip))?;
+        let zip_bytes = file.metadata().map_err(Error::on("look at", zip))?.len();
         within("max_upload_bytes", zip_bytes, limits.max_upload_bytes)?;
-        if let Some(reason) = zip_end::objection(&file, zip_bytes).map_err(unreadable)? {
-            return Err(invalid(reason.to_owned()));
+        if let Some(reason) = zip_end::objection(&file, zip_bytes).map_err(Error::on("read", zip))? {
+            return Err(UploadError::invalid(reason));
         }
         let mut reader = BufReader::new(file);
-        let entries = list(&mut reader, limits).map_err(|error| error.named(zip))?;
+        let entries = list(zip, &mut reader, limits)?;
         check_against_each_other(&entries)?;
         let declared = entries.iter().fold(0, |sum: u64, (_, entry)| sum.saturating_add(entry.size()));
         within("max_unpacked_bytes", declared, limits.max_unpacked_bytes)?;
-        Ok(Self { reader, zip_bytes, entries, limits: limits.clone() })
+        Ok(Self { path: zip.to_owned(), reader, zip_bytes, entries, limits: limits.clone() })
     }
 
     /// The names of all entries, in the archive's order; those of folders end with `/`.
@@ -97,20 +95,18 @@ impl Archive {
         self.entries.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Unpacks everything into an empty folder of the caller's, who removes it when this fails. Returns the files
-    /// sorted by name.
+    /// Unpacks everything into an empty folder, which the caller removes when this fails. Returns the files sorted by
+    /// name.
     pub fn unpack(mut self, into: &Path) -> Result<Vec<UnpackedFile>, UploadError> {
         let mut unpacked = Vec::with_capacity(self.entries.len());
         let mut total = 0;
         for (name, entry) in std::mem::take(&mut self.entries) {
             let target = into.join(&name);
             if name.ends_with('/') {
-                fs::create_dir_all(&target).map_err(|source| UploadError::io("create", &target, source))?;
+                files::create_folder(&target)?;
                 continue;
             }
-            if let Some(folder) = target.parent() {
-                fs::create_dir_all(folder).map_err(|source| UploadError::io("create", folder, source))?;
-            }
+            files::create_parent(&target)?;
             unpacked.push(self.unpack_file(name, entry, &target, &mut total)?);
         }
         unpacked.sort_by(|one, other| one.name.cmp(&other.name));
@@ -125,29 +121,28 @@ impl Archive {
         total: &mut u64,
     ) -> Result<UnpackedFile, UploadError> {
         let declared = entry.size();
-        let mode = if entry.unix_mode().is_some_and(|mode| mode & 0o111 != 0) { 0o755 } else { 0o644 };
-        let unwritable = |source| UploadError::io("write", target, source);
-        let mut output = OpenOptions::new().write(true).create_new(true).mode(mode).open(target).map_err(unwritable)?;
-        let mut content = entry.with_reader(&mut self.reader, ZipReadOptions::new()).map_err(UploadError::from)?;
-        let mut chunk = vec![0; CHUNK_BYTES];
+        let executable = entry.unix_mode().is_some_and(|mode| mode & 0o111 != 0);
+        let mut output = files::create_new(target, executable)?;
+        let of_zip = UploadError::of_zip(&self.path);
+        let content = entry.with_reader(&mut self.reader, ZipReadOptions::new()).map_err(&of_zip)?;
+        let unreadable = |error| match of_zip(ZipError::Io(error)) {
+            UploadError::InvalidZip { reason } => UploadError::invalid(format!("{name:?}: {reason}")),
+            other => other,
+        };
         let mut hasher = Sha256::new();
         let mut size = 0;
-        loop {
-            let count = content.read(&mut chunk).map_err(|error| unreadable_entry(&name, error))?;
-            if count == 0 {
-                break;
-            }
-            size += count as u64;
-            *total += count as u64;
-            // Checked on the bytes that came out, before they are written: what the archive declares may be a lie.
+        for_each_chunk(content, unreadable, |chunk| {
+            size += chunk.len() as u64;
+            *total += chunk.len() as u64;
+            // Before they are written, and on the bytes that came out: the archive may declare other lengths.
             self.limits.check(size, *total, self.zip_bytes)?;
-            hasher.update(&chunk[..count]);
-            output.write_all(&chunk[..count]).map_err(unwritable)?;
-        }
+            hasher.update(chunk);
+            Ok(output.write_all(chunk).map_err(Error::on("write", target))?)
+        })?;
         if size != declared {
-            return Err(invalid(format!("{name:?} declares {declared} bytes and holds {size}")));
+            return Err(UploadError::invalid(format!("{name:?} declares {declared} bytes and holds {size}")));
         }
-        Ok(UnpackedFile { name, size, sha256: hex(&hasher.finalize()) })
+        Ok(UnpackedFile { name, size, sha256: hex::encode(hasher.finalize()) })
     }
 }
 
@@ -167,15 +162,18 @@ fn within(limit: &'static str, found: u64, allowed: u64) -> Result<(), UploadErr
 }
 
 fn list(
+    zip: &Path,
     reader: &mut BufReader<File>,
     limits: &UploadLimits,
 ) -> Result<Vec<(String, ZipFileEntry<'static>)>, UploadError> {
     // One entry at a time: an index of the whole archive would take memory before the entries could be counted.
-    let mut archive = ZipIterable::try_new(reader, Config::default())?.enforce_header_consistency(true);
+    let unreadable = UploadError::of_zip(zip);
+    let archive = ZipIterable::try_new(reader, Config::default()).map_err(&unreadable)?;
+    let mut archive = archive.enforce_header_consistency(true);
     within("max_entries", archive.len() as u64, limits.max_entries)?;
     let mut entries = Vec::with_capacity(archive.len());
-    for entry in archive.files()? {
-        let entry = entry?;
+    for entry in archive.files().map_err(&unreadable)? {
+        let entry = entry.map_err(&unreadable)?;
         let name = checked_name(&entry)?;
         within("max_file_bytes", entry.size(), limits.max_file_bytes)?;
         entries.push((name, entry));
@@ -200,13 +198,16 @@ fn checked_name(entry: &ZipFileEntry<'_>) -> Result<String, UploadError> {
         return Err(UploadError::UnsafePath { name: name.chars().take(200).collect(), reason });
     }
     if entry.encrypted() {
-        return Err(invalid(format!("{name:?} is encrypted")));
+        return Err(UploadError::invalid(format!("{name:?} is encrypted")));
     }
     if !matches!(entry.compression(), CompressionMethod::Stored | CompressionMethod::Deflated) {
-        return Err(invalid(format!("{name:?} is packed with {}; store and deflate are read", entry.compression())));
+        return Err(UploadError::invalid(format!(
+            "{name:?} is packed with {}; store and deflate are read",
+            entry.compression()
+        )));
     }
     if folder && entry.size() > 0 {
-        return Err(invalid(format!("{name:?} is a folder and has contents")));
+        return Err(UploadError::invalid(format!("{name:?} is a folder and has contents")));
     }
     Ok(name.to_owned())
 }
@@ -229,15 +230,4 @@ fn check_against_each_other(entries: &[(String, ZipFileEntry<'static>)]) -> Resu
         }
     }
     Ok(())
-}
-
-fn invalid(reason: String) -> UploadError {
-    UploadError::InvalidZip { reason }
-}
-
-fn unreadable_entry(name: &str, error: io::Error) -> UploadError {
-    match UploadError::from(ZipError::Io(error)) {
-        UploadError::InvalidZip { reason } => invalid(format!("{name:?}: {reason}")),
-        other => other,
-    }
 }

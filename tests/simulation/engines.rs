@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use skill_runner::domain::fact::Stream;
 use skill_runner::domain::ids::RunId;
-use skill_runner::supervisor::{Error, Exit, Host, Spec, Stage, Starting, Swept};
+use skill_runner::supervisor::{Error, Exit, SimulatedEngine, Spawner, Spawning, Spec, Swept};
 
 use crate::parts::{self, Ending, Part};
 use crate::world::{Sabotage, Torn, World};
@@ -19,8 +19,8 @@ pub struct Players {
     pub slots: usize,
 }
 
-impl Host for Players {
-    fn spawn<'a>(&'a self, spec: Spec<'a>) -> Starting<'a> {
+impl Spawner for Players {
+    fn spawn<'a>(&'a self, spec: Spec<'a>) -> Spawning<'a> {
         Box::pin(self.begin(spec))
     }
 
@@ -48,7 +48,7 @@ impl Players {
         }
         let lengths = [spec.stdout_log, spec.stderr_log].map(|log| std::fs::metadata(log).map_or(0, |log| log.len()));
         let pid = world.engine_begins(run, self.slots);
-        let (process, stage) = match Stage::open(spec, pid) {
+        let (process, engine) = match SimulatedEngine::start(spec, pid) {
             Ok(opened) => opened,
             Err(error) => {
                 world.engine_ends(pid);
@@ -56,7 +56,7 @@ impl Players {
             }
         };
         let paths = [spec.stdout_log, spec.stderr_log];
-        let logs = stage.files().into_iter().zip(paths).zip(lengths);
+        let logs = engine.files().into_iter().zip(paths).zip(lengths);
         let logs = logs.map(|((file, path), from)| Torn { path: path.to_owned(), from, file });
         world.engine_writes(pid, logs.collect());
         let words = &spec.launch.argv;
@@ -67,7 +67,7 @@ impl Players {
         let input = String::from_utf8_lossy(&spec.launch.stdin).into_owned();
         let artifact = spec.launch.cwd.join("artifacts").join(format!("{pid}.txt"));
         let tmp_dir = spec.tmp_dir.to_owned();
-        tokio::spawn(Player { world: world.clone(), stage, pid, run, part, input, artifact, tmp_dir }.play());
+        tokio::spawn(Player { world: world.clone(), engine, pid, run, part, input, artifact, tmp_dir }.play());
         world.effect(&format!("the start of the engine of {name} is known")).await;
         Ok(process)
     }
@@ -75,7 +75,7 @@ impl Players {
 
 struct Player {
     world: Arc<World>,
-    stage: Stage,
+    engine: SimulatedEngine,
     pid: u32,
     run: RunId,
     part: Part,
@@ -86,7 +86,7 @@ struct Player {
 
 impl Player {
     async fn play(mut self) {
-        if !self.stage.told().await {
+        if !self.engine.input().await {
             return self.exit(Exit::Signal(9)).await;
         }
         self.world.note(format!("engine {} is told its input", self.pid));
@@ -124,20 +124,20 @@ impl Player {
 
     async fn say(&mut self, stream: Stream, bytes: Bytes) {
         self.world.effect(&format!("engine {} speaks", self.pid)).await;
-        self.stage.say(stream, bytes).await;
+        self.engine.write(stream, bytes).await;
     }
 
     /// Passes the time; false when it is asked to stop.
     async fn wait(&mut self, pause: Duration) -> bool {
         tokio::select! {
             biased;
-            _ = self.stage.asked_to_stop() => false,
+            _ = self.engine.asked_to_stop() => false,
             () = tokio::time::sleep(pause) => true,
         }
     }
 
     async fn stop(mut self) {
-        let patience = self.stage.asked_to_stop().await;
+        let patience = self.engine.asked_to_stop().await;
         if self.part.obedient {
             tokio::time::sleep(patience.min(Duration::from_millis(50))).await;
             if self.world.dice.once_in(2) {
@@ -154,6 +154,6 @@ impl Player {
         self.world.note(format!("engine {} ends: {exit:?}", self.pid));
         self.world.engine_ends(self.pid);
         let stragglers = u32::from(self.world.dice.once_in(8));
-        self.stage.end(exit, stragglers).await;
+        self.engine.end(exit, stragglers).await;
     }
 }

@@ -10,7 +10,7 @@ use skill_runner::domain::ids::RunId;
 use skill_runner::domain::time::Timestamp;
 use skill_runner::orchestrator::Clock;
 use skill_runner::store::MemoryStore;
-use skill_runner::supervisor::PlayedLog;
+use skill_runner::supervisor::SimulatedLog;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -77,7 +77,7 @@ pub struct Torn {
     pub path: PathBuf,
     /// What earlier turns left stays.
     pub from: u64,
-    pub file: PlayedLog,
+    pub file: SimulatedLog,
 }
 
 impl World {

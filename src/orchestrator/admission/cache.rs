@@ -235,7 +235,12 @@ fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>
 
 /// What a failed attempt put into the run's folder goes again: the run will make its own.
 fn put_back(to: &RunPaths) {
-    for place in [to.artifacts(), to.result(), to.bundles(), to.manifest_json()] {
+    for place in [
+        to.artifacts(),
+        to.result(),
+        to.root.join(crate::domain::run_file::RunFolder::Bundles.name()),
+        to.manifest_json(),
+    ] {
         // What stays is moved aside or replaced when the run ends.
         let _ = workspace::remove_tree(&place);
     }

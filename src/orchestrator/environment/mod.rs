@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::installed_engines::InstalledEngines;
 use crate::settings::Settings;
-use crate::supervisor::{Host, ThisMachine};
+use crate::supervisor::{ProcessSpawner, Spawner};
 
 pub use blocking::Blocking;
 pub use clock::{Clock, WallClock};
@@ -20,7 +20,7 @@ pub struct Environment {
     /// Runs work that blocks.
     pub blocking: Blocking,
     /// Starts engines.
-    pub engines: Arc<dyn Host>,
+    pub engines: Arc<dyn Spawner>,
     /// Knows the agent CLIs.
     pub installed_engines: InstalledEngines,
 }
@@ -31,7 +31,7 @@ impl Environment {
         Self {
             clock: Arc::new(WallClock),
             blocking: Blocking::Threads,
-            engines: Arc::new(ThisMachine),
+            engines: Arc::new(ProcessSpawner),
             installed_engines: InstalledEngines::new(settings),
         }
     }

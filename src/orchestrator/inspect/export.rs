@@ -24,9 +24,9 @@ impl RunLog {
             return Err(Error::NotReady);
         }
         let root = self.paths(run).root;
-        let mut names: Vec<String> = export::FILES.iter().map(|name| (*name).to_owned()).collect();
+        let mut names: Vec<String> = export::FILES.iter().map(|file| file.name().to_owned()).collect();
         for folder in export::FOLDERS {
-            names.extend(artifact::files_below(&root, folder)?);
+            names.extend(artifact::files_below(&root, folder.name())?);
         }
         let mut files = Vec::new();
         for name in names {

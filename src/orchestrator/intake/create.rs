@@ -282,8 +282,8 @@ async fn write_folder(shared: &Shared, run: RunId, started: &Started, begins: Be
             match begins {
                 Begins::WithSkill(installed, engine_config) => {
                     let copy = paths.skill_copy(&started.engine, &started.skill.id);
-                    match &installed.made {
-                        Some(made) => workspace::write_skill(made, &copy)?,
+                    match &installed.generated {
+                        Some(generated) => workspace::write_skill(generated, &copy)?,
                         None => workspace::copy_skill(&installed.dir, &installed.files, &copy)?,
                     };
                     if let Some(config) = engine_config {

@@ -135,7 +135,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
 /// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.
 /// What earlier turns wrote stays.
 async fn take_back(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]) {
-    process.withhold_input();
+    process.discard_input();
     end(process).await;
     for (log, from) in begins {
         if from == 0 {

@@ -6,12 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::artifact;
 use crate::artifact::Contents;
 use crate::domain::artifact::ArtifactEntry;
-use crate::domain::cache_key::hex;
+use crate::domain::cache_key::sha256_hex;
 use crate::domain::event::{Event, Normalized};
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::ids::RequestId;
@@ -44,7 +43,7 @@ pub(crate) struct Closing<'a> {
 
 /// The streams of a run that never had an engine.
 pub(crate) fn no_streams() -> BTreeMap<String, StreamProof> {
-    let empty = StreamProof { bytes: 0, sha256: hex(&Sha256::digest(b"")) };
+    let empty = StreamProof { bytes: 0, sha256: sha256_hex(b"") };
     BTreeMap::from([("stdout".to_owned(), empty.clone()), ("stderr".to_owned(), empty)])
 }
 

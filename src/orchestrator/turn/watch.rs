@@ -101,7 +101,7 @@ impl Attempt<'_> {
                     self.stop(Stop::HardTimeout { seconds: self.clocks.hard.seconds });
                 }
                 () = tokio::time::sleep_until(stall_at), if stalls => {
-                    let processes = serde_json::json!(self.process.glimpse().await);
+                    let processes = serde_json::json!(self.process.snapshot().await);
                     let last_output = String::from_utf8_lossy(&self.last_output).into_owned();
                     let seconds = self.clocks.stall_timeout_seconds;
                     self.stop(Stop::Stalled { seconds, processes, last_output });

@@ -4,9 +4,10 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
+use crate::registry::plan::Action;
 use crate::registry::{NotUsable, Registry};
 
-/// What stands at the skill's place before.
+/// What is at the skill's path before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Before {
     Nothing,
@@ -30,7 +31,7 @@ fn write_package(dir: &Path, version: &str) {
     }
 }
 
-/// A skills folder as it was, and a room in it with version 2.0.0.
+/// A skills folder as it was, and a staging folder in it with version 2.0.0.
 fn staged(before: Before) -> (tempfile::TempDir, Staging) {
     let skills = tempfile::tempdir().unwrap();
     match before {
@@ -89,10 +90,10 @@ fn stopped_after(steps: usize, in_steps: bool, skills: &Path, staging: &Staging)
     let package = staging.package();
     fs::rename(staging.unpacked().join("demo"), &package).unwrap();
     let survey = Survey::of(&package).unwrap();
-    let skill = folder::load(&package, "demo", survey, Intake::New).unwrap().outcome.unwrap().skill;
-    let held = Held::wait_for(skills).unwrap();
-    let plan = plan(skills, &skill).unwrap();
-    let moves = Moves { staging, skills_dir: skills, held: &held, plan: &plan };
+    let skill = load::load(&package, "demo", survey, Intake::New).unwrap().outcome.unwrap().skill;
+    let lock = SkillsLock::acquire(skills).unwrap();
+    let plan = Plan::new(skills, &skill).unwrap();
+    let moves = Moves { staging, skills_dir: skills, lock: &lock, plan: &plan };
     let mut left = steps;
     for step in plan.steps() {
         if in_steps && *step == Step::Exchange {
@@ -126,13 +127,13 @@ fn check(before: Before, in_steps: bool, steps: usize, finished: bool) {
     }
     staging.die();
     let settled = settle(skills.path()).unwrap();
-    let [Settled { staging: room, done }] = settled.try_into().unwrap();
+    let [Settled { staging, done }] = settled.try_into().unwrap();
     let action = if before == Before::Older { Action::Update } else { Action::Install };
     let whole = Done { skill_id: "demo".into(), version: "2.0.0".into(), action };
-    assert_eq!((room.id(), done), (id, finished.then_some(whole)), "{before:?} {in_steps} {steps}");
-    room.clear().unwrap();
+    assert_eq!((staging.id(), done), (id, finished.then_some(whole)), "{before:?} {in_steps} {steps}");
+    staging.clear().unwrap();
     assert_eq!(tree(skills.path()), expected(before, finished), "{before:?} {in_steps} {steps}");
-    assert_eq!(fs::read_dir(skills.path()).unwrap().filter(|entry| is_room(entry.as_ref().unwrap())).count(), 0);
+    assert_eq!(fs::read_dir(skills.path()).unwrap().filter(|entry| is_staging(entry.as_ref().unwrap())).count(), 0);
     let version =
         |found: Result<std::sync::Arc<Installed>, NotUsable>| found.map(|found| found.skill.body.clone()).ok();
     let now = match (before, finished) {
@@ -144,7 +145,7 @@ fn check(before: Before, in_steps: bool, steps: usize, finished: bool) {
     assert!(settle(skills.path()).unwrap().is_empty());
 }
 
-fn is_room(entry: &fs::DirEntry) -> bool {
+fn is_staging(entry: &fs::DirEntry) -> bool {
     entry.file_name().to_str().unwrap().starts_with(".install-")
 }
 
@@ -175,7 +176,7 @@ fn a_package_that_nobody_unpacked_to_its_end_is_removed() {
 }
 
 #[test]
-fn a_room_with_somebody_in_it_is_left_alone() {
+fn the_staging_folder_of_a_live_process_is_left_alone() {
     let (skills, staging) = staged(Before::Nothing);
     assert!(settle(skills.path()).unwrap().is_empty());
     let (found, done) = staging.install(&staging.unpacked().join("demo"), |_| {}).unwrap();

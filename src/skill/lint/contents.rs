@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, Template};
 use super::super::package::{NoText, PackageFiles};
-use super::Intake;
+use super::intake::Intake;
 
 /// Where each engine's configuration stands when the manifest names no file.
 pub(super) const USUAL_CONFIGS: [(&str, &str); 6] = [

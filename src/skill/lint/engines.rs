@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use super::super::engines::{PROMPT_ENGINES, SCRIPT_ENGINE, effective_engines};
 use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, EntrypointKind};
-use super::super::{PROMPT_ENGINES, SCRIPT_ENGINE, effective_engines};
 
 pub(super) fn check(runner: &Value, report: &mut Report) {
     let engines = names(runner, "engines");

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::super::command;
+use super::super::engines::SCRIPT_ENGINE;
 use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, EntrypointKind, Template};
 use super::super::package::{PackageFiles, stays_inside};
-use super::super::{SCRIPT_ENGINE, command};
 use super::engines;
 
 /// Folders that only a package has: a word below them means a file of the package.

@@ -4,6 +4,7 @@ mod contents;
 mod engines;
 mod entrypoint;
 mod identity;
+mod intake;
 mod keys;
 mod runner_json;
 mod schemas;
@@ -13,19 +14,13 @@ pub(crate) mod tests;
 use serde_json::Value;
 
 pub use identity::is_id;
+pub use intake::Intake;
 
+use super::checked::{Checks, Skill};
 use super::finding::{Finding, Report};
+use super::front_matter::FrontMatter;
+use super::manifest::{self, Manifest};
 use super::package::{NoText, PackageFiles};
-use super::{Checks, FrontMatter, Manifest, Skill, manifest};
-
-/// How a package comes in: rules that are younger than installed packages are errors for new ones only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Intake {
-    /// An upload, or an author's folder: every rule holds.
-    New,
-    /// It is already in the skills folder: what used to be legal is a warning.
-    Installed,
-}
 
 impl Intake {
     /// The finding as grave as it is for such a package, when the rule is younger than some packages.

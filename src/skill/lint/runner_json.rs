@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::super::finding::{Finding, Report, escape};
 use super::super::package::PackageFiles;
 use super::super::{artifacts, manifest};
-use super::{Intake, keys};
+use super::intake::Intake;
+use super::keys;
 
 const SCHEMA: &str = include_str!("../../../schema/runner.schema.json");
 

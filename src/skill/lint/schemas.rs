@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use super::super::finding::{Finding, Report, escape};
-use super::super::inputs::{file_fields, inline_schema, is_closed, properties};
+use super::super::input_schema::{file_fields, inline_schema, is_closed, properties};
 use super::super::package::{PackageFiles, stays_inside};
 use super::super::schema::Validator;
 use super::super::{artifacts, manifest};
-use super::{Intake, keys};
+use super::intake::Intake;
+use super::keys;
 
 const INPUT_META: &str = include_str!("../../../schema/input-schema.schema.json");
 const PARAMETER_META: &str = include_str!("../../../schema/parameter-schema.schema.json");

@@ -1,4 +1,4 @@
-//! The service's side of a start: a shim, three pipes, an order, and the shim's first word.
+//! The service's side of a start: a shim, three pipes, an order, and the shim's first report.
 
 use std::ffi::OsStr;
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
@@ -13,28 +13,28 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::wire::{Order, Report};
-use super::{NAME, heirs};
+use super::orphans;
+use super::wire::{NAME, Order, Report};
 
-/// A shim that says nothing is woken after so long, and given up after so many times.
+/// A shim that does not report is sent SIGCONT after this time, and given up after this many times.
 const WAKE_AFTER: Duration = Duration::from_millis(500);
 const WAKE_TIMES: u32 = 60;
 
 /// An engine that runs, before anyone reads its pipes. Dropping it closes the control socket, so the engine dies.
 #[derive(Debug)]
-pub(in crate::supervisor) struct Started {
-    pub(in crate::supervisor) shim: Pid,
-    pub(in crate::supervisor) engine: u32,
-    pub(in crate::supervisor) control: UnixStream,
-    pub(in crate::supervisor) stdin: PipeWriter,
-    pub(in crate::supervisor) stdout: PipeReader,
-    pub(in crate::supervisor) stderr: PipeReader,
+pub(crate) struct Started {
+    pub(crate) shim: Pid,
+    pub(crate) engine: u32,
+    pub(crate) control: UnixStream,
+    pub(crate) stdin: PipeWriter,
+    pub(crate) stdout: PipeReader,
+    pub(crate) stderr: PipeReader,
 }
 
-/// Who could not be started.
+/// What could not be started.
 #[derive(Debug)]
-pub(in crate::supervisor) enum Failure {
-    /// The shim, or the means to talk to it.
+pub(crate) enum Failure {
+    /// The shim, or its control socket.
     Shim(io::Error),
     /// The engine.
     Engine(io::Error),
@@ -42,27 +42,27 @@ pub(in crate::supervisor) enum Failure {
 
 /// Starts a shim that starts the engine. Blocks until the engine runs or was refused.
 ///
-/// The shim lives in the run's temporary folder and carries its marks, so that a sweep finds it like any process of the run.
-pub(in crate::supervisor) fn start(
+/// The shim works in the run's temporary folder and has its markers, so that a sweep finds it like any process of the run.
+pub(crate) fn start(
     program: &Path,
-    home: &Path,
-    marks: [(&str, &OsStr); 2],
+    cwd: &Path,
+    markers: [(&str, &OsStr); 2],
     order: &Order,
 ) -> Result<Started, Failure> {
     let order = order.encode().map_err(Failure::Engine)?;
     let (control, shims_end) = UnixStream::pair().map_err(Failure::Shim)?;
     let mut command = Command::new(program);
-    command.arg0(NAME).args(marks.first().map(|(_, run)| run)).env_clear().envs(marks).current_dir(home);
+    command.arg0(NAME).args(markers.first().map(|(_, run)| run)).env_clear().envs(markers).current_dir(cwd);
     command.stdin(OwnedFd::from(shims_end)).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut shim = heirs::spawn(&mut command).map_err(Failure::Shim)?;
-    // With the command goes our copy of the shim's end, so that the socket ends when the shim does.
+    let mut shim = orphans::spawn(&mut command).map_err(Failure::Shim)?;
+    // The command owns a copy of the shim's end; without it, the socket closes when the shim exits.
     drop(command);
     let started = give_order(&shim, control, &order);
     if started.is_err() {
-        // Either it has exited, or it will at once: its control socket is closed.
+        // It has exited, or will do so now that its control socket is closed.
         let _ = kill_process(Pid::from_child(&shim), Signal::CONT);
         let _ = shim.wait();
-        heirs::reaped(Pid::from_child(&shim));
+        orphans::reaped(Pid::from_child(&shim));
     }
     started
 }
@@ -88,7 +88,7 @@ fn give_order(shim: &Child, mut control: UnixStream, order: &[u8]) -> Result<Sta
     }
 }
 
-/// Waits for the shim's first word. An engine can be so quick as to halt its shim before that, so it is woken now and then.
+/// Waits for the shim's first report. An engine can stop its shim before that, so the shim is sent SIGCONT repeatedly.
 fn first_report(shim: &Child, control: &mut UnixStream) -> io::Result<Option<Report>> {
     control.set_read_timeout(Some(WAKE_AFTER))?;
     let mut report = [0; Report::LEN];

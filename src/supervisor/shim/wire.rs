@@ -1,24 +1,27 @@
-//! What service and shim say to each other over the control socket.
+//! The messages between service and shim on the control socket.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+/// The name under which the program is a shim.
+pub(crate) const NAME: &str = "skill-run-shim";
+
 /// What to start: the first message to a shim, sent together with the engine's three standard files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::supervisor) struct Order {
+pub(crate) struct Order {
     /// Working directory.
-    pub(in crate::supervisor) cwd: PathBuf,
+    pub(crate) cwd: PathBuf,
     /// Program and arguments.
-    pub(in crate::supervisor) argv: Vec<OsString>,
+    pub(crate) argv: Vec<OsString>,
     /// The whole environment.
-    pub(in crate::supervisor) env: Vec<(OsString, OsString)>,
+    pub(crate) env: Vec<(OsString, OsString)>,
 }
 
 impl Order {
-    /// A length and then the words, each ended by the one byte that none of them can hold.
-    pub(in crate::supervisor) fn encode(&self) -> io::Result<Vec<u8>> {
+    /// A length and then the words, each ended by a NUL byte, which none of them can contain.
+    pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
         let argc = OsString::from(self.argv.len().to_string());
         let head = [self.cwd.as_os_str(), &argc];
         let arguments = self.argv.iter().map(OsString::as_os_str);
@@ -36,7 +39,7 @@ impl Order {
     }
 
     /// Reads the words of an order, without the length.
-    pub(super) fn decode(words: &[u8]) -> Option<Order> {
+    pub(crate) fn decode(words: &[u8]) -> Option<Order> {
         let mut words =
             words.strip_suffix(b"\0")?.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned());
         let cwd = PathBuf::from(words.next()?);
@@ -50,10 +53,10 @@ impl Order {
     }
 }
 
-/// What the service may ask of a shim later, one byte each.
+/// What the service may ask of a shim after the order, one byte each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::supervisor) enum Request {
+pub(crate) enum Request {
     /// SIGINT to the engine.
     Interrupt = b'I',
     /// Kill every process of the run.
@@ -62,22 +65,22 @@ pub(in crate::supervisor) enum Request {
 
 /// What a shim tells the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::supervisor) enum Report {
+pub(crate) enum Report {
     /// The engine runs, with this pid.
     Started(i32),
     /// The engine could not be started, for this system error.
     Refused(i32),
     /// The engine's wait status.
     EngineEnded(i32),
-    /// No process is left; so many others than the engine had to be killed.
+    /// No process is left; this many besides the engine had to be killed.
     Gone(i32),
 }
 
 impl Report {
     /// Length of a report on the wire.
-    pub(in crate::supervisor) const LEN: usize = 5;
+    pub(crate) const LEN: usize = 5;
 
-    pub(super) fn encode(self) -> [u8; Report::LEN] {
+    pub(crate) fn encode(self) -> [u8; Report::LEN] {
         let (tag, value) = match self {
             Report::Started(pid) => (b'S', pid),
             Report::Refused(error) => (b'R', error),
@@ -88,8 +91,8 @@ impl Report {
         [tag, a, b, c, d]
     }
 
-    /// Reads a report; `None` for bytes that are none.
-    pub(in crate::supervisor) fn decode([tag, a, b, c, d]: [u8; Report::LEN]) -> Option<Report> {
+    /// Reads a report; `None` for bytes that are not one.
+    pub(crate) fn decode([tag, a, b, c, d]: [u8; Report::LEN]) -> Option<Report> {
         let value = i32::from_le_bytes([a, b, c, d]);
         match tag {
             b'S' => Some(Report::Started(value)),

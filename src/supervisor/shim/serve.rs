@@ -1,8 +1,8 @@
-//! The shim's own process: starts the engine, adopts what it abandons, and kills and reaps until nothing is left.
+//! The shim's own process: it starts the engine, adopts its orphans, and kills and reaps until nothing is left.
 //!
-//! It is a *child subreaper*, so whatever the engine's tree abandons, in any session or group, becomes its child.
-//! It signals only children that it has not yet reaped, so a pid can never mean another process. When the service
-//! asks for it, or is gone (the control socket is closed, by whatever death), it kills until no child is left.
+//! It is a *child subreaper*: every orphan of the engine's tree, in any session or group, becomes its child. It signals only
+//! children that it has not reaped yet, so a pid can never mean another process. When the service asks for it, or the control
+//! socket is closed because the service is gone, it kills until no child is left.
 
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -15,15 +15,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::NAME;
-use super::wire::{Order, Report, Request};
+use super::wire::{NAME, Order, Report, Request};
 use crate::supervisor::processes;
 
 /// How long killed children may take before the shim looks again for new ones.
 const KILL_ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Serves one engine; the result is the shim's exit code, which nobody reads.
-pub(super) fn serve() -> i32 {
+pub(crate) fn serve() -> i32 {
     let Ok(deaths) = prepare() else { return 1 };
     let started = receive_order().and_then(start);
     let engine = match started {
@@ -37,8 +36,8 @@ pub(super) fn serve() -> i32 {
     Shim { engine: Some(engine), deaths, killing: false, killed: 0, connected: true }.run()
 }
 
-/// Cuts the shim off from what it inherited and makes it the parent of every orphan. Gives a file that becomes
-/// readable when a child ends.
+/// Closes what the shim inherited and makes it the parent of every orphan. Returns a file that becomes readable when a
+/// child ends.
 fn prepare() -> io::Result<OwnedFd> {
     close_inherited_files();
     let deaths = block_signals()?;
@@ -49,16 +48,16 @@ fn prepare() -> io::Result<OwnedFd> {
     Ok(deaths)
 }
 
-/// Files that the service was given by its own parent, and left open for its children, are no business of an engine.
+/// Closes files that the service inherited from its own parent: an engine must not have them.
 fn close_inherited_files() {
     let first: libc::c_uint = 3;
-    // SAFETY: only numbers are passed, and this process has opened nothing yet. Linux before 5.9 refuses, and
-    // keeps what a careless parent of the service left open.
+    // SAFETY: only numbers are passed, and this process has opened nothing yet. Linux before 5.9 has no such call; there
+    // the files stay open.
     unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
 }
 
-/// Sets every signal to its default, as the engine is to find them, and blocks them all in the shim: a `kill` meant
-/// for the whole service must not end the shim before its children.
+/// Sets every signal to its default, which the engine inherits, and blocks them all in the shim: a `kill` of the whole
+/// service must not end the shim before its children.
 fn block_signals() -> io::Result<OwnedFd> {
     let mut every = MaybeUninit::uninit();
     let mut child = MaybeUninit::uninit();
@@ -114,12 +113,12 @@ fn start((order, [stdin, stdout, stderr]): (Order, [OwnedFd; 3])) -> io::Result<
     command.args(arguments).current_dir(&order.cwd).env_clear().envs(order.env);
     command.stdin(stdin).stdout(stdout).stderr(stderr);
     // SAFETY: the closure runs in the forked child of a process with one thread, and makes system calls only.
-    unsafe { command.pre_exec(begin_session_and_hear_signals) };
+    unsafe { command.pre_exec(begin_session_and_unblock_signals) };
     // The command is dropped here with its copies of the pipes, which could not end while the shim held them.
     Ok(Pid::from_child(&command.spawn()?))
 }
 
-fn begin_session_and_hear_signals() -> io::Result<()> {
+fn begin_session_and_unblock_signals() -> io::Result<()> {
     rustix::process::setsid()?;
     let mut none = MaybeUninit::uninit();
     // SAFETY: the set is initialised by sigemptyset before it is read.
@@ -151,7 +150,7 @@ impl Shim {
                 kill_children();
             }
             self.wait();
-            self.obey();
+            self.receive_requests();
         }
         report(Report::Gone(self.killed));
         0
@@ -179,16 +178,16 @@ impl Shim {
     fn wait(&self) {
         let control = control();
         let mut files = vec![PollFd::new(&self.deaths, PollFlags::IN)];
-        // A closed socket is always ready: it must not be waited for.
+        // A closed socket is always readable, so waiting for it would not wait.
         if self.connected {
             files.push(PollFd::new(&control, PollFlags::IN));
         }
         let _ = poll(&mut files, self.killing.then_some(&KILL_ROUND));
-        // What it says does not matter; read, it is quiet until the next death.
+        // The content does not matter: once it is read, the file is unreadable until the next death.
         let _ = rustix::io::read(&self.deaths, &mut [0; 1024]);
     }
 
-    fn obey(&mut self) {
+    fn receive_requests(&mut self) {
         if !self.connected {
             return;
         }
@@ -198,12 +197,12 @@ impl Shim {
                 self.connected = false;
                 self.killing = true;
             }
-            Ok((n, _)) => requests.iter().take(n).for_each(|request| self.follow(*request)),
+            Ok((n, _)) => requests.iter().take(n).for_each(|request| self.carry_out(*request)),
             Err(_) => {}
         }
     }
 
-    fn follow(&mut self, request: u8) {
+    fn carry_out(&mut self, request: u8) {
         if request == Request::Kill as u8 {
             self.killing = true;
         } else if request == Request::Interrupt as u8
@@ -219,8 +218,8 @@ fn kill_children() {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     for child in processes::all().unwrap_or_default().into_iter().filter(|process| process.stat.parent == own) {
         let _ = rustix::process::kill_process(child.pid, Signal::KILL);
-        // A group never spans sessions and the engine began its own, so every member is of this run. Killing the
-        // group at one stroke also catches what forks faster than it can be listed.
+        // A group never spans sessions and the engine began its own, so every member belongs to this run. Killing the whole
+        // group at once also kills what forks faster than it can be listed.
         if let Some(group) = Pid::from_raw(child.stat.group).filter(|group| group.as_raw_nonzero().get() != own) {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }

@@ -1,36 +1,37 @@
-//! The runner's own places in a run's folder, taken back from a skill that put something else there.
+//! Paths that the runner needs, freed from whatever a skill put there.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::Error;
+use super::error::Error;
+use super::folder::create_folder;
 
-/// Makes sure that a real folder is at `path`. What else stands there, a link above all, is moved aside.
-pub(super) fn folder(path: &Path) -> Result<(), Error> {
+/// Makes sure that a real folder is at `path`. Anything else there, also a link to a folder, is moved aside.
+pub(crate) fn ensure_folder(path: &Path) -> Result<(), Error> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => return Ok(()),
         Ok(_) => move_aside(path)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(Error::on("look at", path)(error)),
     }
-    fs::create_dir_all(path).map_err(Error::on("create", path))
+    create_folder(path)
 }
 
-/// Makes sure that a file can be renamed to `path`: a folder there would not give way.
-pub(super) fn file(path: &Path) -> Result<(), Error> {
+/// Makes sure that a file can be renamed to `path`, which a folder there would prevent.
+pub(crate) fn ensure_not_a_folder(path: &Path) -> Result<(), Error> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) { move_aside(path) } else { Ok(()) }
 }
 
 /// Makes sure that nothing is at `path`.
-pub(super) fn nothing(path: &Path) -> Result<(), Error> {
+pub(crate) fn ensure_absent(path: &Path) -> Result<(), Error> {
     if fs::symlink_metadata(path).is_ok() { move_aside(path) } else { Ok(()) }
 }
 
-/// By a rename: whatever it is, and however much, it is done at one stroke and nothing is lost.
+/// Renames what is at `path` to a free name beside it. A rename takes one step for a tree of any size, and loses nothing.
 fn move_aside(path: &Path) -> Result<(), Error> {
-    tracing::warn!(path = %path.display(), "moving aside what stands in the runner's place");
+    tracing::warn!(path = %path.display(), "something unexpected is at a path of the runner; moving it aside");
     let mut number = 1_u32;
     loop {
         let mut name = OsString::from(format!(".aside-{number}-"));

@@ -1,23 +1,23 @@
-//! What a run's processes are doing right now, for the account of a stall.
+//! What a run's processes are doing right now, for the report of a stall.
 
 use std::collections::HashSet;
 use std::fs;
 
 use serde::Serialize;
 
-use super::processes::{all, below};
+use super::processes::{all, descendants};
 use super::sockets::Sockets;
 
-/// Most processes told of.
+/// Most processes in a snapshot.
 const PROCESSES_MAX: usize = 64;
-/// Longest command line told of, in characters.
+/// Longest command line, in characters.
 const COMMAND_MAX: usize = 300;
-/// Most sockets of one process told of.
+/// Most sockets of one process.
 const SOCKETS_MAX: usize = 16;
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Glimpse {
+pub struct ProcessSnapshot {
     /// Its id.
     pub pid: i32,
     /// Its parent's.
@@ -26,33 +26,40 @@ pub struct Glimpse {
     pub command: String,
     /// Its state, as the kernel calls it: `S (sleeping)`.
     pub state: String,
-    /// Where in the kernel it waits; empty when that is not told.
+    /// Where in the kernel it waits; empty when the kernel does not say.
     pub waits_in: String,
     /// Its open sockets: `tcp 127.0.0.1:4000 -> 127.0.0.1:8080 established`.
     pub sockets: Vec<String>,
 }
 
 /// The engine and everything that came from it; its shim is left out. Blocks for a moment.
-pub fn glimpse(engine: u32) -> Vec<Glimpse> {
+pub(crate) fn snapshot(engine: u32) -> Vec<ProcessSnapshot> {
     let Ok(seen) = all() else { return Vec::new() };
     let engine = i32::try_from(engine).unwrap_or_default();
     let shim = seen.iter().find(|process| process.pid.as_raw_nonzero().get() == engine).map(|found| found.stat.parent);
-    // Orphans of a run hang below its shim, so the shim is the root when it can be told.
+    // Orphans of a run are children of its shim, so the shim is the root if it is known.
     let root = shim.filter(|parent| *parent > 1).unwrap_or(engine);
-    let tree = below(&HashSet::from([root]), &seen);
+    let tree = descendants(&HashSet::from([root]), &seen);
     tree.iter()
         .take(PROCESSES_MAX)
         .map(|process| look(process.pid.as_raw_nonzero().get(), process.stat.parent))
         .collect()
 }
 
-fn look(pid: i32, parent: i32) -> Glimpse {
+fn look(pid: i32, parent: i32) -> ProcessSnapshot {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let command: String = String::from_utf8_lossy(&words).replace('\0', " ").trim().chars().take(COMMAND_MAX).collect();
     let status = read("status");
     let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default().trim().to_owned();
-    Glimpse { pid, parent, command, state, waits_in: read("wchan").trim_matches('0').to_owned(), sockets: sockets(pid) }
+    ProcessSnapshot {
+        pid,
+        parent,
+        command,
+        state,
+        waits_in: read("wchan").trim_matches('0').to_owned(),
+        sockets: sockets(pid),
+    }
 }
 
 fn sockets(pid: i32) -> Vec<String> {
@@ -63,5 +70,5 @@ fn sockets(pid: i32) -> Vec<String> {
         return Vec::new();
     }
     let known = Sockets::seen_by(pid);
-    links.iter().filter_map(|link| known.tell(link)).take(SOCKETS_MAX).collect()
+    links.iter().filter_map(|link| known.describe(link)).take(SOCKETS_MAX).collect()
 }

@@ -1,18 +1,21 @@
-//! A file below a folder, by a path from a stranger.
+//! Files opened without following links or waiting for pipes, by paths that come from clients and skills.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// A path that leads to no file that may be handed out.
+use super::error::Error;
+
+/// Why no file is opened for a path.
 #[derive(Debug, thiserror::Error)]
-pub enum LookupError {
-    /// The path leaves the folder, goes through a link, or is no relative path at all.
+pub(crate) enum LookupError {
+    /// The path leaves the folder, goes through a link, or is not a relative path.
     #[error("the path is refused: {reason}")]
     Unsafe {
         /// Why.
@@ -33,9 +36,19 @@ pub enum LookupError {
     },
 }
 
-/// Opens a regular file at `path` below `root` for reading. No component may be a link, so neither the path nor
-/// what a skill left on the disk leads anywhere else.
-pub fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError> {
+impl From<LookupError> for io::Error {
+    fn from(error: LookupError) -> Self {
+        match error {
+            LookupError::NotFound => io::Error::new(io::ErrorKind::NotFound, error),
+            LookupError::Unsafe { .. } | LookupError::NotAFile => io::Error::new(io::ErrorKind::InvalidInput, error),
+            LookupError::Io { source } => source,
+        }
+    }
+}
+
+/// Opens a regular file at `path` below `root` for reading. No component may be a link, so that neither the path nor
+/// what a skill left on the disk leads out of `root`.
+pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError> {
     check(path)?;
     let root = rustix::fs::open(root, folder_flags(), Mode::empty()).map_err(lookup_error)?;
     let opened = match open_at_once(&root, path) {
@@ -51,15 +64,24 @@ pub fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError> {
     Ok(file)
 }
 
-/// Opens a regular file of the runner's own for reading. A link that a skill put there is not followed, and what is no
-/// file is not waited for: both are [`io::ErrorKind::InvalidInput`].
-pub fn open_regular(path: &Path) -> io::Result<File> {
+/// Opens a regular file for reading. A link is not followed, and a pipe is not waited for: for everything that is not a
+/// regular file the cause is [`io::ErrorKind::InvalidInput`].
+pub(crate) fn open_regular(path: &Path) -> Result<File, Error> {
+    let not_regular =
+        || Error::on("open", path)(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     let file = match rustix::fs::open(path, file_flags(), Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Err(io::ErrorKind::InvalidInput.into()),
-        Err(other) => return Err(other.into()),
+        Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Err(not_regular()),
+        Err(error) => return Err(Error::on("open", path)(error)),
     };
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    let found = file.metadata().map_err(Error::on("look at", path))?;
+    if found.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+/// Creates a file that must not exist yet, for writing. Everybody may read it, and run it where `executable`.
+pub(crate) fn create_new(path: &Path, executable: bool) -> Result<File, Error> {
+    let mode = if executable { 0o755 } else { 0o644 };
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(Error::on("create", path))
 }
 
 fn check(path: &Path) -> Result<(), LookupError> {
@@ -68,7 +90,7 @@ fn check(path: &Path) -> Result<(), LookupError> {
         (bytes.is_empty(), "it is empty"),
         (bytes.contains(&0), "it contains a NUL character"),
         (path.is_absolute(), "it is absolute"),
-        // On the text and not on components, which silently drop `.` and doubled slashes: one file, one path.
+        // Checked on the text: `Path::components` drops `.` and doubled slashes, and one file would have many paths.
         (bytes.split(|byte| *byte == b'/').any(|part| part == b".."), "it contains `..`"),
         (bytes.split(|byte| *byte == b'/').any(|part| part.is_empty() || part == b"."), "it has an empty part or `.`"),
     ];
@@ -83,7 +105,7 @@ fn folder_flags() -> OFlags {
 }
 
 fn file_flags() -> OFlags {
-    // NONBLOCK: opening a fifo must not wait for its writer. It means nothing for the regular file that is wanted.
+    // NONBLOCK: opening a fifo must not wait for its writer. It has no effect on a regular file.
     OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC
 }
 

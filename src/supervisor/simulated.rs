@@ -1,4 +1,4 @@
-//! An engine that is only played: real log files and the real hand-over of output, but no process behind them.
+//! A simulated engine for tests: real log files and the real transfer of output, but no process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,36 +9,39 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::log::{Log, LogFile};
-use super::process::{Ended, Exit, Kind, Output, Process, Stream};
+use super::output::{Ended, Exit, Output};
+use super::process::{Kind, Process};
 use super::recorder::Recorder;
 use super::spawn::{Error, OUTPUTS_WAITING, Spec};
 use super::tmp_dir;
+use crate::domain::fact::Stream;
+use crate::files;
 
-/// The side of a played engine that its owner does not see: what it says and hears. Dropped before its end, it is
-/// an engine whose supervisor is gone.
-pub struct Stage {
+/// The engine's side of a simulated process: a test writes its output and reads its requests. If it is dropped before
+/// [`SimulatedEngine::end`], the owner sees an engine whose watcher is gone.
+pub struct SimulatedEngine {
     stdout: Recorder,
     stderr: Recorder,
     outputs: mpsc::Sender<Output>,
     kill_at: watch::Receiver<Option<Instant>>,
-    told: Option<oneshot::Receiver<()>>,
+    input: Option<oneshot::Receiver<()>>,
     tmp_dir: PathBuf,
 }
 
-/// A log file of a played engine; it can be asked after its stage is gone.
+/// A log file of a simulated engine; it stays usable after the engine's end.
 #[derive(Debug, Clone)]
-pub struct PlayedLog(Arc<LogFile>);
+pub struct SimulatedLog(Arc<LogFile>);
 
-impl PlayedLog {
+impl SimulatedLog {
     /// How many of its bytes would survive a power cut, by its syncs alone.
     pub fn synced(&self) -> u64 {
         self.0.synced()
     }
 }
 
-impl Stage {
-    /// An engine as its owner sees it, and its stage.
-    pub fn open(spec: Spec<'_>, pid: u32) -> Result<(Process, Stage), Error> {
+impl SimulatedEngine {
+    /// Starts one: the process as its owner sees it, and the engine's side.
+    pub fn start(spec: Spec<'_>, pid: u32) -> Result<(Process, Self), Error> {
         let open = |path: &Path| {
             Log::open(path, spec.limits.log_max).map_err(|source| Error::Log { path: path.to_owned(), source })
         };
@@ -46,42 +49,42 @@ impl Stage {
         tmp_dir::create(spec.tmp_dir).map_err(|source| Error::TmpDir { path: spec.tmp_dir.to_owned(), source })?;
         let logs = [stdout.file(), stderr.file()];
         let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
-        let (input, told) = oneshot::channel();
+        let (give_input, input) = oneshot::channel();
         let (kill_at, kill_at_seen) = watch::channel(None);
         let recorder = |stream, log, until_limit| Recorder { stream, log, outputs: outputs.clone(), until_limit };
-        let stage = Stage {
+        let engine = Self {
             stdout: recorder(Stream::Stdout, stdout, spec.limits.stdout_max),
             stderr: recorder(Stream::Stderr, stderr, None),
             outputs: outputs.clone(),
             kill_at: kill_at_seen,
-            told: Some(told),
+            input: Some(input),
             tmp_dir: spec.tmp_dir.to_owned(),
         };
-        Ok((Process { pid, outputs: receiver, kill_at, logs, input: Some(input), kind: Kind::Played }, stage))
+        Ok((Process { pid, outputs: receiver, kill_at, logs, input: Some(give_input), kind: Kind::Simulated }, engine))
     }
 
-    /// Waits for the engine's input; whether it came.
-    pub async fn told(&mut self) -> bool {
-        match self.told.take() {
-            Some(told) => told.await.is_ok(),
+    /// Waits for the engine's input; whether it was given.
+    pub async fn input(&mut self) -> bool {
+        match self.input.take() {
+            Some(input) => input.await.is_ok(),
             None => true,
         }
     }
 
-    /// Says something, as far as its owner reads.
-    pub async fn say(&mut self, stream: Stream, bytes: Bytes) {
+    /// Writes output; waits while its owner does not read.
+    pub async fn write(&mut self, stream: Stream, bytes: Bytes) {
         match stream {
-            Stream::Stdout | Stream::Pty => self.stdout.take(bytes).await,
-            Stream::Stderr => self.stderr.take(bytes).await,
+            Stream::Stdout | Stream::Pty => self.stdout.record(bytes).await,
+            Stream::Stderr => self.stderr.record(bytes).await,
         }
     }
 
     /// The two log files, standard output first.
-    pub fn files(&self) -> [PlayedLog; 2] {
-        [&self.stdout, &self.stderr].map(|recorder| PlayedLog(recorder.log.file()))
+    pub fn files(&self) -> [SimulatedLog; 2] {
+        [&self.stdout, &self.stderr].map(|recorder| SimulatedLog(recorder.log.file()))
     }
 
-    /// Waits until the engine is asked to stop: how long it may still take, or at once when its owner is gone.
+    /// Waits until the engine is asked to stop, or its owner is gone; returns how long it may still take.
     pub async fn asked_to_stop(&mut self) -> Duration {
         let asked = async {
             match self.kill_at.wait_for(Option::is_some).await.map(|at| *at) {
@@ -91,18 +94,18 @@ impl Stage {
         };
         tokio::select! {
             biased;
-            patience = asked => patience,
+            left = asked => left,
             () = self.outputs.closed() => Duration::ZERO,
         }
     }
 
     /// The end of the engine and of everything it started.
     pub async fn end(self, exit: Exit, stragglers_killed: u32) {
-        let Stage { stdout, stderr, outputs, tmp_dir, .. } = self;
-        // What cannot be removed is swept at the next start.
-        let _ = tmp_dir::remove(&tmp_dir);
+        let Self { stdout, stderr, outputs, tmp_dir, .. } = self;
+        // What cannot be removed is removed by the next start.
+        let _ = files::remove_tree(&tmp_dir);
         let ended = Ended { exit, stdout: stdout.totals(), stderr: stderr.totals(), stragglers_killed };
-        // Nobody may be left to hear it.
+        // The owner may be gone.
         let _ = outputs.send(Output::Ended(ended)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Whole folders removed, whatever a skill left in them.
+//! Whole trees removed, whatever permissions and depth a skill gave them.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata, Permissions};
@@ -6,61 +6,66 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Error, RunPaths};
+use super::error::Error;
 
-/// Removes a run's folder and its temporary files; returns the bytes that this freed. A run that is gone frees 0.
-pub fn remove_run(paths: &RunPaths) -> Result<u64, Error> {
-    Ok(remove_tree(&paths.tmp)? + remove_tree(&paths.root)?)
+/// Removes a file; that it does not exist is no error.
+pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::on("remove", path)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
-/// Removes a folder with all that is in it, or a single file; returns the bytes that this freed.
+/// Removes a folder with all that is in it, or a single file; returns the bytes that this freed. That nothing is there
+/// is no error.
 ///
-/// The folder is renamed away first, so it is gone at once; a removal cut short is finished by the next call.
-pub fn remove_tree(path: &Path) -> Result<u64, Error> {
+/// The folder is first renamed, so that its own path is free at once. If the process dies during a removal, the next call
+/// for the same path finishes it.
+pub(crate) fn remove_tree(path: &Path) -> Result<u64, Error> {
     let Some(name) = path.file_name() else {
         return Err(Error::on("remove", path)(io::Error::from(io::ErrorKind::InvalidInput)));
     };
-    let mut grave_name = OsString::from(".removing-");
-    grave_name.push(name);
-    let mut grave = Grave { folder: path.with_file_name(grave_name), moved: 0, freed: 0, waiting: Vec::new() };
-    grave.take_up_unfinished()?;
+    let mut trash_name = OsString::from(".removing-");
+    trash_name.push(name);
+    let mut trash = Trash { folder: path.with_file_name(trash_name), moved: 0, freed: 0, to_empty: Vec::new() };
+    trash.find_unfinished()?;
     match fs::symlink_metadata(path) {
         Ok(found) => {
-            if !grave.folder.exists() {
-                fs::create_dir(&grave.folder).map_err(Error::on("create", &grave.folder))?;
+            if !trash.folder.exists() {
+                fs::create_dir(&trash.folder).map_err(Error::on("create", &trash.folder))?;
             }
-            grave.bury(path, &found)?;
+            trash.take(path, &found)?;
         }
         Err(missing) if missing.kind() == io::ErrorKind::NotFound => {}
         Err(other) => return Err(Error::on("look at", path)(other)),
     }
-    grave.empty()
+    trash.empty()
 }
 
-/// A folder next to the removed one, which takes every folder found inside it: side by side, so that neither paths
-/// nor open descriptors grow with the depth of the tree. A skill can nest folders deeper than either allows.
-struct Grave {
+/// A folder beside the removed one, into which every folder of its tree is moved. There they are siblings, so that neither
+/// paths nor open descriptors grow with the depth of the tree: a skill can nest folders deeper than either allows.
+struct Trash {
     folder: PathBuf,
     moved: u64,
     freed: u64,
-    waiting: Vec<PathBuf>,
+    to_empty: Vec<PathBuf>,
 }
 
-impl Grave {
-    fn take_up_unfinished(&mut self) -> Result<(), Error> {
+impl Trash {
+    fn find_unfinished(&mut self) -> Result<(), Error> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Ok(()) };
         for entry in entries {
             let path = entry.map_err(Error::on("list", &self.folder))?.path();
             let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
             self.moved = self.moved.max(number.unwrap_or(0));
-            self.waiting.push(path);
+            self.to_empty.push(path);
         }
         Ok(())
     }
 
     fn empty(mut self) -> Result<u64, Error> {
         let mut emptied = Vec::new();
-        while let Some(folder) = self.waiting.pop() {
+        while let Some(folder) = self.to_empty.pop() {
             self.clear(&folder)?;
             emptied.push(folder);
         }
@@ -78,25 +83,26 @@ impl Grave {
             let entry = entry.map_err(Error::on("list", folder))?;
             let path = entry.path();
             let found = entry.metadata().map_err(Error::on("look at", &path))?;
-            self.bury(&path, &found)?;
+            self.take(&path, &found)?;
         }
         Ok(())
     }
 
-    fn bury(&mut self, path: &Path, found: &Metadata) -> Result<(), Error> {
+    fn take(&mut self, path: &Path, found: &Metadata) -> Result<(), Error> {
         if !found.is_dir() {
             // The bytes of a file that another run links to as well stay on the disk.
             self.freed += if found.is_file() && found.nlink() == 1 { found.len() } else { 0 };
             return fs::remove_file(path).map_err(Error::on("remove", path));
         }
-        // Listing, clearing and moving a folder all need its owner's permissions, which a skill may have taken away.
+        // To list, empty and move a folder needs its owner's permissions, which a skill may have taken away.
         if found.mode() & 0o700 != 0o700 {
-            fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(Error::on("open up", path))?;
+            fs::set_permissions(path, Permissions::from_mode(0o700))
+                .map_err(Error::on("change the permissions of", path))?;
         }
         self.moved += 1;
         let moved = self.folder.join(self.moved.to_string());
-        fs::rename(path, &moved).map_err(Error::on("move away", path))?;
-        self.waiting.push(moved);
+        fs::rename(path, &moved).map_err(Error::on("move", path))?;
+        self.to_empty.push(moved);
         Ok(())
     }
 }
@@ -104,28 +110,9 @@ impl Grave {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::{Layout, create_run};
 
     fn names_in(folder: &Path) -> Vec<OsString> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
-    }
-
-    #[test]
-    fn a_removed_run_frees_its_bytes_and_leaves_nothing_even_of_read_only_folders() {
-        let folder = tempfile::tempdir().unwrap();
-        let layout = Layout::new(folder.path());
-        let paths = layout.run("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11".parse().unwrap());
-        create_run(&paths).unwrap();
-        fs::write(paths.stdout(), [0; 100]).unwrap();
-        fs::create_dir_all(&paths.tmp).unwrap();
-        fs::write(paths.tmp.join("scratch"), [0; 10]).unwrap();
-        let locked = paths.artifacts().join("locked");
-        fs::create_dir(&locked).unwrap();
-        fs::write(locked.join("inside"), [0; 1000]).unwrap();
-        fs::set_permissions(&locked, Permissions::from_mode(0o000)).unwrap();
-        assert_eq!(remove_run(&paths).unwrap(), 1110);
-        assert_eq!((names_in(&layout.runs()), names_in(&layout.tmp())), (vec![], vec![]));
-        assert_eq!(remove_run(&paths).unwrap(), 0);
     }
 
     #[test]

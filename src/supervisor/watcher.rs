@@ -1,4 +1,4 @@
-//! Follows one engine from its start to the end of its whole tree.
+//! Watches one engine from its start to the end of its whole process tree.
 
 use std::future::pending;
 use std::io;
@@ -18,29 +18,31 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use tracing::warn;
 
 use super::log::LogFile;
-use super::process::{Ended, Exit, Output, Stream, StreamTotals};
+use super::output::{Ended, Exit, Output, StreamTotals};
 use super::shim::{self, Report, Request};
-use super::{processes, sweep, tmp_dir};
+use super::{processes, sweep};
+use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
 use crate::engine::PoliteSignal;
+use crate::files;
 
 /// How long output may still come from others after the engine itself has exited.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// How often a shim is woken: an engine can have stopped it, and would then seem to run for ever.
+/// How often a shim is sent SIGCONT: an engine can stop its shim, which could then never report the engine's end.
 const WAKE_EVERY: Duration = Duration::from_secs(1);
 
-/// How long killed processes may take to be gone. One that the kernel holds longer must not hold its run for ever.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long killed processes may take to be gone. The kernel can keep a process longer, but its run must end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The service's end of a shim's control socket.
-pub(super) struct Control {
+pub(crate) struct Control {
     socket: UnixStream,
     unread: BytesMut,
 }
 
 impl Control {
-    pub(super) fn new(socket: std::os::unix::net::UnixStream) -> io::Result<Control> {
+    pub(crate) fn new(socket: std::os::unix::net::UnixStream) -> io::Result<Control> {
         socket.set_nonblocking(true)?;
         Ok(Control { socket: UnixStream::from_std(socket)?, unread: BytesMut::new() })
     }
@@ -66,42 +68,42 @@ impl Control {
     }
 }
 
-/// The task's state; everything in it ends with the run.
-pub(super) struct Keeper {
-    pub(super) run: RunId,
-    pub(super) shim: Pid,
-    pub(super) engine: u32,
-    pub(super) control: Control,
-    pub(super) polite: PoliteSignal,
-    pub(super) kill_at: watch::Receiver<Option<Instant>>,
-    pub(super) stdin: JoinHandle<()>,
-    pub(super) stdout: JoinHandle<StreamTotals>,
-    pub(super) stderr: JoinHandle<StreamTotals>,
+/// The task that watches one engine.
+pub(crate) struct Watcher {
+    pub(crate) run: RunId,
+    pub(crate) shim: Pid,
+    pub(crate) engine: u32,
+    pub(crate) control: Control,
+    pub(crate) polite: PoliteSignal,
+    pub(crate) kill_at: watch::Receiver<Option<Instant>>,
+    pub(crate) stdin: JoinHandle<()>,
+    pub(crate) stdout: JoinHandle<StreamTotals>,
+    pub(crate) stderr: JoinHandle<StreamTotals>,
     /// Yields nothing, and ends when both pipes have.
-    pub(super) pipes_open: mpsc::Receiver<()>,
-    pub(super) tree_gone: watch::Sender<bool>,
-    pub(super) tmp_dir: PathBuf,
-    pub(super) logs: [Arc<LogFile>; 2],
-    pub(super) outputs: mpsc::Sender<Output>,
+    pub(crate) pipes_open: mpsc::Receiver<()>,
+    pub(crate) tree_gone: watch::Sender<bool>,
+    pub(crate) tmp_dir: PathBuf,
+    pub(crate) logs: [Arc<LogFile>; 2],
+    pub(crate) outputs: mpsc::Sender<Output>,
 }
 
-impl Keeper {
+impl Watcher {
     /// Ends with [`Output::Ended`], when nothing of the run is left.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let exit = self.until_the_engine_exits().await;
         if exit.is_some() {
-            self.let_the_pipes_end().await;
+            self.wait_for_pipes().await;
         }
         let (exit_of_killed, stragglers_killed) = self.kill_the_tree().await;
         let exit = exit.or(exit_of_killed).unwrap_or(Exit::Unknown);
-        // Receivers that are gone have read to the end of their pipes.
+        // If the receivers are gone, they have read their pipes to the end.
         let _ = self.tree_gone.send(true);
         self.stdin.abort();
         let (Ok(stdout), Ok(stderr)) = ((&mut self.stdout).await, (&mut self.stderr).await) else {
-            // Only a runtime that is shutting down cancels the readers; nobody is left to be told.
+            // Only the runtime's shutdown cancels the readers, and then the owner is gone too.
             return;
         };
-        self.settle_logs().await;
+        self.check_logs().await;
         remove_tmp_dir(self.run, self.tmp_dir).await;
         let ended = Ended { exit, stdout, stderr, stragglers_killed };
         let _ = self.outputs.send(Output::Ended(ended)).await;
@@ -121,17 +123,17 @@ impl Keeper {
                 },
                 changed = self.kill_at.changed() => {
                     if changed.is_err() {
-                        // The owner is gone: nobody reads the output, so there is nothing to be polite for.
+                        // The owner is gone, and nobody would read what the engine writes while it stops.
                         return None;
                     }
                     kill_at = *self.kill_at.borrow_and_update();
                     if !asked {
                         asked = true;
-                        self.ask_politely().await;
+                        self.ask_to_stop().await;
                     }
                 }
                 _ = wake.tick() => {
-                    // The shim is our own child, not yet reaped: the pid is surely its.
+                    // The shim is a child of this process that is not reaped yet, so its pid cannot mean another process.
                     let _ = kill_process(self.shim, Signal::CONT);
                 }
                 () = until(kill_at) => {
@@ -142,20 +144,20 @@ impl Keeper {
         }
     }
 
-    async fn ask_politely(&mut self) {
+    async fn ask_to_stop(&mut self) {
         match self.polite {
             PoliteSignal::Interrupt => self.control.ask(Request::Interrupt).await,
             PoliteSignal::TerminateAll => {
                 let shim = self.shim.as_raw_nonzero().get();
-                if let Ok(Err(error)) = spawn_blocking(move || processes::terminate_below(shim)).await {
+                if let Ok(Err(error)) = spawn_blocking(move || processes::terminate_descendants(shim)).await {
                     warn!(run.id = %self.run, %error, "the run's processes could not be asked to stop");
                 }
             }
         }
     }
 
-    /// Waits a moment for output of processes that outlive the engine, unless a stop was asked for.
-    async fn let_the_pipes_end(&mut self) {
+    /// Waits for a short time for output of processes that outlive the engine, unless a stop was asked for.
+    async fn wait_for_pipes(&mut self) {
         let stopping = self.kill_at.wait_for(Option::is_some);
         let both_ended = self.pipes_open.recv();
         let _ = timeout(LINGER, async {
@@ -167,13 +169,14 @@ impl Keeper {
         .await;
     }
 
-    /// Kills what is left and reaps the shim. Gives the engine's end, if it had to be killed, and how many others had.
+    /// Kills what is left and reaps the shim. Returns how the engine ended, if it had to be killed, and how many other
+    /// processes had to be.
     async fn kill_the_tree(&mut self) -> (Option<Exit>, u32) {
-        // An engine can have stopped its shim. The shim is our own child, not yet reaped: the pid is surely its.
+        // The engine may have stopped its shim. The shim is not reaped yet, so its pid cannot mean another process.
         let _ = kill_process(self.shim, Signal::CONT);
         self.control.ask(Request::Kill).await;
         let mut exit_of_killed = None;
-        let gone = timeout(PATIENCE, async {
+        let gone = timeout(KILL_TIMEOUT, async {
             loop {
                 match self.control.next().await {
                     Some(Report::EngineEnded(status)) => exit_of_killed = Some(exit(status)),
@@ -190,23 +193,23 @@ impl Keeper {
         reap(self.shim).await;
         match killed {
             Some(killed) => (exit_of_killed, killed),
-            None => (exit_of_killed, self.sweep_up().await),
+            None => (exit_of_killed, self.kill_by_marker().await),
         }
     }
 
-    /// Only now, when nothing of the run is left to change its logs again.
-    async fn settle_logs(&self) {
+    /// To be called when no process of the run is left that could change the logs again.
+    async fn check_logs(&self) {
         for (stream, log) in [Stream::Stdout, Stream::Stderr].into_iter().zip(self.logs.clone()) {
-            if let Ok(Err(error)) = spawn_blocking(move || log.settle()).await {
+            if let Ok(Err(error)) = spawn_blocking(move || log.check_and_restore()).await {
                 let _ = self.outputs.send(Output::LogFailed { stream, error }).await;
             }
         }
     }
 
-    /// What the shim would have done, when it was killed before it could.
-    async fn sweep_up(&self) -> u32 {
+    /// Kills the run's processes in place of a shim that was killed itself.
+    async fn kill_by_marker(&self) -> u32 {
         let run = self.run;
-        warn!(run.id = %run, "the shim is lost; sweeping up its run's processes by their marker");
+        warn!(run.id = %run, "the shim was killed; killing its run's processes by their marker");
         match spawn_blocking(move || sweep::sweep_run(run)).await {
             Ok(Ok(swept)) => {
                 let others = swept.iter().filter(|process| process.pid != self.engine).count();
@@ -221,8 +224,8 @@ impl Keeper {
     }
 }
 
-/// Waits for a shim that has said its last word, or whose socket is closed: it is about to exit.
-pub(super) async fn reap(shim: Pid) {
+/// Waits for a shim that has sent its last report, or whose socket is closed: it is about to exit.
+pub(crate) async fn reap(shim: Pid) {
     let _ = spawn_blocking(move || {
         let _ = waitpid(Some(shim), WaitOptions::empty());
         shim::reaped(shim);
@@ -247,7 +250,7 @@ fn exit(status: i32) -> Exit {
 }
 
 async fn remove_tmp_dir(run: RunId, path: PathBuf) {
-    if let Ok(Err(error)) = spawn_blocking(move || tmp_dir::remove(&path)).await {
+    if let Ok(Err(error)) = spawn_blocking(move || files::remove_tree(&path)).await {
         warn!(run.id = %run, %error, "the run's temporary folder could not be removed");
     }
 }

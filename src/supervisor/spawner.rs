@@ -1,4 +1,4 @@
-//! Who starts engines: this machine, or somebody who only plays them.
+//! Starts engines: as real processes, or as a simulation for tests.
 
 use std::future::Future;
 use std::io;
@@ -10,23 +10,23 @@ use super::spawn::{Error, Spec, spawn};
 use super::sweep::{Swept, sweep};
 
 /// An engine that is being started.
-pub type Starting<'a> = Pin<Box<dyn Future<Output = Result<Process, Error>> + Send + 'a>>;
+pub type Spawning<'a> = Pin<Box<dyn Future<Output = Result<Process, Error>> + Send + 'a>>;
 
-/// Starts engines and ends those of an earlier life.
-pub trait Host: Send + Sync {
+/// Starts engines, and ends those that a dead service left behind.
+pub trait Spawner: Send + Sync {
     /// Starts an engine; see [`spawn`].
-    fn spawn<'a>(&'a self, spec: Spec<'a>) -> Starting<'a>;
+    fn spawn<'a>(&'a self, spec: Spec<'a>) -> Spawning<'a>;
 
     /// Ends what a dead service of this data folder has left running; see [`sweep`]. Blocks.
     fn sweep(&self, data_dir: &Path) -> io::Result<Vec<Swept>>;
 }
 
-/// Real processes.
+/// Starts real processes.
 #[derive(Debug, Clone, Copy)]
-pub struct ThisMachine;
+pub(crate) struct ProcessSpawner;
 
-impl Host for ThisMachine {
-    fn spawn<'a>(&'a self, spec: Spec<'a>) -> Starting<'a> {
+impl Spawner for ProcessSpawner {
+    fn spawn<'a>(&'a self, spec: Spec<'a>) -> Spawning<'a> {
         Box::pin(spawn(spec))
     }
 

@@ -1,0 +1,36 @@
+//! Which files of a run are in an export.
+
+use crate::domain::run_file::{RunFile, RunFolder};
+
+/// The event log.
+pub const EVENTS: &str = RunFile::Events.name();
+
+/// Files of a run that are exported where they exist, besides everything in [`FOLDERS`].
+pub(crate) const FILES: [RunFile; 10] = [
+    RunFile::Events,
+    RunFile::Input,
+    RunFile::Prompt,
+    RunFile::Pty,
+    RunFile::Stderr,
+    RunFile::Stdout,
+    RunFile::Manifest,
+    RunFile::Result,
+    RunFile::Validation,
+    RunFile::Skill,
+];
+
+/// Folders of a run that are exported with all their files.
+pub(crate) const FOLDERS: [RunFolder; 2] = [RunFolder::Artifacts, RunFolder::Raw];
+
+/// Why a file of this name cannot be in an export, or nothing. Whoever unpacks an export gets files below one folder, and
+/// only those that a run has.
+pub(crate) fn name_objection(name: &str) -> Option<&'static str> {
+    let in_folder = FOLDERS.iter().any(|folder| folder.strip(name).is_some());
+    let objections = [
+        (name.len() > usize::from(u16::MAX), "its path is too long"),
+        (name.contains('\0'), "it contains a NUL character"),
+        (name.split('/').any(|part| part.is_empty() || part == "." || part == ".."), "it is no path in a folder"),
+        (!in_folder && !FILES.iter().any(|file| file.name() == name), "it is none of the files that an export has"),
+    ];
+    objections.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
+}

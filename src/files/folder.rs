@@ -1,0 +1,29 @@
+//! Folders, created with their parents.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use super::error::Error;
+
+pub(crate) fn create_folder(path: &Path) -> Result<(), Error> {
+    fs::create_dir_all(path).map_err(Error::on("create", path))
+}
+
+/// Creates the folder that a file is to be written in.
+pub(crate) fn create_parent(file: &Path) -> Result<(), Error> {
+    create_folder(parent(file))
+}
+
+/// Creates a folder that only its owner can enter; one that exists keeps its permissions.
+pub(crate) fn create_private_folder(path: &Path) -> Result<(), Error> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::on("create", path))
+}
+
+/// The folder a path is in; `.` for a bare name.
+pub(super) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        Some(_) | None => Path::new("."),
+    }
+}

@@ -1,0 +1,23 @@
+//! File operations that every IO module shares: whole writes, syncs, safe opens, bounded reads, removals.
+
+mod aside;
+mod chunks;
+mod copy;
+mod error;
+mod folder;
+mod open;
+mod read;
+mod remove;
+mod sync;
+mod write;
+
+pub(crate) use aside::{ensure_absent, ensure_folder, ensure_not_a_folder};
+pub(crate) use chunks::for_each_chunk;
+pub(crate) use copy::copy_new;
+pub use error::Error;
+pub(crate) use folder::{create_folder, create_parent, create_private_folder};
+pub(crate) use open::{LookupError, create_new, open_beneath, open_regular};
+pub(crate) use read::read_optional;
+pub(crate) use remove::{remove_file, remove_tree};
+pub(crate) use sync::{sync, sync_file_system, sync_files};
+pub(crate) use write::{write_durably, write_private, write_whole, write_whole_with};

@@ -1,0 +1,115 @@
+//! Files written whole: to a temporary file in the same folder, then renamed.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use super::error::Error;
+use super::folder::{create_private_folder, parent};
+use super::sync::sync;
+
+const READABLE_BY_ALL: u32 = 0o644;
+const PRIVATE: u32 = 0o600;
+
+/// Writes a file so that a reader sees the old content or the new, never a part. Durable only after
+/// [`super::sync_files`]; [`write_durably`] is for a single file.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    write_whole_with(path, |file| write_all(file, path, bytes))
+}
+
+/// The same for content that is made while it is written.
+pub(crate) fn write_whole_with<E: From<Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut temporary = create_beside(path, READABLE_BY_ALL)?;
+    write(temporary.as_file_mut())?;
+    Ok(rename_to(temporary, path)?)
+}
+
+/// Writes a file whole and returns when it would survive a power cut.
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut temporary = create_beside(path, READABLE_BY_ALL)?;
+    write_all(temporary.as_file_mut(), path, bytes)?;
+    temporary.as_file().sync_all().map_err(Error::on("sync", path))?;
+    rename_to(temporary, path)?;
+    sync(parent(path))
+}
+
+/// Writes a file that only its owner can read, and creates its folder likewise. Durable only after a sync.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    create_private_folder(parent(path))?;
+    let mut temporary = create_beside(path, PRIVATE)?;
+    write_all(temporary.as_file_mut(), path, bytes)?;
+    rename_to(temporary, path)
+}
+
+fn create_beside(path: &Path, mode: u32) -> Result<NamedTempFile, Error> {
+    let folder = parent(path);
+    refuse_linked_folder(folder)?;
+    tempfile::Builder::new()
+        .prefix(".")
+        .suffix(".tmp")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(folder)
+        .map_err(Error::on("create a temporary file in", folder))
+}
+
+fn write_all(file: &mut File, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    file.write_all(bytes).map_err(Error::on("write", path))
+}
+
+fn rename_to(temporary: NamedTempFile, path: &Path) -> Result<(), Error> {
+    temporary.persist(path).map(drop).map_err(|failed| Error::on("rename to", path)(failed.error))
+}
+
+/// An engine may write in its run's folder. If it put a link in the place of a folder, the runner, which may write
+/// anywhere, would write where the link points.
+fn refuse_linked_folder(folder: &Path) -> Result<(), Error> {
+    let found = fs::symlink_metadata(folder).map_err(Error::on("look at", folder))?;
+    if found.is_symlink() {
+        return Err(Error::on("write in", folder)(io::Error::other("it is a link, not a folder")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_file_written_whole_replaces_the_old_one_and_leaves_no_temporary_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        write_whole(&path, b"old").unwrap();
+        write_durably(&path, b"new").unwrap();
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!((fs::read(&path).unwrap(), names), (b"new".to_vec(), vec!["a.json".into()]));
+    }
+
+    #[test]
+    fn a_private_file_and_its_folder_are_for_their_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests/one/config.json");
+        write_private(&path, b"secret").unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_folder_that_is_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (outside, result) = (folder.path().join("outside"), folder.path().join("result"));
+        fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, &result).unwrap();
+        let error = write_whole(&result.join("result.json"), b"{}").unwrap_err();
+        assert_eq!((error.action, error.path), ("write in", result));
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,146 @@
+//! A package's folder, read and checked.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+
+use super::installed::Installed;
+use super::survey::{Look, MAX_TOTAL_BYTES, Survey};
+use crate::files::{self, for_each_chunk};
+use crate::skill::package::MAX_READ_BYTES;
+use crate::skill::{Finding, Intake, PackageFiles, lint};
+
+/// How often a package that changes while it is read is read again.
+const READS: usize = 3;
+
+/// A package that was read.
+pub(crate) struct Loaded {
+    pub(crate) survey: Survey,
+    /// Whether every later change of the files will show in their [`Survey`].
+    pub(crate) settled: bool,
+    pub(crate) outcome: Outcome,
+}
+
+/// Reads a package; none when its folder was removed meanwhile.
+pub(crate) fn load(dir: &Path, folder: &str, mut survey: Survey, intake: Intake) -> Option<Loaded> {
+    for _ in 0..READS {
+        let began = SystemTime::now();
+        let outcome = read(dir, folder, &survey, intake);
+        let after = Survey::of(dir)?;
+        // A package that was replaced while it was read would be half old, half new.
+        match outcome {
+            Ok(outcome) if after == survey => {
+                return Some(Loaded { settled: survey.settled_at(began), survey, outcome });
+            }
+            Ok(_) | Err(Changed) => survey = after,
+        }
+    }
+    Some(Loaded { survey, settled: false, outcome: Err(vec![changing()]) })
+}
+
+/// The finding about a folder that changed during every attempt to read it.
+pub(crate) fn changing() -> Finding {
+    let message = "the folder kept changing while it was read";
+    Finding::error("CHANGING", "", message, "try again when the change is done")
+}
+
+/// A file is no longer the one that was looked at.
+pub(crate) struct Changed;
+
+type Outcome = Result<Installed, Vec<Finding>>;
+
+fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Outcome, Changed> {
+    let mut findings = survey.findings.clone();
+    if survey.too_large {
+        return Ok(Err(findings));
+    }
+    let files = contents(dir, survey, &mut findings)?;
+    Ok(match lint(folder, &files, intake) {
+        Ok(skill) if findings.is_empty() => {
+            Ok(Installed { skill, dir: dir.into(), files: files.paths().map(String::from).collect(), generated: None })
+        }
+        Ok(skill) => Err(findings.into_iter().chain(skill.findings).collect()),
+        Err(more) => Err(findings.into_iter().chain(more).collect()),
+    })
+}
+
+/// What the files of a folder hold; those that cannot be read are findings.
+pub(crate) fn contents(dir: &Path, survey: &Survey, findings: &mut Vec<Finding>) -> Result<PackageFiles, Changed> {
+    let mut files = PackageFiles::new();
+    for look in &survey.files {
+        match add(&mut files, dir, look) {
+            Ok(Added::AsSeen) => {}
+            Ok(Added::Changed) => return Err(Changed),
+            Err(error) => {
+                findings.push(Finding::error("UNREADABLE", &look.path, error.to_string(), "make it readable"));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Whether the file that was read is the one that was looked at.
+enum Added {
+    AsSeen,
+    Changed,
+}
+
+fn add(files: &mut PackageFiles, dir: &Path, look: &Look) -> io::Result<Added> {
+    let file = match files::open_regular(&dir.join(&look.path)) {
+        Ok(file) => file,
+        // It was a regular file when it was looked at.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {
+            return Ok(Added::Changed);
+        }
+        Err(error) => return Err(error.source),
+    };
+    if Look::new(look.path.clone(), &file.metadata()?) != *look {
+        return Ok(Added::Changed);
+    }
+    if look.size > MAX_READ_BYTES {
+        files.insert_large(look.path.as_str(), digest(file)?);
+    } else {
+        let mut bytes = Vec::new();
+        // At most one byte more than was seen, so that a growing file stays bounded; its new date shows that it grew.
+        file.take(look.size + 1).read_to_end(&mut bytes)?;
+        files.insert(look.path.as_str(), bytes);
+    }
+    Ok(Added::AsSeen)
+}
+
+fn digest(file: File) -> io::Result<[u8; 32]> {
+    let mut hasher = Sha256::new();
+    let whole = file.take(MAX_TOTAL_BYTES);
+    for_each_chunk(
+        whole,
+        |error| error,
+        |chunk| {
+            hasher.update(chunk);
+            Ok(())
+        },
+    )?;
+    Ok(hasher.finalize().into())
+}
+
+/// Reads one package in any folder.
+pub fn load_dir(path: &Path, intake: Intake) -> Result<Installed, Vec<Finding>> {
+    let (dir, folder, survey) = outside(path)?;
+    load(&dir, &folder, survey, intake).ok_or_else(|| vec![not_a_folder(path)])?.outcome
+}
+
+/// A folder outside the skills folder: its real path, its name and its look.
+pub(crate) fn outside(path: &Path) -> Result<(PathBuf, String, Survey), Vec<Finding>> {
+    // The real path, because `.` does not tell the folder's name.
+    let dir = path.canonicalize().map_err(|_| vec![not_a_folder(path)])?;
+    let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let survey = Survey::of(&dir).ok_or_else(|| vec![not_a_folder(path)])?;
+    Ok((dir, folder, survey))
+}
+
+fn not_a_folder(path: &Path) -> Finding {
+    let message = format!("{} is not a folder that can be read", path.display());
+    Finding::error("UNREADABLE", "", message, "give the path of an existing folder")
+}

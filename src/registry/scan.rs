@@ -1,0 +1,113 @@
+//! The skills folder, looked at anew for every question.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::warn;
+
+use super::agents::Agents;
+use super::installed::{Entry, Installed, NotUsable};
+use super::load;
+use super::survey::Survey;
+use crate::skill::{Finding, Intake, is_id};
+
+/// The skills folder. Every call looks at the disk, so that a change is seen at once and without a restart; a package
+/// whose files have not changed is not read again. Calls block on the disk. Clones share what they have read.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    skills_dir: PathBuf,
+    agents: Option<Arc<Agents>>,
+    known: Arc<Mutex<HashMap<String, Known>>>,
+}
+
+/// A package as it was read, and the look of its files at that time.
+#[derive(Debug, Clone)]
+struct Known {
+    survey: Survey,
+    /// Whether every later change of the files will show in their [`Survey`].
+    settled: bool,
+    outcome: Result<Arc<Installed>, Vec<Finding>>,
+}
+
+impl Registry {
+    /// The registry of a folder, which need not exist yet.
+    pub fn new(skills_dir: impl Into<PathBuf>) -> Self {
+        Self { skills_dir: skills_dir.into(), agents: None, known: Arc::default() }
+    }
+
+    /// The same with the skills of the agents in this folder, which need not exist. An installed skill comes before an
+    /// agent's of the same id.
+    #[must_use]
+    pub fn with_agents(self, agents_dir: impl Into<PathBuf>) -> Self {
+        Self { agents: Some(Arc::new(Agents::new(agents_dir.into()))), ..self }
+    }
+
+    /// The skill of this id.
+    pub fn lookup(&self, id: &str) -> Result<Arc<Installed>, NotUsable> {
+        // The id becomes a path, so nothing else than an id may pass.
+        if !is_id(id) {
+            return Err(NotUsable::NotFound);
+        }
+        match (self.current(id), &self.agents) {
+            (Some(known), _) => known.map_err(|findings| NotUsable::Invalid { findings }),
+            (None, Some(agents)) => agents.lookup(id),
+            (None, None) => Err(NotUsable::NotFound),
+        }
+    }
+
+    /// Every package in the folder, by name, and the agents' skills after them; folders with a dot in front are not
+    /// packages.
+    pub fn list(&self) -> Vec<Entry> {
+        let folders = self.folders();
+        self.known().retain(|folder, _| folders.contains(folder));
+        let entry = |folder: String| {
+            let outcome = self.current(&folder)?;
+            Some(outcome.map_or_else(|findings| Entry::Invalid { folder, findings }, Entry::Valid))
+        };
+        let mut entries: Vec<Entry> = folders.iter().cloned().filter_map(entry).collect();
+        let hidden = |entry: &Entry| matches!(entry, Entry::Valid(found) if folders.contains(&found.skill.id));
+        let of_agents = self.agents.iter().flat_map(|agents| agents.list()).filter(|entry| !hidden(entry));
+        entries.extend(of_agents);
+        entries
+    }
+
+    fn folders(&self) -> BTreeSet<String> {
+        let entries = match fs::read_dir(&self.skills_dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return BTreeSet::new(),
+            Err(error) => {
+                warn!(skills_dir = %self.skills_dir.display(), %error, "the skills folder cannot be read");
+                return BTreeSet::new();
+            }
+        };
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.starts_with('.')).collect()
+    }
+
+    /// The package as it is now; none when there is no such folder.
+    fn current(&self, folder: &str) -> Option<Result<Arc<Installed>, Vec<Finding>>> {
+        let dir = self.skills_dir.join(folder);
+        let Some(survey) = Survey::of(&dir) else {
+            self.known().remove(folder);
+            return None;
+        };
+        let unchanged = |known: &&Known| known.settled && known.survey == survey;
+        if let Some(known) = self.known().get(folder).filter(unchanged) {
+            return Some(known.outcome.clone());
+        }
+        // Read without the lock: a large package must not delay the others, and reading one twice is harmless.
+        let loaded = load::load(&dir, folder, survey, Intake::Installed)?;
+        let known = Known { survey: loaded.survey, settled: loaded.settled, outcome: loaded.outcome.map(Arc::new) };
+        let outcome = known.outcome.clone();
+        self.known().insert(folder.into(), known);
+        Some(outcome)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        // Every change of the map is a single call, so a panic elsewhere cannot leave it half done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

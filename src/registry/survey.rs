@@ -1,0 +1,155 @@
+//! How a package's folder looks, without opening a file: enough to see that it has changed.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::skill::Finding;
+
+/// Most files of a package.
+const MAX_FILES: usize = 10_000;
+/// Most bytes of all its files together.
+pub(crate) const MAX_TOTAL_BYTES: u64 = 512 * 1024 * 1024;
+/// Most folders within one another.
+const MAX_DEPTH: usize = 32;
+/// What tools leave in a folder; it is not part of a package.
+pub(crate) const NOT_PACKAGED: [&str; 2] = [".git", "__pycache__"];
+/// The clock of file systems is at most this coarse: two changes within one tick can have the same time stamp.
+const CLOCK_TICK: Duration = Duration::from_millis(50);
+
+/// The look of every file of a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Survey {
+    pub(crate) files: Vec<Look>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) too_large: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Look {
+    pub(crate) path: String,
+    inode: u64,
+    pub(crate) size: u64,
+    modified: (i64, i64),
+    mode: u32,
+}
+
+impl Look {
+    pub(crate) fn new(path: String, metadata: &Metadata) -> Self {
+        Self {
+            path,
+            inode: metadata.ino(),
+            size: metadata.size(),
+            // Not the change time: a hard link to the file, which a run may make, would move it.
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            mode: metadata.mode(),
+        }
+    }
+}
+
+impl Survey {
+    /// Looks at every file of a folder; none when there is no such folder.
+    pub(crate) fn of(dir: &Path) -> Option<Self> {
+        if !fs::metadata(dir).is_ok_and(|found| found.is_dir()) {
+            return None;
+        }
+        let mut walk = Walk { survey: Self { files: Vec::new(), findings: Vec::new(), too_large: false }, bytes: 0 };
+        let mut waiting = vec![(dir.to_path_buf(), String::new(), 0)];
+        while let Some((dir, prefix, depth)) = waiting.pop() {
+            walk.folder(&dir, &prefix, depth, &mut waiting);
+            if walk.survey.too_large {
+                break;
+            }
+        }
+        let mut survey = walk.survey;
+        survey.files.sort_unstable();
+        Some(survey)
+    }
+
+    /// Whether no file was changed within the last tick before `now`, so that every later change is visible.
+    pub(crate) fn settled_at(&self, now: SystemTime) -> bool {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let quiet = |look: &Look| {
+            let (seconds, nanos) = look.modified;
+            let modified = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
+            modified + CLOCK_TICK < now
+        };
+        self.files.iter().all(quiet)
+    }
+}
+
+struct Walk {
+    survey: Survey,
+    bytes: u64,
+}
+
+impl Walk {
+    fn folder(&mut self, dir: &Path, prefix: &str, depth: usize, waiting: &mut Vec<(PathBuf, String, usize)>) {
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) => return self.finding("UNREADABLE", prefix, &error.to_string(), "make it readable"),
+        };
+        for entry in entries {
+            let found = entry.and_then(|entry| Ok((entry.file_name(), entry.path(), entry.metadata()?)));
+            let (name, full, metadata) = match found {
+                Ok(found) => found,
+                // It was removed while the folder was listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    self.finding("UNREADABLE", prefix, &error.to_string(), "make it readable");
+                    continue;
+                }
+            };
+            let Some(name) = name.to_str() else {
+                self.finding(
+                    "NAME_NOT_UTF8",
+                    &format!("{prefix}{}", name.to_string_lossy()),
+                    "its name is not UTF-8",
+                    "rename it",
+                );
+                continue;
+            };
+            if NOT_PACKAGED.contains(&name) {
+                continue;
+            }
+            let path = format!("{prefix}{name}");
+            let kind = metadata.file_type();
+            if kind.is_dir() {
+                if depth == MAX_DEPTH {
+                    return self.too_large(&format!("its folders are nested deeper than {MAX_DEPTH}"));
+                }
+                waiting.push((full, format!("{path}/"), depth + 1));
+            } else if kind.is_file() {
+                self.file(path, &metadata);
+            } else if kind.is_symlink() {
+                self.finding("SYMLINK", &path, "it is a symbolic link", "put the file itself in its place");
+            } else {
+                self.finding("SPECIAL_FILE", &path, "it is neither a file nor a folder", "remove it");
+            }
+            if self.survey.too_large {
+                return;
+            }
+        }
+    }
+
+    fn file(&mut self, path: String, metadata: &Metadata) {
+        self.bytes = self.bytes.saturating_add(metadata.size());
+        self.survey.files.push(Look::new(path, metadata));
+        if self.survey.files.len() > MAX_FILES {
+            self.too_large(&format!("it has more than {MAX_FILES} files"));
+        } else if self.bytes > MAX_TOTAL_BYTES {
+            self.too_large(&format!("its files are larger than {} MiB together", MAX_TOTAL_BYTES / 1024 / 1024));
+        }
+    }
+
+    fn too_large(&mut self, message: &str) {
+        self.survey.too_large = true;
+        self.finding("PACKAGE_TOO_LARGE", "", message, "keep data out of the package");
+    }
+
+    fn finding(&mut self, code: &'static str, path: &str, message: &str, hint: &str) {
+        self.survey.findings.push(Finding::error(code, path, message, hint));
+    }
+}

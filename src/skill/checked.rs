@@ -1,0 +1,87 @@
+//! A skill whose package passed the lint.
+
+use serde_json::Value;
+
+use super::artifacts::{self, ArtifactRule};
+use super::engines::effective_engines;
+use super::finding::Finding;
+use super::front_matter::FrontMatter;
+use super::input_schema::{FileField, file_fields};
+use super::manifest::{EntrypointKind, Manifest};
+use super::schema::Validator;
+
+/// How long a script may run when its manifest does not say.
+pub const SCRIPT_TIMEOUT_SECONDS: u64 = 300;
+
+/// A package that passed the lint: everything a run needs to know about it.
+#[derive(Debug, Clone)]
+pub struct Skill {
+    /// The folder's name, the manifest's id and the front matter's name.
+    pub id: String,
+    /// The manifest's version.
+    pub version: semver::Version,
+    /// The title for people: the manifest's `name`, else the id.
+    pub name: String,
+    /// What the skill does, from the front matter.
+    pub description: String,
+    /// `assets/runner.json`.
+    pub manifest: Manifest,
+    /// The head of `SKILL.md`.
+    pub front_matter: FrontMatter,
+    /// What a run takes.
+    pub input_schema: Value,
+    /// What can be set.
+    pub parameter_schema: Value,
+    /// What a result must be.
+    pub output_schema: Value,
+    /// The instructions: `SKILL.md` after its front matter.
+    pub body: String,
+    /// sha256, in hex, over the sorted paths and contents of the package.
+    pub fingerprint: String,
+    /// The lint's warnings.
+    pub findings: Vec<Finding>,
+    pub(crate) checks: Checks,
+}
+
+/// The schemas, compiled once when the package is read.
+#[derive(Debug, Clone)]
+pub(crate) struct Checks {
+    pub(crate) inline_input: Validator,
+    pub(crate) parameter: Validator,
+    pub(crate) output: Validator,
+}
+
+impl Skill {
+    /// The engines this skill can run on, best first: `script` alone for scripts, never `script` for the others.
+    pub fn effective_engines(&self) -> Vec<String> {
+        effective_engines(
+            self.manifest.entrypoint.kind,
+            self.manifest.engines.as_deref(),
+            &self.manifest.unsupported_engines,
+        )
+    }
+
+    /// The artifacts a run has to leave: the manifest's, else those that the output schema names.
+    pub fn artifact_contract(&self) -> Vec<ArtifactRule> {
+        artifacts::contract(&self.manifest.artifacts, &self.output_schema)
+    }
+
+    /// The skill's own time limit; none means that the runner's applies.
+    pub fn timeout_seconds(&self) -> Option<u64> {
+        match (self.manifest.automation.timeout_sec, self.manifest.entrypoint.kind) {
+            (Some(seconds), _) => Some(seconds),
+            (None, EntrypointKind::Script) => Some(SCRIPT_TIMEOUT_SECONDS),
+            (None, EntrypointKind::Prompt | EntrypointKind::Hybrid) => None,
+        }
+    }
+
+    /// The inputs that are uploaded as files.
+    pub fn file_fields(&self) -> Vec<FileField> {
+        file_fields(&self.input_schema)
+    }
+
+    /// The output schema, compiled.
+    pub fn output_validator(&self) -> &Validator {
+        &self.checks.output
+    }
+}

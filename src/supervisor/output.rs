@@ -1,0 +1,67 @@
+//! What a running engine gives to its owner: output, and at last its end.
+
+use std::io;
+
+use bytes::Bytes;
+
+use crate::domain::fact::Stream;
+
+/// One output of a running engine; those of one stream come in the order in which they were written.
+#[derive(Debug)]
+pub enum Output {
+    /// Bytes that are now in the stream's log file.
+    Chunk {
+        /// Where they came from.
+        stream: Stream,
+        /// Where they begin in the log file; offsets go on over the attempts of a run.
+        from: u64,
+        /// The bytes as they were read.
+        bytes: Bytes,
+    },
+    /// Standard output is longer than `Limits::stdout_max`; sent once, and reading goes on.
+    StdoutLimitExceeded,
+    /// A log file could not be written; sent once, and nothing more of that stream is kept.
+    LogFailed {
+        /// The stream whose log failed.
+        stream: Stream,
+        /// Why.
+        error: io::Error,
+    },
+    /// The last: the pipes are drained, every process of the run is gone and reaped, its temporary folder is removed.
+    Ended(Ended),
+}
+
+/// How an engine ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this code.
+    Code(i32),
+    /// It was ended by this signal.
+    Signal(i32),
+    /// Its shim was killed from outside, and the engine's status was lost with it.
+    Unknown,
+}
+
+/// Length and hash of one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamTotals {
+    /// Length of the log file, over all attempts.
+    pub bytes: u64,
+    /// SHA-256 of the whole log file, in lower-case hex.
+    pub sha256: String,
+    /// Bytes of this attempt that were read but not kept.
+    pub dropped: u64,
+}
+
+/// The end of one engine process and of everything it started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// How the engine itself ended.
+    pub exit: Exit,
+    /// Standard output.
+    pub stdout: StreamTotals,
+    /// Standard error.
+    pub stderr: StreamTotals,
+    /// Processes other than the engine that had to be killed.
+    pub stragglers_killed: u32,
+}

@@ -1,0 +1,74 @@
+//! Why an upload is refused.
+
+use std::io;
+use std::path::Path;
+
+use zip::result::ZipError;
+
+use crate::files::Error;
+
+/// An upload that was refused; nothing of it is left on the disk.
+#[derive(Debug, thiserror::Error)]
+pub enum UploadError {
+    /// The bytes are not a readable zip.
+    #[error("the upload is not a readable zip: {reason}")]
+    InvalidZip {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An entry that must not become a file.
+    #[error("the zip's entry {name:?} is refused: {reason}")]
+    UnsafePath {
+        /// The entry.
+        name: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A limit was exceeded.
+    #[error("the upload passes the limit {limit} of {allowed}")]
+    TooLarge {
+        /// The limit's name.
+        limit: &'static str,
+        /// What it allows.
+        allowed: u64,
+    },
+    /// Files the skill has no field for.
+    #[error("the zip holds {names:?}; at its top level it may only hold the skill's file fields {expected:?}")]
+    UnexpectedFiles {
+        /// The names that fit no field.
+        names: Vec<String>,
+        /// The fields of the skill.
+        expected: Vec<String>,
+    },
+    /// The runner could not read or write.
+    #[error(transparent)]
+    Io(#[from] Error),
+}
+
+impl UploadError {
+    /// The code clients see.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidZip { .. } => "INVALID_ZIP",
+            Self::UnsafePath { .. } => "UNSAFE_PATH",
+            Self::TooLarge { .. } => "PAYLOAD_TOO_LARGE",
+            Self::UnexpectedFiles { .. } => "UNKNOWN_INPUT_KEY",
+            Self::Io(error) if error.kind() == io::ErrorKind::StorageFull => "INSUFFICIENT_STORAGE",
+            Self::Io(_) => "INTERNAL",
+        }
+    }
+
+    pub(crate) fn invalid(reason: impl Into<String>) -> Self {
+        Self::InvalidZip { reason: reason.into() }
+    }
+
+    /// For `map_err`: what the zip reader reports about the zip at this path.
+    pub(crate) fn of_zip(zip: &Path) -> impl Fn(ZipError) -> Self {
+        |error| match error {
+            // Only errors of the operating system have a number; the others are the zip reader's own findings.
+            ZipError::Io(error) if error.raw_os_error().is_some() => Error::on("read", zip)(error).into(),
+            ZipError::Io(error) => Self::invalid(error.to_string()),
+            other => Self::invalid(other.to_string()),
+        }
+    }
+}
