@@ -23,7 +23,8 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Configuration comes from skill-runner.yaml (or --config), then SKILL_RUNNER_* variables, then flags; the later wins.
-Exit status: 0 ok, 1 the run or check failed, 2 wrong usage or configuration.
+Exit status: 0 ok, 1 the run or check failed, 2 wrong usage or configuration, 3 the service cannot be reached,
+4 not found, 5 refused input, 130 interrupted.
 
 Example:
   skill-runner run demo-echo --input text='to be or not to be'";
@@ -71,6 +72,6 @@ pub fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.say(),
+        Err(failure) => failure.report(),
     }
 }

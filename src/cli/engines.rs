@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cli::connect::service_address::running_service;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::look::{Ink, Look, harmless};
@@ -125,7 +125,7 @@ fn install(installed: &InstalledEngines, name: &str, as_json: bool) -> Result<()
     } else {
         say(&ended)?;
     }
-    if ended.status == UpgradeStatus::Succeeded { Ok(()) } else { Err(Failure::Said) }
+    if ended.status == UpgradeStatus::Succeeded { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }
 
 /// Shows npm's words on standard error until it is over.

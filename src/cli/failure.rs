@@ -10,31 +10,72 @@ use crate::domain::command::Refusal;
 use crate::settings::Problem;
 use crate::{audit, orchestrator, store};
 
-/// The run or check failed.
-const FAILED: u8 = 1;
-/// Wrong usage or configuration.
-const WRONG: u8 = 2;
+/// The exit status of the program, apart from 0 for success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// The run or the check failed, or something broke.
+    Failed,
+    /// The command line or the configuration is wrong.
+    Usage,
+    /// The service cannot be reached, or is shutting down.
+    Unreachable,
+    NotFound,
+    /// The input was refused.
+    Refused,
+    Interrupted,
+}
+
+impl Exit {
+    pub(crate) const fn status(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Unreachable => 3,
+            Self::NotFound => 4,
+            Self::Refused => 5,
+            // As shells number the end by SIGINT.
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// The exit status for an error code of the API.
+    fn of_code(code: &str) -> Self {
+        match code {
+            "ARTIFACT_NOT_FOUND" | "ENGINE_NOT_FOUND" | "FIELD_NOT_FOUND" | "FILE_NOT_FOUND" | "INSTALL_NOT_FOUND"
+            | "REQUEST_NOT_FOUND" | "ROUTE_NOT_FOUND" | "SKILL_NOT_FOUND" | "UPGRADE_NOT_FOUND" => Self::NotFound,
+            "FORBIDDEN_HOST" | "FORBIDDEN_ORIGIN" | "UNAUTHORIZED" => Self::Usage,
+            "SHUTTING_DOWN" => Self::Unreachable,
+            // The input was fine: it was too early, too much, or the service broke.
+            "BUNDLE_NOT_READY" | "INSUFFICIENT_STORAGE" | "INTERNAL" | "QUEUE_FULL" | "RESULT_NOT_READY" => {
+                Self::Failed
+            }
+            _ => Self::Refused,
+        }
+    }
+}
 
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The settings cannot stand as they are.
     Configuration(Vec<Problem>),
     /// The command line asks for something impossible.
     Usage(String),
-    /// The runner says no; nothing was changed.
+    /// The runner refuses; nothing was changed.
     Refused {
         /// For programs, as in the API.
         code: String,
         /// For people.
         message: String,
-        /// The particulars.
         details: Value,
     },
+    Unreachable(String),
+    NotFound(String),
+    /// A file that was given was read, and cannot be used.
+    Unusable(String),
     /// Something did not work.
     Broken(String),
-    /// The command has said itself what is wrong.
-    Said,
+    /// The command has printed what is wrong.
+    Reported(Exit),
     /// Whoever read the output has gone.
     OutputClosed,
 }
@@ -61,43 +102,60 @@ impl Failure {
         let error = |code: &str, message: &str, details: &Value| json!({"error": {"code": code, "message": message, "details": details}});
         match self {
             Self::Refused { code, message, details } => Some(error(code, message, details)),
+            Self::Unreachable(message) => Some(error("SERVICE_UNREACHABLE", message, &Value::Null)),
             Self::Broken(message) => Some(error("INTERNAL", message, &Value::Null)),
-            Self::Configuration(_) | Self::Usage(_) | Self::Said | Self::OutputClosed => None,
+            Self::Configuration(_)
+            | Self::Usage(_)
+            | Self::NotFound(_)
+            | Self::Unusable(_)
+            | Self::Reported(_)
+            | Self::OutputClosed => None,
         }
     }
 
-    /// Says on standard error what is wrong; the exit status.
-    pub(crate) fn say(self) -> ExitCode {
+    /// The one place that gives a failure its exit status.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Configuration(_) | Self::Usage(_) => Exit::Usage,
+            Self::Refused { code, .. } => Exit::of_code(code),
+            Self::Unreachable(_) => Exit::Unreachable,
+            Self::NotFound(_) => Exit::NotFound,
+            Self::Unusable(_) => Exit::Refused,
+            Self::Broken(_) | Self::OutputClosed => Exit::Failed,
+            Self::Reported(exit) => *exit,
+        }
+    }
+
+    /// Prints on standard error what is wrong; the exit status.
+    pub(crate) fn report(self) -> ExitCode {
+        let exit = self.exit();
         match self {
             Self::Configuration(problems) => {
                 eprintln!("error: the configuration is wrong");
                 for problem in problems {
                     eprintln!("  {problem}");
                 }
-                WRONG
-            }
-            Self::Usage(message) => {
-                eprintln!("error: {message}");
-                WRONG
             }
             Self::Refused { code, message, details } => {
                 eprintln!("error: {code}: {message}");
                 for line in detail_lines(&details) {
                     eprintln!("  {line}");
                 }
-                FAILED
             }
-            Self::Broken(message) => {
+            Self::Usage(message)
+            | Self::Unreachable(message)
+            | Self::NotFound(message)
+            | Self::Unusable(message)
+            | Self::Broken(message) => {
                 eprintln!("error: {message}");
-                FAILED
             }
-            Self::Said | Self::OutputClosed => FAILED,
+            Self::Reported(_) | Self::OutputClosed => {}
         }
-        .into()
+        exit.status().into()
     }
 }
 
-/// The particulars of a refusal, one line each.
+/// The details of a refusal, one line each.
 fn detail_lines(details: &Value) -> Vec<String> {
     let line = |detail: &Value| match (&detail["path"], &detail["message"]) {
         (Value::String(path), Value::String(message)) if path.is_empty() => message.clone(),
@@ -127,7 +185,10 @@ impl From<store::Error> for Failure {
 
 impl From<audit::Error> for Failure {
     fn from(error: audit::Error) -> Self {
-        Self::Broken(chain(&error))
+        match error {
+            audit::Error::NoLog { .. } => Self::Usage(error.to_string()),
+            audit::Error::Read { .. } | audit::Error::Artifacts(_) => Self::Broken(chain(&error)),
+        }
     }
 }
 
@@ -172,7 +233,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_particulars_of_a_refusal_are_one_line_each() {
+    fn every_kind_of_failure_has_its_exit_status() {
+        let refused = |code: &str| Failure::Refused { code: code.into(), message: String::new(), details: Value::Null };
+        for (failure, status) in [
+            (Failure::Configuration(Vec::new()), 2),
+            (Failure::Usage(String::new()), 2),
+            (Failure::Unreachable(String::new()), 3),
+            (Failure::NotFound(String::new()), 4),
+            (Failure::Unusable(String::new()), 5),
+            (Failure::Broken(String::new()), 1),
+            (Failure::OutputClosed, 1),
+            (Failure::Reported(Exit::Interrupted), 130),
+            (Failure::unknown_run("x"), 4),
+            (refused("SKILL_NOT_FOUND"), 4),
+            (refused("INPUT_VALIDATION_FAILED"), 5),
+            (refused("UNKNOWN_INPUT_KEY"), 5),
+            (refused("INTERACTION_STALE"), 5),
+            (refused("SHUTTING_DOWN"), 3),
+            (refused("UNAUTHORIZED"), 2),
+            (refused("QUEUE_FULL"), 1),
+            (refused("RESULT_NOT_READY"), 1),
+            (refused("INTERNAL"), 1),
+        ] {
+            assert_eq!(failure.exit().status(), status, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn the_details_of_a_refusal_are_one_line_each() {
         let details = json!([{"path": "/n", "message": "must be a number"}, {"path": "", "message": "no"}, {"x": 1}]);
         assert_eq!(detail_lines(&details), ["/n: must be a number", "no", r#"{"x":1}"#]);
         assert_eq!(detail_lines(&Value::Null), Vec::<String>::new());

@@ -11,6 +11,7 @@ mod run;
 mod runtime;
 mod service;
 mod skill;
+mod stop_signals;
 mod terminal;
 
 pub use command_line::main;

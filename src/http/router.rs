@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use crate::http::answer::problem::Problem;
@@ -11,8 +11,8 @@ use crate::http::feeds::{events, history, logs};
 use crate::http::inspect::{explain, explain_cache, export};
 use crate::http::jobs::{artifacts, bundle, cancel, cleanup, create, interaction, list, result, status, upload};
 use crate::http::management::{files, run};
-use crate::http::server::access;
 use crate::http::server::app::App;
+use crate::http::server::{access, request_span};
 use crate::http::skills::{installed, packages};
 use crate::http::system::{health, info};
 
@@ -76,6 +76,7 @@ pub(crate) fn routes(app: App) -> Router {
         })
         .fallback(async |request: Request| Problem::RouteNotFound { path: request.uri().path().to_owned() })
         .layer(from_fn_with_state(app.clone(), access::guard))
+        .layer(from_fn(request_span::trace))
         .with_state(app)
 }
 

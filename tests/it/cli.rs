@@ -4,5 +4,6 @@ mod audit;
 mod engines;
 pub mod place;
 mod reading;
+mod request_log;
 mod running;
 mod serving;

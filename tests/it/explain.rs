@@ -204,7 +204,7 @@ fn the_command_tells_the_same_with_and_without_a_service() {
     assert!(told.stdout.starts_with("/data/greeting = \"hi\"\nvalidated at event "), "{told:?}");
     assert!(told.stdout.contains("its own bytes"), "{told:?}");
     let missing = place.run(&["explain", &run, "--path", "/data/ä b"]);
-    assert_eq!(missing.code, Some(1));
+    assert_eq!(missing.code, Some(4));
     assert!(missing.stderr.contains("FIELD_NOT_FOUND"), "{missing:?}");
     let (_service, _) = place.start(&["serve", "--port", "0"], "listening on ");
     assert_eq!(place.run(&args).stdout, alone.stdout);

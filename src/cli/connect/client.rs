@@ -123,7 +123,7 @@ impl Client {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
-        Failure::Broken(format!("the service at {} cannot be reached: {}", self.base, chain(error)))
+        Failure::Unreachable(format!("the service at {} cannot be reached: {}", self.base, chain(error)))
     }
 }
 

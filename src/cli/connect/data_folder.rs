@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use tracing::error;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::domain::causes::chain;
 use crate::orchestrator::Orchestrator;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{EventStore, SledStore};
 use crate::supervisor;
-
-/// Exit status after a write that failed: an internal error, as sysexits.h numbers them.
-const STORE_FAILED: i32 = 70;
 
 /// Opens the store, making the data folder where it is missing.
 pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Failure> {
@@ -22,7 +19,7 @@ pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Fai
     let store = SledStore::open(data_dir, |failed| {
         error!(error = %chain(failed), "the event store failed; ending, since only a new start can tell what is on disk");
         // At once and without tidying up: after a failed sync no write may be tried again.
-        std::process::exit(STORE_FAILED);
+        std::process::exit(Exit::Failed.status().into());
     })?;
     Ok(Arc::new(store))
 }

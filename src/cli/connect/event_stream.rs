@@ -31,7 +31,7 @@ pub(crate) fn follow(
         let failure = match client.stream(&path, "text/event-stream") {
             Ok(stream) => match relay(stream, &mut after, &mut each)? {
                 Relayed::Ended => return Ok(()),
-                Relayed::Broken(reason) => Failure::Broken(format!("the service's event stream broke: {reason}")),
+                Relayed::Broken(reason) => Failure::Unreachable(format!("the service's event stream broke: {reason}")),
             },
             Err(failure) => failure,
         };

@@ -34,7 +34,7 @@ impl Runs {
         }
         let layout = Layout::new(&settings.paths.data_dir);
         if !layout.store().exists() {
-            return Err(Failure::Broken(format!(
+            return Err(Failure::NotFound(format!(
                 "there are no runs in {}\n  name the data directory with --data-dir",
                 settings.paths.data_dir.display()
             )));

@@ -73,7 +73,7 @@ pub(crate) fn service(settings: &Settings, server: Option<&str>) -> Result<Clien
         return Client::new(url, settings.http.token.as_ref());
     }
     running_service(settings).ok_or_else(|| {
-        Failure::Broken(format!(
+        Failure::Unreachable(format!(
             "no service runs on {}\n  start it with `skill-runner serve`, or name one with --server",
             settings.paths.data_dir.display()
         ))

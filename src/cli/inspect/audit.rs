@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::audit::{self, Report, Violation};
 use crate::cli::connect::runs::Runs;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::look::{Ink, Look, harmless};
@@ -50,14 +50,14 @@ pub(crate) fn audit(global: &Global, args: &Args) -> Result<(), Failure> {
         audit::file(path)?
     } else {
         let target: String = args.target.chars().take(200).collect();
-        return Err(Failure::Broken(format!("{target:?} is neither a run's id nor its folder, export or event log")));
+        return Err(Failure::Usage(format!("{target:?} is neither a run's id nor its folder, export or event log")));
     };
     if args.json {
         output::json(&report)?;
     } else {
         output::line(&told(&report, Look::of(&io::stdout())))?;
     }
-    if report.ok { Ok(()) } else { Err(Failure::Said) }
+    if report.ok { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }
 
 /// A run of the data directory: its folder, its events, and its row.

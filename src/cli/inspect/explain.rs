@@ -1,5 +1,6 @@
 //! `explain`: where a field of a run's result came from, and what the cache did for the run.
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::cli::connect::runs::Runs;
@@ -56,17 +57,14 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
         return if args.json { output::json(&story) } else { output::line(&told_of_cache(&story)) };
     }
     let explanation = match &runs {
-        Runs::Service(client) => client.get(&format!("/jobs/{run}/explain?path={}", escaped(&args.path)))?,
+        Runs::Service(client) => {
+            client.get(&format!("/jobs/{run}/explain?path={}", utf8_percent_encode(&args.path, NON_ALPHANUMERIC)))?
+        }
         Runs::Store(log) => {
             serde_json::to_value(log.explain(run, &args.path)?).map_err(Failure::broken("write the explanation"))?
         }
     };
     if args.json { output::json(&explanation) } else { output::line(&told(&explanation)) }
-}
-
-fn escaped(path: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
-    path.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// The cache's part in words.

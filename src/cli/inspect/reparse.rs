@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::cli::connect::runs::Runs;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::output;
@@ -96,7 +96,7 @@ fn say(args: &Args, run: RunId, differences: &[(u32, &str, Standing)]) -> Result
             output::line(&format!("{sign} turn {attempt} {stream} {from}..{to} {type_name} {data}"))?;
         }
     }
-    if differences.is_empty() { Ok(()) } else { Err(Failure::Said) }
+    if differences.is_empty() { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }
 
 /// The run's engine, and what the log says of each turn.

@@ -1,15 +1,16 @@
 //! `run`: one run from start to end, with its events as they come and its result at the end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::run::args::Args;
 use crate::cli::run::backend::Backend;
 use crate::cli::run::request::Wanted;
 use crate::cli::run::{conversation, input_zip};
 use crate::cli::runtime::runtime;
-use crate::cli::service::stop_signals::{INTERRUPTED, Stop};
+use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::cli::terminal::screen::Screen;
 use crate::domain::statechart::Status;
@@ -53,33 +54,50 @@ async fn run_to_its_end(
         backend.close().await;
         return Err(failure);
     }
-    let canceler = backend.clone();
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let (canceler, noted) = (backend.clone(), interrupted.clone());
     let interrupts = tokio::spawn(async move {
         stop.next().await;
+        noted.store(true, Ordering::Relaxed);
         eprintln!("canceling the run; once more to end at once");
         tokio::spawn(async move {
             if let Err(failure) = canceler.cancel(run, "interrupted at the command line").await {
-                failure.say();
+                failure.report();
             }
         });
         stop.next().await;
-        std::process::exit(INTERRUPTED);
+        std::process::exit(Exit::Interrupted.status().into());
     });
     let mut screen = Screen::new(as_json);
     let talked = conversation::follow(&backend, run, &mut screen).await;
     screen.clear();
-    if let Err(failure) = talked {
-        backend.close().await;
-        return Err(failure);
-    }
+    let ended = match talked {
+        Ok(ended) => ended,
+        Err(failure) => {
+            backend.close().await;
+            return Err(failure);
+        }
+    };
     let outcome = backend.outcome(run).await;
     backend.close().await;
     interrupts.abort();
-    let outcome = outcome?;
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        // A service that shuts down fails its runs and is gone at once. The events told that the run failed.
+        Err(failure) if ended.is_some_and(|status| status != Status::Succeeded) => {
+            failure.report();
+            return Err(Failure::Reported(Exit::Failed));
+        }
+        Err(failure) => return Err(failure),
+    };
     if as_json {
         output::json(&outcome.document())?;
     } else {
         output::line(&outcome.told(screen.look()))?;
     }
-    if outcome.status() == Some(Status::Succeeded) { Ok(()) } else { Err(Failure::Said) }
+    match outcome.status() {
+        Some(Status::Succeeded) => Ok(()),
+        Some(_) | None if interrupted.load(Ordering::Relaxed) => Err(Failure::Reported(Exit::Interrupted)),
+        Some(_) | None => Err(Failure::Reported(Exit::Failed)),
+    }
 }

@@ -13,11 +13,12 @@ use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
 use crate::fcmp::read_envelope;
 
-/// Shows the run to its end. Every question is asked on the screen; each line of standard input answers.
-pub(crate) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -> Result<(), Failure> {
+/// Shows the run to its end; how it ended. Every question is asked on the screen; each line of standard input answers.
+pub(crate) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -> Result<Option<Status>, Failure> {
     let mut events = backend.follow(run);
     let mut lines: Option<mpsc::Receiver<String>> = None;
     let mut open: Option<Dialogue> = None;
+    let mut ended = None;
     loop {
         let line = async {
             match &mut lines {
@@ -27,7 +28,7 @@ pub(crate) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -
         };
         tokio::select! {
             event = events.recv() => {
-                let Some(event) = event else { return Ok(()) };
+                let Some(event) = event else { return Ok(ended) };
                 let event = event?;
                 screen.show(&event);
                 match read_envelope(&event).ok().and_then(|envelope| envelope.event) {
@@ -40,6 +41,8 @@ pub(crate) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -
                     }
                     // Somebody else answered, or nobody has to any more.
                     Some(Event::StateChanged(change)) if change.to != Status::WaitingUser => open = None,
+                    Some(Event::Completed(completed)) => ended = Some(completed.status),
+                    Some(Event::Failed(failed)) => ended = Some(failed.status),
                     Some(_) | None => {}
                 }
             }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::cli::connect::event_stream;
 use crate::cli::connect::service_address::{run_of, service};
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::output;
@@ -51,5 +51,5 @@ pub(crate) fn watch(global: &Global, args: &Args) -> Result<(), Failure> {
     })?;
     screen.clear();
     let _ = io::stdout().flush();
-    if succeeded { Ok(()) } else { Err(Failure::Said) }
+    if succeeded { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }

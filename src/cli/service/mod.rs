@@ -3,4 +3,3 @@
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod serve;
-pub(crate) mod stop_signals;

@@ -8,11 +8,11 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::cli::connect::{data_folder, service_address};
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::runtime::runtime;
-use crate::cli::service::stop_signals::{INTERRUPTED, Stop};
+use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::http;
 use crate::registry::Registry;
@@ -88,7 +88,7 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
         name = stop.next() => {
             warn!(signal = name, "ending at once");
             drop(announcement);
-            std::process::exit(INTERRUPTED);
+            std::process::exit(Exit::Interrupted.status().into());
         }
     }
     let _ = end.send(());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::skill::findings;
 use crate::cli::terminal::output;
 use crate::registry;
@@ -32,11 +32,14 @@ pub(crate) fn new(name: &str, kind: Starter, into: &Path) -> Result<(), Failure>
 
 /// Writes a package for each skill of an agent.
 pub(crate) fn import(agent: &Path, into: &Path) -> Result<(), Failure> {
+    if !agent.is_dir() {
+        return Err(Failure::Usage(format!("{} is not a folder; name the folder of an agent", agent.display())));
+    }
     let made = match registry::load_agent(agent) {
         Ok(made) => made,
         Err(found) => {
             findings::show(&found)?;
-            return Err(Failure::Said);
+            return Err(Failure::Reported(Exit::Refused));
         }
     };
     let packages: Vec<(String, BTreeMap<String, String>)> =

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::skill::{authoring, findings, install};
@@ -120,6 +120,9 @@ pub(crate) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
 }
 
 fn lint(dir: &Path, as_json: bool) -> Result<(), Failure> {
+    if !dir.is_dir() {
+        return Err(Failure::Usage(format!("{} is not a folder; name the folder of a skill", dir.display())));
+    }
     let (skill, findings) = match registry::load_dir(dir, Intake::New) {
         Ok(installed) => {
             (Some(format!("{} {}", installed.skill.id, installed.skill.version)), installed.skill.findings)
@@ -135,7 +138,7 @@ fn lint(dir: &Path, as_json: bool) -> Result<(), Failure> {
             output::line(&look.paint(Ink::Good, &format!("{skill} is ok")))?;
         }
     }
-    if skill.is_some() { Ok(()) } else { Err(Failure::Said) }
+    if skill.is_some() { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }
 
 fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {

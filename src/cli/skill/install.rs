@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::skill::findings;
 use crate::cli::terminal::look::{Ink, Look};
 use crate::cli::terminal::output;
@@ -17,6 +17,9 @@ use crate::workspace::{Layout, UploadError, UploadLimits};
 
 /// Installs a zip or a folder.
 pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Result<(), Failure> {
+    if !source.exists() {
+        return Err(Failure::Usage(format!("{} is not there; name a zip or a skill's folder", source.display())));
+    }
     let limits = UploadLimits {
         max_upload_bytes: settings.limits.max_upload_bytes,
         max_unpacked_bytes: settings.limits.max_unpacked_bytes,
@@ -44,11 +47,11 @@ pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Resu
         }
         Err(NotInstalled::Refused(InstallRefused::Package { findings })) if as_json => {
             output::json(&json!({"ok": false, "error": {"code": "SKILL_PACKAGE_INVALID"}, "findings": findings}))?;
-            Err(Failure::Said)
+            Err(Failure::Reported(Exit::Refused))
         }
         Err(NotInstalled::Refused(InstallRefused::Package { findings })) => {
             findings::show(&findings)?;
-            Err(Failure::Said)
+            Err(Failure::Reported(Exit::Refused))
         }
         Err(other) => {
             let failure = failure(source, other);

@@ -6,7 +6,6 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::json;
-use tracing::error;
 use uuid::Uuid;
 
 use crate::domain::causes::chain;
@@ -19,6 +18,13 @@ pub(crate) fn is_refusal(response: &Response) -> bool {
     response.extensions().get::<Arc<Problem>>().is_some()
 }
 
+/// Why a request failed with 500: for the log, where the client's `log_id` leads to it.
+#[derive(Debug)]
+pub(crate) struct Cause {
+    pub(crate) log_id: Uuid,
+    pub(crate) text: String,
+}
+
 /// Write the error envelope of a response that carries a problem; any other passes.
 pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> Response {
     let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() else { return response };
@@ -26,7 +32,8 @@ pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> R
     let mut message = problem.to_string();
     if answer.status == StatusCode::INTERNAL_SERVER_ERROR {
         let log_id = Uuid::now_v7();
-        error!(log.id = %log_id, error = %chain(&*problem), "a request failed");
+        // Logged by the span of the request, in one line with status and duration.
+        response.extensions_mut().insert(Arc::new(Cause { log_id, text: chain(&*problem) }));
         answer.details = json!({"log_id": log_id});
         "the service failed; its log tells why under the log_id in details".clone_into(&mut message);
     }

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::Stream;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::whole_number;
@@ -19,6 +20,9 @@ use crate::orchestrator::Error;
 
 /// Bytes read from the file at once.
 const CHUNK_BYTES: u64 = 256 * 1024;
+
+/// What the header of an attachment encodes: all but the unreserved characters of URLs.
+const NOT_IN_ATTACHMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// An open file and what is said about it.
 pub(crate) struct FileAnswer {
@@ -131,14 +135,7 @@ fn attachment(filename: &str) -> String {
         _ => '_',
     };
     let fallback: String = filename.chars().map(plain).collect();
-    let mut encoded = String::new();
-    for byte in filename.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
+    let encoded = utf8_percent_encode(filename, NOT_IN_ATTACHMENT);
     format!("attachment; filename=\"{fallback}\"; filename*=UTF-8''{encoded}")
 }
 

@@ -33,60 +33,61 @@ pub(crate) struct Frame {
     pub(crate) bytes: Bytes,
 }
 
+type Key = (RunId, Seq);
 type Cell = Arc<OnceCell<Arc<Frame>>>;
 
 /// Reads frames. Readers of one live run all wake at the same event: the first makes the frame, the others share it.
 pub(crate) struct Frames {
     log: RunLog,
-    shelf: Mutex<Shelf>,
+    cache: Mutex<Cache>,
 }
 
 #[derive(Default)]
-struct Shelf {
-    cells: HashMap<(RunId, Seq), Cell>,
+struct Cache {
+    /// Finished frames, and those that a reader is making at the moment.
+    cells: HashMap<Key, Cell>,
     /// Finished frames, oldest first.
-    order: VecDeque<((RunId, Seq), usize)>,
+    order: VecDeque<(Key, usize)>,
     bytes: usize,
 }
 
 impl Frames {
     pub(crate) fn new(log: RunLog) -> Self {
-        Self { log, shelf: Mutex::default() }
+        Self { log, cache: Mutex::default() }
     }
 
     /// The events after `cursor`, as many as are in the piece that begins there; none when there are none.
     pub(crate) async fn after(&self, run: RunId, cursor: Seq) -> Result<Option<Arc<Frame>>, Problem> {
         let key = (run, cursor);
-        let cell = self.shelf().cells.entry(key).or_default().clone();
-        if let Some(frame) = cell.get() {
+        let reader = Reader { frames: self, key, cell: self.cache().cells.entry(key).or_default().clone() };
+        if let Some(frame) = reader.cell.get() {
             return Ok(Some(frame.clone()));
         }
         let log = self.log.clone();
-        let made: Result<_, Option<Problem>> = cell
+        let made: Result<_, Option<Problem>> = reader
+            .cell
             .get_or_try_init(|| async move {
                 let batches = blocking(move || log.read(run, cursor, PIECE_BYTES)).await.map_err(Some)?;
                 let frame = frame(&batches).map(Arc::new).ok_or(None)?;
-                self.shelf().keep(key, frame.bytes.len());
+                self.cache().keep(key, frame.bytes.len());
                 Ok(frame)
             })
             .await;
         match made {
             Ok(frame) => Ok(Some(frame.clone())),
-            Err(problem) => {
-                self.shelf().give_up(key);
-                problem.map_or(Ok(None), Err)
-            }
+            Err(Some(problem)) => Err(problem),
+            Err(None) => Ok(None),
         }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        // Whole between any two statements, so a panic elsewhere does not spoil it.
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        // It is consistent between any two statements, so a panic elsewhere does not spoil it.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
-    fn keep(&mut self, key: (RunId, Seq), bytes: usize) {
+impl Cache {
+    fn keep(&mut self, key: Key, bytes: usize) {
         self.order.push_back((key, bytes));
         self.bytes += bytes;
         while self.bytes > KEPT_BYTES
@@ -96,11 +97,23 @@ impl Shelf {
             self.bytes -= bytes;
         }
     }
+}
 
-    /// There was nothing to keep. Somebody else may have succeeded meanwhile.
-    fn give_up(&mut self, key: (RunId, Seq)) {
-        if self.cells.get(&key).is_some_and(|cell| cell.get().is_none()) {
-            self.cells.remove(&key);
+/// One reader of a cell. A cell without a frame leaves the cache with its last reader, whether the reader found
+/// nothing, failed, or was dropped while it waited because its client had gone.
+struct Reader<'a> {
+    frames: &'a Frames,
+    key: Key,
+    cell: Cell,
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        let mut cache = self.frames.cache();
+        let is_last = Arc::strong_count(&self.cell) <= 2; // The cache's own, and this one.
+        let is_current = cache.cells.get(&self.key).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell));
+        if is_last && is_current && self.cell.get().is_none() {
+            cache.cells.remove(&self.key);
         }
     }
 }
@@ -125,4 +138,40 @@ fn frame(batches: &[EventBatch]) -> Option<Frame> {
 fn is_terminal(event: &[u8]) -> bool {
     let event = read_envelope(event).ok().and_then(|envelope| envelope.event);
     matches!(event, Some(Event::Completed(_) | Event::Failed(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::store::MemoryStore;
+    use crate::workspace::Layout;
+
+    #[test]
+    fn a_reader_that_vanishes_while_it_waits_leaves_nothing_in_the_cache() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let frames = Frames::new(RunLog::new(Arc::new(MemoryStore::default()), Layout::new(folder.path())));
+        runtime.block_on(async {
+            // The only thread for reads is busy, so that both readers have to wait.
+            let (done, busy) = std::sync::mpsc::channel::<()>();
+            let thread = tokio::task::spawn_blocking(move || busy.recv());
+            let run: RunId = "0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7".parse().unwrap();
+            let waits = |reader| matches!(Future::poll(reader, &mut Context::from_waker(Waker::noop())), Poll::Pending);
+            {
+                let mut second = pin!(frames.after(run, Seq::START));
+                {
+                    let mut first = pin!(frames.after(run, Seq::START));
+                    assert!(waits(first.as_mut()) && waits(second.as_mut()));
+                }
+                assert_eq!(frames.cache().cells.len(), 1, "the other reader still waits");
+            }
+            assert_eq!(frames.cache().cells.len(), 0);
+            drop(done);
+            assert!(thread.await.unwrap().is_err());
+        });
+    }
 }

@@ -1,7 +1,7 @@
 //! `POST /v1/jobs` and `POST /v1/temp-skill-runs`: a new run, and with `wait` its end in the same answer.
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -15,8 +15,9 @@ use crate::http::answer::problem::Problem;
 use crate::http::jobs::result::result_of;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::query::Query;
-use crate::http::request::wait::{MAX_WAIT_SECONDS, preference_applied, preferred_wait};
+use crate::http::request::wait::{MAX_WAIT_SECONDS, Waited, preference_applied, preferred_wait};
 use crate::http::server::app::App;
+use crate::http::server::request_span::record_run;
 use crate::http::server::task::through;
 use crate::orchestrator::{CreateRequest, Created, Error};
 use crate::projection::Job;
@@ -62,6 +63,7 @@ where
     let preferred = preferred_wait(&headers);
     let key = idempotency_key(&headers)?;
     let created = through(make(key)).await?;
+    record_run(created.run_id);
     let location = HeaderValue::from_str(&format!("{prefix}/{}", created.request_id)).ok();
     let wait = asked.or(preferred).filter(|seconds| *seconds > 0);
     let mut response = match wait {
@@ -83,14 +85,18 @@ where
 /// The job as it is after the wait, with its result when it is final.
 async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, Problem> {
     let orchestrator = app.orchestrator();
+    let began = Instant::now();
     tokio::select! {
         waited = orchestrator.wait(run, at_most) => drop(waited?),
         // The run's state is told all the same; the client can ask again later.
         () = app.closed() => {}
     }
+    let waited = Waited(began.elapsed());
     let job = orchestrator.job(run)?;
     let result = if job.status.is_final() { Some(result_of(orchestrator.layout().run(run)).await?) } else { None };
-    Ok(Json(Finished { job, result }).into_response())
+    let mut response = Json(Finished { job, result }).into_response();
+    response.extensions_mut().insert(waited);
+    Ok(response)
 }
 
 /// The job as it is after a wait.

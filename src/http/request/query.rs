@@ -2,6 +2,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use percent_encoding::percent_decode_str;
 
 use crate::domain::time::Timestamp;
 use crate::http::answer::problem::Problem;
@@ -82,20 +83,10 @@ pub(crate) fn whole_number(text: &str) -> Option<u64> {
 }
 
 fn decoded(text: &str) -> Result<String, Problem> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digits = [rest.next().unwrap_or_default(), rest.next().unwrap_or_default()];
-                let digits = std::str::from_utf8(&digits).ok();
-                digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(not_utf8)?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| not_utf8())
+    // In a query string a + is a space; access.rs has refused a % without its two digits.
+    let text = text.replace('+', " ");
+    let decoded = percent_decode_str(&text).decode_utf8().map_err(|_| not_utf8())?;
+    Ok(decoded.into_owned())
 }
 
 fn not_utf8() -> Problem {

@@ -8,6 +8,7 @@ use crate::domain::state::RunState;
 use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
 use crate::http::server::app::App;
+use crate::http::server::request_span::record_run;
 use crate::workspace::RunPaths;
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +41,7 @@ impl FromRequestParts<App> for RunInPath {
         let mut params = path_params(parts).await?;
         let orchestrator = app.orchestrator();
         let run = orchestrator.resolve(&params.remove("id").unwrap_or_default())?;
+        record_run(run);
         let state = orchestrator.state(run)?;
         if let Some(known) = parts.extensions.get::<KnownRequest>() {
             // A request names one run, so nobody has set it before.

@@ -1,9 +1,15 @@
 //! How long a client is ready to wait for the end of what it starts: `?wait=30`, or `Prefer: wait=30`.
 
+use std::time::Duration;
+
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 
 use crate::http::request::query::whole_number;
+
+/// How long an answer was held back because the client asked for it; an extension of the response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waited(pub(crate) Duration);
 
 /// Longest wait; a longer one is cut to this.
 pub(crate) const MAX_WAIT_SECONDS: u64 = 600;

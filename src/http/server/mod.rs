@@ -2,4 +2,5 @@
 
 pub(crate) mod access;
 pub(crate) mod app;
+pub(crate) mod request_span;
 pub(crate) mod task;

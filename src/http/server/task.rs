@@ -2,6 +2,8 @@
 
 use std::future::Future;
 
+use tracing::{Instrument, Span};
+
 use crate::http::answer::problem::Problem;
 
 /// See an operation through, even if the client goes away meanwhile: half of it would be worse than none.
@@ -10,7 +12,7 @@ where
     T: Send + 'static,
     E: Into<Problem> + Send + 'static,
 {
-    tokio::spawn(work).await.map_err(|_| Problem::Panicked)?.map_err(Into::into)
+    tokio::spawn(work.in_current_span()).await.map_err(|_| Problem::Panicked)?.map_err(Into::into)
 }
 
 /// Do what waits for the disk where waiting holds up nobody.
@@ -19,5 +21,6 @@ where
     T: Send + 'static,
     E: Into<Problem> + Send + 'static,
 {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Panicked)?.map_err(Into::into)
+    let span = Span::current();
+    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(|_| Problem::Panicked)?.map_err(Into::into)
 }

@@ -1,6 +1,6 @@
 //! `/v1/skill-packages`: sending a package to be installed, and asking what became of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -14,7 +14,7 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::multipart::receive_zip;
 use crate::http::request::path_params::path_params;
 use crate::http::request::query::Query;
-use crate::http::request::wait::{MAX_WAIT_SECONDS, preference_applied, preferred_wait};
+use crate::http::request::wait::{MAX_WAIT_SECONDS, Waited, preference_applied, preferred_wait};
 use crate::http::server::access::LoggedIn;
 use crate::http::server::app::App;
 use crate::http::server::task::{blocking, through};
@@ -43,13 +43,16 @@ pub(crate) async fn install(
     let mut response = match asked.or(preferred).filter(|seconds| *seconds > 0) {
         Some(seconds) => {
             let at_most = Duration::from_secs(seconds.min(MAX_WAIT_SECONDS));
+            let began = Instant::now();
             tokio::select! {
                 // Over, or so long in coming that its state is told as it is.
                 _ = tokio::time::timeout(at_most, told.wait_for(|install| install.status.is_final())) => {}
                 () = app.closed() => {}
             }
             let install = told.borrow().clone();
-            Json(install).into_response()
+            let mut response = Json(install).into_response();
+            response.extensions_mut().insert(Waited(began.elapsed()));
+            response
         }
         None => Json(json!({"request_id": id, "status": InstallStatus::Queued})).into_response(),
     };

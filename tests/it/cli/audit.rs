@@ -36,7 +36,7 @@ fn a_failed_and_a_canceled_run_are_ok_too() {
     assert_eq!(place.run(&["run", "broken"]).code, Some(1));
     let (running, _) = place.start(&["run", "slow"], "raw.stderr begun");
     running.signal(rustix::process::Signal::TERM);
-    assert_eq!(running.end().code, Some(1));
+    assert_eq!(running.end().code, Some(130));
     let mut found: Vec<_> = fs::read_dir(place.path().join("data/runs"))
         .unwrap()
         .map(|run| place.run(&["audit", run.unwrap().file_name().to_str().unwrap(), "--json"]))
@@ -196,9 +196,9 @@ fn a_change_that_only_the_stored_row_knows_of_is_found_by_id() {
 fn a_target_that_is_nothing_is_said_so() {
     let place = Place::new();
     let ran = place.run(&["audit", "nothing"]);
-    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.code, Some(2));
     assert_eq!(ran.stderr, "error: \"nothing\" is neither a run's id nor its folder, export or event log\n");
     let ran = place.run(&["audit", "skills"]);
-    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("is not the folder of a finished run"), "{ran:?}");
 }

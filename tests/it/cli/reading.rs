@@ -34,22 +34,22 @@ fn the_history_is_found_by_request_id_too_and_reads_as_lines() {
 }
 
 #[test]
-fn an_unknown_run_is_an_error_with_1_and_makes_no_data_directory() {
+fn an_unknown_run_is_an_error_with_4_and_makes_no_data_directory() {
     let place = Place::new();
     let unknown = "0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7";
     for command in ["history", "audit"] {
         let ran = place.run(&[command, unknown]);
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran:?}");
         assert!(ran.stderr.starts_with("error: there are no runs in "), "{ran:?}");
     }
     assert!(!place.path().join("data").exists());
     place.finished_run();
     for command in ["history", "audit"] {
         let ran = place.run(&[command, unknown]);
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran:?}");
         assert_eq!(ran.stderr, format!("error: REQUEST_NOT_FOUND: no run has the request id or run id {unknown:?}\n"));
     }
-    assert_eq!(place.run(&["history", "not-an-id"]).code, Some(1));
+    assert_eq!(place.run(&["history", "not-an-id"]).code, Some(4));
     let reversed = place.run(&["history", unknown, "--from-seq", "5", "--to-seq", "2"]);
     assert_eq!((reversed.code, reversed.stderr.as_str()), (Some(2), "error: --to-seq must not be before --from-seq\n"));
 }
@@ -75,7 +75,7 @@ fn a_good_skill_passes_the_lint_and_a_bad_one_is_told_every_place() {
     assert_eq!((ran.code, &findings["ok"]), (Some(1), &json!(false)));
     let pointers: Vec<_> = findings["findings"].as_array().unwrap().iter().map(|found| &found["pointer"]).collect();
     assert!(pointers.contains(&&json!("/version")), "{findings}");
-    assert_eq!(place.run(&["skill", "lint", "nowhere"]).code, Some(1));
+    assert_eq!(place.run(&["skill", "lint", "nowhere"]).code, Some(2));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn a_file_is_uploaded_under_its_key() {
     assert_eq!(ran.json()["result"]["data"], json!({"doc": "content of it"}), "{ran:?}");
 
     let ran = place.run(&["run", "reader", "--file", "other=some.txt", "--json"]);
-    assert_eq!((ran.code, &ran.json()["error"]["code"]), (Some(1), &json!("UNKNOWN_INPUT_KEY")), "{ran:?}");
+    assert_eq!((ran.code, &ran.json()["error"]["code"]), (Some(5), &json!("UNKNOWN_INPUT_KEY")), "{ran:?}");
 
     let ran = place.run(&["run", "reader", "--file", "doc=missing.txt"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
@@ -101,7 +101,7 @@ fn values_reach_the_skill_as_json_where_they_are_json_and_else_as_text() {
     assert_eq!((&params["name"], &params["n"], &params["list"]), (&json!("3 apples"), &json!(3), &json!([1, "x"])));
 
     let ran = place.run(&["run", "echo", "--input", "name=3"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{ran:?}");
     assert!(ran.stderr.starts_with("error: INPUT_VALIDATION_FAILED: ") && ran.stderr.contains("/name"), "{ran:?}");
 }
 
@@ -112,7 +112,7 @@ fn a_folder_outside_the_skills_folder_is_run_where_it_lies() {
     let ran = place.run(&["run", "./elsewhere/tiny", "--json"]);
     assert_eq!((ran.code, &ran.json()["status"]), (Some(0), &json!("succeeded")));
     let ran = place.run(&["run", "./elsewhere"]);
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.code, Some(4), "{ran:?}");
     let ran = place.run(&["run", "./nowhere"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
 }
@@ -121,7 +121,7 @@ fn a_folder_outside_the_skills_folder_is_run_where_it_lies() {
 fn an_unknown_skill_is_named_and_nothing_is_made() {
     let place = Place::new();
     let ran = place.run(&["run", "nope"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""));
     assert!(ran.stderr.starts_with("error: SKILL_NOT_FOUND: no skill \"nope\""), "{ran:?}");
     assert!(!place.path().join("data").exists());
 }
@@ -159,7 +159,7 @@ fn ctrl_c_cancels_the_run_and_shows_its_end() {
     let (running, _) = place.start(&["run", "slow"], "turn.started");
     running.signal(Signal::INT);
     let ran = running.end();
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.code, Some(130), "{ran:?}");
     assert!(ran.stdout.contains("\ncanceled after "), "{ran:?}");
     assert!(ran.stdout.contains("\nerror: CANCELED_BY_USER: "), "{ran:?}");
     assert!(ran.stderr.starts_with("canceling the run"), "{ran:?}");
@@ -188,7 +188,7 @@ fn a_write_that_fails_in_the_store_ends_the_process_at_once() {
     let script = format!("trap '' XFSZ; ulimit -f 1; exec '{}' run tiny --json", env!("CARGO_BIN_EXE_skill-runner"));
     let ended = std::process::Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap();
     let stderr = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!((ended.status.code(), ended.stdout), (Some(70), Vec::new()), "{stderr}");
+    assert_eq!((ended.status.code(), ended.stdout), (Some(1), Vec::new()), "{stderr}");
     assert!(stderr.contains("the event store failed; ending"), "{stderr}");
     // The next start finds a data folder it can use.
     assert_eq!(place.run(&["run", "tiny"]).code, Some(0));

@@ -67,7 +67,7 @@ fn commands_on_the_data_folder_of_a_service_go_through_it() {
     let audit = place.run(&["audit", request]);
     assert_eq!((audit.code, audit.stdout.lines().last()), (Some(0), Some("ok")), "{audit:?}");
     let unknown = place.run(&["run", "nope", "--json"]);
-    assert_eq!((unknown.code, &unknown.json()["error"]["code"]), (Some(1), &json!("SKILL_NOT_FOUND")));
+    assert_eq!((unknown.code, &unknown.json()["error"]["code"]), (Some(4), &json!("SKILL_NOT_FOUND")));
 
     let elsewhere = tempfile::tempdir().unwrap();
     let ran = place.run(&["run", elsewhere.path().to_str().unwrap()]);
@@ -234,7 +234,7 @@ fn the_running_service_of_the_data_folder_is_asked_for_runs() {
     assert_eq!((ran.code, ran.stdout.lines().last()), (Some(0), Some("ok")), "{ran:?}");
     assert!(ran.stdout.contains("stored row"), "{ran:?}");
     let ran = place.run(&["history", "0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{ran:?}");
     assert!(ran.stderr.starts_with("error: ROUTE_NOT_FOUND: "), "{ran:?}");
 }
 
@@ -242,7 +242,7 @@ fn the_running_service_of_the_data_folder_is_asked_for_runs() {
 fn a_service_that_cannot_be_reached_is_named() {
     let place = Place::new();
     let ran = place.run(&["run", "tiny", "--server", "http://127.0.0.1:1"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(3), ""));
     assert!(ran.stderr.starts_with("error: the service at http://127.0.0.1:1 cannot be reached: "), "{ran:?}");
 }
 

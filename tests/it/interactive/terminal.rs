@@ -115,10 +115,10 @@ fn reply_answers_by_number_label_or_json_and_says_why_not() {
     let run = service.create(json!({}));
     service.question(&run, 1);
     let (code, stdout, stderr) = desk.run(&["reply", &run, "green"], "");
-    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    assert_eq!((code, stdout.as_str()), (Some(5), ""));
     assert!(stderr.contains("INPUT_VALIDATION_FAILED") && stderr.contains("must be one of"), "{stderr}");
     let (code, _, stderr) = desk.run(&["reply", &run, "red", "--interaction", "5"], "");
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(5));
     assert!(stderr.starts_with("error: INTERACTION_STALE: "), "{stderr}");
     let key = ["reply", &run, "2", "--interaction", "1", "--key", "k", "--json"];
     let (code, stdout, stderr) = desk.run(&key, "");
@@ -132,7 +132,7 @@ fn reply_answers_by_number_label_or_json_and_says_why_not() {
     let replies = of_type(&service.history(&run), "interaction.reply.accepted");
     assert_eq!((&replies[0]["response"], &replies[1]["response"]), (&json!("blue"), &json!("because")));
     let (code, _, stderr) = desk.run(&["reply", &run, "late"], "");
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(5));
     assert!(stderr.starts_with("error: INTERACTION_NOT_PENDING: "), "{stderr}");
 }
 
@@ -182,7 +182,7 @@ fn clients_need_a_service_a_run_and_right_usage() {
     let nobody = "0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11";
     for command in ["watch", "reply", "cancel", "logs"] {
         let (code, stdout, stderr) = desk.run(&[command, nobody], "");
-        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{command}");
+        assert_eq!((code, stdout.as_str()), (Some(3), ""), "{command}");
         assert!(stderr.starts_with("error: no service runs on "), "{stderr}");
         assert_eq!(desk.run(&[command], "").0, Some(2), "{command}");
         let (code, help, _) = desk.run(&[command, "--help"], "");
@@ -194,7 +194,7 @@ fn clients_need_a_service_a_run_and_right_usage() {
     for command in ["watch", "reply", "cancel", "logs"] {
         for id in [nobody, "nothing"] {
             let (code, _, stderr) = desk.run(&[command, id], "");
-            assert_eq!(code, Some(1), "{command} {id}");
+            assert_eq!(code, Some(4), "{command} {id}");
             assert!(stderr.starts_with("error: REQUEST_NOT_FOUND: "), "{stderr}");
         }
     }

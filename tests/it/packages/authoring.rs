@@ -101,7 +101,7 @@ fn install_gives_the_findings_of_lint_and_changes_nothing() {
     let codes: Vec<&str> =
         linted["findings"].as_array().unwrap().iter().map(|finding| finding["code"].as_str().unwrap()).collect();
     assert_eq!(codes, ["SYMLINK", "INVALID_JSON", "FILE_MISSING"]);
-    let told = refused(folder, &["skill", "install", "drafts/demo"], 1);
+    let told = refused(folder, &["skill", "install", "drafts/demo"], 5);
     assert_eq!(told.matches("\n  hint: ").count(), 3, "{told}");
     assert_eq!(told, refused(folder, &["skill", "lint", "drafts/demo"], 1));
     assert_eq!(tree(folder), before);
@@ -118,11 +118,11 @@ fn a_zip_is_installed_beside_a_running_service_which_sees_it_at_once() {
         let run = server.post("/v1/jobs?wait=60", &json!({"skill_id": "demo"})).json();
         assert_eq!(run["result"]["data"]["version"], version);
     }
-    let told = refused(folder, &["skill", "install", "demo.zip"], 1);
+    let told = refused(folder, &["skill", "install", "demo.zip"], 5);
     assert!(told.contains("VERSION_NOT_NEWER"), "{told}");
     fs::write(folder.join("evil.zip"), deflated(&[("demo/../../x", b"x")])).unwrap();
-    assert!(refused(folder, &["skill", "install", "evil.zip"], 1).contains("UNSAFE_PATH"));
-    assert!(refused(folder, &["skill", "install", "gone.zip"], 1).contains("gone.zip"));
+    assert!(refused(folder, &["skill", "install", "evil.zip"], 5).contains("UNSAFE_PATH"));
+    assert!(refused(folder, &["skill", "install", "gone.zip"], 2).contains("gone.zip"));
 }
 
 #[test]
@@ -169,6 +169,6 @@ fn an_imported_agent_is_a_package_of_its_own() {
     let before = tree(again.path());
     assert!(refused(again.path(), &["skill", "import", "agents/clerk"], 2).contains("is there already"));
     fs::write(again.path().join("agents/clerk/agent.yaml"), "skills: [{name: gone}]").unwrap();
-    assert!(refused(again.path(), &["skill", "import", "agents/clerk"], 1).contains("FILE_MISSING"));
+    assert!(refused(again.path(), &["skill", "import", "agents/clerk"], 5).contains("FILE_MISSING"));
     assert_eq!(tree(again.path()).len(), before.len());
 }

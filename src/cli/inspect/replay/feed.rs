@@ -10,7 +10,7 @@ use crate::cli::inspect::replay::pace::Pace;
 use crate::cli::inspect::replay::player::Player;
 use crate::cli::inspect::replay::recording::Recording;
 use crate::cli::service::serve::listen;
-use crate::cli::service::stop_signals::Stop;
+use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::domain::ids::Seq;
 use crate::http;

@@ -19,12 +19,15 @@ impl Recording {
     /// Opens an export. One with a single wrong byte is none.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let reading = || format!("read {}", path.display());
+        if !path.is_file() {
+            return Err(Failure::Usage(format!("{} is not a file", path.display())));
+        }
         let export = Export::open(path).map_err(Failure::broken(reading()))?;
         let fine = export.flaws().is_empty() && export.check_files().map_err(Failure::broken(reading()))?.is_empty();
         let (Some(contents), Some(log), true) = (export.contents().cloned(), export.file(EVENTS), fine) else {
             let path = path.display();
             let message = format!("{path} is not an export as it was written\n  `skill-runner audit {path}` says why");
-            return Err(Failure::Broken(message));
+            return Err(Failure::Unusable(message));
         };
         Ok(Self { export, contents, log })
     }

@@ -5,7 +5,7 @@ use std::io;
 use serde_json::json;
 
 use crate::cli::connect::service_address::running_service;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::service::doctor::finding::{Finding, Grade};
@@ -47,7 +47,7 @@ pub(crate) fn doctor(global: &Global, args: &Args) -> Result<(), Failure> {
     }
     tell(&findings, args.json)?;
     let is_broken = findings.iter().any(|finding| finding.grade == Grade::Broken);
-    if is_broken { Err(Failure::Said) } else { Ok(()) }
+    if is_broken { Err(Failure::Reported(Exit::Failed)) } else { Ok(()) }
 }
 
 fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {

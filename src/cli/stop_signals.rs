@@ -4,9 +4,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::failure::Failure;
 
-/// Exit status of an end that was not waited for, as shells number an interrupt.
-pub(crate) const INTERRUPTED: i32 = 130;
-
 /// The signals that end a program.
 pub(crate) struct Stop {
     terminate: Signal,
