@@ -13,6 +13,7 @@ pub mod convergence;
 pub mod engine;
 pub mod fcmp;
 pub mod projection;
+pub mod prompt;
 // L3, pure
 pub mod verdict;
 // L4, shared by the IO modules

@@ -12,6 +12,7 @@ use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
+use crate::domain::engine::Engine;
 use crate::engine::{self, Adapter};
 use crate::installed_engines::{InstalledEngines, Models, Status, Upgrade, UpgradeStatus};
 use crate::settings::{LogLevel, Settings};
@@ -19,7 +20,7 @@ use crate::settings::{LogLevel, Settings};
 /// How often the log of an installation is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Shows the agent CLIs of this machine: found, version, log-in, models; and installs them
+/// Shows the agent CLIs of this machine: found, version, login, models; and installs them
 ///
 /// Where a service runs on the data directory, it is asked: its PATH and its variables count.
 #[derive(Debug, clap::Args)]
@@ -48,9 +49,9 @@ pub(crate) fn engines(global: &Global, args: &Args) -> Result<(), Failure> {
 }
 
 fn by_name(name: &str) -> Result<&'static Adapter, Failure> {
-    engine::adapter(name).ok_or_else(|| {
-        let names: Vec<&str> = engine::ADAPTERS.iter().map(|adapter| adapter.name).collect();
-        Failure::Usage(format!("no engine is called {name:?}; there are {}", names.join(", ")))
+    engine::adapter_named(name).ok_or_else(|| {
+        let names = Engine::names(Engine::AGENTS);
+        Failure::Usage(format!("no agent CLI is called {name:?}; there are {names}"))
     })
 }
 
@@ -77,7 +78,7 @@ fn list(settings: &Settings, as_json: bool) -> Result<(), Failure> {
         let version =
             if installed { or(text("cli_version_detected"), "version unknown") } else { "missing".to_owned() };
         let ink = if installed { Ink::Good } else { Ink::Bad };
-        let login = if ready { look.paint(Ink::Good, "ready") } else { look.paint(Ink::Caution, "no log-in") };
+        let login = if ready { look.paint(Ink::Good, "ready") } else { look.paint(Ink::Caution, "no login") };
         let sunset = if text("state") == "sunset" { " (sunset)" } else { "" };
         output::line(&format!("{:<9} {} {login}{sunset}", text("engine"), look.paint(ink, &format!("{version:<16}"))))?;
         let more = if installed {
@@ -98,7 +99,7 @@ fn or(text: String, otherwise: &str) -> String {
 
 fn models(settings: &Settings, adapter: &'static Adapter, as_json: bool) -> Result<(), Failure> {
     let listed = match running_service(settings) {
-        Some(client) => client.get(&format!("/engines/{}/models", adapter.name))?,
+        Some(client) => client.get(&format!("/engines/{}/models", adapter.name()))?,
         None => {
             let models: Models = InstalledEngines::new(settings).models(adapter);
             json!(models)

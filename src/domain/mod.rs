@@ -7,6 +7,7 @@ pub mod causes;
 pub mod command;
 mod decide;
 mod effect;
+pub mod engine;
 pub mod event;
 pub mod fact;
 pub mod ids;

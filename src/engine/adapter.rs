@@ -1,32 +1,43 @@
-//! An engine as a value: what it is called, where it comes from, how it is launched and read.
+//! Everything the runner knows about one agent CLI, as a value.
 
 use super::config;
-use super::launch::PoliteSignal;
+use super::launch::{Launch, LaunchPlan, PoliteSignal, path_text};
+use super::login::Login;
+use super::models::ModelCatalog;
 use super::parser::{Dialect, TurnParser};
 use super::report::TurnReport;
-use super::turn::{LaunchPlan, Turn, TurnRefused};
+use super::session::HandleKind;
+use super::turn::{Turn, TurnRefused};
+use crate::domain::engine::Engine;
 use crate::domain::outcome::{Usage, Warning};
 
-/// Whether an engine still has its service.
+/// Whether the service behind an engine still exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// In use.
+pub(crate) enum State {
     Active,
-    /// Its service is closed; it runs where a program is configured.
+    /// The service is closed; the engine runs only where a program is configured.
     Sunset,
-    /// Part of the runner.
-    BuiltIn,
 }
 
-/// Where a managed engine comes from.
+impl State {
+    /// The name in answers of the API.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Sunset => "sunset",
+        }
+    }
+}
+
+/// The npm package of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Install {
-    /// The npm package.
+    /// The package's name.
     pub package: &'static str,
-    /// The version this adapter was measured with.
+    /// The version this adapter was measured with, which an upgrade installs.
     pub version: &'static str,
-    /// Words that start it, before its arguments; `{prefix}` stands for the folder that holds `node_modules`.
-    pub program: &'static [&'static str],
+    /// The words that start it, before its arguments; `{prefix}` stands for the folder that holds `node_modules`.
+    pub(crate) program: &'static [&'static str],
 }
 
 impl Install {
@@ -36,94 +47,97 @@ impl Install {
     }
 }
 
-/// What names a session of an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HandleKind {
-    /// A UUID.
-    Uuid {
-        /// As it is written in events.
-        kind: &'static str,
-    },
-    /// A prefix, then letters, digits, `-` and `_`.
-    Prefixed {
-        /// As it is written in events.
-        kind: &'static str,
-        /// What it begins with.
-        prefix: &'static str,
-    },
-}
-
-impl HandleKind {
-    /// As it is written in events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Uuid { kind } | Self::Prefixed { kind, .. } => kind,
-        }
-    }
-
-    /// Whether a text can be a handle. Anything else must not reach the engine, which might take it for a flag or,
-    /// worse, begin a new session without a word.
-    pub fn accepts(self, handle: &str) -> bool {
-        match self {
-            Self::Uuid { .. } => handle.len() == 36 && uuid::Uuid::try_parse(handle).is_ok(),
-            Self::Prefixed { prefix, .. } => {
-                let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-                handle.len() <= 200
-                    && handle.strip_prefix(prefix).is_some_and(|id| !id.is_empty() && id.chars().all(plain))
-            }
-        }
-    }
-}
-
-/// One engine.
+/// One agent CLI.
 #[derive(Debug)]
 pub struct Adapter {
-    /// As users write it.
-    pub name: &'static str,
-    /// Whether it still has its service.
-    pub state: State,
-    /// Where it comes from, when it can be installed.
+    pub(crate) engine: Engine,
+    pub(crate) state: State,
+    /// The package, when it can be installed.
     pub install: Option<Install>,
-    /// Version of the dialect, for `turn.started`.
-    pub parser_version: &'static str,
+    /// Version of the parser, for `turn.started`.
+    pub(crate) parser_version: &'static str,
     /// How to ask it to stop.
-    pub polite: PoliteSignal,
-    /// The folder of the run it reads skills from.
-    pub skills_folder: &'static str,
-    /// What names its sessions.
-    pub handle: HandleKind,
-    /// Its configuration.
-    pub config: config::Kind,
-    pub(super) launch: fn(&Adapter, &Turn<'_>) -> Result<LaunchPlan, TurnRefused>,
-    pub(super) dialect: fn(Usage) -> Box<dyn Dialect>,
-    /// What it says when it does not know a session.
-    pub(super) lost_session_words: &'static [&'static str],
-    /// The status of the model's service that an exit code gives away.
-    pub(super) exit_status: fn(i32) -> Option<u16>,
+    pub(crate) polite: PoliteSignal,
+    /// The folder of the run from which it reads skills.
+    pub(crate) skills_folder: &'static str,
+    pub(crate) handle: HandleKind,
+    pub(crate) config: config::Kind,
+    pub(crate) login: Login,
+    pub(crate) models: ModelCatalog,
+    /// Whether it can confine its commands itself.
+    pub(crate) has_sandbox: bool,
+    /// Variables set whenever it is started: they switch off updates, telemetry and second processes.
+    pub(crate) switches: &'static [(&'static str, &'static str)],
+    pub(crate) launch: fn(&Adapter, &Turn<'_>) -> Result<LaunchPlan, TurnRefused>,
+    pub(crate) dialect: fn(Usage) -> Box<dyn Dialect>,
+    /// Parts of the messages with which it says that it does not know a session.
+    pub(crate) lost_session_words: &'static [&'static str],
+    /// The HTTP status of the model's service that an exit code stands for.
+    pub(crate) http_status_of_exit: fn(i32) -> Option<u16>,
 }
 
 impl Adapter {
+    /// The engine's name.
+    pub fn name(&self) -> &'static str {
+        self.engine.as_str()
+    }
+
     /// What to start for a turn, and which files it needs before.
-    pub fn launch(&self, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
-        turn.check(self)?;
+    pub(crate) fn launch(&self, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+        if let Some(handle) = turn.resume.filter(|handle| !self.handle.accepts(handle)) {
+            let handle = handle.to_owned();
+            return Err(TurnRefused::Handle { handle, kind: self.handle.name(), engine: self.engine });
+        }
+        if let Some(model) = turn.model.filter(|model| !is_model_name(model)) {
+            return Err(TurnRefused::Model { model: model.to_owned() });
+        }
         (self.launch)(self, turn)
     }
 
-    /// A parser for one turn. `usage_before` is what the run has used in its earlier turns: some engines
-    /// report the sum over the whole session, and the parser reports the difference.
+    /// A plan with the environment every engine gets: the operator's variables first, then those that must hold.
+    pub(crate) fn plan(&self, turn: &Turn<'_>, arguments: Vec<String>, variables: &[(&str, String)]) -> LaunchPlan {
+        let argv: Vec<String> = turn.program.iter().cloned().chain(arguments).collect();
+        let general = [
+            ("PATH", turn.path.to_owned()),
+            ("HOME", path_text(turn.engine_home)),
+            ("TMPDIR", path_text(turn.tmp)),
+            ("LANG", "C.UTF-8".to_owned()),
+        ];
+        let switches = self.switches.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        let mut env: Vec<(String, String)> = turn.env.to_vec();
+        for (name, value) in general.into_iter().chain(switches).chain(variables.iter().cloned()) {
+            env.retain(|(passed, _)| passed != name);
+            env.push((name.to_owned(), value));
+        }
+        LaunchPlan {
+            shown_argv: argv.clone(),
+            launch: Launch {
+                argv,
+                env,
+                cwd: turn.run_dir.to_owned(),
+                stdin: turn.prompt.as_bytes().to_vec(),
+                polite: self.polite,
+            },
+            files: Vec::new(),
+            recorded_config: config::masked(turn.config),
+        }
+    }
+
+    /// A parser for one turn. `usage_before` is what the run has used in its earlier turns: some engines report the sum
+    /// over the whole session, and the parser reports the difference.
     pub fn parser(&self, resumed_from: Option<&str>, usage_before: Usage) -> TurnParser {
         let report = TurnReport::new(self.handle.name(), resumed_from);
-        // A new session begins its count at nothing, whatever the run has used in another.
+        // A new session counts from zero, whatever the run has used in another one.
         let usage_before = if resumed_from.is_some() { usage_before } else { Usage::default() };
         TurnParser::new((self.dialect)(usage_before), self.lost_session_words, report)
     }
 
-    /// What a user of this engine has to be told at each run.
-    pub fn warning(&self) -> Option<Warning> {
+    /// The warning that each run on this engine gets.
+    pub(crate) fn warning(&self) -> Option<Warning> {
         match self.state {
-            State::Active | State::BuiltIn => None,
+            State::Active => None,
             State::Sunset => {
-                let message = format!("the service behind {} is closed; move to another engine", self.name);
+                let message = format!("the service behind {} is closed; move to another engine", self.name());
                 Some(Warning::new("ENGINE_SUNSET", message))
             }
         }
@@ -131,27 +145,10 @@ impl Adapter {
 }
 
 /// For engines whose exit code says nothing about the model's service.
-pub(super) fn no_status(_exit_code: i32) -> Option<u16> {
+pub(crate) fn no_http_status(_exit_code: i32) -> Option<u16> {
     None
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_plain_handle_of_its_kind_is_accepted() {
-        let uuid = HandleKind::Uuid { kind: "thread_id" };
-        assert!(uuid.accepts("01a1e212-7b08-7880-8338-1569b3c6ebe6"));
-        for bad in
-            ["", "nonsense", "--last", "01a1e2127b0878808338156 9b3c6ebe6", "{01a1e212-7b08-7880-8338-1569b3c6ebe6}"]
-        {
-            assert!(!uuid.accepts(bad), "{bad}");
-        }
-        let prefixed = HandleKind::Prefixed { kind: "session_id", prefix: "ses_" };
-        assert!(prefixed.accepts("ses_e1de75a6effep7iqUy2Mjd4Wi7"));
-        for bad in ["", "ses_", "ses_a b", "x", "-s", "ses_/../x"] {
-            assert!(!prefixed.accepts(bad), "{bad}");
-        }
-    }
+fn is_model_name(model: &str) -> bool {
+    !model.is_empty() && model.len() <= 200 && !model.starts_with('-') && !model.chars().any(char::is_control)
 }

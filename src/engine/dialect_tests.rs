@@ -8,7 +8,7 @@ use crate::domain::fact::Stream;
 use crate::domain::outcome::Usage;
 
 fn read(engine: &str, lines: &[serde_json::Value]) -> (Vec<Event>, TurnReport) {
-    let mut parser = adapter(engine).unwrap().parser(None, Usage::default());
+    let mut parser = adapter_named(engine).unwrap().parser(None, Usage::default());
     let mut events = Vec::new();
     for line in lines {
         match parser.read(Stream::Stdout, &line.to_string()) {
@@ -151,7 +151,7 @@ fn only_what_a_resumed_session_used_anew_is_reported() {
     let before = Usage { input_tokens: 100, cached_input_tokens: 0, output_tokens: 20, cost_usd: None };
     let line = json!({ "type": "turn.completed", "usage": { "input_tokens": 130, "cached_input_tokens": 5, "output_tokens": 21 } });
     let used = |resumed: Option<&str>| {
-        let mut parser = adapter("codex").unwrap().parser(resumed, before);
+        let mut parser = adapter_named("codex").unwrap().parser(resumed, before);
         parser.read(Stream::Stdout, &line.to_string());
         parser.report().usage.map(|usage| (usage.input_tokens, usage.output_tokens))
     };

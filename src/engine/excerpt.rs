@@ -8,7 +8,7 @@ use super::framer::cut_character;
 pub const EXCERPT_MAX: usize = 64 * 1024;
 
 /// The text, or its beginning with a mark that says how much is missing.
-pub(super) fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     if text.len() <= EXCERPT_MAX {
         return text.to_owned();
     }
@@ -16,11 +16,11 @@ pub(super) fn text(text: &str) -> String {
     format!("{}\n[cut: {} of {} bytes shown]", &text[..kept], kept, text.len())
 }
 
-/// The value with its long strings cut; one that is too large all the same becomes a cut text.
-pub(super) fn value(value: &Value) -> Value {
+/// The value with its long strings cut; one that is still too large becomes a cut text.
+pub(crate) fn value(value: &Value) -> Value {
     let shortened = shorten(value);
     let written = shortened.to_string();
-    // Twice the bound leaves room for the marks of a value with one long string.
+    // Twice the bound allows for the marks of a value with one long string.
     if written.len() <= 2 * EXCERPT_MAX { shortened } else { Value::String(text(&written)) }
 }
 

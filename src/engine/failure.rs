@@ -1,15 +1,17 @@
-//! Why an engine gave up, sorted into what its user can do about it.
+//! Why an engine failed, sorted by what its user can do about it.
 
 use serde_json::Value;
 
 use crate::domain::outcome::{RunError, code};
 
+/// The engine cannot be given its configuration.
+pub(crate) const ENGINE_CONFIG_INVALID: &str = "ENGINE_CONFIG_INVALID";
 /// The engine has no login, or the one it has is refused.
-pub const ENGINE_AUTH_REQUIRED: &str = "ENGINE_AUTH_REQUIRED";
-/// The model's service takes no more requests for now.
-pub const ENGINE_RATE_LIMITED: &str = "ENGINE_RATE_LIMITED";
+pub(crate) const ENGINE_AUTH_REQUIRED: &str = "ENGINE_AUTH_REQUIRED";
+/// The model's service takes no more requests at present.
+pub(crate) const ENGINE_RATE_LIMITED: &str = "ENGINE_RATE_LIMITED";
 
-/// Words of engines and services that mean a missing or refused login, in small letters.
+/// Words of engines and services that mean a missing or refused login, in lower case.
 const AUTH_WORDS: [&str; 14] = [
     "401 unauthorized",
     "status 401",
@@ -27,7 +29,7 @@ const AUTH_WORDS: [&str; 14] = [
     "missing environment variable",
 ];
 
-/// Words that mean too many requests, in small letters.
+/// Words that mean too many requests, in lower case.
 const RATE_WORDS: [&str; 9] = [
     "429 too many",
     "status 429",
@@ -43,28 +45,28 @@ const RATE_WORDS: [&str; 9] = [
 /// A failure with its code.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// For programs.
+    /// The code of the run's error.
     pub code: &'static str,
-    /// The engine's words.
-    pub message: String,
-    /// The status the model's service answered with, where it is known.
-    pub http_status: Option<u16>,
+    /// In the engine's own words.
+    pub(crate) message: String,
+    /// The HTTP status of the model's service, where it is known.
+    pub(crate) http_status: Option<u16>,
 }
 
 impl Failure {
     /// A failure whose kind is known.
-    pub(super) fn new(code: &'static str, message: &str) -> Self {
+    pub(crate) fn new(code: &'static str, message: &str) -> Self {
         Self { code, message: super::excerpt::text(message), http_status: None }
     }
 
     /// A failure sorted by the status of the model's service, else by the engine's words.
-    pub(super) fn classify(http_status: Option<u16>, message: &str) -> Self {
+    pub(crate) fn classify(http_status: Option<u16>, message: &str) -> Self {
         let code = http_status.and_then(by_status).unwrap_or_else(|| by_words(message));
         Self { http_status, ..Self::new(code, message) }
     }
 
-    /// The same failure, sorted anew when a status gives away what the words did not.
-    pub(super) fn with_status(mut self, http_status: Option<u16>) -> Self {
+    /// The same failure, sorted again when a status tells what the words did not.
+    pub(crate) fn with_status(mut self, http_status: Option<u16>) -> Self {
         if self.code == code::ENGINE_FAILED {
             self.code = http_status.and_then(by_status).unwrap_or(self.code);
         }
@@ -72,8 +74,7 @@ impl Failure {
         self
     }
 
-    /// As the run's error.
-    pub(super) fn into_error(self) -> RunError {
+    pub(crate) fn into_error(self) -> RunError {
         let status = self.http_status.map_or(Value::Null, Value::from);
         RunError::new(self.code, self.message).with("http_status", status)
     }

@@ -1,4 +1,4 @@
-//! Bytes to lines that know where they stand, in bounded memory whatever is printed.
+//! Splits bytes into lines with their offsets, in bounded memory whatever is printed.
 
 /// Bytes of a stream with their place in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Piece<'a> {
     },
 }
 
-/// Cuts a stream into lines. What it yields tiles the stream and does not depend on how the bytes arrived.
+/// Splits a stream into lines. The pieces cover every byte once and do not depend on how the bytes arrived.
 #[derive(Debug)]
 pub struct LineFramer {
     max_line: usize,
@@ -44,17 +44,17 @@ impl LineFramer {
     /// Take the next bytes of the stream.
     pub fn push(&mut self, mut bytes: &[u8], mut yields: impl FnMut(Piece<'_>)) {
         while !bytes.is_empty() {
-            let room = self.max_line - self.held.len();
-            let window = &bytes[..bytes.len().min(room)];
+            let free = self.max_line - self.held.len();
+            let window = &bytes[..bytes.len().min(free)];
             if let Some(at) = memchr(b'\n', window) {
                 let (line, rest) = bytes.split_at(at + 1);
                 bytes = rest;
                 self.complete(line, &mut yields);
-            } else if bytes.len() < room {
+            } else if bytes.len() < free {
                 self.held.extend_from_slice(bytes);
                 return;
             } else {
-                let (part, rest) = bytes.split_at(room);
+                let (part, rest) = bytes.split_at(free);
                 bytes = rest;
                 self.held.extend_from_slice(part);
                 self.fragment(&mut yields);
@@ -97,7 +97,7 @@ impl LineFramer {
 }
 
 /// How many bytes at the end are the beginning of a UTF-8 character whose rest is missing (0 to 3).
-pub(super) fn cut_character(bytes: &[u8]) -> usize {
+pub(crate) fn cut_character(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let byte = bytes[bytes.len() - back];
         let needed = match byte {

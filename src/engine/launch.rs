@@ -1,8 +1,10 @@
-//! A process to start, as a value: the adapters make it, the supervisor acts on it.
+//! A process to start, and the files it needs, as values: adapters make them, the supervisor starts them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// How to stop an engine politely before its whole tree is killed.
+use serde_json::Value;
+
+/// How to ask an engine to stop before its whole process tree is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoliteSignal {
     /// SIGINT to the engine's own process.
@@ -11,7 +13,7 @@ pub enum PoliteSignal {
     TerminateAll,
 }
 
-/// One engine invocation. The environment is exactly `env`: nothing is inherited.
+/// One process to start. Its environment is exactly `env`: nothing is inherited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Program and arguments; never empty. The program is a path or is looked up in `env`'s PATH.
@@ -24,4 +26,47 @@ pub struct Launch {
     pub stdin: Vec<u8>,
     /// How to ask it to stop.
     pub polite: PoliteSignal,
+}
+
+/// A file the engine needs before it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConfigFile {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+    /// Whether an existing file stays: it holds the operator's own choices.
+    pub(crate) keep_existing: bool,
+}
+
+impl ConfigFile {
+    /// A file of the run, always written.
+    pub(crate) fn of_run(path: PathBuf, value: &Value) -> Self {
+        Self { path, bytes: format!("{value:#}\n").into_bytes(), keep_existing: false }
+    }
+
+    /// A file of the engine's home, written only when there is none.
+    pub(crate) fn of_home(path: PathBuf, value: &Value) -> Self {
+        Self { keep_existing: true, ..Self::of_run(path, value) }
+    }
+}
+
+/// What to start for a turn, and what to write before.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LaunchPlan {
+    pub(crate) launch: Launch,
+    /// Program and arguments as they may be logged.
+    pub(crate) shown_argv: Vec<String>,
+    /// Files to write first.
+    pub(crate) files: Vec<ConfigFile>,
+    /// The configuration in force, secrets masked, for the run's records.
+    pub(crate) recorded_config: Value,
+}
+
+/// A path as an argument; paths of the runner are UTF-8.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// These words as arguments.
+pub(crate) fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }

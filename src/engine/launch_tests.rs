@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::failure::ENGINE_CONFIG_INVALID;
+use super::turn::TurnRefused;
 use super::*;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
@@ -15,7 +17,7 @@ fn plan(name: &str, change: impl FnOnce(&mut Turn<'_>)) -> Result<LaunchPlan, Tu
 }
 
 fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Turn<'_>)) -> Result<LaunchPlan, TurnRefused> {
-    let adapter = adapter(name).unwrap();
+    let adapter = adapter_named(name).unwrap();
     let env = [("KEY".to_owned(), "secret".to_owned()), ("HOME".to_owned(), "/root".to_owned())];
     let schema =
         json!({ "type": "object", "properties": { "a": {} }, "required": ["a"], "additionalProperties": false });
@@ -38,7 +40,7 @@ fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Turn<'_>)) ->
     change(&mut turn);
     let model = turn.model;
     let layers = config::Layers { skill_file: None, request: Some(request), model, mode: turn.mode };
-    let config = config::merge(adapter, &layers).unwrap();
+    let config = config::merge(&adapter.config, &layers).unwrap();
     adapter.launch(&Turn { config: &config, ..turn })
 }
 
@@ -57,19 +59,19 @@ fn file(plan: &LaunchPlan, path: &str) -> Option<(Value, bool)> {
 
 #[test]
 fn every_engine_gets_its_prompt_its_home_and_its_own_environment_and_nothing_secret_in_its_arguments() {
-    for adapter in ADAPTERS {
-        let plan = plan(adapter.name, |_| {}).unwrap();
+    for adapter in adapters() {
+        let plan = plan(adapter.name(), |_| {}).unwrap();
         assert_eq!(plan.launch.argv[0], "/bin/engine");
         assert_eq!(plan.launch.cwd, Path::new("/run"));
-        assert_eq!(variable(&plan, "HOME"), Some("/home/engine"), "{}", adapter.name);
+        assert_eq!(variable(&plan, "HOME"), Some("/home/engine"), "{}", adapter.name());
         assert_eq!(variable(&plan, "TMPDIR"), Some("/tmp/turn"));
         assert_eq!(variable(&plan, "KEY"), Some("secret"));
         assert_eq!(plan.launch.env.iter().filter(|(name, _)| name == "HOME").count(), 1);
         assert!(!argv(&plan).contains("secret") && !plan.shown_argv.join(" ").contains("Do it"));
-        let in_arguments = adapter.name == "iflow";
+        let in_arguments = adapter.name() == "iflow";
         let stdin: &[u8] = if in_arguments { b"" } else { b"Do it" };
-        assert_eq!(plan.launch.stdin, stdin, "{}", adapter.name);
-        assert_eq!(argv(&plan).contains("Do it"), in_arguments, "{}", adapter.name);
+        assert_eq!(plan.launch.stdin, stdin, "{}", adapter.name());
+        assert_eq!(argv(&plan).contains("Do it"), in_arguments, "{}", adapter.name());
     }
 }
 
@@ -157,25 +159,27 @@ fn claude_gets_an_allow_list_and_a_settings_file_only_when_there_is_something_to
 
 #[test]
 fn a_handle_or_model_an_engine_could_misread_is_refused() {
-    for adapter in ADAPTERS {
+    for adapter in adapters() {
         for handle in ["nonsense", "--last", "-", ""] {
-            let refused = plan(adapter.name, |turn| turn.resume = Some(handle)).unwrap_err();
-            assert_eq!(RunError::from(refused).code, "SESSION_RESUME_FAILED", "{} {handle}", adapter.name);
+            let refused = plan(adapter.name(), |turn| turn.resume = Some(handle)).unwrap_err();
+            assert_eq!(RunError::from(refused).code, "SESSION_RESUME_FAILED", "{} {handle}", adapter.name());
         }
         for model in ["--yolo", "", "a\nb"] {
-            let refused = plan(adapter.name, |turn| turn.model = Some(model)).unwrap_err();
-            assert_eq!(RunError::from(refused).code, ENGINE_CONFIG_INVALID, "{} {model}", adapter.name);
+            let refused = plan(adapter.name(), |turn| turn.model = Some(model)).unwrap_err();
+            assert_eq!(RunError::from(refused).code, ENGINE_CONFIG_INVALID, "{} {model}", adapter.name());
         }
     }
 }
 
 #[test]
-fn every_engine_is_known_by_its_name_to_the_skills_and_settings() {
-    let names = ADAPTERS.map(|adapter| adapter.name);
-    assert_eq!(names, crate::skill::PROMPT_ENGINES);
-    assert_eq!(names, crate::settings::ENGINES);
-    assert_eq!(state("script"), Some(State::BuiltIn));
-    assert_eq!(state("iflow"), Some(State::Sunset));
-    assert!(adapter("iflow").unwrap().warning().is_some_and(|warning| warning.code == "ENGINE_SUNSET"));
-    assert_eq!(state("nope"), None);
+fn every_agent_has_an_adapter_that_keeps_its_files_under_its_own_name() {
+    for (adapter, engine) in adapters().zip(Engine::AGENTS) {
+        assert_eq!(adapter.engine, *engine);
+        assert_eq!(adapter.skills_folder, format!(".{engine}/skills"));
+        assert!(adapter.parser_version.starts_with(&format!("{engine}/")), "{engine}");
+        assert!(adapter.config.skill_file.starts_with(&format!("assets/{engine}_")), "{engine}");
+    }
+    assert_eq!(adapters().count(), Engine::AGENTS.len());
+    assert!(adapter(Engine::Script).is_none() && adapter_named("nope").is_none());
+    assert!(adapter(Engine::Iflow).unwrap().warning().is_some_and(|warning| warning.code == "ENGINE_SUNSET"));
 }

@@ -1,4 +1,4 @@
-//! The message language that claude and qwen share: `system`, `assistant`, `user` and `result` lines.
+//! The message format that claude and qwen share: `system`, `assistant`, `user` and `result` lines.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use super::report::{Denial, TurnReport, engine_error, remark, shown, since};
 use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 
-/// Lines that tell of the engine's inner life only.
+/// Kinds of lines without a meaning for clients.
 const QUIET: [&str; 3] = ["stream_event", "rate_limit_event", "tool_progress"];
 
-/// Where the two differ.
+/// The differences between the engines.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Idiom {
+pub(crate) struct Idiom {
     /// The tool that runs commands.
     pub shell: &'static str,
     /// The member of `result` that holds structured output.
@@ -25,7 +25,7 @@ pub(super) struct Idiom {
 }
 
 /// The dialect, and what the session has used before this turn.
-pub(super) fn dialect(idiom: Idiom, usage_before: Usage) -> Box<dyn Dialect> {
+pub(crate) fn dialect(idiom: Idiom, usage_before: Usage) -> Box<dyn Dialect> {
     let usage_before = match idiom.tokens_of_session {
         true => usage_before,
         false => Usage { cost_usd: usage_before.cost_usd, ..Usage::default() },
@@ -120,7 +120,7 @@ impl Messages {
 
     fn user(&mut self, event: &Map<String, Value>) -> Option<Line> {
         let content = event.get("message")?.get("content")?;
-        // What the engine tells the model on its own account is text without blocks, or a text block.
+        // What the engine itself tells the model is text without blocks, or a text block.
         let Value::Array(blocks) = content else { return Some(Line::Quiet) };
         let mut events = Vec::new();
         for block in blocks.iter().filter_map(Value::as_object).filter(|block| text(block, "type") == "tool_result") {
@@ -173,7 +173,7 @@ impl Messages {
     }
 }
 
-/// What the assistant says, unless it is the engine's own report of an error, or part of a sub-agent's work.
+/// A text of the assistant, unless it is the engine's own report of an error or part of a sub-agent's work.
 fn said(event: &Map<String, Value>, message: &Map<String, Value>, text: &str, turn: &mut TurnReport) -> Option<Event> {
     let of_engine = event.get("is_api_error_message") == Some(&Value::Bool(true)) || text.starts_with("[API Error: ");
     let of_sub_agent = event.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null());
@@ -235,7 +235,7 @@ fn denials(event: &Map<String, Value>) -> Vec<Denial> {
     listed.map(denial).collect()
 }
 
-/// What came from and went to the cache is counted apart from the input.
+/// Input tokens read from and written to the cache are reported apart; they count as input.
 fn usage_of(usage: &Value, cost_usd: Option<f64>) -> Usage {
     let cached = count(usage, "/cache_read_input_tokens");
     Usage {

@@ -1,53 +1,82 @@
-//! Engines as values: how to launch one, and how to read what it prints.
+//! The engines as values: how each one is launched, and how its output is read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod adapter;
-pub mod config;
-pub mod contract;
+pub(crate) mod config;
 mod excerpt;
 mod failure;
 mod framer;
 mod launch;
+mod login;
 mod messages;
+mod models;
 mod parser;
-pub mod prompt;
+mod process_exit;
 mod reader;
 mod report;
+mod session;
 mod tool_schema;
 mod turn;
 mod verdict;
 
-pub mod claude;
-pub mod codex;
-pub mod gemini;
-pub mod iflow;
-pub mod opencode;
-pub mod qwen;
+mod claude;
+mod codex;
+mod gemini;
+mod iflow;
+mod opencode;
+mod qwen;
 pub mod script;
 
-pub use adapter::{Adapter, HandleKind, Install, State};
+pub use adapter::{Adapter, Install};
 pub use excerpt::EXCERPT_MAX;
-pub use failure::{ENGINE_AUTH_REQUIRED, ENGINE_RATE_LIMITED, Failure};
+pub use failure::Failure;
 pub use framer::{LineFramer, Piece};
 pub use launch::{Launch, PoliteSignal};
-pub use parser::{Dialect, LINE_MAX, Line, TurnParser};
+pub use parser::{LINE_MAX, TurnParser};
+pub use process_exit::ProcessExit;
 pub use reader::{LineParser, Reading, StreamReader};
 pub use report::{Denial, TurnEnd, TurnReport};
-pub use turn::{ConfigFile, ENGINE_CONFIG_INVALID, LaunchPlan, OutputSchema, Turn, TurnRefused};
-pub use verdict::{EngineVerdict, Exit, verdict};
+pub use verdict::{EngineExit, EngineVerdict, verdict};
 
-/// Every engine with a command line of its own, in the order in which they are tried.
-pub static ADAPTERS: [&Adapter; 6] =
-    [&codex::ADAPTER, &gemini::ADAPTER, &opencode::ADAPTER, &iflow::ADAPTER, &claude::ADAPTER, &qwen::ADAPTER];
+pub(crate) use launch::{ConfigFile, LaunchPlan};
+pub(crate) use login::Login;
+pub(crate) use models::{ModelListing, ModelNames};
+pub(crate) use turn::{OutputSchema, Turn};
 
-/// The engine of this name; `script` has no adapter.
-pub fn adapter(name: &str) -> Option<&'static Adapter> {
-    ADAPTERS.into_iter().find(|adapter| adapter.name == name)
+use std::borrow::Cow;
+
+use crate::domain::engine::Engine;
+
+/// The adapter of an agent CLI; the script engine has none.
+pub fn adapter(engine: Engine) -> Option<&'static Adapter> {
+    match engine {
+        Engine::Codex => Some(&codex::ADAPTER),
+        Engine::Gemini => Some(&gemini::ADAPTER),
+        Engine::Opencode => Some(&opencode::ADAPTER),
+        Engine::Iflow => Some(&iflow::ADAPTER),
+        Engine::Claude => Some(&claude::ADAPTER),
+        Engine::Qwen => Some(&qwen::ADAPTER),
+        Engine::Script => None,
+    }
 }
 
-/// The state of an engine, the built-in one included.
-pub fn state(name: &str) -> Option<State> {
-    if name == script::ENGINE { Some(State::BuiltIn) } else { adapter(name).map(|adapter| adapter.state) }
+/// The adapter of the agent CLI of this name, which may come from a log of another version.
+pub fn adapter_named(name: &str) -> Option<&'static Adapter> {
+    name.parse().ok().and_then(adapter)
+}
+
+/// The adapters of all agent CLIs, in the order in which they are tried.
+pub fn adapters() -> impl Iterator<Item = &'static Adapter> {
+    Engine::AGENTS.iter().copied().filter_map(adapter)
+}
+
+/// The folder of a run from which the engine of this name reads skills.
+pub(crate) fn skills_folder(name: &str) -> Cow<'static, str> {
+    match adapter_named(name) {
+        Some(adapter) => adapter.skills_folder.into(),
+        // The script engine, and engines of recorded runs that this version does not know.
+        None => format!(".{name}/skills").into(),
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The reader of one turn: the engine's dialect says what a line means, the rest is the same for all.
+//! Reads the lines of one turn: the dialect of the engine gives a line its meaning, the rest is common to all.
 
 use serde_json::{Map, Value};
 
@@ -9,30 +9,30 @@ use crate::domain::event::{CommandExecution, Event, ToolCall};
 use crate::domain::fact::Stream;
 use crate::domain::outcome::Warning;
 
-/// Longest line of an engine that is read; a longer one is kept as raw text.
+/// Longest line that is parsed; a longer one is kept as raw text.
 pub const LINE_MAX: usize = 8 * 1024 * 1024;
 
 /// What a line of an engine means.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Line {
-    /// It says these; an empty list is the same as `Quiet`.
+    /// These events; an empty list is the same as `Quiet`.
     Says(Vec<Event>),
-    /// Known, and nothing a client needs to hear: raw evidence.
+    /// A known line without a meaning for clients; it is kept as raw text.
     Quiet,
-    /// A part of a message whose end is still to come.
+    /// A part of a message that a later line ends.
     Part,
-    /// The message under way is whole; then what the line means itself.
+    /// The end of the message of the parts before, and the meaning of the line itself.
     Whole(Box<Event>, Box<Line>),
-    /// Not known, by this name: raw evidence and a warning.
+    /// An unknown kind of line, by its name: raw text, and a warning at the end of the turn.
     Unknown(String),
 }
 
-/// The language of one engine's output.
+/// The format of one engine's output.
 pub trait Dialect: Send {
     /// One line of standard output.
     fn stdout(&mut self, line: &str, turn: &mut TurnReport) -> Line;
 
-    /// One line of standard error; it is never a mistake to say nothing about it.
+    /// One line of standard error. A line without a meaning is `Quiet`, since engines may print anything there.
     fn stderr(&mut self, _line: &str, _turn: &mut TurnReport) -> Line {
         Line::Quiet
     }
@@ -51,7 +51,7 @@ pub struct TurnParser {
 }
 
 impl TurnParser {
-    pub(super) fn new(
+    pub(crate) fn new(
         dialect: Box<dyn Dialect>,
         lost_session_words: &'static [&'static str],
         report: TurnReport,
@@ -59,17 +59,17 @@ impl TurnParser {
         Self { dialect, lost_session_words, report }
     }
 
-    /// What the turn has shown so far.
+    /// What is known about the turn so far.
     pub fn report(&self) -> &TurnReport {
         &self.report
     }
 
-    /// Whether the engine said that its turn is over; what it still does is tidying up.
+    /// Whether the engine reported the end of its turn; what it still does is cleaning up.
     pub fn ended(&self) -> bool {
         self.report.end.is_some()
     }
 
-    /// The process is gone and both streams are read: the last events, which stand on no bytes.
+    /// The last events, which refer to no bytes. To be called when the process is gone and both streams are read.
     pub fn finish(&mut self) -> Vec<Event> {
         let mut events = self.dialect.finish(&mut self.report);
         if !self.report.denials.is_empty() {
@@ -91,7 +91,7 @@ impl TurnParser {
         self.dialect.stderr(&plain, &mut self.report)
     }
 
-    /// What a line says by itself; nothing makes it raw evidence.
+    /// The events of a line; without any it is kept as raw text.
     fn events(&mut self, line: Line) -> Vec<Event> {
         match line {
             Line::Says(events) => events,
@@ -166,27 +166,27 @@ fn without_colours(line: &str) -> String {
     plain + rest
 }
 
-/// A line as a JSON object, or what to call it when it is none.
-pub(super) fn object(line: &str) -> Result<Map<String, Value>, Line> {
+/// A line as a JSON object, else as an unknown line.
+pub(crate) fn object(line: &str) -> Result<Map<String, Value>, Line> {
     match serde_json::from_str(line) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) | Err(_) => Err(Line::Unknown("(not a JSON object)".to_owned())),
     }
 }
 
-/// Text behind a key; empty when there is none.
-pub(super) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
+/// The text of a key; empty when there is none.
+pub(crate) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A count at a JSON pointer; 0 when there is none.
-pub(super) fn count(value: &Value, pointer: &str) -> u64 {
+pub(crate) fn count(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// How far a tool call is, in the words of every engine's events.
+/// The state of a tool call or command, as events name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     Started,
     Completed,
     Failed,
@@ -206,8 +206,7 @@ impl Progress {
     }
 }
 
-/// A tool call as an event.
-pub(super) fn tool_call(call_id: &str, tool: &str, input: &Value, output: &str, progress: Progress) -> Event {
+pub(crate) fn tool_call(call_id: &str, tool: &str, input: &Value, output: &str, progress: Progress) -> Event {
     Event::ToolCall(ToolCall {
         call_id: call_id.to_owned(),
         tool: tool.to_owned(),
@@ -217,8 +216,7 @@ pub(super) fn tool_call(call_id: &str, tool: &str, input: &Value, output: &str, 
     })
 }
 
-/// A command as an event.
-pub(super) fn command(command: &str, exit_code: Option<i64>, output: &str, progress: Progress) -> Event {
+pub(crate) fn command(command: &str, exit_code: Option<i64>, output: &str, progress: Progress) -> Event {
     Event::CommandExecution(CommandExecution {
         command: excerpt::text(command),
         exit_code,

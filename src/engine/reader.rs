@@ -4,23 +4,23 @@ use super::framer::{LineFramer, Piece, cut_character};
 use crate::domain::event::{Event, RAW_TEXT_MAX};
 use crate::domain::fact::{Fact, RawRange, Stream};
 
-/// Most bytes that wait for the event they belong to; what is older becomes raw text.
+/// Bytes that can wait for the event they belong to; older ones become raw text.
 const HELD_MAX: usize = 1024 * 1024;
 
-/// What a parser makes of one line.
+/// The meaning of one line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reading {
-    /// Nothing: the line is kept as raw text.
+    /// None: the line is kept as raw text.
     Unclaimed,
-    /// These events; the first of them stands on the line's bytes.
+    /// These events; the first of them refers to the line's bytes.
     Events(Vec<Event>),
-    /// A part of something that a later line closes: its bytes wait.
+    /// A part of an event that a later line completes: its bytes wait.
     Held,
-    /// What was held is whole.
+    /// The held bytes are complete.
     Closed {
-        /// Stands on the bytes that waited.
+        /// The event that refers to the held bytes.
         held: Box<Event>,
-        /// What this line says itself; nothing means raw text.
+        /// The events of this line itself; none means raw text.
         line: Vec<Event>,
     },
 }
@@ -30,16 +30,16 @@ pub trait LineParser: Send {
     /// One line, without its end.
     fn read(&mut self, stream: Stream, line: &str) -> Reading;
 
-    /// A line passed by that cannot be given to `read`: not UTF-8, or longer than the bound. It is kept as raw text.
+    /// A line was skipped that `read` cannot take: it is not UTF-8, or too long. It is kept as raw text.
     fn passed_by(&mut self, _stream: Stream) {}
 
-    /// Whether a line may be shown before its end, because a piece of it means as much as the whole.
+    /// Whether a line may be shown before its end, because a part of it can be read like the whole.
     fn reads_unfinished_lines(&self) -> bool {
         true
     }
 }
 
-/// Reads one stream: frames it, asks the parser, joins what nobody claims.
+/// Reads one stream: splits it into lines, asks the parser, joins the unclaimed ones.
 #[derive(Debug)]
 pub struct StreamReader {
     stream: Stream,
@@ -47,7 +47,7 @@ pub struct StreamReader {
     waiting: Waiting,
 }
 
-/// Bytes read but not yet made into facts; the held ones stand directly before the raw ones.
+/// Bytes read but not yet made into facts; the held ones come directly before the raw ones.
 #[derive(Debug)]
 struct Waiting {
     from: u64,
@@ -72,7 +72,7 @@ impl StreamReader {
         let Self { stream, framer, waiting } = self;
         let mut joiner = Joiner { stream: *stream, waiting, parser, facts };
         framer.push(bytes, |piece| joiner.take(piece));
-        // Bytes held for their event stay; raw text is shown at once.
+        // Held bytes stay until their event is complete; raw text is shown at once.
         if joiner.waiting.held.is_empty() {
             joiner.emit();
         }
@@ -155,7 +155,7 @@ impl Joiner<'_> {
         self.waiting.held.extend_from_slice(bytes);
     }
 
-    /// The event stands on what was held; nothing is, when other output came between.
+    /// The event refers to the held bytes; there are none when other output came between.
     fn close(&mut self, event: Event) {
         let length = std::mem::take(&mut self.waiting.held).len();
         if length == 0 {
@@ -165,7 +165,7 @@ impl Joiner<'_> {
         self.facts.push(Fact { event, raw });
     }
 
-    /// What was held has lost its event: it is raw text.
+    /// The event of the held bytes will not come: they become raw text.
     fn give_up_held(&mut self) {
         if !self.waiting.held.is_empty() {
             self.waiting.raw = std::mem::take(&mut self.waiting.held);
@@ -173,7 +173,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// Make what was joined into facts of at most the bound each.
+    /// Makes the joined raw text into facts of at most `RAW_TEXT_MAX` bytes each.
     fn emit(&mut self) {
         let raw = std::mem::take(&mut self.waiting.raw);
         let mut rest = raw.as_slice();

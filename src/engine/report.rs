@@ -1,4 +1,4 @@
-//! What a turn has shown so far: session, last words, usage, denials, and how it says it ended.
+//! What is known about a turn: session, last message, usage, denials, and the end that the engine reported.
 
 use serde_json::{Map, Value};
 
@@ -6,56 +6,56 @@ use super::failure::Failure;
 use crate::domain::event::{AssistantMessage, Event, SessionBound};
 use crate::domain::outcome::{Usage, Warning, WarningLevel, code};
 
-/// Most characters of standard error kept for the account of a failure.
+/// Characters of standard error kept for the error of a failed turn.
 const STDERR_KEPT: usize = 2000;
-/// Longest text of a message or of reasoning in an event, in bytes: escaped it may be six times as long, and an append
-/// has at most 1 MiB.
+/// Longest text of a message or of reasoning in an event, in bytes: escaped it can be six times as long, and an append
+/// to the store takes at most 1 MiB.
 const TEXT_MAX: usize = 128 * 1024;
-/// Longest name of a session, in bytes.
+/// Longest session handle, in bytes.
 const HANDLE_MAX: usize = 256;
-/// Most names of unrecognized output kept.
+/// How many names of unrecognized output are kept.
 const NAMES_MAX: usize = 20;
 
-/// The end of a turn, by the engine's own word.
+/// The end of a turn as the engine reported it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnEnd {
     /// It finished its turn.
     Succeeded,
-    /// It gave up.
+    /// It failed.
     Failed(Failure),
 }
 
 /// A tool the engine was not allowed to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// Which tool.
+    /// The tool.
     pub tool: String,
-    /// The engine's name for the call.
+    /// The engine's id of the call.
     pub call_id: String,
 }
 
-/// Everything a turn has shown; `verdict` weighs it when the process is gone.
+/// Everything known about a turn; `verdict` judges it when the process is gone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnReport {
-    /// The session the turn was to go on with.
+    /// The session that the turn was to continue.
     pub resumed_from: Option<String>,
     /// The session the engine named.
     pub handle: Option<String>,
-    /// The assistant's last words.
+    /// The assistant's last message.
     pub final_text: Option<String>,
     /// The engine's own structured output.
     pub structured: Option<Value>,
-    /// What this turn used.
+    /// The tokens and cost of this turn.
     pub usage: Option<Usage>,
-    /// The end, once the engine told it.
+    /// The end, once the engine reported it.
     pub end: Option<TurnEnd>,
-    /// The last error that was not said to be the end.
+    /// The last error that the engine did not report as the end.
     pub last_error: Option<Failure>,
-    /// The engine does not know the session: its words.
+    /// The engine's message that it does not know the session.
     pub lost_session: Option<String>,
     /// Tools the engine was not allowed to use.
     pub denials: Vec<Denial>,
-    /// The end of standard error.
+    /// The last characters of standard error.
     pub stderr_tail: String,
     /// Names of output the parser does not know, each once.
     pub unrecognized: Vec<String>,
@@ -64,7 +64,7 @@ pub struct TurnReport {
 }
 
 impl TurnReport {
-    pub(super) fn new(handle_kind: &'static str, resumed_from: Option<&str>) -> Self {
+    pub(crate) fn new(handle_kind: &'static str, resumed_from: Option<&str>) -> Self {
         Self {
             resumed_from: resumed_from.map(str::to_owned),
             handle: None,
@@ -82,19 +82,20 @@ impl TurnReport {
         }
     }
 
-    /// The engine named its session; nothing when it had done so before.
-    pub(super) fn bind(&mut self, handle: &str) -> Option<Event> {
+    /// Takes the session that the engine named; no event when it is the same as before.
+    pub(crate) fn bind(&mut self, handle: &str) -> Option<Event> {
         if self.handle.as_deref() == Some(handle) {
             return None;
         }
         if handle.len() > HANDLE_MAX {
-            let message = format!("the engine's name for its session has {} bytes, which is no name", handle.len());
+            let message =
+                format!("the engine's name for its session has {} bytes, more than {HANDLE_MAX}", handle.len());
             return Some(Event::Warned(Warning::new("SESSION_HANDLE_INVALID", message)));
         }
         self.handle = Some(handle.to_owned());
         if let Some(wanted) = self.resumed_from.as_deref().filter(|wanted| *wanted != handle) {
-            // The engine silently began a new session: everything it does now lacks the conversation so far.
-            let message = format!("the engine was to go on with session {wanted} and began {handle} instead");
+            // The engine silently began a new session, which lacks the conversation so far.
+            let message = format!("the engine was to continue session {wanted} but began {handle}");
             self.lost_session = Some(message.clone());
             self.end = Some(TurnEnd::Failed(Failure::new(code::SESSION_RESUME_FAILED, &message)));
             return Some(Event::Warned(Warning::new("SESSION_HANDLE_CHANGED", message)));
@@ -102,22 +103,21 @@ impl TurnReport {
         Some(Event::SessionBound(SessionBound { handle_kind: self.handle_kind.to_owned(), handle: handle.to_owned() }))
     }
 
-    /// The assistant said something whole, unless it said nothing; an engine without names for messages has them
-    /// numbered.
-    pub(super) fn said(&mut self, message_id: Option<&str>, text: &str) -> Option<Event> {
+    /// Takes a whole message of the assistant; no event when it is empty. Messages without an id are numbered.
+    pub(crate) fn said(&mut self, message_id: Option<&str>, text: &str) -> Option<Event> {
         if text.trim().is_empty() {
             return None;
         }
         self.messages += 1;
-        // Whatever went wrong before, the model has answered since.
+        // An answer of the model means that an earlier error was overcome.
         self.last_error = None;
         self.final_text = Some(text.to_owned());
         let message_id = message_id.map_or_else(|| format!("message-{}", self.messages), str::to_owned);
         Some(Event::AssistantMessage(AssistantMessage { message_id, text: shown(text) }))
     }
 
-    /// The engine reports what it used; reports of one turn add up, and one of nothing says nothing.
-    pub(super) fn spent(&mut self, usage: Usage) -> Option<Event> {
+    /// Takes a report of usage. The reports of one turn add up; one of zero tokens is no event.
+    pub(crate) fn spent(&mut self, usage: Usage) -> Option<Event> {
         if usage.input_tokens == 0 && usage.output_tokens == 0 {
             return None;
         }
@@ -125,42 +125,42 @@ impl TurnReport {
         Some(Event::UsageReported(usage))
     }
 
-    /// The engine says it finished its turn.
-    pub(super) fn succeeded(&mut self) {
-        // A turn in the wrong session cannot succeed any more.
+    /// The engine reports that it finished its turn.
+    pub(crate) fn succeeded(&mut self) {
+        // A turn in the wrong session cannot succeed.
         if self.lost_session.is_none() {
             self.end = Some(TurnEnd::Succeeded);
         }
     }
 
-    /// The engine says it gave up.
-    pub(super) fn failed(&mut self, failure: Failure) {
+    /// The engine reports that its turn failed.
+    pub(crate) fn failed(&mut self, failure: Failure) {
         if self.lost_session.is_none() {
             self.end = Some(TurnEnd::Failed(failure));
         }
     }
 
-    /// What the engine said of its end holds no longer.
-    pub(super) fn undecided(&mut self) {
+    /// Takes back the reported end.
+    pub(crate) fn undecided(&mut self) {
         if self.lost_session.is_none() {
             self.end = None;
         }
     }
 
-    /// Something went wrong that the engine means to overcome.
-    pub(super) fn retrying(&mut self, http_status: Option<u16>, message: &str) -> Event {
+    /// An error after which the engine tries again.
+    pub(crate) fn retrying(&mut self, http_status: Option<u16>, message: &str) -> Event {
         self.last_error = Some(Failure::classify(http_status, message));
         warned("ENGINE_RETRYING", message, WarningLevel::Info)
     }
 
-    /// A line is of a kind that has no meaning yet.
-    pub(super) fn does_not_know(&mut self, name: String) {
+    /// Remembers the name of an unknown kind of line.
+    pub(crate) fn does_not_know(&mut self, name: String) {
         if self.unrecognized.len() < NAMES_MAX && !self.unrecognized.contains(&name) {
             self.unrecognized.push(name);
         }
     }
 
-    pub(super) fn wrote_stderr(&mut self, line: &str) {
+    pub(crate) fn wrote_stderr(&mut self, line: &str) {
         self.stderr_tail.push_str(line);
         self.stderr_tail.push('\n');
         let excess = self.stderr_tail.chars().count().saturating_sub(STDERR_KEPT);
@@ -170,8 +170,8 @@ impl TurnReport {
     }
 }
 
-/// A text as an event shows it; the stream's file has it whole, and the verdict is about the whole.
-pub(super) fn shown(text: &str) -> String {
+/// A text as events carry it: cut when too long. The stream's file and the verdict have it whole.
+pub(crate) fn shown(text: &str) -> String {
     if text.len() <= TEXT_MAX {
         return text.to_owned();
     }
@@ -180,7 +180,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// What was used since `before`, for engines that report the sum over a whole session.
-pub(super) fn since(before: Usage, total: Usage) -> Usage {
+pub(crate) fn since(before: Usage, total: Usage) -> Usage {
     Usage {
         input_tokens: total.input_tokens.saturating_sub(before.input_tokens),
         cached_input_tokens: total.cached_input_tokens.saturating_sub(before.cached_input_tokens),
@@ -189,13 +189,13 @@ pub(super) fn since(before: Usage, total: Usage) -> Usage {
     }
 }
 
-/// The engine reports an error that need not be its end.
-pub(super) fn engine_error(message: &str) -> Event {
+/// An error that is not necessarily the end.
+pub(crate) fn engine_error(message: &str) -> Event {
     warned("ENGINE_ERROR", message, WarningLevel::Warning)
 }
 
-/// The engine remarks on something.
-pub(super) fn remark(message: &str) -> Event {
+/// A remark of the engine.
+pub(crate) fn remark(message: &str) -> Event {
     warned("ENGINE_REMARK", message, WarningLevel::Info)
 }
 

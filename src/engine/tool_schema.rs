@@ -16,7 +16,7 @@ const NOTES: [&str; 10] = [
     "extensions",
 ];
 
-/// Keywords whose value is no schema.
+/// Keywords whose value is not a schema.
 const PLAIN: [&str; 19] = [
     "type",
     "title",
@@ -39,9 +39,9 @@ const PLAIN: [&str; 19] = [
     "maxProperties",
 ];
 
-/// The schema without notes and extensions, if it describes an object in words of draft 7. With any other the engine
-/// would not start, so then it is given none; the runner validates the output in any case.
-pub(super) fn for_tool(schema: &Value) -> Option<Value> {
+/// The schema without notes and extensions, if it describes an object with keywords of draft 7. The engine does not start
+/// with any other schema, so it then gets none; the runner validates the output in any case.
+pub(crate) fn for_tool(schema: &Value) -> Option<Value> {
     if schema["type"] != "object" {
         return None;
     }
@@ -59,7 +59,7 @@ fn known(schema: &Value) -> Option<Value> {
         let value = match keyword.as_str() {
             note if NOTES.contains(&note) || note.starts_with("x-") => continue,
             plain if PLAIN.contains(&plain) => value.clone(),
-            // What lies elsewhere is not fetched.
+            // The engines do not fetch schemas from elsewhere.
             "$ref" if value.as_str().is_some_and(|place| place.starts_with('#')) => value.clone(),
             "items" | "additionalProperties" | "propertyNames" | "contains" | "not" => known(value)?,
             "allOf" | "anyOf" | "oneOf" => value.as_array()?.iter().map(known).collect::<Option<Vec<_>>>()?.into(),

@@ -1,75 +1,68 @@
-//! The truth about a turn's success: the engine's word and its exit, never the exit alone.
+//! Whether a turn succeeded: judged by the engine's own report and its exit, never by the exit alone.
 
 use serde_json::{Value, json};
 
 use super::adapter::Adapter;
 use super::failure::Failure;
+use super::process_exit::ProcessExit;
 use super::report::{TurnEnd, TurnReport};
 use crate::domain::outcome::{RunError, code};
 
-/// How an engine's process ended.
+/// The end of an engine's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// With this code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-    /// It had ended its turn, tidied up for too long, and was stopped by the runner.
+pub enum EngineExit {
+    /// It ended by itself, or something else ended it.
+    Ended(ProcessExit),
+    /// It had reported the end of its turn but did not exit in time, and the runner stopped it.
     Dismissed,
-    /// In a way that cannot be told.
-    Unknown,
 }
 
 /// The verdict on a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EngineVerdict {
-    /// The engine finished its turn; whether what it said is good output is another question.
+    /// The engine finished its turn. Its output is not judged yet.
     Succeeded {
-        /// The assistant's last words.
+        /// The assistant's last message.
         text: String,
         /// The engine's own structured output.
         structured: Option<Value>,
     },
-    /// It did not.
+    /// The engine did not finish its turn.
     Failed(RunError),
 }
 
-/// Weigh what a turn has shown and how its process ended.
-pub fn verdict(adapter: &Adapter, report: &TurnReport, exit: Exit) -> EngineVerdict {
+/// Judges a turn by its report and by the end of its process.
+pub fn verdict(adapter: &Adapter, report: &TurnReport, exit: EngineExit) -> EngineVerdict {
     let failure = match (&report.end, exit) {
-        (Some(TurnEnd::Succeeded), Exit::Code(0) | Exit::Dismissed) => {
+        (Some(TurnEnd::Succeeded), EngineExit::Ended(ProcessExit::Code(0)) | EngineExit::Dismissed) => {
             let text = report.final_text.clone().unwrap_or_default();
             return EngineVerdict::Succeeded { text, structured: report.structured.clone() };
         }
         (Some(TurnEnd::Failed(failure)), _) => failure.clone(),
-        (Some(TurnEnd::Succeeded), Exit::Code(_) | Exit::Signal(_) | Exit::Unknown) => {
-            let message = format!("{} said that it finished, but {}", adapter.name, described(exit));
+        (Some(TurnEnd::Succeeded), EngineExit::Ended(exit)) => {
+            let message = format!("{} said that it finished, but it {exit}", adapter.name());
             Failure::new(code::ENGINE_FAILED, &message)
         }
         (None, _) => unfinished(adapter, report, exit),
     };
-    // A session that is gone explains whatever else the engine made of it.
+    // A lost session is the cause of whatever else went wrong.
     let failure = match lost_session(adapter, report) {
         Some(words) => Failure::new(code::SESSION_RESUME_FAILED, &format!("the session could not be resumed: {words}")),
         None => failure,
     };
-    let status = match exit {
-        Exit::Code(code) => (adapter.exit_status)(code),
-        Exit::Signal(_) | Exit::Dismissed | Exit::Unknown => None,
-    };
     let exit_code = match exit {
-        Exit::Code(code) => json!(code),
-        Exit::Signal(_) | Exit::Dismissed | Exit::Unknown => Value::Null,
+        EngineExit::Ended(exit) => exit.code(),
+        EngineExit::Dismissed => None,
     };
-    let error = failure.with_status(status).into_error();
-    EngineVerdict::Failed(error.with("exit_code", exit_code).with("stderr", report.stderr_tail.trim_end()))
+    let error = failure.with_status(exit_code.and_then(adapter.http_status_of_exit)).into_error();
+    EngineVerdict::Failed(error.with("exit_code", json!(exit_code)).with("stderr", report.stderr_tail.trim_end()))
 }
 
-/// The engine's words about a session it does not know, on standard error or as its end.
+/// The engine's message about a session it does not know, on standard error or in its final error.
 fn lost_session(adapter: &Adapter, report: &TurnReport) -> Option<String> {
     report.resumed_from.as_ref()?;
-    let told = report.lost_session.clone();
-    told.or_else(|| match &report.end {
+    let on_stderr = report.lost_session.clone();
+    on_stderr.or_else(|| match &report.end {
         Some(TurnEnd::Failed(failure)) => {
             let known = adapter.lost_session_words.iter().any(|words| failure.message.contains(words));
             known.then(|| failure.message.clone())
@@ -78,17 +71,22 @@ fn lost_session(adapter: &Adapter, report: &TurnReport) -> Option<String> {
     })
 }
 
-/// No word of an end is a failure, even with exit code 0.
-fn unfinished(adapter: &Adapter, report: &TurnReport, exit: Exit) -> Failure {
-    let how = format!("{} did not finish its turn: {}", adapter.name, described(exit));
+/// A turn whose end the engine did not report has failed, even with exit code 0.
+fn unfinished(adapter: &Adapter, report: &TurnReport, exit: EngineExit) -> Failure {
+    let how = match exit {
+        EngineExit::Ended(exit) => format!("{} did not finish its turn: it {exit}", adapter.name()),
+        EngineExit::Dismissed => format!("{} did not finish its turn: it was stopped", adapter.name()),
+    };
     match &report.last_error {
         Some(error) => Failure { message: format!("{how}; its last error was: {}", error.message), ..error.clone() },
         None => {
             let message = match (exit, complaint(&report.stderr_tail)) {
-                (Exit::Code(code), Some(line)) if code != 0 => format!("{how}; on standard error it said: {line}"),
+                (EngineExit::Ended(ProcessExit::Code(code)), Some(line)) if code != 0 => {
+                    format!("{how}; on standard error it said: {line}")
+                }
                 _ => how,
             };
-            // Standard error is full of harmless remarks: it may tell the kind of a failure, not that there is one.
+            // Standard error is full of harmless remarks: it may tell the kind of a failure, but not that there is one.
             Failure { message, ..Failure::classify(None, &report.stderr_tail) }
         }
     }
@@ -99,13 +97,4 @@ fn complaint(stderr: &str) -> Option<&str> {
     let mut lines = stderr.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     let last = lines.clone().next();
     lines.find(|line| line.to_lowercase().contains("error")).or(last)
-}
-
-fn described(exit: Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("it exited with status {code}"),
-        Exit::Signal(signal) => format!("it was ended by signal {signal}"),
-        Exit::Dismissed => "it was stopped".to_owned(),
-        Exit::Unknown => "it ended in a way that cannot be told".to_owned(),
-    }
 }

@@ -1,4 +1,4 @@
-//! The models of an engine: told by the CLI where it can tell, else from the snapshot that fits its version.
+//! The models of an engine: as its CLI lists them where it can, else from the snapshot that fits its version.
 
 use std::fs;
 use std::path::Path;
@@ -6,27 +6,30 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::bounded::{self, NotRun, Output};
-use super::catalog::{self, Entry, Model, Origin, Snapshot, SnapshotRefused};
-use super::find::Found;
+use super::child::{self, NotRun, Output};
+use super::installed::InstalledEngines;
+use super::list_cache::Listed;
+use super::model_names::{self, Entry, Model};
+use super::program::Found;
+use super::snapshots::{self, Origin, Snapshot, SnapshotRefused};
+use super::temporary_folder::with_temporary_folder;
 use super::version::{self, lock, quiet_env};
-use super::{InstalledEngines, scratch};
-use crate::engine::Adapter;
+use crate::engine::{Adapter, ModelListing};
 
 /// How long a CLI may take to list its models; it takes 7 s on a small machine.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long its list is believed.
-const LIST_HOLDS: Duration = Duration::from_secs(300);
+/// How long its list is kept.
+const LIST_KEPT: Duration = Duration::from_secs(300);
 
 /// Where a list of models comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListSource {
-    /// The CLI was asked.
+    /// The CLI listed them.
     Cli,
-    /// A snapshot.
+    /// From a snapshot.
     Snapshot,
-    /// Nobody knows.
+    /// There is no list.
     None,
 }
 
@@ -37,9 +40,9 @@ pub struct Models {
     pub engine: String,
     /// The CLI's version, where there is one.
     pub cli_version_detected: Option<String>,
-    /// Who says so.
+    /// Where the list comes from.
     pub source: ListSource,
-    /// The version the snapshot was made of.
+    /// The CLI version of the snapshot.
     pub snapshot_version: Option<String>,
     /// Why this is not the exact list.
     pub fallback_reason: Option<String>,
@@ -47,14 +50,14 @@ pub struct Models {
     pub models: Vec<Model>,
 }
 
-/// The snapshots of an engine, and which one counts.
+/// The snapshots of an engine, and which one is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Manifest {
     /// The engine.
     pub engine: String,
     /// The CLI's version, where there is one.
     pub cli_version_detected: Option<String>,
-    /// All there are, oldest version first.
+    /// All snapshots, oldest version first.
     pub snapshots: Vec<ManifestEntry>,
     /// The one that fits best.
     pub snapshot_version: Option<String>,
@@ -65,7 +68,7 @@ pub struct Manifest {
 /// One snapshot of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ManifestEntry {
-    /// The version it was made of.
+    /// The CLI version it describes.
     pub cli_version: String,
     /// Where it comes from.
     pub origin: Origin,
@@ -73,23 +76,17 @@ pub struct ManifestEntry {
     pub models: usize,
 }
 
-/// What a CLI listed, and when.
-pub(super) struct Listed {
-    since: Instant,
-    program: String,
-    answer: Result<Vec<Model>, String>,
-}
-
 impl InstalledEngines {
     /// The models of an engine.
     pub fn models(&self, adapter: &Adapter) -> Models {
         let found = self.find(adapter).ok();
         let detected = found.as_ref().and_then(Found::known_version);
-        let listed = found.filter(|_| can_list(adapter)).map(|found| self.listed(adapter, &found));
+        let listing = found.as_ref().zip(adapter.models.listing);
+        let listed = listing.map(|(found, listing)| self.listed(adapter, found, listing));
         let refusal = match listed {
             Some(Ok(models)) => {
                 return Models {
-                    engine: adapter.name.to_owned(),
+                    engine: adapter.name().to_owned(),
                     cli_version_detected: detected,
                     source: ListSource::Cli,
                     snapshot_version: None,
@@ -100,27 +97,27 @@ impl InstalledEngines {
             Some(Err(reason)) => Some(reason),
             None => None,
         };
-        let all = catalog::snapshots(adapter.name, &self.snapshots_folder(adapter));
-        let chosen = catalog::choose(&all, detected.as_deref());
+        let all = snapshots::snapshots(adapter, &self.snapshots_folder(adapter));
+        let chosen = snapshots::choose(&all, detected.as_deref());
         let (snapshot, reason) = chosen.map_or((None, None), |(snapshot, reason)| (Some(snapshot), reason));
-        let nothing = || snapshot.is_none().then(|| "no snapshot of its models is known".to_owned());
+        let nothing = || snapshot.is_none().then(|| "there is no snapshot of its models".to_owned());
         Models {
-            engine: adapter.name.to_owned(),
+            engine: adapter.name().to_owned(),
             cli_version_detected: detected,
             source: if snapshot.is_some() { ListSource::Snapshot } else { ListSource::None },
             snapshot_version: snapshot.map(|snapshot| snapshot.cli_version.clone()),
             fallback_reason: refusal.or(reason).or_else(nothing),
-            models: snapshot.map(|snapshot| catalog::models(adapter.name, &snapshot.models)).unwrap_or_default(),
+            models: snapshot.map(|snapshot| model_names::models(adapter, &snapshot.models)).unwrap_or_default(),
         }
     }
 
     /// The snapshots of an engine.
     pub fn manifest(&self, adapter: &Adapter) -> Manifest {
         let detected = self.find(adapter).ok().and_then(|found| found.known_version());
-        let all = catalog::snapshots(adapter.name, &self.snapshots_folder(adapter));
-        let chosen = catalog::choose(&all, detected.as_deref());
+        let all = snapshots::snapshots(adapter, &self.snapshots_folder(adapter));
+        let chosen = snapshots::choose(&all, detected.as_deref());
         Manifest {
-            engine: adapter.name.to_owned(),
+            engine: adapter.name().to_owned(),
             snapshot_version: chosen.as_ref().map(|(snapshot, _)| snapshot.cli_version.clone()),
             fallback_reason: chosen.and_then(|(_, reason)| reason),
             cli_version_detected: detected,
@@ -135,7 +132,7 @@ impl InstalledEngines {
         }
     }
 
-    /// Keeps a snapshot of an engine's models, by default for the version that is installed.
+    /// Adds a snapshot of an engine's models, by default for the installed version.
     pub fn add_snapshot(
         &self,
         adapter: &Adapter,
@@ -144,73 +141,70 @@ impl InstalledEngines {
     ) -> Result<Manifest, SnapshotRefused> {
         let detected = || self.find(adapter).ok().and_then(|found| found.known_version());
         let Some(cli_version) = cli_version.or_else(detected) else {
-            let message = format!("name the version: {} is not installed here", adapter.name);
+            let message = format!("give the version: {} is not installed here", adapter.name());
             return Err(SnapshotRefused::Invalid { path: "/cli_version".to_owned(), message });
         };
-        catalog::add(adapter.name, &self.snapshots_folder(adapter), &Snapshot { cli_version, models })?;
+        snapshots::add(adapter, &self.snapshots_folder(adapter), &Snapshot { cli_version, models })?;
         Ok(self.manifest(adapter))
     }
 
     fn snapshots_folder(&self, adapter: &Adapter) -> std::path::PathBuf {
-        self.0.folder.join("models").join(adapter.name)
+        self.0.folder.join("models").join(adapter.name())
     }
 
-    /// What the CLI lists. It takes seconds, so the answer holds for a while.
-    fn listed(&self, adapter: &Adapter, found: &Found) -> Result<Vec<Model>, String> {
+    /// What the CLI lists. That takes seconds, so the answer is kept for a while.
+    fn listed(&self, adapter: &Adapter, found: &Found, listing: ModelListing) -> Result<Vec<Model>, String> {
         let program = version::identity(&found.program);
         let mut kept = lock(&self.0.listed);
-        if let Some(listed) = kept.get(adapter.name)
+        if let Some(listed) = kept.get(&adapter.engine)
             && listed.program == program
-            && listed.since.elapsed() < LIST_HOLDS
+            && listed.since.elapsed() < LIST_KEPT
         {
             return listed.answer.clone();
         }
-        let answer = self.list(adapter, found);
-        kept.insert(adapter.name, Listed { since: Instant::now(), program, answer: answer.clone() });
+        let answer = self.list(adapter, found, listing);
+        kept.insert(adapter.engine, Listed { since: Instant::now(), program, answer: answer.clone() });
         answer
     }
 
-    fn list(&self, adapter: &Adapter, found: &Found) -> Result<Vec<Model>, String> {
+    fn list(&self, adapter: &Adapter, found: &Found, listing: ModelListing) -> Result<Vec<Model>, String> {
+        let command = format!("{} {}", adapter.name(), listing.arguments.join(" "));
         let home = self.home(adapter);
         fs::create_dir_all(&home).map_err(|error| format!("make {}: {error}", home.display()))?;
-        let ran = scratch::with(&self.0.folder, |scratch| self.ask(adapter, found, &home, scratch));
+        let ran = with_temporary_folder(&self.0.folder, |folder| self.ask(adapter, found, listing, &home, folder));
         let output = ran.unwrap_or_else(|error| Err(NotRun::Start(error)));
-        let output = output.map_err(|error| format!("{} models {error}", adapter.name))?;
+        let output = output.map_err(|error| format!("{command} {error}"))?;
         if !output.status.success() {
-            return Err(format!("{} models failed ({})", adapter.name, output.status));
+            return Err(format!("{command} failed ({})", output.status));
         }
-        let models = catalog::models(adapter.name, &entries(&output.stdout));
-        if models.is_empty() { Err(format!("{} models lists none", adapter.name)) } else { Ok(models) }
+        let models = model_names::models(adapter, &entries(&output.stdout));
+        if models.is_empty() { Err(format!("{command} printed no models")) } else { Ok(models) }
     }
 
-    /// In the engine's own home and with the variables it may have: which models there are depends on the log-ins.
-    fn ask(&self, adapter: &Adapter, found: &Found, home: &Path, scratch: &Path) -> Result<Output, NotRun> {
-        let below = |folder: &str| home.join(folder).to_string_lossy().into_owned();
-        let mut env = quiet_env(&found.path, scratch);
+    /// Runs the command in the engine's home with the variables passed through: the logins decide which models there are.
+    fn ask(
+        &self,
+        adapter: &Adapter,
+        found: &Found,
+        listing: ModelListing,
+        home: &Path,
+        folder: &Path,
+    ) -> Result<Output, NotRun> {
+        let mut env = quiet_env(adapter, &found.path, folder);
         env.retain(|(name, _)| *name != "HOME");
-        env.extend([
-            ("HOME", home.to_string_lossy().into_owned()),
-            ("XDG_DATA_HOME", below("data")),
-            ("XDG_CONFIG_HOME", below("config")),
-            ("XDG_STATE_HOME", below("state")),
-            ("XDG_CACHE_HOME", below("cache")),
-        ]);
-        let passed = self.engine(adapter).map(|engine| engine.env_pass.as_slice()).unwrap_or_default();
+        env.push(("HOME", home.to_string_lossy().into_owned()));
+        env.extend((listing.home_variables)(home));
+        let passed = self.settings(adapter).map(|settings| settings.env_pass.as_slice()).unwrap_or_default();
         for name in passed.iter().filter(|name| !env.iter().any(|(set, _)| set == name)).collect::<Vec<_>>() {
             if let Some(value) = self.0.env.get(name) {
                 env.push((name, value.clone()));
             }
         }
-        bounded::run(&found.program, &["models"], &env, scratch, LIMIT)
+        child::run(&found.program, listing.arguments, &env, folder, LIMIT)
     }
 }
 
-/// The one CLI that lists its models without a log-in and without a call.
-fn can_list(adapter: &Adapter) -> bool {
-    adapter.name == "opencode"
-}
-
-/// Lines such as `provider/model`; anything else is a remark.
+/// The lines of the form `provider/model`; others are remarks.
 fn entries(output: &str) -> Vec<Entry> {
     let is_model = |line: &&str| {
         let plain = |character: char| character.is_ascii_graphic();

@@ -1,4 +1,4 @@
-//! Installing CLIs: npm puts the pinned version into the managed prefix, one installation at a time on this machine.
+//! Upgrades: npm installs the pinned versions into the managed prefix, one upgrade at a time on this data folder.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,22 +13,22 @@ use rustix::fs::FlockOperation;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::InstalledEngines;
-use super::bounded;
-use super::find::{self, Source};
-use super::upgrade_record::{Records, Upgrade, UpgradeStatus};
-use crate::engine::{ADAPTERS, Adapter, Install};
+use super::child;
+use super::installed::InstalledEngines;
+use super::program::{self, Source};
+use super::upgrade_records::{Records, Upgrade, UpgradeStatus};
+use crate::engine::{self, Adapter, Install};
 
 /// How long npm may take for one engine.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How long an upgrade waits for the one before it.
 const PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
-/// How often it looks whether that one is over.
+/// How often it checks whether that one is over.
 const LOOK: Duration = Duration::from_millis(50);
-/// Upgrades that may wait or run.
+/// The most upgrades that may wait or run.
 const WAITING_MAX: usize = 8;
 
-/// An upgrade that is not begun.
+/// Why an upgrade was not begun.
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeRefused {
     /// There is no package to install.
@@ -36,16 +36,16 @@ pub enum UpgradeRefused {
     NotInstallable {
         /// The engine.
         engine: String,
-        /// What helps instead.
+        /// What to do instead.
         instead: String,
     },
-    /// Enough is under way.
+    /// Too many are under way.
     #[error("{limit} upgrades are under way; try again when one has ended")]
     Busy {
-        /// How many there may be.
+        /// The most there may be.
         limit: usize,
     },
-    /// It could not be written down.
+    /// Its record could not be written.
     #[error("begin an upgrade")]
     Io(#[from] io::Error),
 }
@@ -53,16 +53,16 @@ pub enum UpgradeRefused {
 impl InstalledEngines {
     /// Every engine that can be installed.
     pub fn installable() -> Vec<&'static Adapter> {
-        ADAPTERS.into_iter().filter(|adapter| adapter.install.is_some()).collect()
+        engine::adapters().filter(|adapter| adapter.install.is_some()).collect()
     }
 
-    /// Begins to install these engines and returns at once; [`InstalledEngines::upgrade_of`] tells how it goes.
+    /// Begins to install these engines and returns at once; [`InstalledEngines::upgrade_of`] tells its progress.
     pub fn upgrade(&self, engines: &[&'static Adapter]) -> Result<Upgrade, UpgradeRefused> {
         let mut wanted = Vec::new();
         for adapter in engines {
             let Some(install) = &adapter.install else {
-                let instead = find::install_command(adapter, &self.0.npm_prefix);
-                return Err(UpgradeRefused::NotInstallable { engine: adapter.name.to_owned(), instead });
+                let instead = program::install_command(adapter, &self.0.npm_prefix);
+                return Err(UpgradeRefused::NotInstallable { engine: adapter.name().to_owned(), instead });
             };
             wanted.push((*adapter, install));
         }
@@ -78,13 +78,13 @@ impl InstalledEngines {
         thread::spawn(move || {
             installed.carry_out(record, &wanted);
             installed.0.upgrading.fetch_sub(1, Ordering::SeqCst);
-            // Until here it counts as under way, whoever asks.
+            // The upgrade counts as under way until this lock is released.
             drop(alive);
         });
         Ok(upgrade)
     }
 
-    /// How an upgrade goes or went.
+    /// An upgrade, under way or finished.
     pub fn upgrade_of(&self, id: Uuid) -> io::Result<Option<Upgrade>> {
         self.records().read(id)
     }
@@ -109,23 +109,23 @@ impl InstalledEngines {
         let turn = match records.wait_for_turn(PATIENCE, LOOK) {
             Ok(turn) => turn,
             Err(error) => {
-                upgrade.fail_all(&format!("the upgrade before it did not end: {error}"));
+                upgrade.fail_all(&format!("an earlier upgrade did not end: {error}"));
                 records.keep(&upgrade);
                 return;
             }
         };
         upgrade.begin();
         for (adapter, install) in wanted {
-            upgrade.result(adapter.name, UpgradeStatus::Running, None, None);
+            upgrade.result(adapter.engine, UpgradeStatus::Running, None, None);
             records.keep(&upgrade);
-            info!(upgrade = %id, engine = adapter.name, version = install.version, "installing");
+            info!(upgrade = %id, engine = adapter.name(), version = install.version, "installing");
             match self.install(adapter, install, &records, id, &turn) {
                 Ok((version, remark)) => {
-                    upgrade.result(adapter.name, UpgradeStatus::Succeeded, Some(version), remark);
+                    upgrade.result(adapter.engine, UpgradeStatus::Succeeded, Some(version), remark);
                 }
                 Err(reason) => {
-                    warn!(upgrade = %id, engine = adapter.name, reason, "the installation failed");
-                    upgrade.result(adapter.name, UpgradeStatus::Failed, None, Some(reason));
+                    warn!(upgrade = %id, engine = adapter.name(), reason, "the installation failed");
+                    upgrade.result(adapter.engine, UpgradeStatus::Failed, None, Some(reason));
                 }
             }
         }
@@ -133,7 +133,7 @@ impl InstalledEngines {
         records.keep(&upgrade);
     }
 
-    /// Runs npm and looks at what it installed: the version, and what is to be said about it.
+    /// Runs npm and checks what it installed: the version, and a remark about it.
     fn install(
         &self,
         adapter: &Adapter,
@@ -145,23 +145,23 @@ impl InstalledEngines {
         let mut log = records.open_log(id).map_err(|error| format!("open its log: {error}"))?;
         let said = self.npm(install, &mut log, turn);
         if let Err(reason) = &said {
-            // The log is read first when something is wrong.
-            let _ = writeln!(log, "{}: {reason}", adapter.name);
+            // An operator reads the log first when something is wrong.
+            let _ = writeln!(log, "{}: {reason}", adapter.name());
         }
         said?;
-        let place = find::Place { command: None, ..self.place(adapter) };
-        let located = find::locate(&place).ok().filter(|located| located.source == Source::Managed);
+        let place = program::Place { command: None, ..self.place(adapter) };
+        let located = program::locate(&place).ok().filter(|located| located.source == Source::Managed);
         let located = located.ok_or_else(|| {
-            format!("npm has installed {}, but its program is not where it should be", install.package)
+            format!("npm has installed {}, but its program is not at the expected place", install.package)
         })?;
-        let version = self.0.versions.of(adapter.name, &located.program, &located.path)?;
-        let remark = place_taken(self.place(adapter).command.is_some(), adapter);
-        let _ = writeln!(log, "{}: {version} is installed", adapter.name);
+        let version = self.0.versions.of(adapter, &located.program, &located.path)?;
+        let remark = not_in_use(self.place(adapter).command.is_some(), adapter);
+        let _ = writeln!(log, "{}: {version} is installed", adapter.name());
         Ok((version, remark))
     }
 
     fn npm(&self, install: &Install, log: &mut File, turn: &File) -> Result<(), String> {
-        let npm = find::on_path("npm", self.path());
+        let npm = program::on_path("npm", self.path());
         let npm = npm.ok_or("npm is not on the PATH of the service: install node 20 or newer, which brings it")?;
         let prefix = &self.0.npm_prefix;
         fs::create_dir_all(prefix).map_err(|error| format!("make {}: {error}", prefix.display()))?;
@@ -173,20 +173,21 @@ impl InstalledEngines {
         command.arg("install").arg("--prefix").arg(prefix);
         command.args(["--save-exact", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"]).arg(package);
         command.env_clear().envs(self.0.env.iter().filter(|(name, _)| is_for_npm(name))).env("PATH", self.path());
-        // Its standard input is the empty file whose lock is the turn: it reads nothing, and should this service be
-        // killed, the lock is held until npm has ended, too.
+        // Its standard input is the empty lock file of the turn: npm reads nothing, and if this service is killed,
+        // the lock is held until npm has ended as well.
         command.current_dir(prefix).stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
         let mut child = command.spawn().map_err(|error| format!("npm cannot be started: {error}"))?;
-        let status = bounded::end(&mut child, LIMIT).map_err(|error| format!("npm {error}"))?;
-        if status.success() { Ok(()) } else { Err(format!("npm failed ({status}); its log tells why")) }
+        let status = child::wait(&mut child, LIMIT).map_err(|error| format!("npm {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("npm failed ({status}); see the log")) }
     }
 }
 
-fn place_taken(configured: bool, adapter: &Adapter) -> Option<String> {
-    configured.then(|| format!("engines.{}.command names another program, which is still the one in use", adapter.name))
+fn not_in_use(configured: bool, adapter: &Adapter) -> Option<String> {
+    configured
+        .then(|| format!("engines.{}.command names another program, which is still the one in use", adapter.name()))
 }
 
-/// What npm needs to find its registry. Keys for models are none of its business: packages run scripts when installed.
+/// Whether npm needs this variable to reach its registry. It gets no keys for models: packages run scripts when installed.
 fn is_for_npm(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let plain = ["home", "user", "lang", "tmpdir", "npm_token", "node_extra_ca_certs", "ssl_cert_file", "ssl_cert_dir"];
@@ -194,7 +195,7 @@ fn is_for_npm(name: &str) -> bool {
 }
 
 impl Records {
-    /// Waits until no other upgrade runs on this data folder, in this process or another. The turn lasts as long as
+    /// Waits until no other upgrade runs on this data folder, in this process or another. The lock is held as long as
     /// the file is open.
     fn wait_for_turn(&self, patience: Duration, look: Duration) -> io::Result<File> {
         let turn = open_empty(&self.turn_file())?;

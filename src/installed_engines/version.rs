@@ -1,7 +1,8 @@
-//! The version a program calls itself by, asked once and remembered until the program changes.
+//! The version that a program prints, asked once and remembered until the program changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,70 +10,77 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use super::bounded::{self, NotRun, Output};
-use super::scratch;
+use super::child::{self, NotRun, Output};
+use super::temporary_folder::with_temporary_folder;
+use crate::domain::engine::Engine;
+use crate::engine::Adapter;
+use crate::files::write_durably;
 
-/// How long a program may take to tell its version.
+/// How long a program may take to print its version.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long a failure is believed before the program is tried again.
+/// How long a failure is remembered before the program is tried again.
 const FAILURE_HOLDS: Duration = Duration::from_secs(30);
-/// For a program that does not tell.
-pub(super) const UNKNOWN: &str = "unknown";
-/// Longest complaint of a program that is passed on.
-const COMPLAINT_MAX: usize = 300;
+/// The version of a program that does not print one.
+pub(crate) const UNKNOWN: &str = "unknown";
+/// Longest part of a program's error message that is shown.
+const ERROR_TEXT_MAX: usize = 300;
 
 /// A version, or what is wrong with the program.
 type Answer = Result<String, String>;
 
 /// Versions by program.
-pub(super) struct Versions {
+pub(crate) struct Versions {
     folder: PathBuf,
     known: Mutex<BTreeMap<String, String>>,
-    /// Answers that may change although the program does not, such as on a busy machine.
-    doubtful: Mutex<HashMap<String, (Instant, Answer)>>,
-    /// One look at each engine at a time: a second one would only wait for the same answer.
-    looking: BTreeMap<&'static str, Mutex<()>>,
+    /// Answers that may change although the program does not, for example on a busy machine.
+    uncertain: Mutex<HashMap<String, (Instant, Answer)>>,
+    /// One question to each engine at a time: a second one would only wait for the same answer.
+    looking: BTreeMap<Engine, Mutex<()>>,
 }
 
 impl Versions {
     /// Versions remembered in this folder.
-    pub(super) fn new(folder: PathBuf, engines: impl IntoIterator<Item = &'static str>) -> Self {
+    pub(crate) fn new(folder: PathBuf, engines: impl IntoIterator<Item = Engine>) -> Self {
         Self {
             folder,
             known: Mutex::default(),
-            doubtful: Mutex::default(),
+            uncertain: Mutex::default(),
             looking: engines.into_iter().map(|engine| (engine, Mutex::default())).collect(),
         }
     }
 
     /// The version of this program, or what is wrong with it.
-    pub(super) fn of(&self, engine: &str, program: &[String], path: &str) -> Answer {
+    pub(crate) fn of(&self, adapter: &Adapter, program: &[String], path: &str) -> Answer {
         let key = identity(program);
         if let Some(known) = self.remembered(&key) {
             return known;
         }
-        let _looking = self.looking.get(engine).map(lock);
-        // An earlier life, or another process on the same folder, may have asked already.
+        let _looking = self.looking.get(&adapter.engine).map(lock);
+        // An earlier run of the service, or another process on the same folder, may have asked already.
         lock(&self.known).extend(self.written());
         if let Some(known) = self.remembered(&key) {
             return known;
         }
-        let told = scratch::with(&self.folder, |scratch| ask(program, path, scratch));
+        let told = with_temporary_folder(&self.folder, |folder| ask(adapter, program, path, folder));
         match told.unwrap_or_else(|error| Err(NotRun::Start(error))) {
             Ok(output) if output.status.success() => match version_in(&output.stdout) {
                 Some(version) => {
                     self.remember(key, version.clone());
                     Ok(version)
                 }
-                None => self.doubt(key, Ok(UNKNOWN.to_owned())),
+                None => self.remember_for_a_while(key, Ok(UNKNOWN.to_owned())),
             },
-            Ok(output) => self.doubt(key, Err(complaint(&output))),
-            // On a busy machine it may still do its work: whoever needs it will see.
+            Ok(output) => self.remember_for_a_while(key, Err(error_text(&output))),
+            // On a busy machine the program may still work, so it counts as installed.
             Err(NotRun::TimedOut(_)) => {
-                warn!(program = program.join(" "), "it did not tell its version within {} s", LIMIT.as_secs());
-                self.doubt(key, Ok(UNKNOWN.to_owned()))
+                warn!(
+                    program = program.join(" "),
+                    "the program did not print its version within {} s",
+                    LIMIT.as_secs()
+                );
+                self.remember_for_a_while(key, Ok(UNKNOWN.to_owned()))
             }
-            Err(error @ (NotRun::Start(_) | NotRun::Watch(_))) => self.doubt(key, Err(error.to_string())),
+            Err(error @ (NotRun::Start(_) | NotRun::Wait(_))) => self.remember_for_a_while(key, Err(error.to_string())),
         }
     }
 
@@ -84,32 +92,33 @@ impl Versions {
         if let Some(version) = lock(&self.known).get(key) {
             return Some(Ok(version.clone()));
         }
-        let doubtful = lock(&self.doubtful);
-        doubtful.get(key).filter(|(since, _)| since.elapsed() < FAILURE_HOLDS).map(|(_, answer)| answer.clone())
+        let uncertain = lock(&self.uncertain);
+        uncertain.get(key).filter(|(since, _)| since.elapsed() < FAILURE_HOLDS).map(|(_, answer)| answer.clone())
     }
 
-    fn doubt(&self, key: String, answer: Answer) -> Answer {
-        let mut doubtful = lock(&self.doubtful);
-        doubtful.retain(|_, (since, _)| since.elapsed() < FAILURE_HOLDS);
-        doubtful.insert(key, (Instant::now(), answer.clone()));
+    fn remember_for_a_while(&self, key: String, answer: Answer) -> Answer {
+        let mut uncertain = lock(&self.uncertain);
+        uncertain.retain(|_, (since, _)| since.elapsed() < FAILURE_HOLDS);
+        uncertain.insert(key, (Instant::now(), answer.clone()));
         answer
     }
 
     fn remember(&self, key: String, version: String) {
         let mut known = lock(&self.known);
         known.extend(self.written());
-        // What the same program was before is of no use to anybody.
+        // Versions of the same program before it changed are no longer needed.
         let program = program_of(&key).to_owned();
         known.retain(|other, _| program_of(other) != program);
         known.insert(key, version);
-        let written = serde_json::to_vec_pretty(&*known).map_err(Into::into);
-        if let Err(error) = written.and_then(|bytes| scratch::write_whole(&file_in(&self.folder), &bytes)) {
-            warn!(%error, "the versions of the CLIs are not remembered; they are asked again after a restart");
+        let encoded = serde_json::to_vec_pretty(&*known).map_err(io::Error::from);
+        let written = encoded.and_then(|bytes| Ok(write_durably(&file_in(&self.folder), &bytes)?));
+        if let Err(error) = written {
+            warn!(%error, "the versions of the CLIs could not be stored; the CLIs are asked again after a restart");
         }
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -117,9 +126,9 @@ fn file_in(folder: &Path) -> PathBuf {
     folder.join("versions.json")
 }
 
-/// The words, then what the file system says of each file among them. A package manager gives every file the same
-/// old date, and two versions of a script may have the same length: so the inode and the time of its last change count, too.
-pub(super) fn identity(program: &[String]) -> String {
+/// The words, then the metadata of each file among them. A package manager gives every file the same old date, and two
+/// versions of a script may have the same length: so the inode and the time of the last change are part of it.
+pub(crate) fn identity(program: &[String]) -> String {
     let files = program.iter().filter_map(|word| fs::metadata(word).ok());
     let marks: Vec<String> = files
         .map(|file| {
@@ -134,14 +143,14 @@ fn program_of(key: &str) -> &str {
     key.split('\n').next().unwrap_or_default()
 }
 
-fn ask(program: &[String], path: &str, scratch: &Path) -> Result<Output, NotRun> {
-    bounded::run(program, &["--version"], &quiet_env(path, scratch), scratch, LIMIT)
+fn ask(adapter: &Adapter, program: &[String], path: &str, folder: &Path) -> Result<Output, NotRun> {
+    child::run(program, &["--version"], &quiet_env(adapter, path, folder), folder, LIMIT)
 }
 
-/// An environment made from nothing, in which no CLI has a reason to call anybody.
-pub(super) fn quiet_env(path: &str, scratch: &Path) -> Vec<(&'static str, String)> {
-    let folder = scratch.to_string_lossy().into_owned();
-    // Whatever still wants to call out meets a closed port.
+/// The environment for a CLI that is only asked something: nothing is inherited, and no request leaves the machine.
+pub(crate) fn quiet_env(adapter: &Adapter, path: &str, home: &Path) -> Vec<(&'static str, String)> {
+    let folder = home.to_string_lossy().into_owned();
+    // A request all the same goes to a closed port.
     let nowhere = "http://127.0.0.1:9".to_owned();
     let mut env = vec![
         ("PATH", path.to_owned()),
@@ -151,24 +160,12 @@ pub(super) fn quiet_env(path: &str, scratch: &Path) -> Vec<(&'static str, String
         ("HTTP_PROXY", nowhere.clone()),
         ("HTTPS_PROXY", nowhere),
     ];
-    let off = [
-        "NO_COLOR",
-        "NO_UPDATE_NOTIFIER",
-        "DISABLE_AUTOUPDATER",
-        "DISABLE_TELEMETRY",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-        "OPENCODE_DISABLE_AUTOUPDATE",
-        "OPENCODE_DISABLE_MODELS_FETCH",
-        "OPENCODE_DISABLE_LSP_DOWNLOAD",
-        "OPENCODE_DISABLE_DEFAULT_PLUGINS",
-        "GEMINI_CLI_NO_RELAUNCH",
-        "QWEN_CODE_NO_RELAUNCH",
-    ];
-    env.extend(off.map(|name| (name, "1".to_owned())));
+    let general = [("NO_COLOR", "1"), ("NO_UPDATE_NOTIFIER", "1")];
+    env.extend(general.iter().chain(adapter.switches).map(|(name, value)| (*name, (*value).to_owned())));
     env
 }
 
-/// The first word that is a version: `codex-cli 0.166.0`, `2.1.325 (Claude Code)`, `v1.2`.
+/// The first word that is a version: `some-cli 0.166.0`, `2.1.325 (Some Code)`, `v1.2`.
 fn version_in(output: &str) -> Option<String> {
     let words = output.split_whitespace().map(|word| word.trim_start_matches('v').trim_end_matches([',', ')', ';']));
     let is_version = |word: &&str| {
@@ -181,11 +178,11 @@ fn version_in(output: &str) -> Option<String> {
     words.into_iter().find(is_version).map(str::to_owned)
 }
 
-/// What a program said when it should have told its version.
-fn complaint(output: &Output) -> String {
+/// The message of a program that failed to print its version.
+fn error_text(output: &Output) -> String {
     let said = if output.stderr.trim().is_empty() { &output.stdout } else { &output.stderr };
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let said: String = said.chars().filter(|character| !character.is_control()).take(COMPLAINT_MAX).collect();
+    let said: String = said.chars().filter(|character| !character.is_control()).take(ERROR_TEXT_MAX).collect();
     format!("--version failed ({}): {said}", output.status)
 }
 

@@ -1,11 +1,10 @@
 //! The names of all settings: the one list that the file, the environment and the flags are read against.
 
-/// Engines with a command line of their own, each with its settings below `engines.<name>`.
-pub const ENGINES: [&str; 6] = ["codex", "gemini", "opencode", "iflow", "claude", "qwen"];
+use crate::domain::engine::Engine;
 
 /// A setting's names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
+pub(crate) struct Key {
     /// In the file and as a flag.
     pub name: String,
     /// In the environment, the name that every setting has first.
@@ -56,11 +55,11 @@ const PLAIN: [(&str, Option<&str>); 40] = [
     ("ui_legacy_api_sunset", None),
 ];
 
-/// Every setting there is.
-pub(super) fn all() -> Vec<Key> {
+/// Every setting; each agent CLI has its own below `engines.<name>`.
+pub(crate) fn all() -> Vec<Key> {
     let plain = PLAIN.iter().map(|(name, extra)| key(name, extra.map(str::to_owned)));
-    let engines = ENGINES.iter().flat_map(|engine| {
-        let binary = format!("SKILL_RUNNER_{}_BIN", engine.to_uppercase());
+    let engines = Engine::AGENTS.iter().flat_map(|engine| {
+        let binary = format!("SKILL_RUNNER_{}_BIN", engine.as_str().to_uppercase());
         [key(&format!("engines.{engine}.command"), Some(binary)), key(&format!("engines.{engine}.env_pass"), None)]
     });
     plain.chain(engines).collect()

@@ -54,7 +54,7 @@ pub struct Problem {
 
 /// A value as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Given {
+pub(crate) enum Given {
     /// One value.
     Text(String),
     /// Several, which only the file can say apart.
@@ -62,10 +62,10 @@ pub(super) enum Given {
 }
 
 /// What was given for each setting, and by whom.
-pub(super) type Layers = BTreeMap<String, (Given, Source)>;
+pub(crate) type Layers = BTreeMap<String, (Given, Source)>;
 
 /// Lays file, environment and flags over each other; the later wins.
-pub(super) fn lay(
+pub(crate) fn lay(
     file: Option<(&str, &str)>,
     env: &BTreeMap<String, String>,
     flags: &[(String, String)],

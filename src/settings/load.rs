@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
-    E2eClient, ENGINES, Engine, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, RestartQueued, Runs,
+    E2eClient, EngineSettings, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, RestartQueued, Runs,
     Sandbox, Settings, Store, StoreKind, Times, UiLogin,
 };
+use crate::domain::engine::Engine;
 
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
@@ -35,7 +36,7 @@ impl Settings {
             runs: runs(from, cores),
             times: times(from),
             limits: limits(from),
-            engines: ENGINES.iter().map(|name| ((*name).to_owned(), engine(from, name))).collect(),
+            engines: Engine::AGENTS.iter().map(|name| (*name, engine(from, *name))).collect(),
             log: log(from, &paths),
             e2e_client: e2e_client(from),
             legacy_ui_api: legacy_ui_api(from),
@@ -167,10 +168,10 @@ fn limits(from: &mut Reader) -> Limits {
     }
 }
 
-fn engine(from: &mut Reader, name: &str) -> Engine {
+fn engine(from: &mut Reader, name: Engine) -> EngineSettings {
     let variable =
         |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    Engine {
+    EngineSettings {
         command: from.text(&format!("engines.{name}.command")),
         env_pass: from.list(&format!("engines.{name}.env_pass"), Vec::new(), variable),
     }

@@ -6,7 +6,6 @@ mod layers;
 mod load;
 mod reader;
 
-pub use keys::ENGINES;
 pub use layers::{Problem, Source};
 pub use reader::{Described, Secret};
 
@@ -14,6 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+
+use crate::domain::engine::Engine;
 
 /// Everything a service or a command can be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +31,8 @@ pub struct Settings {
     pub times: Times,
     /// How much of everything.
     pub limits: Limits,
-    /// By engine name; every engine has an entry.
-    pub engines: BTreeMap<String, Engine>,
+    /// The agent CLIs; each has an entry.
+    pub engines: BTreeMap<Engine, EngineSettings>,
     /// The service's own log.
     pub log: Log,
     /// The example client.
@@ -165,9 +166,9 @@ pub struct Limits {
     pub min_free_bytes: u64,
 }
 
-/// One engine.
+/// One agent CLI.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Engine {
+pub struct EngineSettings {
     /// Its program; left out, the managed prefix and then PATH are searched.
     pub command: Option<String>,
     /// Names of variables it may inherit.

@@ -38,19 +38,19 @@ impl std::fmt::Debug for Secret {
 const MASK: &str = "********";
 
 /// Reads settings one by one and remembers what it found.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     layers: Layers,
     pub problems: Vec<Problem>,
     pub described: Vec<Described>,
 }
 
 impl Reader {
-    pub(super) fn new(layers: Layers, problems: Vec<Problem>) -> Self {
+    pub(crate) fn new(layers: Layers, problems: Vec<Problem>) -> Self {
         Self { layers, problems, described: Vec::new() }
     }
 
     /// Notes that a setting cannot stand as it is.
-    pub(super) fn object(&mut self, key: &str, message: String) {
+    pub(crate) fn object(&mut self, key: &str, message: String) {
         let source = self.layers.get(key).map_or(&Source::Default, |(_, source)| source);
         self.problems.push(Problem { key: key.to_owned(), place: source.to_string(), message });
     }
@@ -78,7 +78,7 @@ impl Reader {
     }
 
     /// A number within its range.
-    pub(super) fn whole<T>(&mut self, key: &str, default: T, range: RangeInclusive<T>) -> T
+    pub(crate) fn whole<T>(&mut self, key: &str, default: T, range: RangeInclusive<T>) -> T
     where
         T: Copy + PartialOrd + Display + std::str::FromStr,
     {
@@ -92,7 +92,7 @@ impl Reader {
     }
 
     /// A number of bytes, such as `1048576` or `1 MiB`.
-    pub(super) fn bytes(&mut self, key: &str, default: u64, range: RangeInclusive<u64>) -> u64 {
+    pub(crate) fn bytes(&mut self, key: &str, default: u64, range: RangeInclusive<u64>) -> u64 {
         self.read(key, default, u64::to_string, |given| {
             let text = one(given)?;
             bytes_of(text).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
@@ -105,7 +105,7 @@ impl Reader {
     }
 
     /// One of the named values.
-    pub(super) fn choice<T: Copy + PartialEq>(&mut self, key: &str, default: T, choices: &[(&'static str, T)]) -> T {
+    pub(crate) fn choice<T: Copy + PartialEq>(&mut self, key: &str, default: T, choices: &[(&'static str, T)]) -> T {
         let show = |value: &T| {
             choices.iter().find(|(_, choice)| choice == value).map_or_else(String::new, |(name, _)| (*name).to_owned())
         };
@@ -125,12 +125,12 @@ impl Reader {
     }
 
     /// On or off.
-    pub(super) fn switch(&mut self, key: &str, default: bool) -> bool {
+    pub(crate) fn switch(&mut self, key: &str, default: bool) -> bool {
         self.choice(key, default, &[("on", true), ("off", false)])
     }
 
     /// A path.
-    pub(super) fn path(&mut self, key: &str, default: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&mut self, key: &str, default: impl AsRef<Path>) -> PathBuf {
         let show = |path: &PathBuf| path.display().to_string();
         self.read(key, default.as_ref().to_owned(), show, |given| match one(given)? {
             text if text.is_empty() || text.contains('\0') => Err("must be a path".to_owned()),
@@ -139,12 +139,12 @@ impl Reader {
     }
 
     /// Text that `parse` understands, shown as it reads back.
-    pub(super) fn parsed<T: Display>(&mut self, key: &str, default: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
+    pub(crate) fn parsed<T: Display>(&mut self, key: &str, default: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
         self.read(key, default, T::to_string, |given| parse(one(given)?))
     }
 
     /// Text, where there is any.
-    pub(super) fn text(&mut self, key: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         let show = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
         self.read(key, None, show, |given| match one(given)? {
             "" => Err("must not be empty".to_owned()),
@@ -153,7 +153,7 @@ impl Reader {
     }
 
     /// Text that is not shown, of characters that whoever compares it can receive.
-    pub(super) fn secret(&mut self, key: &str, accept: impl Fn(char) -> bool, demand: &str) -> Option<Secret> {
+    pub(crate) fn secret(&mut self, key: &str, accept: impl Fn(char) -> bool, demand: &str) -> Option<Secret> {
         let show = |secret: &Option<Secret>| if secret.is_some() { MASK } else { "none" }.to_owned();
         self.read(key, None, show, |given| match one(given)? {
             text if !text.is_empty() && text.chars().all(&accept) => Ok(Some(Secret(text.to_owned()))),
@@ -163,7 +163,7 @@ impl Reader {
     }
 
     /// A list; outside the file its values are separated by commas.
-    pub(super) fn list(&mut self, key: &str, default: Vec<String>, accept: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(crate) fn list(&mut self, key: &str, default: Vec<String>, accept: impl Fn(&str) -> bool) -> Vec<String> {
         let show = |values: &Vec<String>| values.join(",");
         self.read(key, default, show, |given| {
             let values: Vec<String> = match given {
@@ -180,7 +180,7 @@ impl Reader {
     }
 
     /// The listing, in the order of the keys.
-    pub(super) fn listing(&mut self) -> Vec<Described> {
+    pub(crate) fn listing(&mut self) -> Vec<Described> {
         let order: Vec<String> = keys::all().into_iter().map(|key| key.name).collect();
         let mut described = std::mem::take(&mut self.described);
         described.sort_by_key(|found| order.iter().position(|name| *name == found.key));

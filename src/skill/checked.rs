@@ -9,9 +9,10 @@ use super::front_matter::FrontMatter;
 use super::input_schema::{FileField, file_fields};
 use super::manifest::{EntrypointKind, Manifest};
 use super::schema::Validator;
+use crate::domain::engine::Engine;
 
 /// How long a script may run when its manifest does not say.
-pub const SCRIPT_TIMEOUT_SECONDS: u64 = 300;
+const SCRIPT_TIMEOUT_SECONDS: u64 = 300;
 
 /// A package that passed the lint: everything a run needs to know about it.
 #[derive(Debug, Clone)]
@@ -52,8 +53,8 @@ pub(crate) struct Checks {
 }
 
 impl Skill {
-    /// The engines this skill can run on, best first: `script` alone for scripts, never `script` for the others.
-    pub fn effective_engines(&self) -> Vec<String> {
+    /// The engines this skill can run on, in the order in which they are tried.
+    pub fn effective_engines(&self) -> Vec<Engine> {
         effective_engines(
             self.manifest.entrypoint.kind,
             self.manifest.engines.as_deref(),

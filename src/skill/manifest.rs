@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::domain::engine::Engine;
+
 /// Where the manifest stands in a package.
 pub const PATH: &str = "assets/runner.json";
 
@@ -20,10 +22,10 @@ pub struct Manifest {
     pub name: Option<String>,
     /// The engines it runs on; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engines: Option<Vec<String>>,
+    pub engines: Option<Vec<Engine>>,
     /// Engines taken away from those.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unsupported_engines: Vec<String>,
+    pub unsupported_engines: Vec<Engine>,
     /// The modes in which it can run.
     pub execution_modes: Vec<ExecutionMode>,
     /// How many attempts an interactive run may take.
@@ -47,7 +49,7 @@ pub struct Manifest {
     pub fallback: Option<OutputCommand>,
     /// A configuration file of the package for each engine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub engine_configs: BTreeMap<String, String>,
+    pub engine_configs: BTreeMap<Engine, String>,
     /// Defaults for runs.
     #[serde(default)]
     pub runtime: Runtime,
@@ -66,7 +68,7 @@ pub struct Entrypoint {
     pub prompt: Prompt,
     /// Templates for single engines.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub prompts: BTreeMap<String, String>,
+    pub prompts: BTreeMap<Engine, String>,
     /// The script; always there for script and hybrid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,

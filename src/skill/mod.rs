@@ -18,8 +18,7 @@ mod schema_cost;
 pub mod starter;
 
 pub use artifacts::ArtifactRule;
-pub use checked::{SCRIPT_TIMEOUT_SECONDS, Skill};
-pub use engines::{PROMPT_ENGINES, SCRIPT_ENGINE};
+pub use checked::Skill;
 pub use finding::{Finding, Severity};
 pub use front_matter::FrontMatter;
 pub use input_schema::FileField;

@@ -11,7 +11,7 @@ const DEPTH_MAX: usize = 300;
 
 /// Why a schema is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum TooCostly {
+pub(crate) enum TooCostly {
     /// Its parts apply to the same place again and again.
     Multiplies,
     /// One reference leads to the next too often.
@@ -19,7 +19,7 @@ pub(super) enum TooCostly {
 }
 
 /// Weighs a schema, as far as its references stay within it.
-pub(super) fn check(schema: &Value) -> Result<(), TooCostly> {
+pub(crate) fn check(schema: &Value) -> Result<(), TooCostly> {
     let mut scale = Scale { root: schema, anchors: HashMap::new(), weighed: HashMap::new(), entered: HashSet::new() };
     find_anchors(schema, &mut scale.anchors);
     match scale.cost(schema, 0)? {

@@ -22,7 +22,8 @@ mod tmp_dir;
 mod watcher;
 
 pub use crate::domain::fact::Stream;
-pub use output::{Ended, Exit, Output, StreamTotals};
+pub use crate::engine::ProcessExit;
+pub use output::{Ended, Output, StreamTotals};
 pub use process::Process;
 pub(crate) use shim::THIS_PROGRAM;
 pub use shim::serve_as_shim_if_asked;

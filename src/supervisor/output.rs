@@ -5,6 +5,7 @@ use std::io;
 use bytes::Bytes;
 
 use crate::domain::fact::Stream;
+use crate::engine::ProcessExit;
 
 /// One output of a running engine; those of one stream come in the order in which they were written.
 #[derive(Debug)]
@@ -31,17 +32,6 @@ pub enum Output {
     Ended(Ended),
 }
 
-/// How an engine ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// It exited with this code.
-    Code(i32),
-    /// It was ended by this signal.
-    Signal(i32),
-    /// Its shim was killed from outside, and the engine's status was lost with it.
-    Unknown,
-}
-
 /// Length and hash of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamTotals {
@@ -57,7 +47,7 @@ pub struct StreamTotals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// How the engine itself ended.
-    pub exit: Exit,
+    pub exit: ProcessExit,
     /// Standard output.
     pub stdout: StreamTotals,
     /// Standard error.

@@ -9,12 +9,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::log::{Log, LogFile};
-use super::output::{Ended, Exit, Output};
+use super::output::{Ended, Output};
 use super::process::{Kind, Process};
 use super::recorder::Recorder;
 use super::spawn::{Error, OUTPUTS_WAITING, Spec};
 use super::tmp_dir;
 use crate::domain::fact::Stream;
+use crate::engine::ProcessExit;
 use crate::files;
 
 /// The engine's side of a simulated process: a test writes its output and reads its requests. If it is dropped before
@@ -100,7 +101,7 @@ impl SimulatedEngine {
     }
 
     /// The end of the engine and of everything it started.
-    pub async fn end(self, exit: Exit, stragglers_killed: u32) {
+    pub async fn end(self, exit: ProcessExit, stragglers_killed: u32) {
         let Self { stdout, stderr, outputs, tmp_dir, .. } = self;
         // What cannot be removed is removed by the next start.
         let _ = files::remove_tree(&tmp_dir);

@@ -18,12 +18,12 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use tracing::warn;
 
 use super::log::LogFile;
-use super::output::{Ended, Exit, Output, StreamTotals};
+use super::output::{Ended, Output, StreamTotals};
 use super::shim::{self, Report, Request};
 use super::{processes, sweep};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
-use crate::engine::PoliteSignal;
+use crate::engine::{PoliteSignal, ProcessExit};
 use crate::files;
 
 /// How long output may still come from others after the engine itself has exited.
@@ -95,7 +95,7 @@ impl Watcher {
             self.wait_for_pipes().await;
         }
         let (exit_of_killed, stragglers_killed) = self.kill_the_tree().await;
-        let exit = exit.or(exit_of_killed).unwrap_or(Exit::Unknown);
+        let exit = exit.or(exit_of_killed).unwrap_or(ProcessExit::Unknown);
         // If the receivers are gone, they have read their pipes to the end.
         let _ = self.tree_gone.send(true);
         self.stdin.abort();
@@ -110,7 +110,7 @@ impl Watcher {
     }
 
     /// How the engine itself ended; `None` when it has to be killed, or the shim was.
-    async fn until_the_engine_exits(&mut self) -> Option<Exit> {
+    async fn until_the_engine_exits(&mut self) -> Option<ProcessExit> {
         let mut asked = false;
         let mut kill_at = None;
         let mut wake = interval(WAKE_EVERY);
@@ -171,7 +171,7 @@ impl Watcher {
 
     /// Kills what is left and reaps the shim. Returns how the engine ended, if it had to be killed, and how many other
     /// processes had to be.
-    async fn kill_the_tree(&mut self) -> (Option<Exit>, u32) {
+    async fn kill_the_tree(&mut self) -> (Option<ProcessExit>, u32) {
         // The engine may have stopped its shim. The shim is not reaped yet, so its pid cannot mean another process.
         let _ = kill_process(self.shim, Signal::CONT);
         self.control.ask(Request::Kill).await;
@@ -240,12 +240,12 @@ async fn until(kill_at: Option<Instant>) {
     }
 }
 
-fn exit(status: i32) -> Exit {
+fn exit(status: i32) -> ProcessExit {
     let status = ExitStatus::from_raw(status);
     match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        (None, None) => Exit::Unknown,
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(signal)) => ProcessExit::Signal(signal),
+        (None, None) => ProcessExit::Unknown,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::domain::event::NormalizationStep;
 use crate::domain::outcome::{Completion, RunError, Warning, code};
 use crate::domain::request::ExecutionMode;
 use crate::engine;
-use crate::engine::Exit;
+use crate::engine::EngineExit;
 use crate::engine::{Adapter, EngineVerdict, TurnReport};
 use crate::skill::schema::Validator;
 use crate::verdict::stop::Stop;
@@ -23,7 +23,7 @@ const INTERACTIVE_MAX_ATTEMPT_EXCEEDED: &str = "INTERACTIVE_MAX_ATTEMPT_EXCEEDED
 pub(crate) struct CliRemains<'a> {
     pub adapter: &'static Adapter,
     pub report: &'a TurnReport,
-    pub exit: Exit,
+    pub exit: EngineExit,
     pub stop: Option<Stop>,
     /// The result file, when the skill wrote one in this turn.
     pub skill_result: Option<&'a str>,

@@ -6,7 +6,7 @@ use crate::convergence;
 use crate::convergence::Parsed;
 use crate::domain::event::{NormalizationStep, ValidationError};
 use crate::domain::outcome::{Completion, RunError, code};
-use crate::engine::Exit;
+use crate::engine::ProcessExit;
 use crate::engine::script;
 use crate::engine::script::Answer;
 use crate::skill::schema::Validator;
@@ -18,7 +18,7 @@ const STDERR_SHOWN: usize = 2000;
 
 /// What a script left behind.
 pub(crate) struct ScriptRemains<'a> {
-    pub exit: Exit,
+    pub exit: ProcessExit,
     pub stop: Option<Stop>,
     /// Standard output of this turn.
     pub stdout: &'a str,
@@ -46,7 +46,7 @@ pub(crate) fn judge_script(remains: &ScriptRemains<'_>) -> Verdict {
         Answer::Failure(error) => {
             Verdict::failed(RunError { code: error.code, message: error.message, details: error.details }.bounded())
         }
-        Answer::Success { .. } | Answer::NotAnEnvelope(_) if remains.exit != Exit::Code(0) => {
+        Answer::Success { .. } | Answer::NotAnEnvelope(_) if remains.exit != ProcessExit::Code(0) => {
             let said = if matches!(answer, Answer::Success { .. }) { " although its answer says success" } else { "" };
             Verdict::failed(engine_failed(remains, said))
         }
@@ -62,7 +62,7 @@ pub(crate) fn judge_script(remains: &ScriptRemains<'_>) -> Verdict {
 }
 
 fn no_answer(remains: &ScriptRemains<'_>, parsed: Parsed) -> Verdict {
-    if remains.exit != Exit::Code(0) {
+    if remains.exit != ProcessExit::Code(0) {
         return Verdict::failed(engine_failed(remains, ""));
     }
     let message = "the script ended well but wrote no JSON to standard output; it must answer with one JSON object";
@@ -85,22 +85,13 @@ fn not_json() -> ValidationError {
 }
 
 fn engine_failed(remains: &ScriptRemains<'_>, said: &str) -> RunError {
-    let how = match remains.exit {
-        Exit::Code(code) => format!("exited with status {code}"),
-        Exit::Signal(signal) => format!("was ended by signal {signal}"),
-        Exit::Dismissed | Exit::Unknown => "ended in a way that cannot be told".to_owned(),
-    };
     let shown: String = {
         let skip = remains.stderr_tail.chars().count().saturating_sub(STDERR_SHOWN);
         remains.stderr_tail.chars().skip(skip).collect()
     };
-    let exit_code = match remains.exit {
-        Exit::Code(code) => json!(code),
-        Exit::Signal(_) | Exit::Dismissed | Exit::Unknown => Value::Null,
-    };
-    RunError::new(code::ENGINE_FAILED, format!("the script {how}{said}"))
+    RunError::new(code::ENGINE_FAILED, format!("the script {}{said}", remains.exit))
         .with("raw_output_path", remains.raw_output)
         .with("hint", "what the script wrote to standard error is in logs/stderr.txt")
-        .with("exit_code", exit_code)
+        .with("exit_code", json!(remains.exit.code()))
         .with("stderr", shown)
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::run_file::{RunFile, RunFolder};
+use crate::engine;
 
 /// The data folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl RunPaths {
 
     /// The run's own copy of the skill, where the engine looks for skills.
     pub fn skill_copy(&self, engine: &str, skill_id: &str) -> PathBuf {
-        self.root.join(format!(".{engine}")).join("skills").join(skill_id)
+        self.root.join(&*engine::skills_folder(engine)).join(skill_id)
     }
 
     // TRANSITION

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use skill_runner::engine::{Adapter, adapter};
+use skill_runner::engine::{Adapter, adapter_named};
 use skill_runner::installed_engines::{
     Found, InstalledEngines, ListSource, Source, Upgrade, UpgradeRefused, UpgradeStatus,
 };
@@ -88,7 +88,7 @@ fn script(path: &Path, text: &str) -> PathBuf {
 }
 
 fn engine(name: &str) -> &'static Adapter {
-    adapter(name).unwrap()
+    adapter_named(name).unwrap()
 }
 
 /// Waits for the end of an upgrade.
@@ -166,7 +166,7 @@ fn what_is_missing_or_unusable_is_said_with_the_command_that_installs_it() {
         missing.install_command,
         format!("skill-runner engines --install codex (or: npm install --prefix {prefix} @openai/codex@0.166.0)")
     );
-    assert!(missing.to_string().contains("codex cannot be started: no program of it is in"), "{missing}");
+    assert!(missing.to_string().contains("codex cannot be started: its program is neither in"), "{missing}");
 
     machine.script("bin/codex", "echo 'it needs a newer kernel' >&2; exit 3");
     let crashed = machine.installed().find(engine("codex")).unwrap_err();
@@ -277,8 +277,8 @@ fn an_upgrade_that_fails_says_why_and_the_others_go_on() {
     let upgrade = ended(&installed, &installed.upgrade(&["opencode", "claude", "gemini"].map(engine)).unwrap());
     assert_eq!(upgrade.status, UpgradeStatus::Failed);
     let said = |name: &str| (upgrade.results[name].status, upgrade.results[name].message.clone().unwrap_or_default());
-    assert_eq!(said("opencode").1, "npm failed (exit status: 1); its log tells why");
-    assert!(said("claude").1.contains("its program is not where it should be"), "{upgrade:?}");
+    assert_eq!(said("opencode").1, "npm failed (exit status: 1); see the log");
+    assert!(said("claude").1.contains("its program is not at the expected place"), "{upgrade:?}");
     assert_eq!(said("gemini"), (UpgradeStatus::Succeeded, String::new()));
     assert!(installed.upgrade_log_tail(upgrade.upgrade_id).unwrap().contains("no such package"));
     // Without npm there is nothing to do; said at once, and in the log.

@@ -53,7 +53,7 @@ impl Cli {
             other => panic!("no CLI of {other} can be had"),
         };
         let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Cli { adapter: engine::adapter(name).unwrap(), prefix: clis::prefix(), model, config, env }
+        Cli { adapter: engine::adapter_named(name).unwrap(), prefix: clis::prefix(), model, config, env }
     }
 }
 

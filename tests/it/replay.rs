@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use skill_runner::domain::event::Event;
 use skill_runner::domain::fact::{Fact, RawRange, Stream};
 use skill_runner::domain::outcome::Usage;
-use skill_runner::engine::{self, Adapter, EngineVerdict, Exit, LINE_MAX, StreamReader, TurnEnd, TurnReport};
+use skill_runner::engine::{
+    self, Adapter, EngineExit, EngineVerdict, LINE_MAX, ProcessExit, StreamReader, TurnEnd, TurnReport,
+};
 
 /// One recorded turn.
 #[derive(Debug, Clone)]
@@ -21,7 +23,7 @@ struct Case {
     adapter: &'static Adapter,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    exit: Exit,
+    exit: EngineExit,
     resumed_from: Option<String>,
     usage_before: Usage,
 }
@@ -39,8 +41,8 @@ struct Played {
 fn cases() -> Vec<Case> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("replay");
     let mut cases = Vec::new();
-    for adapter in engine::ADAPTERS {
-        let Ok(folders) = std::fs::read_dir(root.join(adapter.name)) else { continue };
+    for adapter in engine::adapters() {
+        let Ok(folders) = std::fs::read_dir(root.join(adapter.name())) else { continue };
         cases.extend(folders.map(|folder| case(adapter, folder.unwrap().path())));
     }
     cases.sort_by(|a, b| a.folder.cmp(&b.folder));
@@ -52,10 +54,10 @@ fn case(adapter: &'static Adapter, folder: PathBuf) -> Case {
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let turn: Value = serde_json::from_slice(&read("exit.json")).unwrap();
     let number = |value: &Value| i32::try_from(value.as_i64().unwrap()).unwrap();
-    let exit = match &turn["exit"]["code"] {
-        Value::Null => Exit::Signal(number(&turn["exit"]["signal"])),
-        code => Exit::Code(number(code)),
-    };
+    let exit = EngineExit::Ended(match &turn["exit"]["code"] {
+        Value::Null => ProcessExit::Signal(number(&turn["exit"]["signal"])),
+        code => ProcessExit::Code(number(code)),
+    });
     Case {
         adapter,
         stdout: read("stdout.raw"),
@@ -211,7 +213,7 @@ fn random_lengths(total: usize, seed: u64) -> Vec<usize> {
 /// A recorded turn by engine and case.
 fn recorded(engine: &str, name: &str) -> Case {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("replay");
-    case(engine::adapter(engine).unwrap(), root.join(engine).join(name))
+    case(engine::adapter_named(engine).unwrap(), root.join(engine).join(name))
 }
 
 fn code_of(verdict: &EngineVerdict) -> &str {
@@ -266,12 +268,12 @@ fn a_resumed_turn_that_comes_back_with_another_session_has_failed() {
 fn an_engine_dismissed_after_its_end_has_succeeded_and_one_that_broke_after_it_has_not() {
     for engine in ["codex", "claude", "gemini", "qwen", "opencode"] {
         let ended_by = |exit| play(&Case { exit, ..recorded(engine, "b_tool_then_json") }, whole).verdict;
-        let succeeded = ended_by(Exit::Code(0));
+        let succeeded = ended_by(EngineExit::Ended(ProcessExit::Code(0)));
         let text = r#"{"status":"ok","artifact":"artifacts/notes.md"}"#.to_owned();
         assert_eq!(succeeded, EngineVerdict::Succeeded { text, structured: None }, "{engine}");
-        assert_eq!(ended_by(Exit::Dismissed), succeeded, "{engine}");
-        for broken in [Exit::Code(1), Exit::Signal(9), Exit::Unknown] {
-            assert_eq!(code_of(&ended_by(broken)), "ENGINE_FAILED", "{engine} {broken:?}");
+        assert_eq!(ended_by(EngineExit::Dismissed), succeeded, "{engine}");
+        for broken in [ProcessExit::Code(1), ProcessExit::Signal(9), ProcessExit::Unknown] {
+            assert_eq!(code_of(&ended_by(EngineExit::Ended(broken))), "ENGINE_FAILED", "{engine} {broken:?}");
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use skill_runner::domain::engine::Engine;
 use skill_runner::settings::{
-    Described, ENGINES, Engine, LegacyMode, LogLevel, RestartQueued, Sandbox, Settings, Source, UiLogin,
+    Described, EngineSettings, LegacyMode, LogLevel, RestartQueued, Sandbox, Settings, Source, UiLogin,
 };
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -77,7 +78,7 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
         ]
     );
     assert!(settings.describe().iter().all(|found| found.source == Source::Default));
-    assert_eq!(settings.engines.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(ENGINES));
+    assert_eq!(settings.engines.keys().collect::<BTreeSet<_>>(), Engine::AGENTS.iter().collect());
 }
 
 #[test]
@@ -127,8 +128,11 @@ fn the_special_variables_are_known() {
     ];
     let settings = load("", &env, &[]).unwrap();
     assert_eq!(settings.times.hard_timeout_seconds, 77);
-    assert_eq!(settings.engines["codex"], Engine { command: Some("/opt/codex".into()), env_pass: vec![] });
-    assert_eq!(settings.engines["claude"].env_pass, ["ANTHROPIC_API_KEY", "HTTPS_PROXY"]);
+    assert_eq!(
+        settings.engines[&Engine::Codex],
+        EngineSettings { command: Some("/opt/codex".into()), env_pass: vec![] }
+    );
+    assert_eq!(settings.engines[&Engine::Claude].env_pass, ["ANTHROPIC_API_KEY", "HTTPS_PROXY"]);
     assert_eq!((settings.log.level, settings.log.file.as_path()), (LogLevel::Warn, Path::new("/var/log/x.log")));
     assert_eq!((settings.log.max_bytes, settings.log.backup_count), (5_000_000, 0));
     let Some(UiLogin { username, password }) = settings.http.ui_login else { panic!("no login") };
@@ -158,10 +162,10 @@ engines:
     assert_eq!(settings.paths.agent_home, Path::new("/srv/data/agent-home"));
     assert_eq!(settings.log.file, Path::new("/srv/data/logs/skill-runner.log"));
     assert_eq!(
-        settings.engines["codex"],
-        Engine { command: Some("/opt/codex".into()), env_pass: vec!["OPENAI_API_KEY".into()] }
+        settings.engines[&Engine::Codex],
+        EngineSettings { command: Some("/opt/codex".into()), env_pass: vec!["OPENAI_API_KEY".into()] }
     );
-    assert_eq!(settings.engines["qwen"].command.as_deref(), Some("qwen"));
+    assert_eq!(settings.engines[&Engine::Qwen].command.as_deref(), Some("qwen"));
     assert!(load("repair: true\n", &[], &[]).unwrap().runs.repair);
     assert!(!load("repair: 'off'\n", &[], &[]).unwrap().runs.repair);
     assert_eq!(load("# nothing yet\n", &[], &[]), load("", &[], &[]));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
+use skill_runner::domain::engine::Engine;
 use skill_runner::registry::{Entry, Installed, Registry, load_dir};
 use skill_runner::skill::{Intake, command, inputs};
 
@@ -92,10 +93,7 @@ fn every_shipped_skill_lints_clean_by_the_rules_for_new_packages() {
     assert!(expected.iter().all(|id| ids.iter().any(|found| found == id)), "{ids:?}");
     for id in expected {
         let skill = shipped(id).skill;
-        assert_eq!(
-            (skill.findings.as_slice(), skill.effective_engines().as_slice()),
-            (&[][..], &["script".into()][..])
-        );
+        assert_eq!((skill.findings.as_slice(), skill.effective_engines().as_slice()), (&[][..], &[Engine::Script][..]));
         assert!(skill.body.contains(&format!("skill-runner run {id}")), "{id} shows how to run it");
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use skill_runner::domain::ids::RunId;
 use skill_runner::engine::{Launch, PoliteSignal};
-use skill_runner::supervisor::{Ended, Error, Exit, Limits, Output, Process, Spec, Stream, StreamTotals, spawn};
+use skill_runner::supervisor::{Ended, Error, Limits, Output, Process, ProcessExit, Spec, Stream, StreamTotals, spawn};
 use uuid::Uuid;
 
 const SHIM: &str = env!("CARGO_BIN_EXE_skill-runner");
@@ -84,7 +84,7 @@ impl Room {
         StreamTotals { bytes: bytes.len() as u64, sha256, dropped: 0 }
     }
 
-    fn ended(&self, exit: Exit, stragglers_killed: u32) -> Option<Ended> {
+    fn ended(&self, exit: ProcessExit, stragglers_killed: u32) -> Option<Ended> {
         let (stdout, stderr) = (self.totals("stdout.txt"), self.totals("stderr.txt"));
         Some(Ended { exit, stdout, stderr, stragglers_killed })
     }

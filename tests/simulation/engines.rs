@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use skill_runner::domain::fact::Stream;
 use skill_runner::domain::ids::RunId;
-use skill_runner::supervisor::{Error, Exit, SimulatedEngine, Spawner, Spawning, Spec, Swept};
+use skill_runner::supervisor::{Error, ProcessExit, SimulatedEngine, Spawner, Spawning, Spec, Swept};
 
 use crate::parts::{self, Ending, Part};
 use crate::world::{Sabotage, Torn, World};
@@ -87,7 +87,7 @@ struct Player {
 impl Player {
     async fn play(mut self) {
         if !self.engine.input().await {
-            return self.exit(Exit::Signal(9)).await;
+            return self.exit(ProcessExit::Signal(9)).await;
         }
         self.world.note(format!("engine {} is told its input", self.pid));
         self.world.told(self.run, self.input.clone());
@@ -143,13 +143,13 @@ impl Player {
             if self.world.dice.once_in(2) {
                 self.say(Stream::Stderr, "stopping".into()).await;
             }
-            return self.exit(Exit::Signal(15)).await;
+            return self.exit(ProcessExit::Signal(15)).await;
         }
         tokio::time::sleep(patience).await;
-        self.exit(Exit::Signal(9)).await;
+        self.exit(ProcessExit::Signal(9)).await;
     }
 
-    async fn exit(self, exit: Exit) {
+    async fn exit(self, exit: ProcessExit) {
         self.world.effect(&format!("engine {} ends", self.pid)).await;
         self.world.note(format!("engine {} ends: {exit:?}", self.pid));
         self.world.engine_ends(self.pid);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use skill_runner::domain::fact::Stream;
-use skill_runner::supervisor::Exit;
+use skill_runner::supervisor::ProcessExit;
 
 use crate::dice::Dice;
 
@@ -15,7 +15,7 @@ pub const LOG_MAX: usize = 5_000;
 /// How an engine ends when it has said all.
 #[derive(Debug, Clone, Copy)]
 pub enum Ending {
-    Exits(Exit),
+    Exits(ProcessExit),
     /// It waits for something that never comes.
     Hangs,
     /// It goes on saying nothing of use.
@@ -33,7 +33,7 @@ pub struct Part {
     pub artifact: bool,
 }
 
-const GOOD: Ending = Ending::Exits(Exit::Code(0));
+const GOOD: Ending = Ending::Exits(ProcessExit::Code(0));
 
 fn part(dice: &Dice, name: String, stdout: &[u8], stderr: &[u8], ending: Ending) -> Part {
     let mut lines: Vec<(Duration, Stream, Bytes)> = Vec::new();
@@ -85,15 +85,15 @@ pub fn script(dice: &Dice) -> Part {
     let flood = vec![b'x'; LOG_MAX + 500];
     let (stdout, ending) = match script {
         Script::Answers => (answer, GOOD),
-        Script::Fails => (failure, Ending::Exits(Exit::Code(1))),
-        Script::LiesThatItFailed => (answer, Ending::Exits(Exit::Code(3))),
+        Script::Fails => (failure, Ending::Exits(ProcessExit::Code(1))),
+        Script::LiesThatItFailed => (answer, Ending::Exits(ProcessExit::Code(3))),
         Script::LiesThatItSucceeded => (failure, GOOD),
         Script::Babbles => (b"no JSON \xe2\x82 at all".as_slice(), GOOD),
         Script::IsSilent => (b"".as_slice(), GOOD),
         Script::Hangs => (b"{\"succ".as_slice(), Ending::Hangs),
         Script::Chatters => (b"".as_slice(), Ending::Chatters),
         Script::Floods => (flood.as_slice(), GOOD),
-        Script::IsKilled => (answer, Ending::Exits(Exit::Signal(9))),
+        Script::IsKilled => (answer, Ending::Exits(ProcessExit::Signal(9))),
     };
     part(dice, format!("{script:?}"), stdout, stderr, ending)
 }
@@ -180,14 +180,14 @@ pub fn codex(dice: &Dice, resume: Option<&str>) -> Part {
     let lost = format!("Error: thread/resume failed: no rollout found for thread id {session}\n");
     let (lines, stderr, ending): (Vec<Value>, &str, Ending) = match turn {
         Codex::IsSilent => (vec![begins, ends], "", GOOD),
-        Codex::Fails => (vec![begins, fails], "", Ending::Exits(Exit::Code(1))),
-        Codex::Dies => (vec![begins, says], "", dice.pick(&[GOOD, Ending::Exits(Exit::Signal(9))])),
+        Codex::Fails => (vec![begins, fails], "", Ending::Exits(ProcessExit::Code(1))),
+        Codex::Dies => (vec![begins, says], "", dice.pick(&[GOOD, Ending::Exits(ProcessExit::Signal(9))])),
         Codex::Hangs => (vec![begins, says], "", Ending::Hangs),
         Codex::Chatters => (vec![begins], "", Ending::Chatters),
         Codex::HangsAfterItsTurn => (vec![begins, says, ends], "", Ending::Hangs),
-        Codex::LiesInItsExit => (vec![begins, says, ends], "", Ending::Exits(Exit::Code(7))),
+        Codex::LiesInItsExit => (vec![begins, says, ends], "", Ending::Exits(ProcessExit::Code(7))),
         Codex::NamesNoSession => (vec![says, ends], "", GOOD),
-        Codex::LosesTheSession => (vec![], lost.as_str(), Ending::Exits(Exit::Code(1))),
+        Codex::LosesTheSession => (vec![], lost.as_str(), Ending::Exits(ProcessExit::Code(1))),
         Codex::Asks
         | Codex::AsksWithChoice
         | Codex::AsksForFields

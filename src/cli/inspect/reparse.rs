@@ -10,6 +10,7 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::output;
+use crate::domain::engine::Engine;
 use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::ids::{RunId, Seq};
@@ -138,11 +139,11 @@ fn standing_of(envelope: &Envelope, bytes: &[u8]) -> Result<Option<Standing>, Fa
 
 /// What the parser of this version makes of a turn's bytes.
 fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<Standing>, Failure> {
-    let mut parser: Box<dyn LineParser> = match engine::adapter(engine) {
+    let mut parser: Box<dyn LineParser> = match engine::adapter_named(engine) {
         Some(adapter) => Box::new(adapter.parser(turn.resumed_from.as_deref(), turn.usage_before)),
         None => Box::new(script::ProgressParser),
     };
-    let line_max = if engine == script::ENGINE { script::LINE_MAX } else { LINE_MAX };
+    let line_max = if engine == Engine::Script.as_str() { script::LINE_MAX } else { LINE_MAX };
     let mut standing = Vec::new();
     for (stream, path) in [(Stream::Stdout, paths.stdout()), (Stream::Stderr, paths.stderr())] {
         let ranges = || turn.standing.iter().filter(|standing| standing.stream == stream);

@@ -12,6 +12,7 @@ use crate::cli::logging;
 use crate::cli::skill::{authoring, findings, install};
 use crate::cli::terminal::look::{Ink, Look, one_line};
 use crate::cli::terminal::output;
+use crate::domain::engine::Engine;
 use crate::registry::{self, Entry, Registry};
 use crate::settings::{LogLevel, Paths};
 use crate::skill::Intake;
@@ -156,7 +157,7 @@ fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {
             Entry::Valid(installed) => {
                 let skill = &installed.skill;
                 let about = one_line(&skill.description, DESCRIPTION_MAX);
-                let engines = skill.effective_engines().join(",");
+                let engines = Engine::names(&skill.effective_engines()).replace(", ", ",");
                 output::line(&format!("{:<24} {:<10} {engines:<10} {about}", skill.id, skill.version.to_string()))?;
             }
             Entry::Invalid { folder, findings } => {

@@ -1,15 +1,16 @@
-//! How claude is started: an allow-list of tools, prompt on standard input, nothing sent but to its model.
+//! How claude is started: an allow-list of tools, the prompt on standard input, no request but to its model.
 
 use crate::engine::adapter::Adapter;
+use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::tool_schema;
-use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
+use crate::engine::turn::{Turn, TurnRefused};
 
-/// Tools a run may use without being asked. The flag that allows everything is refused to root, and rightly so.
+/// Tools that claude uses without asking. The flag that allows every tool is refused when it runs as root.
 const TOOLS: &str = "Bash,Edit,Write,Read,Glob,Grep,Skill,Task,WebFetch";
 /// Longest schema on the command line; one argument can hold no more than 128 KiB.
 const SCHEMA_MAX: usize = 100 * 1024;
 
-pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     let mut arguments = words(&["-p", "--output-format", "stream-json", "--verbose"]);
     arguments.extend(words(&["--permission-mode", "acceptEdits", "--allowedTools", TOOLS]));
     if let Some(model) = turn.model {
@@ -18,7 +19,7 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     let mut files = Vec::new();
     if turn.config.as_object().is_some_and(|config| !config.is_empty()) {
         let path = turn.run_dir.join(".claude/settings.json");
-        arguments.extend(["--settings".to_owned(), shown(&path)]);
+        arguments.extend(["--settings".to_owned(), path_text(&path)]);
         files.push(ConfigFile::of_run(path, turn.config));
     }
     let schema = turn.native_schema().and_then(|schema| tool_schema::for_tool(schema.value));
@@ -28,13 +29,6 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     if let Some(handle) = turn.resume {
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);
     }
-    let on = || "1".to_owned();
-    let variables = [
-        ("CLAUDE_CONFIG_DIR", shown(&turn.engine_home.join("cfg"))),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", on()),
-        ("DISABLE_AUTOUPDATER", on()),
-        ("DISABLE_TELEMETRY", on()),
-        ("CLAUDE_CODE_MAX_RETRIES", "3".to_owned()),
-    ];
-    Ok(LaunchPlan { files, ..turn.plan(adapter, arguments, &variables) })
+    let variables = [("CLAUDE_CONFIG_DIR", path_text(&turn.engine_home.join("cfg")))];
+    Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
 }

@@ -4,15 +4,18 @@ mod launch;
 
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, HandleKind, Install, State, no_status};
+use super::adapter::{Adapter, Install, State, no_http_status};
 use super::config::{Format, Kind};
 use super::launch::PoliteSignal;
+use super::login::Login;
 use super::messages::{self, Idiom};
+use super::models::{ModelCatalog, ModelNames};
+use super::session::HandleKind;
+use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
-/// The engine.
-pub static ADAPTER: Adapter = Adapter {
-    name: "claude",
+pub(crate) static ADAPTER: Adapter = Adapter {
+    engine: Engine::Claude,
     state: State::Active,
     install: Some(Install {
         package: "@anthropic-ai/claude-code",
@@ -30,15 +33,33 @@ pub static ADAPTER: Adapter = Adapter {
         enforced: |_: ExecutionMode| nothing(),
         model_key: None,
     },
+    login: Login {
+        variables: &["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN"],
+        other_keys: false,
+        file: "cfg/.credentials.json",
+        command: Some("CLAUDE_CONFIG_DIR={home}/cfg claude"),
+    },
+    models: ModelCatalog {
+        names: ModelNames::Plain,
+        snapshot: Some(include_str!("models-2.1.325.json")),
+        listing: None,
+    },
+    has_sandbox: false,
+    switches: &[
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+        ("DISABLE_AUTOUPDATER", "1"),
+        ("DISABLE_TELEMETRY", "1"),
+        ("CLAUDE_CODE_MAX_RETRIES", "3"),
+    ],
     launch: launch::launch,
     dialect: |usage_before| messages::dialect(IDIOM, usage_before),
     lost_session_words: &["No conversation found with session ID", "--resume requires a valid session ID"],
-    exit_status: no_status,
+    http_status_of_exit: no_http_status,
 };
 
 const IDIOM: Idiom = Idiom { shell: "Bash", structured: "structured_output", tokens_of_session: false };
 
-/// What holds for every run stands on its command line and in its environment.
+/// What holds for every run is set by arguments and variables.
 fn nothing() -> Value {
     json!({})
 }

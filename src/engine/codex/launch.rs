@@ -1,16 +1,17 @@
-//! How codex is started: prompt on standard input, configuration as overrides that touch no shared file.
+//! How codex is started: the prompt on standard input, the configuration as overrides that change no shared file.
 
 use serde_json::{Map, Value};
 
 use super::schema;
 use crate::engine::adapter::Adapter;
 use crate::engine::config;
-use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
+use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
+use crate::engine::turn::{Turn, TurnRefused};
 
-pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     let mut arguments = words(&["exec", "--json", "--skip-git-repo-check", "-s"]);
     arguments.push(if turn.own_sandbox { "workspace-write" } else { "danger-full-access" }.to_owned());
-    arguments.extend(["-C".to_owned(), shown(turn.run_dir)]);
+    arguments.extend(["-C".to_owned(), path_text(turn.run_dir)]);
     for (key, value) in overrides(turn)? {
         arguments.extend(["-c".to_owned(), format!("{key}={value}")]);
     }
@@ -18,7 +19,7 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     if let Some(schema) = turn.native_schema()
         && let Some(strict) = schema::strict(schema.value)
     {
-        arguments.extend(["--output-schema".to_owned(), shown(schema.path)]);
+        arguments.extend(["--output-schema".to_owned(), path_text(schema.path)]);
         files.push(ConfigFile::of_run(schema.path.to_owned(), &strict));
     }
     if let Some(handle) = turn.resume {
@@ -26,17 +27,17 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     }
     arguments.push("-".to_owned());
     let home = turn.engine_home.join(".codex");
-    // A home that is not there is an error to codex, even when it has nothing to read from it.
+    // A missing home is an error to codex, even when it has nothing to read from it.
     files.push(ConfigFile { path: home.join("config.toml"), bytes: Vec::new(), keep_existing: true });
-    let variables = [("CODEX_HOME", shown(&home))];
-    Ok(LaunchPlan { files, ..turn.plan(adapter, arguments, &variables) })
+    let variables = [("CODEX_HOME", path_text(&home))];
+    Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
 }
 
-/// The configuration as `-c` overrides: runs side by side share codex's home, so none may write its file there.
+/// The configuration as `-c` overrides: concurrent runs share codex's home, so none may write its file there.
 fn overrides(turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
     if let Some(key) = config::find_secret(turn.config) {
         let reason =
-            "secrets do not belong on a command line; pass a variable through and name it with env_key".to_owned();
+            "a secret must not stand on a command line; pass a variable through and name it with env_key".to_owned();
         return Err(TurnRefused::Config { key, reason });
     }
     let mut config = turn.config.clone();
@@ -64,7 +65,7 @@ fn flatten(path: &str, entries: &Map<String, Value>, leaves: &mut Vec<(String, S
                 flatten(&key, inner, leaves)?;
             }
             _ if !key.split('.').all(is_plain) => {
-                let reason = "only letters, digits, - and _ can stand in this key".to_owned();
+                let reason = "a key can have only letters, digits, - and _".to_owned();
                 return Err(TurnRefused::Config { key, reason });
             }
             value => leaves.push((key.clone(), inline(&key, value)?)),

@@ -1,4 +1,4 @@
-//! Codex: OpenAI's CLI, one JSON object per line, sessions called threads.
+//! Codex: one JSON object per line, sessions called threads, a sandbox of its own.
 
 mod launch;
 mod parse;
@@ -6,14 +6,17 @@ mod schema;
 
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, HandleKind, Install, State, no_status};
+use super::adapter::{Adapter, Install, State, no_http_status};
 use super::config::{Format, Kind};
 use super::launch::PoliteSignal;
+use super::login::Login;
+use super::models::{ModelCatalog, ModelNames};
+use super::session::HandleKind;
+use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
-/// The engine.
-pub static ADAPTER: Adapter = Adapter {
-    name: "codex",
+pub(crate) static ADAPTER: Adapter = Adapter {
+    engine: Engine::Codex,
     state: State::Active,
     install: Some(Install {
         package: "@openai/codex",
@@ -22,7 +25,7 @@ pub static ADAPTER: Adapter = Adapter {
         program: &["{prefix}/node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"],
     }),
     parser_version: "codex/1",
-    // The one signal after which it takes its shell along.
+    // The only signal after which it also ends its shell.
     polite: PoliteSignal::Interrupt,
     skills_folder: ".codex/skills",
     handle: HandleKind::Uuid { kind: "thread_id" },
@@ -33,17 +36,30 @@ pub static ADAPTER: Adapter = Adapter {
         enforced,
         model_key: Some("model"),
     },
+    login: Login {
+        variables: &["OPENAI_API_KEY", "CODEX_API_KEY"],
+        other_keys: true,
+        file: ".codex/auth.json",
+        command: Some("CODEX_HOME={home}/.codex codex login"),
+    },
+    models: ModelCatalog {
+        names: ModelNames::WithEffort,
+        snapshot: Some(include_str!("models-0.166.0.json")),
+        listing: None,
+    },
+    has_sandbox: true,
+    switches: &[],
     launch: launch::launch,
     dialect: parse::dialect,
     lost_session_words: &["no rollout found for thread id", "thread/resume failed"],
-    exit_status: no_status,
+    http_status_of_exit: no_http_status,
 };
 
 fn defaults() -> Value {
     json!({ "skills": { "bundled": { "enabled": false } } })
 }
 
-/// No question to a terminal, no call home at the start, no retrying for ever.
+/// No question to a terminal, no request at the start but to the model, no endless retries.
 fn enforced(_: ExecutionMode) -> Value {
     json!({
         "approval_policy": "never",

@@ -8,7 +8,7 @@ use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
 use crate::engine::report::{TurnReport, engine_error, remark, shown, since};
 
-pub(super) fn dialect(usage_before: Usage) -> Box<dyn Dialect> {
+pub(crate) fn dialect(usage_before: Usage) -> Box<dyn Dialect> {
     Box::new(Codex { usage_before })
 }
 
@@ -101,7 +101,7 @@ fn completed(item: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
             command(item.get("command")?.as_str()?, exit_code, text(item, "aggregated_output"), progress)
         }
         "file_change" | "mcp_tool_call" | "web_search" => {
-            // A search has no status: that it is over is all codex tells.
+            // A search has no status; it is only known to be over.
             let ok = matches!(text(item, "status"), "completed" | "");
             tool(item, Progress::ended(ok))
         }

@@ -7,7 +7,7 @@ const NOTES: [&str; 8] = ["$schema", "$id", "title", "default", "examples", "ext
 
 /// The schema without notes and extensions, if what is left is strict: every object is closed and requires all its
 /// fields. The service refuses a request with any other schema, so then codex is given none.
-pub(super) fn strict(schema: &Value) -> Option<Value> {
+pub(crate) fn strict(schema: &Value) -> Option<Value> {
     let Value::Object(schema) = schema else { return None };
     let mut kept = Map::new();
     for (keyword, value) in schema {

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::adapter::Adapter;
-use super::turn::ENGINE_CONFIG_INVALID;
+use super::failure::ENGINE_CONFIG_INVALID;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 
@@ -12,51 +11,55 @@ const DEPTH_MAX: usize = 32;
 /// Shown instead of a secret.
 const MASK: &str = "***";
 
-/// How an engine's configuration is written, and what it begins and ends with.
+/// How an engine's configuration is written, and its lowest and highest layer.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind {
-    /// The language of the skill's file.
-    pub format: Format,
+pub(crate) struct Kind {
+    pub(crate) format: Format,
     /// The skill's file when its manifest names none.
-    pub skill_file: &'static str,
+    pub(crate) skill_file: &'static str,
     /// The lowest layer.
-    pub(super) defaults: fn() -> Value,
+    pub(crate) defaults: fn() -> Value,
     /// The highest layer.
-    pub(super) enforced: fn(ExecutionMode) -> Value,
-    /// Where the model's name stands, for engines that read it from their configuration.
-    pub(super) model_key: Option<&'static str>,
+    pub(crate) enforced: fn(ExecutionMode) -> Value,
+    /// The key of the model's name, for engines that read it from their configuration.
+    pub(crate) model_key: Option<&'static str>,
 }
 
-/// The language of a configuration file.
+/// The format of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// TOML.
+pub(crate) enum Format {
     Toml,
-    /// JSON.
     Json,
 }
 
-/// The layers a run brings along.
+impl Format {
+    /// The text of a file of this format as a JSON value.
+    pub(crate) fn read(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::Toml => toml::from_str(text).map_err(|error| format!("it is not TOML: {error}")),
+            Self::Json => serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}")),
+        }
+    }
+}
+
+/// The layers that differ from run to run.
 #[derive(Debug, Clone, Copy)]
-pub struct Layers<'a> {
+pub(crate) struct Layers<'a> {
     /// The text of the skill's file.
-    pub skill_file: Option<&'a str>,
+    pub(crate) skill_file: Option<&'a str>,
     /// `<engine>_config` of the request.
-    pub request: Option<&'a Value>,
+    pub(crate) request: Option<&'a Value>,
     /// `model` of the request.
-    pub model: Option<&'a str>,
-    /// The run's mode.
-    pub mode: ExecutionMode,
+    pub(crate) model: Option<&'a str>,
+    pub(crate) mode: ExecutionMode,
 }
 
 /// A layer that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration from {layer} cannot be used: {reason}")]
-pub struct Invalid {
-    /// Which layer.
-    pub layer: &'static str,
-    /// Why.
-    pub reason: String,
+pub(crate) struct Invalid {
+    pub(crate) layer: &'static str,
+    pub(crate) reason: String,
 }
 
 impl From<Invalid> for RunError {
@@ -66,11 +69,10 @@ impl From<Invalid> for RunError {
 }
 
 /// The configuration in force.
-pub fn merge(adapter: &Adapter, layers: &Layers<'_>) -> Result<Value, Invalid> {
-    let kind = &adapter.config;
+pub(crate) fn merge(kind: &Kind, layers: &Layers<'_>) -> Result<Value, Invalid> {
     let mut config = (kind.defaults)();
     if let Some(text) = layers.skill_file {
-        let skill = read(kind.format, text).map_err(|reason| Invalid { layer: "the skill", reason })?;
+        let skill = kind.format.read(text).map_err(|reason| Invalid { layer: "the skill", reason })?;
         lay_over(&mut config, check(skill, kind.format, "the skill")?);
     }
     if let Some(request) = layers.request {
@@ -83,18 +85,11 @@ pub fn merge(adapter: &Adapter, layers: &Layers<'_>) -> Result<Value, Invalid> {
     Ok(config)
 }
 
-/// What holds without any skill or request: the first settings of an engine's home.
-pub(super) fn base(adapter: &Adapter, mode: ExecutionMode) -> Value {
-    let mut config = (adapter.config.defaults)();
-    lay_over(&mut config, (adapter.config.enforced)(mode));
+/// The configuration without any skill or request: the first settings of an engine's home.
+pub(crate) fn base(kind: &Kind, mode: ExecutionMode) -> Value {
+    let mut config = (kind.defaults)();
+    lay_over(&mut config, (kind.enforced)(mode));
     config
-}
-
-fn read(format: Format, text: &str) -> Result<Value, String> {
-    match format {
-        Format::Toml => toml::from_str(text).map_err(|error| format!("it is not TOML: {error}")),
-        Format::Json => serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}")),
-    }
 }
 
 fn check(layer: Value, format: Format, name: &'static str) -> Result<Value, Invalid> {
@@ -106,7 +101,7 @@ fn check(layer: Value, format: Format, name: &'static str) -> Result<Value, Inva
         return Err(invalid("it is nested too deeply"));
     }
     if format == Format::Toml && has_null(&layer) {
-        return Err(invalid("it holds a null, which TOML has not; leave the key out"));
+        return Err(invalid("it holds a null, which TOML does not have; leave the key out"));
     }
     Ok(layer)
 }
@@ -145,8 +140,8 @@ fn lay_over(below: &mut Value, above: Value) {
     }
 }
 
-/// A copy in which nothing that looks like a secret can be read.
-pub fn masked(config: &Value) -> Value {
+/// A copy in which everything that looks like a secret is masked.
+pub(crate) fn masked(config: &Value) -> Value {
     mask(config, false)
 }
 
@@ -164,7 +159,7 @@ fn mask(value: &Value, secret: bool) -> Value {
 }
 
 /// The first secret-looking text of a configuration, by its dotted key.
-pub(super) fn find_secret(value: &Value) -> Option<String> {
+pub(crate) fn find_secret(value: &Value) -> Option<String> {
     let Value::Object(entries) = value else { return None };
     entries.iter().find_map(|(key, value)| {
         if looks_secret(key) && mask(value, true) != *value {
@@ -174,7 +169,7 @@ pub(super) fn find_secret(value: &Value) -> Option<String> {
     })
 }
 
-/// Whether what stands behind a key is likely a secret. Names of variables that hold one are not.
+/// Whether the value of a key is likely a secret. The name of a variable that holds one is not.
 fn looks_secret(key: &str) -> bool {
     let key: String = key.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     let names_a_variable = key.starts_with("env") || key.ends_with("env") || key.ends_with("envvar");

@@ -24,33 +24,33 @@ fn each_layer_lies_over_the_one_below_and_what_is_enforced_over_all() {
         "analytics": { "enabled": false },
         "check_for_update_on_startup": false,
     });
-    assert_eq!(merge(&codex::ADAPTER, &layers), Ok(expected));
+    assert_eq!(merge(&codex::ADAPTER.config, &layers), Ok(expected));
 }
 
 #[test]
 fn a_layer_that_cannot_be_used_is_named_with_the_reason() {
-    let reason = |adapter, skill: Option<&str>, request: Option<&Value>| {
-        let invalid = merge(adapter, &layers(skill, request)).unwrap_err();
+    let reason = |kind: &Kind, skill: Option<&str>, request: Option<&Value>| {
+        let invalid = merge(kind, &layers(skill, request)).unwrap_err();
         (invalid.layer, invalid.reason)
     };
-    assert_eq!(reason(&codex::ADAPTER, Some("model = "), None).0, "the skill");
-    assert_eq!(reason(&claude::ADAPTER, Some("{"), None).0, "the skill");
+    assert_eq!(reason(&codex::ADAPTER.config, Some("model = "), None).0, "the skill");
+    assert_eq!(reason(&claude::ADAPTER.config, Some("{"), None).0, "the skill");
     let list = json!([1]);
     assert_eq!(
-        reason(&claude::ADAPTER, None, Some(&list)),
+        reason(&claude::ADAPTER.config, None, Some(&list)),
         ("the request", "it must be an object of keys and values".to_owned())
     );
     let null = json!({ "a": [{ "b": null }] });
-    assert!(reason(&codex::ADAPTER, None, Some(&null)).1.contains("null"));
+    assert!(reason(&codex::ADAPTER.config, None, Some(&null)).1.contains("null"));
     let deep = (0..40).fold(json!(1), |inner, _| json!({ "a": inner }));
-    assert_eq!(reason(&claude::ADAPTER, None, Some(&deep)).1, "it is nested too deeply");
+    assert_eq!(reason(&claude::ADAPTER.config, None, Some(&deep)).1, "it is nested too deeply");
 }
 
 #[test]
 fn opencode_may_ask_only_where_somebody_can_answer() {
     let question = |mode| {
         let request = json!({ "permission": { "question": "ask", "bash": "ask" } });
-        let config = merge(&opencode::ADAPTER, &Layers { mode, ..layers(None, Some(&request)) }).unwrap();
+        let config = merge(&opencode::ADAPTER.config, &Layers { mode, ..layers(None, Some(&request)) }).unwrap();
         config["permission"].clone()
     };
     assert_eq!(question(ExecutionMode::Auto), json!({ "*": "allow", "question": "deny", "bash": "ask" }));

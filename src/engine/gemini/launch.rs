@@ -2,9 +2,10 @@
 
 use crate::engine::adapter::Adapter;
 use crate::engine::config;
-use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
+use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
+use crate::engine::turn::{Turn, TurnRefused};
 
-pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     let mut arguments = words(&["--output-format", "stream-json", "--yolo", "--skip-trust"]);
     if let Some(model) = turn.model {
         arguments.extend(["-m".to_owned(), model.to_owned()]);
@@ -12,13 +13,10 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     if let Some(handle) = turn.resume {
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);
     }
-    let variables = [
-        ("GEMINI_CLI_HOME", shown(turn.engine_home)),
-        // One process instead of two: less memory, and signals reach the one that works.
-        ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned()),
-    ];
+    let variables = [("GEMINI_CLI_HOME", path_text(turn.engine_home))];
     // Without a login choice in its home gemini does not start at all.
-    let home = ConfigFile::of_home(turn.engine_home.join(".gemini/settings.json"), &config::base(adapter, turn.mode));
+    let home =
+        ConfigFile::of_home(turn.engine_home.join(".gemini/settings.json"), &config::base(&adapter.config, turn.mode));
     let run = ConfigFile::of_run(turn.run_dir.join(".gemini/settings.json"), turn.config);
-    Ok(LaunchPlan { files: vec![home, run], ..turn.plan(adapter, arguments, &variables) })
+    Ok(LaunchPlan { files: vec![home, run], ..adapter.plan(turn, arguments, &variables) })
 }

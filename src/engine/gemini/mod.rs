@@ -1,18 +1,21 @@
-//! Gemini CLI: one JSON object per line, messages in parts, an exit code that hides an HTTP status.
+//! Gemini CLI: one JSON object per line, messages in parts, an exit code made from an HTTP status.
 
 mod launch;
 mod parse;
 
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, HandleKind, Install, State};
+use super::adapter::{Adapter, Install, State};
 use super::config::{Format, Kind};
 use super::launch::PoliteSignal;
+use super::login::Login;
+use super::models::{ModelCatalog, ModelNames};
+use super::session::HandleKind;
+use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
-/// The engine.
-pub static ADAPTER: Adapter = Adapter {
-    name: "gemini",
+pub(crate) static ADAPTER: Adapter = Adapter {
+    engine: Engine::Gemini,
     state: State::Active,
     install: Some(Install {
         package: "@google/gemini-cli",
@@ -30,10 +33,24 @@ pub static ADAPTER: Adapter = Adapter {
         enforced,
         model_key: None,
     },
+    login: Login {
+        variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"],
+        other_keys: false,
+        file: ".gemini/oauth_creds.json",
+        command: Some("GEMINI_CLI_HOME={home} gemini"),
+    },
+    models: ModelCatalog {
+        names: ModelNames::Plain,
+        snapshot: Some(include_str!("models-0.61.0.json")),
+        listing: None,
+    },
+    has_sandbox: false,
+    // One process instead of two: less memory, and signals reach the one that works.
+    switches: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
     launch: launch::launch,
     dialect: parse::dialect,
     lost_session_words: &["Error resuming session"],
-    exit_status,
+    http_status_of_exit,
 };
 
 fn defaults() -> Value {
@@ -43,7 +60,7 @@ fn defaults() -> Value {
     })
 }
 
-/// No call home, no update, no question whether the folder is trusted.
+/// No telemetry, no update, no question whether the folder is trusted.
 fn enforced(_: ExecutionMode) -> Value {
     json!({
         "security": { "folderTrust": { "enabled": false } },
@@ -53,8 +70,8 @@ fn enforced(_: ExecutionMode) -> Value {
     })
 }
 
-/// Gemini exits with the HTTP status, of which the system keeps the lowest eight bits; 41 is its own word for no login.
-fn exit_status(exit_code: i32) -> Option<u16> {
+/// Gemini exits with the HTTP status, of which the system keeps the lowest eight bits; 41 is its own code for no login.
+fn http_status_of_exit(exit_code: i32) -> Option<u16> {
     match u16::try_from(exit_code).ok()? {
         41 => Some(401),
         low @ 144..=255 => Some(low + 256),

@@ -13,7 +13,7 @@ use crate::engine::report::{TurnReport, engine_error, remark};
 /// Longest message joined from parts; what is longer stays in the raw text.
 const MESSAGE_MAX: usize = 8 * 1024 * 1024;
 
-pub(super) fn dialect(_: Usage) -> Box<dyn Dialect> {
+pub(crate) fn dialect(_: Usage) -> Box<dyn Dialect> {
     Box::new(Gemini::default())
 }
 
@@ -29,7 +29,7 @@ impl Dialect for Gemini {
     fn stdout(&mut self, line: &str, turn: &mut TurnReport) -> Line {
         let event = match object(line) {
             Ok(event) => event,
-            // The message under way stays open: the next part goes on with it.
+            // The message stays open: the next part continues it.
             Err(unreadable) => return unreadable,
         };
         if let Some(part) = part(&event) {
@@ -39,7 +39,7 @@ impl Dialect for Gemini {
             return Line::Part;
         }
         let unknown = || Line::Unknown(text(&event, "type").to_owned());
-        // The message is whole before what follows it is taken in: the last words are those after the last call.
+        // The message ends before the line after it is read: only a message after the last call is the final text.
         let whole = self.whole(turn);
         let line = self.event(&event, turn).unwrap_or_else(unknown);
         match whole {

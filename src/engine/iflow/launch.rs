@@ -1,14 +1,15 @@
-//! How iflow was started: the prompt is an argument, for it did not read standard input.
+//! How iflow is started: the prompt is an argument, since it does not read standard input.
 
 use crate::engine::adapter::Adapter;
-use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, words};
+use crate::engine::launch::{ConfigFile, LaunchPlan, words};
+use crate::engine::turn::{Turn, TurnRefused};
 
 /// Longest prompt; one argument can hold no more than 128 KiB.
 const PROMPT_MAX: usize = 120 * 1024;
 
-pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     if turn.prompt.len() > PROMPT_MAX {
-        let reason = format!("iflow takes at most {PROMPT_MAX} bytes");
+        let reason = format!("{} takes at most {PROMPT_MAX} bytes", adapter.name());
         return Err(TurnRefused::Config { key: "prompt".to_owned(), reason });
     }
     let mut arguments = Vec::new();
@@ -19,12 +20,12 @@ pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     if let Some(handle) = turn.resume {
         arguments.extend(["-r".to_owned(), handle.to_owned()]);
     }
-    // One word with its flag: a prompt that begins with a dash stays a prompt.
+    // One word with its flag, so that a prompt that begins with a dash is not read as a flag.
     arguments.push(format!("--prompt={}", turn.prompt));
-    let mut plan = turn.plan(adapter, arguments, &[]);
+    let mut plan = adapter.plan(turn, arguments, &[]);
     plan.launch.stdin = Vec::new();
     if let Some(prompt) = plan.shown_argv.last_mut() {
-        // What it was is in logs/prompt.txt.
+        // The prompt itself is in logs/prompt.txt.
         *prompt = "--prompt=…".to_owned();
     }
     if turn.config.as_object().is_some_and(|config| !config.is_empty()) {

@@ -1,18 +1,21 @@
-//! iFlow: closed since April 2026; plain text out, an information block with the session beside it.
+//! iFlow: its service is closed since April 2026. It prints plain text, and a block with the session's id.
 
 mod launch;
 mod parse;
 
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, HandleKind, State, no_status};
+use super::adapter::{Adapter, State, no_http_status};
 use super::config::{Format, Kind};
 use super::launch::PoliteSignal;
+use super::login::Login;
+use super::models::{ModelCatalog, ModelNames};
+use super::session::HandleKind;
+use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
-/// The engine.
-pub static ADAPTER: Adapter = Adapter {
-    name: "iflow",
+pub(crate) static ADAPTER: Adapter = Adapter {
+    engine: Engine::Iflow,
     state: State::Sunset,
     install: None,
     parser_version: "iflow/1",
@@ -26,13 +29,17 @@ pub static ADAPTER: Adapter = Adapter {
         enforced: |_: ExecutionMode| nothing(),
         model_key: None,
     },
+    login: Login { variables: &["IFLOW_API_KEY"], other_keys: true, file: ".iflow/oauth_creds.json", command: None },
+    models: ModelCatalog { names: ModelNames::Plain, snapshot: None, listing: None },
+    has_sandbox: false,
+    switches: &[],
     launch: launch::launch,
     dialect: parse::dialect,
     lost_session_words: &["session not found", "Session not found"],
-    exit_status: no_status,
+    http_status_of_exit: no_http_status,
 };
 
-/// Nothing is known to be worth setting.
+/// No setting is known to be needed.
 fn nothing() -> Value {
     json!({})
 }

@@ -12,10 +12,10 @@ const OPEN: &str = "<Execution Info>";
 const CLOSE: &str = "</Execution Info>";
 /// Longest answer and longest block kept.
 const KEPT_MAX: usize = 8 * 1024 * 1024;
-/// Words on standard error that mean the answer never came, whatever the exit code says.
+/// Messages on standard error after which there is no answer, whatever the exit code is.
 const FAILED_WORDS: [&str; 2] = ["Error when talking to iFlow API", "generate data error"];
 
-pub(super) fn dialect(_: Usage) -> Box<dyn Dialect> {
+pub(crate) fn dialect(_: Usage) -> Box<dyn Dialect> {
     Box::new(IFlow::default())
 }
 
@@ -34,7 +34,7 @@ impl Dialect for IFlow {
                     self.answer.push_str(line);
                     self.answer.push('\n');
                 }
-                // The answer is one event at the end; its lines are the evidence for it.
+                // The answer is one event at the end; its lines stay raw text.
                 Line::Quiet
             }
             taken => information(taken, turn),
@@ -51,7 +51,7 @@ impl Dialect for IFlow {
         }
     }
 
-    /// No word of an end: an answer without an error is the end.
+    /// iflow does not report the end: an answer without an error is a success.
     fn finish(&mut self, turn: &mut TurnReport) -> Vec<Event> {
         let answer = self.answer.trim();
         if let Some(error) = turn.last_error.clone() {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::domain::event::{AssistantMessage, SessionBound};
     use crate::domain::fact::Stream;
-    use crate::engine::{EngineVerdict, Exit, LineParser, Reading, verdict};
+    use crate::engine::{EngineExit, EngineVerdict, LineParser, ProcessExit, Reading, verdict};
 
     const BLOCK: [&str; 3] = [
         "<Execution Info>",
@@ -148,7 +148,7 @@ mod tests {
             }
         }
         events.extend(parser.finish());
-        (events, verdict(&ADAPTER, parser.report(), Exit::Code(0)))
+        (events, verdict(&ADAPTER, parser.report(), EngineExit::Ended(ProcessExit::Code(0))))
     }
 
     #[test]

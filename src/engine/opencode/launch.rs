@@ -1,30 +1,33 @@
 //! How opencode is started: configuration in its environment, everything it keeps below its home.
 
-use crate::engine::adapter::Adapter;
-use crate::engine::turn::{LaunchPlan, Turn, TurnRefused, shown, words};
+use std::path::Path;
 
-pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+use crate::engine::adapter::Adapter;
+use crate::engine::launch::{LaunchPlan, path_text, words};
+use crate::engine::turn::{Turn, TurnRefused};
+
+pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     let mut arguments = words(&["run", "--format", "json", "--auto"]);
     match turn.resume {
-        // Without its folder, a session resumed from elsewhere never says a word nor ends.
+        // Without its folder, a session resumed from elsewhere prints nothing and never ends.
         Some(handle) => {
-            arguments.extend(["--dir".to_owned(), shown(turn.run_dir), "--session".to_owned(), handle.to_owned()])
+            arguments.extend(["--dir".to_owned(), path_text(turn.run_dir), "--session".to_owned(), handle.to_owned()])
         }
         // A title of our own saves the request opencode makes to find one.
         None => arguments.extend(words(&["--title", "run"])),
     }
-    let below_home = |folder: &str| shown(&turn.engine_home.join(folder));
-    let on = || "1".to_owned();
-    let variables = [
-        ("XDG_DATA_HOME", below_home("data")),
-        ("XDG_CONFIG_HOME", below_home("config")),
-        ("XDG_STATE_HOME", below_home("state")),
-        ("XDG_CACHE_HOME", below_home("cache")),
-        ("OPENCODE_DISABLE_AUTOUPDATE", on()),
-        ("OPENCODE_DISABLE_MODELS_FETCH", on()),
-        ("OPENCODE_DISABLE_LSP_DOWNLOAD", on()),
-        ("OPENCODE_DISABLE_DEFAULT_PLUGINS", on()),
-        ("OPENCODE_CONFIG_CONTENT", turn.config.to_string()),
-    ];
-    Ok(turn.plan(adapter, arguments, &variables))
+    let mut variables = home_variables(turn.engine_home);
+    variables.push(("OPENCODE_CONFIG_CONTENT", turn.config.to_string()));
+    Ok(adapter.plan(turn, arguments, &variables))
+}
+
+/// The variables that keep everything opencode stores below its home.
+pub(crate) fn home_variables(home: &Path) -> Vec<(&'static str, String)> {
+    let below = |folder: &str| path_text(&home.join(folder));
+    vec![
+        ("XDG_DATA_HOME", below("data")),
+        ("XDG_CONFIG_HOME", below("config")),
+        ("XDG_STATE_HOME", below("state")),
+        ("XDG_CACHE_HOME", below("cache")),
+    ]
 }

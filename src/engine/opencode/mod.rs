@@ -1,18 +1,21 @@
-//! OpenCode: one JSON object per line, no word at the end but the last step's reason.
+//! OpenCode: one JSON object per line; the reason of the last step is the only sign of the end.
 
 mod launch;
 mod parse;
 
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, HandleKind, Install, State, no_status};
+use super::adapter::{Adapter, Install, State, no_http_status};
 use super::config::{Format, Kind};
 use super::launch::PoliteSignal;
+use super::login::Login;
+use super::models::{ModelCatalog, ModelListing, ModelNames};
+use super::session::HandleKind;
+use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
-/// The engine.
-pub static ADAPTER: Adapter = Adapter {
-    name: "opencode",
+pub(crate) static ADAPTER: Adapter = Adapter {
+    engine: Engine::Opencode,
     state: State::Active,
     install: Some(Install {
         package: "opencode-ai",
@@ -30,17 +33,35 @@ pub static ADAPTER: Adapter = Adapter {
         enforced,
         model_key: Some("model"),
     },
+    login: Login {
+        variables: &["OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
+        other_keys: true,
+        file: "data/opencode/auth.json",
+        command: Some("HOME={home} XDG_DATA_HOME={home}/data opencode auth login"),
+    },
+    models: ModelCatalog {
+        names: ModelNames::WithProvider,
+        snapshot: Some(include_str!("models-1.18.33.json")),
+        listing: Some(ModelListing { arguments: &["models"], home_variables: launch::home_variables }),
+    },
+    has_sandbox: false,
+    switches: &[
+        ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+        ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
+    ],
     launch: launch::launch,
     dialect: parse::dialect,
     lost_session_words: &["Session not found"],
-    exit_status: no_status,
+    http_status_of_exit: no_http_status,
 };
 
 fn defaults() -> Value {
     json!({ "permission": { "*": "allow" } })
 }
 
-/// Nothing is shared or updated, and a question is put only where somebody can answer it.
+/// Nothing is shared or updated, and a question is asked only where somebody can answer it.
 fn enforced(mode: ExecutionMode) -> Value {
     let question = match mode {
         ExecutionMode::Auto => "deny",

@@ -8,10 +8,10 @@ use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
 use crate::engine::report::{TurnReport, engine_error, shown};
 
-/// Steps in a row that end for no reason before the turn is given up: opencode itself would go on for ever.
+/// After so many steps in a row without a reason for their end the turn has failed: opencode itself would never stop.
 const BROKEN_STEPS_MAX: usize = 10;
 
-pub(super) fn dialect(_: Usage) -> Box<dyn Dialect> {
+pub(crate) fn dialect(_: Usage) -> Box<dyn Dialect> {
     Box::new(OpenCode::default())
 }
 
@@ -37,7 +37,7 @@ impl Dialect for OpenCode {
     }
 }
 
-/// The first line also names the session, whatever else it says.
+/// The first line also names the session, whatever its own meaning is.
 fn first(bound: Event, line: Line, turn: &mut TurnReport) -> Line {
     let mut events = vec![bound];
     match line {
@@ -81,7 +81,7 @@ impl OpenCode {
         match part.get("reason")?.as_str()? {
             "unknown" => self.broken_steps += 1,
             "stop" => turn.succeeded(),
-            // Calls of tools, and whatever other reason there is to go on.
+            // Tool calls, and any other reason to continue.
             _ => self.broken_steps = 0,
         }
         if self.broken_steps >= BROKEN_STEPS_MAX {
@@ -92,7 +92,7 @@ impl OpenCode {
     }
 }
 
-/// OpenCode counts what came from and went to the cache apart from the input.
+/// OpenCode reports input tokens read from and written to the cache apart; they count as input.
 fn usage(part: &Map<String, Value>) -> Usage {
     let tokens = part.get("tokens").unwrap_or(&Value::Null);
     let cached = count(tokens, "/cache/read");

@@ -4,33 +4,31 @@ use serde_json::Value;
 
 use crate::engine::adapter::Adapter;
 use crate::engine::config;
+use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::tool_schema;
-use crate::engine::turn::{ConfigFile, LaunchPlan, Turn, TurnRefused, shown, words};
+use crate::engine::turn::{Turn, TurnRefused};
 
-pub(super) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
+pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     let mut arguments = words(&["--output-format", "stream-json", "--yolo", "--auth-type"]);
     arguments.push(auth_type(turn)?.to_owned());
-    let home = ConfigFile::of_home(turn.engine_home.join(".qwen/settings.json"), &config::base(adapter, turn.mode));
+    let home =
+        ConfigFile::of_home(turn.engine_home.join(".qwen/settings.json"), &config::base(&adapter.config, turn.mode));
     let run = ConfigFile::of_run(turn.run_dir.join(".qwen/settings.json"), turn.config);
     let mut files = vec![home, run];
     if let Some(schema) = turn.native_schema()
         && let Some(known) = tool_schema::for_tool(schema.value)
     {
-        arguments.extend(["--json-schema".to_owned(), format!("@{}", shown(schema.path))]);
+        arguments.extend(["--json-schema".to_owned(), format!("@{}", path_text(schema.path))]);
         files.push(ConfigFile::of_run(schema.path.to_owned(), &known));
     }
     if let Some(handle) = turn.resume {
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);
     }
-    let mut variables = vec![
-        ("QWEN_HOME", shown(&turn.engine_home.join(".qwen"))),
-        ("QWEN_CODE_NO_RELAUNCH", "true".to_owned()),
-        ("QWEN_CODE_SUPPRESS_YOLO_WARNING", "1".to_owned()),
-    ];
+    let mut variables = vec![("QWEN_HOME", path_text(&turn.engine_home.join(".qwen")))];
     if let Some(model) = turn.model {
         variables.push(("OPENAI_MODEL", model.to_owned()));
     }
-    Ok(LaunchPlan { files, ..turn.plan(adapter, arguments, &variables) })
+    Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
 }
 
 fn auth_type<'a>(turn: &Turn<'a>) -> Result<&'a str, TurnRefused> {
@@ -38,6 +36,6 @@ fn auth_type<'a>(turn: &Turn<'a>) -> Result<&'a str, TurnRefused> {
     let plain = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     chosen.filter(plain).filter(|name| !name.starts_with('-')).ok_or_else(|| TurnRefused::Config {
         key: "security.auth.selectedType".to_owned(),
-        reason: "name one of qwen's ways to log in, such as openai".to_owned(),
+        reason: "must be one of qwen's login types, such as openai".to_owned(),
     })
 }

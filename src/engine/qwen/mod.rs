@@ -1,23 +1,26 @@
-//! Qwen Code: claude's language from a CLI that descends from gemini's.
+//! Qwen Code: prints the same messages as claude, and takes the settings of gemini, from which it was derived.
 
 mod launch;
 
 use serde_json::{Value, json};
 
-use super::adapter::{Adapter, HandleKind, Install, State, no_status};
+use super::adapter::{Adapter, Install, State, no_http_status};
 use super::config::{Format, Kind};
 use super::launch::PoliteSignal;
+use super::login::Login;
 use super::messages::{self, Idiom};
+use super::models::{ModelCatalog, ModelNames};
+use super::session::HandleKind;
+use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
-/// The engine.
-pub static ADAPTER: Adapter = Adapter {
-    name: "qwen",
+pub(crate) static ADAPTER: Adapter = Adapter {
+    engine: Engine::Qwen,
     state: State::Active,
     install: Some(Install {
         package: "@qwen-code/qwen-code",
         version: "0.24.4",
-        // Its launcher starts a second node and hands on no signal.
+        // Its launcher starts a second node and does not forward signals.
         program: &["node", "{prefix}/node_modules/@qwen-code/qwen-code/cli.js"],
     }),
     parser_version: "qwen/1",
@@ -25,16 +28,29 @@ pub static ADAPTER: Adapter = Adapter {
     skills_folder: ".qwen/skills",
     handle: HandleKind::Uuid { kind: "session_id" },
     config: Kind { format: Format::Json, skill_file: "assets/qwen_settings.json", defaults, enforced, model_key: None },
+    login: Login {
+        variables: &["OPENAI_API_KEY", "DASHSCOPE_API_KEY"],
+        other_keys: false,
+        file: ".qwen/oauth_creds.json",
+        command: Some("QWEN_HOME={home}/.qwen qwen"),
+    },
+    models: ModelCatalog {
+        names: ModelNames::Plain,
+        snapshot: Some(include_str!("models-0.24.4.json")),
+        listing: None,
+    },
+    has_sandbox: false,
+    switches: &[("QWEN_CODE_NO_RELAUNCH", "true"), ("QWEN_CODE_SUPPRESS_YOLO_WARNING", "1")],
     launch: launch::launch,
     dialect: |usage_before| messages::dialect(IDIOM, usage_before),
     lost_session_words: &["No saved session found"],
-    exit_status: no_status,
+    http_status_of_exit: no_http_status,
 };
 
 const IDIOM: Idiom = Idiom { shell: "run_shell_command", structured: "structured_result", tokens_of_session: true };
 
-/// Qwen asks seven times by itself. With retries of its own on top, a service that takes no more requests would
-/// keep a run silent for up to an hour.
+/// Qwen sends a failed request up to seven times. With the retries of its library as well, a service that takes no
+/// more requests would keep a run silent for up to an hour.
 fn defaults() -> Value {
     json!({
         "security": { "auth": { "selectedType": "openai" } },
@@ -42,7 +58,7 @@ fn defaults() -> Value {
     })
 }
 
-/// No call home, no update, and no memory: it costs a request after every answer.
+/// No telemetry, no update, and no memory: memory costs a request after every answer.
 fn enforced(_: ExecutionMode) -> Value {
     json!({
         "general": { "disableAutoUpdate": true, "disableUpdateNag": true },

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::event::ValidationError;
 
-/// What a script said.
+/// The answer of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// It succeeded with this data.
@@ -12,27 +12,27 @@ pub enum Answer {
         /// What the output schema checks.
         data: Value,
     },
-    /// It failed and says why.
+    /// It failed, with its own error.
     Failure(AnswerError),
-    /// JSON, but not the protocol's.
+    /// JSON that is not an envelope of the protocol.
     NotAnEnvelope(Vec<ValidationError>),
 }
 
-/// A script's own account of its failure.
+/// The error of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnswerError {
     /// One of the protocol's codes or the skill's own.
     pub code: String,
-    /// For people.
+    /// The message for people.
     pub message: String,
-    /// The particulars.
+    /// Anything else about it.
     pub details: Map<String, Value>,
 }
 
 /// Longest code taken from a script.
 const CODE_MAX: usize = 100;
 
-/// Read the envelope.
+/// Reads the envelope.
 pub fn read_answer(value: &Value) -> Answer {
     let wrong = |path: &str, message: &str| {
         Answer::NotAnEnvelope(vec![ValidationError { path: path.to_owned(), message: message.to_owned() }])

@@ -1,4 +1,4 @@
-//! The invocation of a script: its command, its one JSON object, its least environment.
+//! The invocation of a script: its command, one JSON object on standard input, and a minimal environment.
 
 use std::path::Path;
 
@@ -25,18 +25,18 @@ pub struct Invocation<'a> {
     pub run_dir: &'a Path,
     /// Home for this run only.
     pub home: &'a Path,
-    /// Where programs are looked for.
+    /// The PATH of the script.
     pub path: &'a str,
     /// Whether to set SKILL_DEBUG.
     pub debug: bool,
-    /// What the engine before it said, for a script that stands behind one.
+    /// The output of the engine, for a script that runs after one.
     pub engine: Option<EngineWords<'a>>,
 }
 
-/// An engine's last words, and the file that holds them.
+/// The last message of an engine, and the file that holds it.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineWords<'a> {
-    /// The words.
+    /// The message.
     pub text: &'a str,
     /// The file.
     pub path: &'a Path,
@@ -69,7 +69,7 @@ pub fn launch(invocation: Invocation<'_>) -> Launch {
     }
 }
 
-/// A command of the package that is told everything by its arguments.
+/// A command of the package that gets everything by its arguments.
 #[derive(Debug)]
 pub struct Helper<'a> {
     /// Program and arguments, already resolved against the run's copy of the package.
@@ -78,13 +78,13 @@ pub struct Helper<'a> {
     pub run_dir: &'a Path,
     /// Home for this run only.
     pub home: &'a Path,
-    /// Where programs are looked for.
+    /// The PATH of the script.
     pub path: &'a str,
     /// Whether to set SKILL_DEBUG.
     pub debug: bool,
 }
 
-/// The process of such a command: as a script's, with nothing to read.
+/// The process of such a command: like a script's, with an empty standard input.
 pub fn launch_helper(helper: Helper<'_>) -> Launch {
     Launch {
         argv: helper.argv,
@@ -100,7 +100,7 @@ fn environment(home: &Path, path: &str, debug: bool) -> Vec<(String, String)> {
         ("PATH".to_owned(), path.to_owned()),
         ("HOME".to_owned(), home.to_string_lossy().into_owned()),
         ("LANG".to_owned(), "C.UTF-8".to_owned()),
-        // The run's copy of the package stays as it was copied.
+        // Python must not write into the run's copy of the package.
         ("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()),
     ];
     if debug {

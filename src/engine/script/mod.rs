@@ -8,8 +8,6 @@ pub use answer::{Answer, AnswerError, read_answer};
 pub use launch::{EngineWords, Helper, Invocation, launch, launch_helper};
 pub use progress::ProgressParser;
 
-/// The engine's name.
-pub const ENGINE: &str = "script";
 /// The protocol spoken with scripts.
 pub const PROTOCOL: &str = "skill-protocol/1.0";
 /// Version of the parser that reads scripts.

@@ -46,5 +46,5 @@ impl FromRequestParts<App> for EngineInPath {
 
 /// The engine of this name.
 pub(crate) fn by_name(name: &str) -> Result<&'static Adapter, Problem> {
-    engine::adapter(name).ok_or_else(|| Problem::EngineNotFound { engine: name.chars().take(64).collect() })
+    engine::adapter_named(name).ok_or_else(|| Problem::EngineNotFound { engine: name.chars().take(64).collect() })
 }

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::domain::cache_key::{canonical, sha256_bytes, sha256_hex};
+use crate::domain::engine::Engine;
 use crate::domain::event::{Event, Started, ValidationError};
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::engine::contract;
 use crate::fcmp::read_envelope;
 use crate::orchestrator::admission::cache::Wanted;
 use crate::orchestrator::admission::single_flight::Follower;
@@ -20,6 +20,7 @@ use crate::orchestrator::handle::{Created, Orchestrator, Shared};
 use crate::orchestrator::intake::plan::{plan, plan_without_skill};
 use crate::orchestrator::intake::request::CreateRequest;
 use crate::orchestrator::log::journal::Journal;
+use crate::prompt::contract;
 use crate::registry;
 use crate::registry::{Installed, NotUsable};
 use crate::settings::RestartQueued;
@@ -240,6 +241,8 @@ fn first_answer(stored: &[u8], body: &str) -> Result<Created, Error> {
 /// Two bodies are the same when they ask for the same, whatever their white space and key order.
 fn body_hash(request: &CreateRequest) -> String {
     let options = &request.runtime_options;
+    // Hashes are stored: an engine keeps its place in the list, and a new one is added at its end.
+    let configs: Vec<_> = Engine::AGENTS.iter().map(|engine| request.engine_configs.get(engine)).collect();
     let whole = json!({
         "skill_id": request.skill_id,
         "engine": request.engine,
@@ -247,10 +250,7 @@ fn body_hash(request: &CreateRequest) -> String {
         "parameter": request.parameter,
         "model": request.model,
         "await_upload": request.await_upload,
-        "engine_configs": [
-            request.codex_config, request.gemini_config, request.opencode_config,
-            request.iflow_config, request.claude_config, request.qwen_config,
-        ],
+        "engine_configs": configs,
         "runtime_options": {
             "execution_mode": options.execution_mode,
             "no_cache": options.no_cache,

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::domain::cache_key::{KeyPart, KeyParts, cache_key, canonical, sha256_hex};
+use crate::domain::engine::Engine;
 use crate::domain::event::Started;
 use crate::domain::ids::RequestId;
 use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
 use crate::engine;
-use crate::engine::script;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Shared;
 use crate::orchestrator::intake::request::{CreateRequest, OptionsRequest};
-use crate::skill::{PROMPT_ENGINES, SCRIPT_ENGINE, Skill, inputs};
+use crate::skill::{Skill, inputs};
 use crate::workspace::Manifest;
 
 /// Most bytes of inline values: they are part of the run's first event.
@@ -41,7 +41,7 @@ pub(crate) fn plan(
     let engine_config_sha256 =
         engine_config.map(|config| sha256_hex(canonical(&Value::Object(config.clone())).as_bytes()));
     check_engine(skill, &engine)?;
-    if engine == script::ENGINE && request.model.is_some() {
+    if engine == Engine::Script.as_str() && request.model.is_some() {
         return Err(rejected("MODEL_NOT_ALLOWED", "a script skill runs without a model: leave \"model\" out".into()));
     }
     let options = options(shared, Some(skill), &request.runtime_options)?;
@@ -92,10 +92,8 @@ pub(crate) fn plan_without_skill(
     idempotency_sha256: Option<String>,
 ) -> Result<Started, Error> {
     let engine = request.engine.as_deref().unwrap_or(UNTIL_UPLOAD);
-    if request.engine.is_some() && !PROMPT_ENGINES.contains(&engine) && engine != SCRIPT_ENGINE {
-        let message =
-            format!("no engine is called {engine:?}; there are {SCRIPT_ENGINE}, {}", PROMPT_ENGINES.join(", "));
-        return Err(rejected("SKILL_ENGINE_UNSUPPORTED", message));
+    if let Some(Err(unknown)) = request.engine.as_deref().map(str::parse::<Engine>) {
+        return Err(rejected("SKILL_ENGINE_UNSUPPORTED", unknown.to_string()));
     }
     if request.await_upload == Some(false) {
         let message = "a temporary skill comes with the upload: leave \"await_upload\" out";
@@ -135,12 +133,12 @@ fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Res
 /// The engine asked for, if the skill runs on it.
 fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
     let engines = skill.effective_engines();
-    if engines.iter().any(|supported| supported == engine) {
+    if engines.iter().any(|supported| supported.as_str() == engine) {
         return Ok(());
     }
     Err(rejected(
         "SKILL_ENGINE_UNSUPPORTED",
-        format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, engines.join(", ")),
+        format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, Engine::names(&engines)),
     ))
 }
 
@@ -225,15 +223,15 @@ impl Shared {
         }
         let engines = skill.effective_engines();
         request.engine = match engines.as_slice() {
-            [only] => Some(only.clone()),
+            [only] => Some(only.to_string()),
             _ => {
                 let shared = self.clone();
                 self.blocking
                     .run("look for engines", move || {
-                        let ready = |name: &&String| {
-                            engine::adapter(name).is_some_and(|cli| shared.installed_engines.find(cli).is_ok())
+                        let ready = |engine: &&Engine| {
+                            engine::adapter(**engine).is_some_and(|cli| shared.installed_engines.find(cli).is_ok())
                         };
-                        engines.iter().find(ready).or(engines.first()).cloned()
+                        engines.iter().find(ready).or(engines.first()).map(Engine::to_string)
                     })
                     .await?
             }

@@ -1,52 +1,35 @@
 //! A request for a run, as a client makes it.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
 /// Body of `POST /v1/jobs` and, without the skill's id, of `POST /v1/temp-skill-runs`. Unknown keys are refused.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CreateRequest {
     /// Which skill.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub skill_id: Option<String>,
     /// Which engine; left out: the skill's first that is ready.
-    #[serde(default)]
     pub engine: Option<String>,
     /// Inline inputs.
-    #[serde(default)]
     pub input: Option<Map<String, Value>>,
     /// Parameters.
-    #[serde(default)]
     pub parameter: Option<Map<String, Value>>,
     /// Which model.
-    #[serde(default)]
     pub model: Option<String>,
     /// How to run it.
-    #[serde(default)]
     pub runtime_options: OptionsRequest,
-    /// Configuration for the engine, by engine.
-    #[serde(default)]
-    pub codex_config: Option<Map<String, Value>>,
-    /// Configuration for the engine, by engine.
-    #[serde(default)]
-    pub gemini_config: Option<Map<String, Value>>,
-    /// Configuration for the engine, by engine.
-    #[serde(default)]
-    pub opencode_config: Option<Map<String, Value>>,
-    /// Configuration for the engine, by engine.
-    #[serde(default)]
-    pub iflow_config: Option<Map<String, Value>>,
-    /// Configuration for the engine, by engine.
-    #[serde(default)]
-    pub claude_config: Option<Map<String, Value>>,
-    /// Configuration for the engine, by engine.
-    #[serde(default)]
-    pub qwen_config: Option<Map<String, Value>>,
+    /// `<engine>_config`: configuration for an engine, by engine.
+    #[serde(flatten, serialize_with = "config_fields")]
+    pub engine_configs: BTreeMap<Engine, Map<String, Value>>,
     /// Whether to wait for an upload; left out: when a file is required.
-    #[serde(default)]
     pub await_upload: Option<bool>,
 }
 
@@ -79,16 +62,157 @@ pub struct OptionsRequest {
 }
 
 impl CreateRequest {
-    /// The configuration for an engine.
+    /// The configuration for the engine of this name.
     pub fn engine_config(&self, engine: &str) -> Option<&Map<String, Value>> {
-        match engine {
-            "codex" => self.codex_config.as_ref(),
-            "gemini" => self.gemini_config.as_ref(),
-            "opencode" => self.opencode_config.as_ref(),
-            "iflow" => self.iflow_config.as_ref(),
-            "claude" => self.claude_config.as_ref(),
-            "qwen" => self.qwen_config.as_ref(),
-            _ => None,
+        engine.parse().ok().and_then(|engine: Engine| self.engine_configs.get(&engine))
+    }
+}
+
+/// What the field of an engine's configuration ends with.
+const CONFIG_SUFFIX: &str = "_config";
+
+fn config_fields<S: Serializer>(
+    configs: &BTreeMap<Engine, Map<String, Value>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(configs.iter().map(|(engine, config)| (format!("{engine}{CONFIG_SUFFIX}"), config)))
+}
+
+/// A field of a request. An unknown one is an error while the key is read, so that the error names its place.
+enum Field {
+    SkillId,
+    Engine,
+    Input,
+    Parameter,
+    Model,
+    RuntimeOptions,
+    AwaitUpload,
+    Config(Engine),
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let agent = |engine: &Engine| Engine::AGENTS.contains(engine);
+        match name.as_str() {
+            "skill_id" => Ok(Self::SkillId),
+            "engine" => Ok(Self::Engine),
+            "input" => Ok(Self::Input),
+            "parameter" => Ok(Self::Parameter),
+            "model" => Ok(Self::Model),
+            "runtime_options" => Ok(Self::RuntimeOptions),
+            "await_upload" => Ok(Self::AwaitUpload),
+            other => {
+                let engine = other.strip_suffix(CONFIG_SUFFIX).and_then(|engine| engine.parse().ok()).filter(agent);
+                engine.map(Self::Config).ok_or_else(|| {
+                    let configs = Engine::AGENTS.iter().map(|engine| format!(", `{engine}{CONFIG_SUFFIX}`"));
+                    D::Error::custom(format!(
+                        "unknown field `{other}`, expected one of `skill_id`, `engine`, `input`, `parameter`, `model`, \
+                         `runtime_options`, `await_upload`{}",
+                        configs.collect::<String>()
+                    ))
+                })
+            }
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for CreateRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = CreateRequest;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with the fields of a request")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CreateRequest, A::Error> {
+        let (mut skill_id, mut engine, mut input, mut parameter) = (None, None, None, None);
+        let (mut model, mut runtime_options, mut await_upload) = (None, None, None);
+        let mut configs = BTreeMap::new();
+        while let Some(field) = map.next_key()? {
+            match field {
+                Field::SkillId => once(&mut skill_id, "skill_id", &mut map)?,
+                Field::Engine => once(&mut engine, "engine", &mut map)?,
+                Field::Input => once(&mut input, "input", &mut map)?,
+                Field::Parameter => once(&mut parameter, "parameter", &mut map)?,
+                Field::Model => once(&mut model, "model", &mut map)?,
+                Field::RuntimeOptions => once(&mut runtime_options, "runtime_options", &mut map)?,
+                Field::AwaitUpload => once(&mut await_upload, "await_upload", &mut map)?,
+                Field::Config(engine) => {
+                    let mut config: Option<Option<Map<String, Value>>> = configs.remove(&engine);
+                    once(&mut config, &format!("{engine}{CONFIG_SUFFIX}"), &mut map)?;
+                    configs.extend(config.map(|config| (engine, config)));
+                }
+            }
+        }
+        Ok(CreateRequest {
+            skill_id: skill_id.flatten(),
+            engine: engine.flatten(),
+            input: input.flatten(),
+            parameter: parameter.flatten(),
+            model: model.flatten(),
+            runtime_options: runtime_options.unwrap_or_default(),
+            engine_configs: configs.into_iter().filter_map(|(engine, config)| Some((engine, config?))).collect(),
+            await_upload: await_upload.flatten(),
+        })
+    }
+}
+
+/// Reads the value of a field, which may be given only once.
+fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+    value: &mut Option<T>,
+    name: &str,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    if value.is_some() {
+        return Err(A::Error::custom(format!("duplicate field `{name}`")));
+    }
+    *value = Some(map.next_value()?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<CreateRequest, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_request_is_written_as_it_was_read_with_a_field_for_each_engines_configuration() {
+        let text = r#"{"skill_id":"a","engine":"codex","input":{"x":1},"parameter":null,"model":"m",
+            "runtime_options":{"no_cache":true},"codex_config":{"a":1},"qwen_config":null,"await_upload":false}"#;
+        let request = read(text).unwrap();
+        assert_eq!(request.engine_config("codex"), json!({"a": 1}).as_object());
+        assert_eq!((request.engine_config("qwen"), request.engine_config("script")), (None, None));
+        let written = serde_json::to_value(&request).unwrap();
+        assert_eq!(written["codex_config"], json!({"a": 1}));
+        assert_eq!(serde_json::from_value::<CreateRequest>(written).unwrap(), request);
+    }
+
+    #[test]
+    fn unknown_and_repeated_fields_are_refused() {
+        for unknown in ["nope", "vim_config", "script_config", "codex_configs"] {
+            let refused = read(&format!("{{\"{unknown}\": {{}}}}")).unwrap_err();
+            assert!(
+                refused.starts_with(&format!("unknown field `{unknown}`, expected one of `skill_id`")),
+                "{refused}"
+            );
+        }
+        for repeated in ["model", "codex_config"] {
+            let refused = read(&format!("{{\"{repeated}\": null, \"{repeated}\": null}}")).unwrap_err();
+            assert!(refused.starts_with(&format!("duplicate field `{repeated}`")), "{refused}");
+        }
+        assert!(read("3").unwrap_err().contains("expected an object with the fields of a request"));
     }
 }

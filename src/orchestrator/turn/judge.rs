@@ -12,7 +12,7 @@ use crate::domain::fact::Fact;
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::engine::{self, Adapter, TurnParser, script};
+use crate::engine::{Adapter, EngineExit, TurnParser, script};
 use crate::orchestrator::admission::cache;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::create::pretty;
@@ -25,7 +25,7 @@ use crate::orchestrator::turn::result_file::{FileMark, text_of};
 use crate::orchestrator::turn::watch::warned;
 use crate::skill::Skill;
 use crate::store::IndexChange;
-use crate::supervisor::{Ended, Exit, StreamTotals};
+use crate::supervisor::{Ended, ProcessExit, StreamTotals};
 use crate::verdict::cli::{CliRemains, judge_cli, judge_words};
 use crate::verdict::script::{ScriptRemains, judge_script};
 use crate::verdict::stop::Stop;
@@ -38,7 +38,7 @@ const STDERR_TAIL: u64 = 8 * 1024;
 
 /// A turn whose last process is gone.
 pub(crate) struct Turned {
-    pub exit: Exit,
+    pub exit: ProcessExit,
     pub stop: Option<Stop>,
     pub reader: TurnReader,
     pub dismissed: bool,
@@ -100,7 +100,7 @@ pub(crate) fn judge(
             let stdout = read_output(&paths.stdout(), behind_engine.map_or(0, |behind| behind.stdout_from))?;
             workspace::write_whole(&text_place, &stdout)?;
             let verdict = judge_script(&ScriptRemains {
-                exit: process_exit(exit, dismissed),
+                exit,
                 stop,
                 stdout: &text_of(stdout),
                 stderr_tail: &read_tail(&paths.stderr())?,
@@ -174,19 +174,10 @@ fn keep_answer(place: &Path, verdict: &Verdict) -> Result<(), Error> {
     }
 }
 
-fn process_exit(exit: Exit, dismissed: bool) -> engine::Exit {
-    match exit {
-        _ if dismissed => engine::Exit::Dismissed,
-        Exit::Code(code) => engine::Exit::Code(code),
-        Exit::Signal(signal) => engine::Exit::Signal(signal),
-        Exit::Unknown => engine::Exit::Unknown,
-    }
-}
-
 struct EngineEnd<'a> {
     parser: &'a TurnParser,
     adapter: &'static Adapter,
-    exit: Exit,
+    exit: ProcessExit,
     dismissed: bool,
     stop: Option<Stop>,
 }
@@ -196,7 +187,7 @@ impl EngineEnd<'_> {
         CliRemains {
             adapter: self.adapter,
             report: self.parser.report(),
-            exit: process_exit(self.exit, self.dismissed),
+            exit: if self.dismissed { EngineExit::Dismissed } else { EngineExit::Ended(self.exit) },
             stop: self.stop.clone(),
             skill_result,
             output: skill.output_validator(),

@@ -23,7 +23,7 @@ use crate::orchestrator::turn::result_file;
 use crate::orchestrator::turn::watch::warned;
 use crate::skill::manifest::{EntrypointKind, OutputCommand};
 use crate::skill::{Skill, command};
-use crate::supervisor::Exit;
+use crate::supervisor::ProcessExit;
 use crate::verdict::stop::Stop;
 use crate::verdict::verdict::{Outcome, Unsettled, Verdict, convert_step, steps};
 use crate::workspace;
@@ -220,10 +220,10 @@ fn failure_of(end: &StageEnd) -> Option<String> {
         (Some(Stop::LogFailed { message }), _) => Some(format!("its output could not be kept: {message}")),
         (Some(Stop::Canceled), _) => Some("the run was canceled meanwhile".to_owned()),
         (Some(Stop::Shutdown), _) => Some("the service ended meanwhile".to_owned()),
-        (None, Exit::Code(0)) => None,
-        (None, Exit::Code(code)) => Some(format!("it exited with status {code}")),
-        (None, Exit::Signal(signal)) => Some(format!("it was ended by signal {signal}")),
-        (None, Exit::Unknown) => Some("it ended in a way that cannot be told".to_owned()),
+        (None, ProcessExit::Code(0)) => None,
+        (None, exit @ (ProcessExit::Code(_) | ProcessExit::Signal(_) | ProcessExit::Unknown)) => {
+            Some(format!("it {exit}"))
+        }
     }
 }
 

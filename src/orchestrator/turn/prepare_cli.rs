@@ -10,13 +10,15 @@ use serde_json::Value;
 use crate::domain::outcome::{RunError, code};
 use crate::domain::state::RunState;
 use crate::engine;
-use crate::engine::{Adapter, ConfigFile, LINE_MAX, LaunchPlan, OutputSchema, Turn, config, contract, prompt};
+use crate::engine::{Adapter, ConfigFile, LINE_MAX, LaunchPlan, OutputSchema, Turn, config};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Shared;
 use crate::orchestrator::intake::create::pretty;
 use crate::orchestrator::turn::prepare::{Inputs, Start};
 use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::reader::TurnReader;
+use crate::prompt;
+use crate::prompt::contract;
 use crate::settings::Sandbox;
 use crate::skill::Skill;
 use crate::skill::manifest::{Network, Template};
@@ -76,6 +78,14 @@ struct Told<'a> {
     heading: Option<String>,
 }
 
+/// The adapter of the run's engine; the run may be of a version that knew another one.
+fn adapter_of(state: &RunState) -> Result<&'static Adapter, RunError> {
+    engine::adapter_named(&state.engine).ok_or_else(|| {
+        let message = format!("there is no engine {:?}", state.engine);
+        RunError::new(code::ENGINE_NOT_INSTALLED, message)
+    })
+}
+
 fn start_cli(
     shared: &Shared,
     state: &RunState,
@@ -83,9 +93,9 @@ fn start_cli(
     paths: &RunPaths,
     told: &Told<'_>,
 ) -> Result<Result<Start, RunError>, Error> {
-    let Some(adapter) = engine::adapter(&state.engine) else {
-        let message = format!("there is no engine {:?}", state.engine);
-        return Ok(Err(RunError::new(code::ENGINE_NOT_INSTALLED, message)));
+    let adapter = match adapter_of(state) {
+        Ok(adapter) => adapter,
+        Err(error) => return Ok(Err(error)),
     };
     let found = match shared.installed_engines.find(adapter) {
         Ok(found) => found,
@@ -100,7 +110,7 @@ fn start_cli(
         Err(error) => return Ok(Err(error)),
     };
     keep_prompt(&paths.prompt(), told)?;
-    let home = shared.settings.paths.agent_home.join(adapter.name);
+    let home = shared.settings.paths.agent_home.join(adapter.name());
     private_folder(&home)?;
     let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
     let schema_path = paths.raw_output_schema();
@@ -138,7 +148,7 @@ fn start_cli(
         shown_argv,
         engine_version: found.version,
         parser_version: adapter.parser_version,
-        isolation: if own_sandbox && adapter.name == "codex" { "process-tree+engine-sandbox" } else { "process-tree" },
+        isolation: if own_sandbox && adapter.has_sandbox { "process-tree+engine-sandbox" } else { "process-tree" },
         warning: adapter.warning(),
     }))
 }
@@ -166,7 +176,7 @@ fn configuration(
     skill: &Skill,
     copy: &Path,
 ) -> Result<Result<Value, RunError>, Error> {
-    let named = skill.manifest.engine_configs.get(adapter.name).map(String::as_str);
+    let named = skill.manifest.engine_configs.get(&adapter.engine).map(String::as_str);
     let skill_file = read_optional(&copy.join(named.unwrap_or(adapter.config.skill_file)))?;
     let request = match read_optional(&shared.layout.request_engine_config(state.request_id))? {
         None => None,
@@ -181,7 +191,7 @@ fn configuration(
         model: state.model.as_deref(),
         mode: state.options.execution_mode,
     };
-    Ok(config::merge(adapter, &layers).map_err(RunError::from))
+    Ok(config::merge(&adapter.config, &layers).map_err(RunError::from))
 }
 
 fn prompt_text(
@@ -192,7 +202,11 @@ fn prompt_text(
     given: &Inputs,
 ) -> Result<Result<String, RunError>, Error> {
     let failed = |reason: String| RunError::from(prompt::TemplateFailed { reason });
-    let template = match prompt::template(&skill.manifest.entrypoint, &state.engine) {
+    let adapter = match adapter_of(state) {
+        Ok(adapter) => adapter,
+        Err(error) => return Ok(Err(error)),
+    };
+    let template = match prompt::template(&skill.manifest.entrypoint, adapter.engine) {
         Template::Inline(text) => text.to_owned(),
         Template::Path(path) => match read_optional(&copy.join(path))? {
             Some(text) => text,
@@ -242,7 +256,8 @@ fn read_optional(path: &Path) -> Result<Option<String>, Error> {
 
 /// Variables the operator lets through to this engine, by name.
 fn passed_variables(shared: &Shared, adapter: &Adapter) -> Vec<(String, String)> {
-    let names = shared.settings.engines.get(adapter.name).map(|engine| engine.env_pass.as_slice()).unwrap_or_default();
+    let names =
+        shared.settings.engines.get(&adapter.engine).map(|engine| engine.env_pass.as_slice()).unwrap_or_default();
     names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
 }
 

@@ -18,7 +18,7 @@ use crate::orchestrator::turn::raw_files::RawFiles;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::watch::{Attempt, Clocks, TurnOver, warned, warnings};
 use crate::supervisor;
-use crate::supervisor::{Exit, Limits, Process, Spec};
+use crate::supervisor::{Limits, Process, ProcessExit, Spec};
 use crate::verdict::stop::Stop;
 
 /// What is to be started and how it is read.
@@ -47,7 +47,7 @@ impl Deadline {
 
 /// How a stage behind the engine ended.
 pub(crate) struct StageEnd {
-    pub exit: Exit,
+    pub exit: ProcessExit,
     pub stop: Option<Stop>,
     pub reader: TurnReader,
     pub dismissed: bool,

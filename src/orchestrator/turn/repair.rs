@@ -5,7 +5,6 @@ use crate::domain::event::Normalized;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 use crate::domain::state::RunState;
-use crate::engine::contract;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::turn::conclude::Ending;
 use crate::orchestrator::turn::judge;
@@ -13,6 +12,7 @@ use crate::orchestrator::turn::judge::Asked;
 use crate::orchestrator::turn::normalize::Taken;
 use crate::orchestrator::turn::prepare_cli::prepare_repair;
 use crate::orchestrator::turn::result_file;
+use crate::prompt::contract;
 use crate::skill::Skill;
 use crate::verdict::verdict::Outcome;
 

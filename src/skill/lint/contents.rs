@@ -6,21 +6,9 @@ use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, Template};
 use super::super::package::{NoText, PackageFiles};
 use super::intake::Intake;
+use crate::engine::{self, Adapter};
 
-/// Where each engine's configuration stands when the manifest names no file.
-pub(super) const USUAL_CONFIGS: [(&str, &str); 6] = [
-    ("codex", "assets/codex_config.toml"),
-    ("gemini", "assets/gemini_settings.json"),
-    ("opencode", "assets/opencode_config.json"),
-    ("iflow", "assets/iflow_settings.json"),
-    ("claude", "assets/claude_settings.json"),
-    ("qwen", "assets/qwen_settings.json"),
-];
-
-/// The engine whose configuration is TOML; the others' is JSON.
-pub(super) const TOML_ENGINE: &str = "codex";
-
-pub(super) fn check(runner: &Value, files: &PackageFiles, intake: Intake, report: &mut Report) {
+pub(crate) fn check(runner: &Value, files: &PackageFiles, intake: Intake, report: &mut Report) {
     let general = runner.pointer("/entrypoint/prompt/template").and_then(Value::as_str);
     if let Some(written) = general {
         template(written, "/entrypoint/prompt/template", files, intake, report);
@@ -31,9 +19,10 @@ pub(super) fn check(runner: &Value, files: &PackageFiles, intake: Intake, report
             template(written, &format!("/entrypoint/prompts/{}", escape(engine)), files, intake, report);
         }
     }
-    for (engine, usual) in USUAL_CONFIGS {
-        let named = runner.get("engine_configs").and_then(|configs| configs.get(engine)).and_then(Value::as_str);
-        configuration(engine, named.unwrap_or(usual), files, intake, report);
+    for adapter in engine::adapters() {
+        let configs = runner.get("engine_configs");
+        let named = configs.and_then(|configs| configs.get(adapter.name())).and_then(Value::as_str);
+        configuration(adapter, named.unwrap_or(adapter.config.skill_file), files, intake, report);
     }
 }
 
@@ -58,18 +47,18 @@ fn template(written: &str, pointer: &str, files: &PackageFiles, intake: Intake, 
     }
 }
 
-fn configuration(engine: &str, path: &str, files: &PackageFiles, intake: Intake, report: &mut Report) {
+fn configuration(adapter: &Adapter, path: &str, files: &PackageFiles, intake: Intake, report: &mut Report) {
     let read = match files.text(path) {
-        Ok(text) if engine == TOML_ENGINE => toml::from_str::<Value>(text).map_err(|error| format!("TOML: {error}")),
-        Ok(text) => serde_json::from_str::<Value>(text).map_err(|error| format!("JSON: {error}")),
+        Ok(text) => adapter.config.format.read(text),
         Err(NoText::Absent) => return,
-        Err(NoText::TooLarge | NoText::NotUtf8) => Err("a text of at most 1 MiB".into()),
+        Err(NoText::TooLarge | NoText::NotUtf8) => Err("it is not UTF-8 text of at most 1 MiB".into()),
     };
-    let message = match read {
+    let reason = match read {
         Ok(Value::Object(_)) => return,
-        Ok(_) => format!("the configuration of {engine} is not an object of keys and values"),
-        Err(what) => format!("the configuration of {engine} is not {what}"),
+        Ok(_) => "it must be an object of keys and values".into(),
+        Err(reason) => reason,
     };
+    let message = format!("the configuration of {} cannot be used: {reason}", adapter.name());
     let finding = Finding::error("CONFIG_INVALID", path, message, "correct it; see the engine's own documentation");
     report.push(intake.grade(finding));
 }

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use super::super::engines::{PROMPT_ENGINES, SCRIPT_ENGINE, effective_engines};
+use super::super::engines::effective_engines;
 use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, EntrypointKind};
+use crate::domain::engine::{Engine, UnknownEngine};
 
-pub(super) fn check(runner: &Value, report: &mut Report) {
+pub(crate) fn check(runner: &Value, report: &mut Report) {
     let engines = names(runner, "engines");
     let unsupported = names(runner, "unsupported_engines").unwrap_or_default();
     for (key, listed) in [("engines", engines.as_deref().unwrap_or_default()), ("unsupported_engines", &unsupported)] {
@@ -23,11 +24,15 @@ pub(super) fn check(runner: &Value, report: &mut Report) {
     }
     overlap(engines.as_deref().unwrap_or_default(), &unsupported, report);
     if let Some(kind) = kind(runner) {
-        fits(kind, engines.as_deref(), &unsupported, report);
+        let read = |names: &[String]| names.iter().map(|name| name.parse()).collect::<Result<Vec<Engine>, _>>();
+        // An unknown name has been reported; whether the rest fits is checked once it is corrected.
+        if let (Ok(engines), Ok(unsupported)) = (engines.as_deref().map(read).transpose(), read(&unsupported)) {
+            fits(kind, engines.as_deref(), &unsupported, report);
+        }
     }
 }
 
-pub(super) fn kind(runner: &Value) -> Option<EntrypointKind> {
+pub(crate) fn kind(runner: &Value) -> Option<EntrypointKind> {
     serde_json::from_value(runner.pointer("/entrypoint/type")?.clone()).ok()
 }
 
@@ -37,11 +42,9 @@ fn names(runner: &Value, key: &str) -> Option<Vec<String>> {
 }
 
 fn known(name: &str, pointer: &str, report: &mut Report) {
-    if name == SCRIPT_ENGINE || PROMPT_ENGINES.contains(&name) {
-        return;
-    }
+    let Err(UnknownEngine { name }) = name.parse::<Engine>() else { return };
     let message = format!("there is no engine {name:?}");
-    let hint = format!("use one of: {}, {SCRIPT_ENGINE}", PROMPT_ENGINES.join(", "));
+    let hint = format!("use one of: {}", Engine::names(Engine::ALL));
     report.push(Finding::error("ENGINE_UNKNOWN", manifest::PATH, message, hint).at(pointer));
 }
 
@@ -53,23 +56,21 @@ fn overlap(engines: &[String], unsupported: &[String], report: &mut Report) {
     }
 }
 
-fn fits(kind: EntrypointKind, engines: Option<&[String]>, unsupported: &[String], report: &mut Report) {
+fn fits(kind: EntrypointKind, engines: Option<&[Engine]>, unsupported: &[Engine], report: &mut Report) {
     let named = engines.unwrap_or_default();
     let finding = match kind {
-        EntrypointKind::Script if named.iter().any(|name| name != SCRIPT_ENGINE) => Finding::error(
+        EntrypointKind::Script if named.iter().any(|engine| *engine != Engine::Script) => Finding::error(
             "ENGINE_UNFIT",
             manifest::PATH,
             "a script skill runs on the engine \"script\" only",
             "remove engines, or make the entrypoint prompt or hybrid",
         ),
-        EntrypointKind::Prompt | EntrypointKind::Hybrid if named.iter().any(|name| name == SCRIPT_ENGINE) => {
-            Finding::error(
-                "ENGINE_UNFIT",
-                manifest::PATH,
-                "the engine \"script\" runs no prompts",
-                "remove it from engines, or make the entrypoint script",
-            )
-        }
+        EntrypointKind::Prompt | EntrypointKind::Hybrid if named.contains(&Engine::Script) => Finding::error(
+            "ENGINE_UNFIT",
+            manifest::PATH,
+            "the engine \"script\" runs no prompts",
+            "remove it from engines, or make the entrypoint script",
+        ),
         EntrypointKind::Prompt | EntrypointKind::Script | EntrypointKind::Hybrid => {
             if !effective_engines(kind, engines, unsupported).is_empty() {
                 return;

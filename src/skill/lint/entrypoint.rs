@@ -3,16 +3,16 @@
 use serde_json::Value;
 
 use super::super::command;
-use super::super::engines::SCRIPT_ENGINE;
 use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, EntrypointKind, Template};
 use super::super::package::{PackageFiles, stays_inside};
 use super::engines;
+use crate::domain::engine::Engine;
 
 /// Folders that only a package has: a word below them means a file of the package.
 const PACKAGE_FOLDERS: [&str; 3] = ["scripts/", "assets/", "references/"];
 
-pub(super) fn check(runner: &Value, files: &PackageFiles, report: &mut Report) {
+pub(crate) fn check(runner: &Value, files: &PackageFiles, report: &mut Report) {
     templates(runner, files, report);
     for pointer in ["/entrypoint/script/command", "/normalizer/command", "/fallback/command"] {
         if let Some(command) = runner.pointer(pointer).and_then(Value::as_str) {
@@ -54,7 +54,7 @@ fn fits(kind: EntrypointKind, runner: &Value, report: &mut Report) {
     let modes = runner.get("execution_modes").and_then(Value::as_array);
     let interactive = modes.is_some_and(|modes| modes.iter().any(|mode| mode == "interactive"));
     if kind == EntrypointKind::Script && interactive {
-        let message = format!("the engine {SCRIPT_ENGINE:?} cannot ask questions");
+        let message = format!("the engine \"{}\" cannot ask questions", Engine::Script);
         let finding = Finding::error("MODE_UNFIT", manifest::PATH, message, "keep \"auto\" alone");
         report.push(finding.as_warning().at("/execution_modes"));
     }

@@ -6,9 +6,10 @@ use super::super::finding::{Finding, Report};
 use super::super::package::PackageFiles;
 use super::super::{front_matter, manifest};
 use super::keys;
+use super::required::required_text;
 
 /// Where the front matter stands.
-pub(super) const PATH: &str = "SKILL.md";
+pub(crate) const PATH: &str = "SKILL.md";
 
 const SCHEMA: &str = include_str!("../../../schema/skill-front-matter.schema.json");
 const ID_RULE: &str = "use 1 to 64 of a-z, 0-9 and -, without - at either end and without --";
@@ -21,8 +22,8 @@ pub fn is_id(text: &str) -> bool {
     text.len() <= 64 && parts_are_plain
 }
 
-pub(super) fn front_matter<'a>(files: &'a PackageFiles, report: &mut Report) -> Option<(Value, &'a str)> {
-    let text = super::required_text(files, PATH, report)?;
+pub(crate) fn front_matter<'a>(files: &'a PackageFiles, report: &mut Report) -> Option<(Value, &'a str)> {
+    let text = required_text(files, PATH, report)?;
     let (head, body) = match front_matter::split(text) {
         Ok(parts) => parts,
         Err(error) => {
@@ -39,7 +40,7 @@ pub(super) fn front_matter<'a>(files: &'a PackageFiles, report: &mut Report) -> 
     Some((head, body))
 }
 
-pub(super) fn check(folder: &str, head: Option<&Value>, runner: Option<&Value>, report: &mut Report) {
+pub(crate) fn check(folder: &str, head: Option<&Value>, runner: Option<&Value>, report: &mut Report) {
     if !is_id(folder) {
         let message = format!("the folder's name {folder:?} cannot be a skill's id");
         report.push(Finding::error("NAME_INVALID", "", message, ID_RULE));

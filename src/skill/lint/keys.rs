@@ -6,7 +6,7 @@ use super::super::finding::{Finding, Report, escape};
 use super::super::schema::Validator;
 
 /// Checks a value against one of the embedded schemas; unknown keys are warnings.
-pub(super) fn check(schema: &str, value: &Value, file: &str, report: &mut Report) {
+pub(crate) fn check(schema: &str, value: &Value, file: &str, report: &mut Report) {
     violations(schema, value, file, "SHAPE_INVALID", report);
     if let Ok(schema) = serde_json::from_str::<Value>(schema) {
         let mut walk = Walk { root: &schema, file, report };
@@ -15,7 +15,7 @@ pub(super) fn check(schema: &str, value: &Value, file: &str, report: &mut Report
 }
 
 /// Reports each violation, unless a rule of its own has already spoken about that place.
-pub(super) fn violations(schema: &str, value: &Value, file: &str, code: &'static str, report: &mut Report) {
+pub(crate) fn violations(schema: &str, value: &Value, file: &str, code: &'static str, report: &mut Report) {
     let compiled = serde_json::from_str(schema).ok().and_then(|schema| Validator::new(&schema).ok());
     let Some(validator) = compiled else {
         // The embedded schemas are tested to compile; were one broken, nothing may pass as checked.
@@ -29,7 +29,7 @@ pub(super) fn violations(schema: &str, value: &Value, file: &str, code: &'static
 }
 
 /// The names that an embedded schema knows at this place.
-pub(super) fn properties(schema: &str, pointer: &str) -> Vec<String> {
+pub(crate) fn properties(schema: &str, pointer: &str) -> Vec<String> {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let known = schema.pointer(pointer).and_then(Value::as_object);
     known.into_iter().flatten().map(|(name, _)| name.clone()).collect()

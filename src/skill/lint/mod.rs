@@ -6,6 +6,7 @@ mod entrypoint;
 mod identity;
 mod intake;
 mod keys;
+mod required;
 mod runner_json;
 mod schemas;
 #[cfg(test)]
@@ -20,17 +21,7 @@ use super::checked::{Checks, Skill};
 use super::finding::{Finding, Report};
 use super::front_matter::FrontMatter;
 use super::manifest::{self, Manifest};
-use super::package::{NoText, PackageFiles};
-
-impl Intake {
-    /// The finding as grave as it is for such a package, when the rule is younger than some packages.
-    fn grade(self, finding: Finding) -> Finding {
-        match self {
-            Self::New => finding,
-            Self::Installed => finding.as_warning(),
-        }
-    }
-}
+use super::package::PackageFiles;
 
 /// Reads a package that lies in a folder of this name. On refusal the findings hold the warnings too.
 pub fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result<Skill, Vec<Finding>> {
@@ -90,37 +81,4 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value, file: &'static str, repor
             report.push(Finding::error("VALUE_OUT_OF_RANGE", file, error.to_string(), "use a smaller value"));
         })
         .ok()
-}
-
-/// The text of a file that has to be there.
-fn required_text<'a>(files: &'a PackageFiles, path: &str, report: &mut Report) -> Option<&'a str> {
-    let finding = match files.text(path) {
-        Ok(text) => return Some(text),
-        Err(NoText::Absent) => {
-            Finding::error("FILE_MISSING", path, format!("{path} is missing"), "add the file to the package")
-        }
-        Err(NoText::TooLarge) => {
-            Finding::error("FILE_TOO_LARGE", path, format!("{path} is larger than 1 MiB"), "make it shorter")
-        }
-        Err(NoText::NotUtf8) => Finding::error("NOT_UTF8", path, format!("{path} is not UTF-8"), "save it as UTF-8"),
-    };
-    report.push(finding);
-    None
-}
-
-/// The JSON of a file that has to be there.
-fn required_json(files: &PackageFiles, path: &str, report: &mut Report) -> Option<Value> {
-    let text = required_text(files, path, report)?;
-    match serde_json::from_str(text) {
-        Ok(value) => Some(value),
-        Err(error) => {
-            report.push(Finding::error(
-                "INVALID_JSON",
-                path,
-                format!("{path} is not JSON: {error}"),
-                "correct the syntax at that line and column",
-            ));
-            None
-        }
-    }
 }

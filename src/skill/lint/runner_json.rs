@@ -7,12 +7,13 @@ use super::super::package::PackageFiles;
 use super::super::{artifacts, manifest};
 use super::intake::Intake;
 use super::keys;
+use super::required::required_json;
 
 const SCHEMA: &str = include_str!("../../../schema/runner.schema.json");
 
 /// The manifest's JSON, with what older packages may leave out filled in.
-pub(super) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) -> Option<Value> {
-    let mut runner = super::required_json(files, manifest::PATH, report)?;
+pub(crate) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) -> Option<Value> {
+    let mut runner = required_json(files, manifest::PATH, report)?;
     if let Some(fields) = runner.as_object_mut() {
         if fields.contains_key("unsupport_engine") {
             let message = "the key \"unsupport_engine\" is no longer read; it is called \"unsupported_engines\"";
@@ -31,7 +32,7 @@ pub(super) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) ->
 }
 
 /// Rules about single keys, then the published schema for everything they did not mention.
-pub(super) fn check(runner: &Value, intake: Intake, report: &mut Report) {
+pub(crate) fn check(runner: &Value, intake: Intake, report: &mut Report) {
     artifact_patterns(runner, report);
     network(runner, report);
     default_options(runner, intake, report);

@@ -9,19 +9,20 @@ use super::super::schema::Validator;
 use super::super::{artifacts, manifest};
 use super::intake::Intake;
 use super::keys;
+use super::required::required_json;
 
 const INPUT_META: &str = include_str!("../../../schema/input-schema.schema.json");
 const PARAMETER_META: &str = include_str!("../../../schema/parameter-schema.schema.json");
 const OUTPUT_META: &str = include_str!("../../../schema/output-schema.schema.json");
 
 /// The schemas and their compiled forms.
-pub(super) struct Schemas {
-    pub(super) input: Value,
-    pub(super) parameter: Value,
-    pub(super) output: Value,
-    pub(super) inline_input: Validator,
-    pub(super) parameter_check: Validator,
-    pub(super) output_check: Validator,
+pub(crate) struct Schemas {
+    pub(crate) input: Value,
+    pub(crate) parameter: Value,
+    pub(crate) output: Value,
+    pub(crate) inline_input: Validator,
+    pub(crate) parameter_check: Validator,
+    pub(crate) output_check: Validator,
 }
 
 struct Found {
@@ -30,7 +31,7 @@ struct Found {
     compiled: Validator,
 }
 
-pub(super) fn read(
+pub(crate) fn read(
     files: &PackageFiles,
     runner: Option<&Value>,
     intake: Intake,
@@ -80,7 +81,7 @@ fn found(kind: &str, meta: &str, files: &PackageFiles, runner: &Value, report: &
         report.push(Finding::error("PATH_UNSAFE", manifest::PATH, message, hint).at(pointer));
         return None;
     }
-    let schema = super::required_json(files, path, report)?;
+    let schema = required_json(files, path, report)?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         let message = format!("the {kind} schema does not say \"type\": \"object\" at its top");
         report.push(Finding::error("SCHEMA_NOT_OBJECT", path, message, "add it").at("/type"));

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::{Finding, PackageFiles, Severity, Skill};
 use super::{Intake, lint};
+use crate::domain::engine::Engine;
 
 /// A package in the making: good as it begins, then bent.
 pub(crate) struct Draft {
@@ -220,11 +221,11 @@ fn execution_modes_may_be_missing_only_in_an_installed_package() {
 #[test]
 fn engines_are_those_named_or_all_less_the_unsupported() {
     let effective = |draft: Draft| draft.skill().effective_engines();
-    assert_eq!(effective(Draft::script()), ["script"]);
-    assert_eq!(effective(Draft::prompt()), super::super::PROMPT_ENGINES);
-    assert_eq!(effective(Draft::prompt().runner("/engines", json!(["qwen", "codex"]))), ["qwen", "codex"]);
+    assert_eq!(effective(Draft::script()), [Engine::Script]);
+    assert_eq!(effective(Draft::prompt()), Engine::AGENTS);
+    assert_eq!(effective(Draft::prompt().runner("/engines", json!(["qwen", "codex"]))), [Engine::Qwen, Engine::Codex]);
     let less = Draft::prompt().runner("/unsupported_engines", json!(["codex", "gemini", "script", "iflow"]));
-    assert_eq!(effective(less), ["opencode", "claude", "qwen"]);
+    assert_eq!(effective(less), [Engine::Opencode, Engine::Claude, Engine::Qwen]);
 }
 
 #[test]
@@ -293,12 +294,9 @@ fn templates_compile_and_configurations_can_be_read() {
 }
 
 #[test]
-fn configurations_are_looked_for_where_engines_read_them() {
-    for (engine, path) in super::contents::USUAL_CONFIGS {
-        let config = crate::engine::adapter(engine).unwrap().config;
-        assert_eq!(config.skill_file, path);
-        assert_eq!(config.format == crate::engine::config::Format::Toml, engine == super::contents::TOML_ENGINE);
-    }
+fn the_published_schema_names_every_engine() {
+    let schema: Value = serde_json::from_str(include_str!("../../../schema/runner.schema.json")).unwrap();
+    assert_eq!(schema["$defs"]["engines"]["items"]["enum"], json!(Engine::ALL));
 }
 
 #[test]

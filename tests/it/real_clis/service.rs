@@ -69,7 +69,7 @@ impl Service {
     /// Start a run on the CLI; its id.
     fn start(&mut self, replies: &[Reply], mut body: Value) -> String {
         self.model.script(replies);
-        let name = self.cli.adapter.name;
+        let name = self.cli.adapter.name();
         body["engine"] = json!(name);
         body["model"] = json!(self.cli.model);
         body[format!("{name}_config")] = self.cli.config.clone();

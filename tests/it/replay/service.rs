@@ -50,7 +50,7 @@ fn every_recorded_first_turn_ends_in_the_service_as_its_golden_says() {
     let firsts: Vec<Case> = cases().into_iter().filter(|case| case.resumed_from.is_none()).collect();
     assert!(firsts.len() > 100, "{}", firsts.len());
     for case in &firsts {
-        let engine = case.adapter.name;
+        let engine = case.adapter.name();
         std::fs::write(poses_in.path().join(format!("case-{engine}")), case.folder.to_str().unwrap()).unwrap();
         let (_, run) = server.create_with(&json!({
             // The same request, and each time another answer.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use skill_runner::engine::{Launch, PoliteSignal};
-use skill_runner::supervisor::{Error, Exit, sweep};
+use skill_runner::supervisor::{Error, ProcessExit, sweep};
 
 use super::{AMPLE, DAEMON, LONG, Room, finish, hear_until, is_alive, kill, parent_of, wait_for};
 
@@ -18,7 +18,7 @@ async fn a_polite_engine_has_its_last_word() {
         let heard = hear_until(&mut process, "ready").await;
         process.stop(LONG);
         let finished = finish(process, heard).await;
-        assert_eq!((finished.text(), finished.ended.as_ref().unwrap().exit), ("ready\nbye\n", Exit::Code(3)));
+        assert_eq!((finished.text(), finished.ended.as_ref().unwrap().exit), ("ready\nbye\n", ProcessExit::Code(3)));
     }
 }
 
@@ -32,7 +32,7 @@ async fn an_engine_that_ignores_the_polite_signal_is_killed_after_its_grace() {
     process.stop(grace);
     let finished = finish(process, heard).await;
     assert!(asked.elapsed() >= grace);
-    assert_eq!((finished.text(), &finished.ended), ("ready\n", &room.ended(Exit::Signal(9), 1)));
+    assert_eq!((finished.text(), &finished.ended), ("ready\n", &room.ended(ProcessExit::Signal(9), 1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,7 +40,7 @@ async fn whatever_an_engine_leaves_behind_is_gone_when_it_has_ended() {
     let room = Room::new();
     let finished = room.run(&room.python(&format!("{DAEMON}\nsys.exit(5)"))).await;
     assert_eq!(finished.pids().into_iter().filter(|pid| is_alive(*pid)).count(), 0);
-    assert_eq!((finished.pids().len(), finished.ended), (1, room.ended(Exit::Code(5), 1)));
+    assert_eq!((finished.pids().len(), finished.ended), (1, room.ended(ProcessExit::Code(5), 1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +59,7 @@ time.sleep(1000)"
     process.stop(LONG);
     let ended = finish(process, heard).await.ended.unwrap();
     assert_eq!((pids.len(), pids.into_iter().filter(|pid| is_alive(*pid)).count()), (2, 0));
-    assert_eq!((ended.exit, ended.stragglers_killed), (Exit::Signal(2), 2));
+    assert_eq!((ended.exit, ended.stragglers_killed), (ProcessExit::Signal(2), 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +69,7 @@ async fn a_straggler_that_holds_stdout_is_cut_off_soon_after_the_engine() {
     let finished = room.run(&room.sh("(trap '' TERM; sleep 1000) & echo $!")).await;
     assert!(started.elapsed() < Duration::from_secs(20));
     assert!(!is_alive(finished.pids()[0]));
-    assert_eq!(finished.ended.unwrap().exit, Exit::Code(0));
+    assert_eq!(finished.ended.unwrap().exit, ProcessExit::Code(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,7 +81,7 @@ async fn output_that_comes_shortly_after_the_engine_is_still_read() {
     for _ in 0..5 {
         let room = Room::new();
         let finished = room.run(&room.sh(&script)).await;
-        if finished.text() == "early\nlate\n" && finished.ended == room.ended(Exit::Code(0), 0) {
+        if finished.text() == "early\nlate\n" && finished.ended == room.ended(ProcessExit::Code(0), 0) {
             return;
         }
         eprintln!("{finished:?}");
@@ -94,7 +94,7 @@ async fn an_engine_that_closes_its_pipes_runs_on_until_it_exits() {
     let room = Room::new();
     let finished = room.run(&room.sh("echo out; exec >&- 2>&-; sleep 0.8; touch reached; exit 4")).await;
     assert!(room.work("reached").exists());
-    assert_eq!((finished.text(), &finished.ended), ("out\n", &room.ended(Exit::Code(4), 0)));
+    assert_eq!((finished.text(), &finished.ended), ("out\n", &room.ended(ProcessExit::Code(4), 0)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +106,7 @@ async fn a_pipe_held_by_a_process_of_no_run_does_not_keep_a_run_open() {
     fs::write(room.work("go"), "").unwrap();
     let finished = finish(process, heard).await;
     drop(foreign);
-    assert_eq!((finished.text(), &finished.ended), ("ready\nlast", &room.ended(Exit::Code(0), 0)));
+    assert_eq!((finished.text(), &finished.ended), ("ready\nlast", &room.ended(ProcessExit::Code(0), 0)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,7 +180,7 @@ async fn an_engine_that_halts_its_shim_is_killed_all_the_same() {
     let mut process = room.spawn(&room.sh("kill -STOP $PPID; trap '' TERM; sleep 1000 & echo ready; wait")).await;
     let heard = hear_until(&mut process, "ready").await;
     process.stop(Duration::ZERO);
-    assert_eq!(finish(process, heard).await.ended, room.ended(Exit::Signal(9), 1));
+    assert_eq!(finish(process, heard).await.ended, room.ended(ProcessExit::Signal(9), 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,7 +196,7 @@ async fn a_lost_shim_ends_the_run_with_an_unknown_exit_and_nothing_left() {
     let mut ended = finished.ended.unwrap();
     assert!(ended.stragglers_killed >= 1, "{ended:?}");
     ended.stragglers_killed = 1;
-    assert_eq!(Some(ended), room.ended(Exit::Unknown, 1));
+    assert_eq!(Some(ended), room.ended(ProcessExit::Unknown, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -205,5 +205,5 @@ async fn an_engine_that_halts_its_shim_and_exits_does_not_seem_to_run_on() {
     let started = Instant::now();
     let finished = room.run(&room.sh("echo said; kill -STOP $PPID; exit 6")).await;
     assert!(started.elapsed() < LONG / 2);
-    assert_eq!((finished.text(), &finished.ended), ("said\n", &room.ended(Exit::Code(6), 0)));
+    assert_eq!((finished.text(), &finished.ended), ("said\n", &room.ended(ProcessExit::Code(6), 0)));
 }

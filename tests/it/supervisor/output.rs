@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use skill_runner::engine::Launch;
-use skill_runner::supervisor::{Ended, Exit, Limits, Stream, StreamTotals};
+use skill_runner::supervisor::{Ended, Limits, ProcessExit, Stream, StreamTotals};
 
 use super::{AMPLE, Finished, PATH, Room, finish, hear_until, wait_for};
 
@@ -21,7 +21,7 @@ async fn an_engine_gets_its_input_and_then_its_end() {
         stderr: b"done\n".to_vec(),
         stdout_from: Some(0),
         stderr_from: Some(0),
-        ended: room.ended(Exit::Code(7), 0),
+        ended: room.ended(ProcessExit::Code(7), 0),
         ..Finished::default()
     };
     assert_eq!(finished, expected);
@@ -32,7 +32,7 @@ async fn an_engine_that_never_reads_its_input_blocks_nothing() {
     let room = Room::new();
     let launch = Launch { stdin: vec![b'x'; 10_000_000], ..room.sh("echo out") };
     let finished = room.run(&launch).await;
-    assert_eq!((finished.text(), &finished.ended), ("out\n", &room.ended(Exit::Code(0), 0)));
+    assert_eq!((finished.text(), &finished.ended), ("out\n", &room.ended(ProcessExit::Code(0), 0)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,7 +75,7 @@ async fn every_byte_is_kept_as_it_was_written_and_offsets_go_on_over_attempts() 
             stderr: b"\xff\0\n".to_vec(),
             stdout_from: Some(attempt * 256_000),
             stderr_from: Some(attempt * 3),
-            ended: room.ended(Exit::Code(0), 0),
+            ended: room.ended(ProcessExit::Code(0), 0),
             ..Finished::default()
         };
         assert_eq!(finished, expected);
@@ -91,7 +91,7 @@ async fn beyond_the_log_limit_bytes_are_counted_and_dropped() {
     let finished = finish(room.try_spawn(&launch, limits).await.unwrap(), Finished::default()).await;
     assert_eq!((finished.stdout.len(), finished.stderr.len(), finished.limit_exceeded), (100_000, 5, 0));
     let stdout = StreamTotals { dropped: 900_000, ..room.totals("stdout.txt") };
-    assert_eq!(finished.ended, room.ended(Exit::Code(0), 0).map(|ended| Ended { stdout, ..ended }));
+    assert_eq!(finished.ended, room.ended(ProcessExit::Code(0), 0).map(|ended| Ended { stdout, ..ended }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +112,7 @@ async fn a_log_that_cannot_be_written_is_said_once_and_the_engine_still_ends() {
     let finished = room.run(&room.sh("head -c 300000 /dev/zero; echo err >&2")).await;
     let ended = finished.ended.unwrap();
     assert_eq!(finished.logs_failed, [(Stream::Stdout, ErrorKind::StorageFull)]);
-    assert_eq!((ended.exit, ended.stdout.dropped, finished.stdout), (Exit::Code(0), 300_000, vec![]));
+    assert_eq!((ended.exit, ended.stdout.dropped, finished.stdout), (ProcessExit::Code(0), 300_000, vec![]));
     assert_eq!(finished.stderr, b"err\n");
 }
 
@@ -138,7 +138,7 @@ async fn logs_that_an_engine_removed_or_replaced_are_in_their_place_at_the_end()
         assert!(fs::symlink_metadata(room.root.join(log)).unwrap().is_file(), "{log}");
     }
     assert_eq!((finished.text(), finished.stderr.as_slice()), ("one\ntwo\n", &b"err\nmore\n"[..]));
-    assert_eq!((finished.ended, finished.logs_failed), (room.ended(Exit::Code(0), 0), vec![]));
+    assert_eq!((finished.ended, finished.logs_failed), (room.ended(ProcessExit::Code(0), 0), vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

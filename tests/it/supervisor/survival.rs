@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use skill_runner::engine::Launch;
-use skill_runner::supervisor::{Exit, Output, Swept, sweep};
+use skill_runner::supervisor::{Output, ProcessExit, Swept, sweep};
 
 use super::{
     AMPLE, DAEMON, finish, given_room, hear_until, is_alive, kill, own_process, parent_of, passes_in_its_own_process,
@@ -113,7 +113,7 @@ async fn inside_a_lost_shim() {
     // Other tests of this process leave it heirs, too (services they kill), and those go along.
     assert!(ended.stragglers_killed >= 1, "{ended:?}");
     ended.stragglers_killed = 1;
-    assert_eq!((finished.pids().len(), Some(ended)), (1, room.ended(Exit::Unknown, 1)));
+    assert_eq!((finished.pids().len(), Some(ended)), (1, room.ended(ProcessExit::Unknown, 1)));
     assert!(is_alive(other.pid()));
     other.stop(Duration::ZERO);
     finish(other, heard_other).await;

@@ -38,7 +38,7 @@ fn cache() -> PathBuf {
 }
 
 fn install(name: &str) -> Install {
-    engine::adapter(name).and_then(|adapter| adapter.install).unwrap()
+    engine::adapter_named(name).and_then(|adapter| adapter.install).unwrap()
 }
 
 fn install_into(prefix: &Path) {

@@ -28,7 +28,7 @@ fn one(status: &Value) -> Option<Finding> {
         (false, _) if text("state") == "sunset" => return None,
         // Whoever does not use an engine need not have it.
         (false, _) => Finding::warning(&check, text("problem"), text("install_command")),
-        (true, false) => Finding::warning(&check, format!("{} has no log-in", text("program")), text("auth_detail")),
+        (true, false) => Finding::warning(&check, format!("{} has no login", text("program")), text("auth_detail")),
         (true, true) if version.is_empty() => Finding::warning(
             &check,
             format!("{} does not tell its version", text("program")),

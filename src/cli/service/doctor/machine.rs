@@ -33,7 +33,7 @@ pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Findin
 fn node() -> Finding {
     let fix = format!("install node {NODE_WANTED} or newer and put it on the PATH of the service");
     let Some(version) = version_of("node") else {
-        return Finding::warning("node", "not found: gemini, qwen and npm need it", fix);
+        return Finding::warning("node", "not found: npm and agent CLIs need it", fix);
     };
     let major = version.trim_start_matches('v').split('.').next().and_then(|number| number.parse::<u32>().ok());
     match major {

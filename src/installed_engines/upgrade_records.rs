@@ -1,4 +1,4 @@
-//! Upgrades on disk: a record and a log for each, and a lock that tells whether anybody is still at it.
+//! Upgrades on disk: a record and a log for each, and a lock that is held while the upgrade is under way.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,25 +10,26 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use uuid::Uuid;
 
-use super::scratch;
+use crate::domain::engine::Engine;
 use crate::engine::{Adapter, Install};
+use crate::files::write_durably;
 
 /// Bytes of a log that are shown.
 const TAIL: u64 = 8 * 1024;
-/// Upgrades that are remembered.
+/// How many upgrades are kept.
 const KEPT: usize = 100;
 
-/// Where an upgrade, or one engine of it, is.
+/// The state of an upgrade, or of one engine in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpgradeStatus {
     /// It waits for its turn.
     Queued,
-    /// npm is at work.
+    /// npm is running.
     Running,
-    /// All is installed.
+    /// Everything is installed.
     Succeeded,
-    /// Something is not.
+    /// Something was not installed.
     Failed,
 }
 
@@ -45,13 +46,13 @@ impl UpgradeStatus {
 /// An upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgrade {
-    /// Its name.
+    /// Its id.
     pub upgrade_id: Uuid,
-    /// Where it is.
+    /// Its state.
     pub status: UpgradeStatus,
-    /// When it was asked for.
+    /// When it was requested.
     pub created_at: String,
-    /// When its turn came.
+    /// When npm was started.
     pub started_at: Option<String>,
     /// When it was over.
     pub finished_at: Option<String>,
@@ -59,46 +60,46 @@ pub struct Upgrade {
     pub results: BTreeMap<String, UpgradeResult>,
 }
 
-/// What became of one engine.
+/// The upgrade of one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpgradeResult {
-    /// Where it is.
+    /// Its state.
     pub status: UpgradeStatus,
-    /// What is installed.
+    /// The package with its version.
     pub package: String,
-    /// The version the installed program calls itself by.
+    /// The version the installed program prints.
     pub cli_version_detected: Option<String>,
-    /// Why it failed, or what else to know.
+    /// Why it failed, or a remark.
     pub message: Option<String>,
 }
 
 impl Upgrade {
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.status = UpgradeStatus::Running;
         self.started_at = Some(now());
     }
 
-    pub(super) fn result(
+    pub(crate) fn result(
         &mut self,
-        engine: &str,
+        engine: Engine,
         status: UpgradeStatus,
         version: Option<String>,
         message: Option<String>,
     ) {
-        if let Some(result) = self.results.get_mut(engine) {
+        if let Some(result) = self.results.get_mut(engine.as_str()) {
             *result = UpgradeResult { status, cli_version_detected: version, message, package: result.package.clone() };
         }
     }
 
-    /// Ends it: a success when every engine is one.
-    pub(super) fn end(&mut self) {
+    /// Ends it: a success when every engine was installed.
+    pub(crate) fn end(&mut self) {
         let good = self.results.values().all(|result| result.status == UpgradeStatus::Succeeded);
         self.status = if good { UpgradeStatus::Succeeded } else { UpgradeStatus::Failed };
         self.finished_at = Some(now());
     }
 
-    /// Whatever is not over has failed.
-    pub(super) fn fail_all(&mut self, reason: &str) {
+    /// Marks every engine that is not finished as failed, and ends the upgrade.
+    pub(crate) fn fail_all(&mut self, reason: &str) {
         for result in self.results.values_mut().filter(|result| !result.status.is_final()) {
             result.status = UpgradeStatus::Failed;
             result.message = Some(reason.to_owned());
@@ -112,24 +113,24 @@ fn now() -> String {
 }
 
 /// The folder of all upgrades.
-pub(super) struct Records {
+pub(crate) struct Records {
     folder: PathBuf,
 }
 
 impl Records {
-    pub(super) fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// A new upgrade that waits for its turn; it counts as under way while the file is open.
-    pub(super) fn begin(&self, wanted: &[(&Adapter, &Install)]) -> io::Result<(Upgrade, File)> {
+    /// Records a new upgrade, which counts as under way while the returned file is open.
+    pub(crate) fn begin(&self, wanted: &[(&Adapter, &Install)]) -> io::Result<(Upgrade, File)> {
         fs::create_dir_all(&self.folder)?;
-        self.forget_old();
+        self.remove_old();
         let results = wanted.iter().map(|(adapter, install)| {
             let package = format!("{}@{}", install.package, install.version);
             let result =
                 UpgradeResult { status: UpgradeStatus::Queued, package, cli_version_detected: None, message: None };
-            (adapter.name.to_owned(), result)
+            (adapter.name().to_owned(), result)
         });
         let upgrade = Upgrade {
             upgrade_id: Uuid::now_v7(),
@@ -139,34 +140,34 @@ impl Records {
             finished_at: None,
             results: results.collect(),
         };
-        // Locked before there is a record: a record without a lock is one that was interrupted.
+        // Locked before the record is written: a record without a lock is one that was interrupted.
         let alive = self.open_log(upgrade.upgrade_id)?;
         rustix::fs::flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
         self.write(&upgrade)?;
         Ok((upgrade, alive))
     }
 
-    /// Writes down where an upgrade is.
-    pub(super) fn keep(&self, upgrade: &Upgrade) {
+    /// Stores the state of an upgrade.
+    pub(crate) fn keep(&self, upgrade: &Upgrade) {
         if let Err(error) = self.write(upgrade) {
-            warn!(upgrade = %upgrade.upgrade_id, %error, "its record was not written");
+            warn!(upgrade = %upgrade.upgrade_id, %error, "the record of an upgrade could not be written");
         }
     }
 
     fn write(&self, upgrade: &Upgrade) -> io::Result<()> {
-        scratch::write_whole(&self.record_file(upgrade.upgrade_id), &serde_json::to_vec_pretty(upgrade)?)
+        Ok(write_durably(&self.record_file(upgrade.upgrade_id), &serde_json::to_vec_pretty(upgrade)?)?)
     }
 
-    /// An upgrade as it stands; one that nobody is at any more has failed.
-    pub(super) fn read(&self, id: Uuid) -> io::Result<Option<Upgrade>> {
+    /// An upgrade; one that was interrupted has failed.
+    pub(crate) fn read(&self, id: Uuid) -> io::Result<Option<Upgrade>> {
         let Some(upgrade) = self.written(id)? else { return Ok(None) };
         if upgrade.status.is_final() || self.is_alive(id)? {
             return Ok(Some(upgrade));
         }
-        // It may have ended between the two looks: what is written now is its last word.
+        // It may have ended between the two checks: only what is written now counts.
         let Some(mut upgrade) = self.written(id)? else { return Ok(None) };
         if !upgrade.status.is_final() {
-            upgrade.fail_all("interrupted: the service ended before it did; ask for it again");
+            upgrade.fail_all("interrupted: the service ended first; request the upgrade again");
             self.keep(&upgrade);
         }
         Ok(Some(upgrade))
@@ -193,13 +194,13 @@ impl Records {
         }
     }
 
-    /// The log, to be written at its end.
-    pub(super) fn open_log(&self, id: Uuid) -> io::Result<File> {
+    /// The log, opened for appending.
+    pub(crate) fn open_log(&self, id: Uuid) -> io::Result<File> {
         File::options().create(true).append(true).open(self.log_file(id))
     }
 
     /// The log from this byte on.
-    pub(super) fn log_from(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn log_from(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
         let mut log = File::open(self.log_file(id))?;
         log.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
@@ -208,7 +209,7 @@ impl Records {
     }
 
     /// The end of the log.
-    pub(super) fn log_tail(&self, id: Uuid) -> io::Result<String> {
+    pub(crate) fn log_tail(&self, id: Uuid) -> io::Result<String> {
         let length = match fs::metadata(self.log_file(id)) {
             Ok(found) => found.len(),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(String::new()),
@@ -218,7 +219,7 @@ impl Records {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    pub(super) fn turn_file(&self) -> PathBuf {
+    pub(crate) fn turn_file(&self) -> PathBuf {
         self.folder.join("turn")
     }
 
@@ -230,14 +231,14 @@ impl Records {
         self.folder.join(format!("{id}.log"))
     }
 
-    /// Ids are in the order of their time.
-    fn forget_old(&self) {
+    /// Removes the oldest records; ids are in the order of time.
+    fn remove_old(&self) {
         let names = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let ids = names.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
         let mut ids: Vec<Uuid> = ids.filter_map(|path| Uuid::try_parse(path.file_stem()?.to_str()?).ok()).collect();
         ids.sort_unstable();
         for id in ids.iter().rev().skip(KEPT) {
-            // What cannot be removed is tried again the next time.
+            // A file that cannot be removed is tried again the next time.
             let _ = fs::remove_file(self.record_file(*id));
             let _ = fs::remove_file(self.log_file(*id));
         }

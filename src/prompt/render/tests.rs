@@ -43,10 +43,10 @@ fn the_engines_own_template_comes_first_then_the_general_one_then_the_built_in()
     let all = skill(&json!({
         "type": "prompt", "prompt": { "template": "assets/general.md" }, "prompts": { "codex": "for {{ skill.id }}" },
     }));
-    assert_eq!(template(&all.manifest.entrypoint, "codex"), Template::Inline("for {{ skill.id }}"));
-    assert_eq!(template(&all.manifest.entrypoint, "gemini"), Template::Path("assets/general.md"));
+    assert_eq!(template(&all.manifest.entrypoint, Engine::Codex), Template::Inline("for {{ skill.id }}"));
+    assert_eq!(template(&all.manifest.entrypoint, Engine::Gemini), Template::Path("assets/general.md"));
     let none = skill(&json!({ "type": "prompt" }));
-    assert_eq!(template(&none.manifest.entrypoint, "codex"), Template::Inline(BUILT_IN));
+    assert_eq!(template(&none.manifest.entrypoint, Engine::Codex), Template::Inline(BUILT_IN));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where an engine's program is: as configured, below the managed prefix, or on the PATH.
+//! Where an engine's program is: as configured, in the managed prefix, or on the PATH.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,9 +14,9 @@ use crate::engine::Adapter;
 pub struct Found {
     /// The words that start it, before its arguments.
     pub program: Vec<String>,
-    /// What it calls itself; `unknown` when it would not say in time.
+    /// The version it prints; `unknown` when it did not print one in time.
     pub version: String,
-    /// The PATH it is to have.
+    /// The PATH to start it with.
     pub path: String,
     /// How it was found.
     pub source: Source,
@@ -47,27 +47,27 @@ pub enum Source {
 pub struct NotInstalled {
     /// The engine.
     pub engine: String,
-    /// What was found instead.
+    /// Why it cannot be started.
     pub reason: String,
-    /// What installs it, or what else helps.
+    /// What installs it, or what to do instead.
     pub install_command: String,
 }
 
 impl NotInstalled {
     fn new(adapter: &Adapter, npm_prefix: &Path, reason: String) -> Self {
-        Self { engine: adapter.name.to_owned(), reason, install_command: install_command(adapter, npm_prefix) }
+        Self { engine: adapter.name().to_owned(), reason, install_command: install_command(adapter, npm_prefix) }
     }
 
-    /// The program is there and does not work.
-    pub(super) fn unusable(adapter: &Adapter, located: &Located, reason: &str) -> Self {
+    /// The program exists but does not work.
+    pub(crate) fn unusable(adapter: &Adapter, located: &Located, reason: &str) -> Self {
         let reason = format!("{} {reason}", located.program.join(" "));
-        Self { engine: adapter.name.to_owned(), reason, install_command: located.install_command.clone() }
+        Self { engine: adapter.name().to_owned(), reason, install_command: located.install_command.clone() }
     }
 }
 
 /// The command that installs an engine, for people.
-pub(super) fn install_command(adapter: &Adapter, npm_prefix: &Path) -> String {
-    let name = adapter.name;
+pub(crate) fn install_command(adapter: &Adapter, npm_prefix: &Path) -> String {
+    let name = adapter.name();
     match &adapter.install {
         Some(install) => format!(
             "skill-runner engines --install {name} (or: npm install --prefix {} {}@{})",
@@ -82,39 +82,39 @@ pub(super) fn install_command(adapter: &Adapter, npm_prefix: &Path) -> String {
 }
 
 /// Where to look.
-pub(super) struct Place<'a> {
-    pub adapter: &'a Adapter,
-    pub command: Option<&'a str>,
-    pub npm_prefix: &'a Path,
-    pub path: &'a str,
+pub(crate) struct Place<'a> {
+    pub(crate) adapter: &'a Adapter,
+    pub(crate) command: Option<&'a str>,
+    pub(crate) npm_prefix: &'a Path,
+    pub(crate) path: &'a str,
 }
 
 /// A program whose version is not known yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Located {
-    pub program: Vec<String>,
-    pub path: String,
-    pub source: Source,
+pub(crate) struct Located {
+    pub(crate) program: Vec<String>,
+    pub(crate) path: String,
+    pub(crate) source: Source,
     install_command: String,
 }
 
 /// The program of an engine: the configured one and no other, else the managed one, else the one on the PATH.
-pub(super) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
+pub(crate) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
     let missing = |reason| NotInstalled::new(place.adapter, place.npm_prefix, reason);
     if let Some(command) = place.command {
-        // An operator who names a program wants that one: another in its place would be a surprise.
+        // A configured program that is missing is an error: another one in its place would be a surprise.
         let program = configured(command, place.path)
-            .map_err(|reason| missing(format!("engines.{}.command: {reason}", place.adapter.name)))?;
+            .map_err(|reason| missing(format!("engines.{}.command: {reason}", place.adapter.name())))?;
         return Ok(located(place, program, Source::Configured));
     }
     if let Some(program) = managed(place).map_err(missing)? {
         return Ok(located(place, program, Source::Managed));
     }
-    match on_path(place.adapter.name, place.path) {
+    match on_path(place.adapter.name(), place.path) {
         Some(program) => Ok(located(place, vec![shown(&program)], Source::OnPath)),
         None => {
             let prefix = place.npm_prefix.display();
-            Err(missing(format!("no program of it is in {prefix} nor on the PATH of the service")))
+            Err(missing(format!("its program is neither in {prefix} nor on the PATH of the service")))
         }
     }
 }
@@ -128,7 +128,8 @@ fn located(place: &Place<'_>, program: Vec<String>, source: Source) -> Located {
     }
 }
 
-/// A script finds its interpreter on the PATH. One that lies beside it, as with a second node, is found there last.
+/// The PATH for a program. A script finds its interpreter there; the program's own folder is added last, since a second
+/// installation of node keeps its interpreter beside its scripts.
 fn path_for(program: &[String], path: &str) -> String {
     let beside = program.first().and_then(|first| Path::new(first).parent());
     match beside.map(shown) {
@@ -168,7 +169,7 @@ fn managed(place: &Place<'_>) -> Result<Option<Vec<String>>, String> {
     if first.contains('/') {
         executable(Path::new(first))?;
     } else {
-        // An interpreter; the script behind it is the engine.
+        // The first word is an interpreter, and the script after it is the engine.
         let interpreter = on_path(first, place.path);
         let interpreter =
             interpreter.ok_or_else(|| format!("it needs {first}, which is not on the PATH of the service"))?;
@@ -178,8 +179,8 @@ fn managed(place: &Place<'_>) -> Result<Option<Vec<String>>, String> {
 }
 
 /// The first program of this name on the PATH.
-pub(super) fn on_path(name: &str, path: &str) -> Option<PathBuf> {
-    // An empty or relative entry would mean another folder in every run.
+pub(crate) fn on_path(name: &str, path: &str) -> Option<PathBuf> {
+    // An empty or relative entry would name another folder in every run.
     let folders = path.split(':').map(Path::new).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(name)).find(|program| executable(program).is_ok())
 }
@@ -191,12 +192,12 @@ fn executable(program: &Path) -> Result<PathBuf, String> {
         return Err(format!("{said} is not a file"));
     }
     if found.permissions().mode() & 0o111 == 0 {
-        return Err(format!("{said} is not executable (chmod +x helps)"));
+        return Err(format!("{said} is not executable; run chmod +x on it"));
     }
     Ok(absolute(program))
 }
 
-/// Runs have folders of their own, where a relative path would mean another place.
+/// Each run has its own working directory, where a relative path would name another place.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

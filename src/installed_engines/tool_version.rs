@@ -1,18 +1,18 @@
-//! Programs that are no engines but that engines and skills need.
+//! The versions of programs that engines and skills need, such as node.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::bounded;
+use super::child;
 
-/// How long a program may take to tell its version.
+/// How long a program may take to print its version.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The first line a program on the PATH prints when asked for its version. Blocks.
 pub fn tool_version(program: &str) -> Option<String> {
     let variable = |name: &'static str| std::env::var(name).ok().map(|value| (name, value));
     let env: Vec<(&str, String)> = ["PATH", "HOME"].into_iter().filter_map(variable).collect();
-    let output = bounded::run(&[program.to_owned()], &["--version"], &env, Path::new("/"), LIMIT).ok()?;
+    let output = child::run(&[program.to_owned()], &["--version"], &env, Path::new("/"), LIMIT).ok()?;
     let first = output.stdout.lines().next().unwrap_or_default().trim().to_owned();
     output.status.success().then_some(first)
 }

@@ -1,4 +1,4 @@
-//! A short-lived child: bounded in time and output, alone in its process group, with nothing of our environment.
+//! A short-lived child process: limited in time and output, in its own process group, without our environment.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -11,35 +11,31 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// What is kept of each stream; the rest is read and dropped.
+/// Bytes kept of each stream; the rest is read and dropped.
 const OUTPUT_MAX: u64 = 1024 * 1024;
-/// How long streams may stay open after the end, held by a process that left its group.
+/// How long a stream may stay open after the end, held by a process that left the group.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
-/// What a child left.
 #[derive(Debug)]
-pub(super) struct Output {
-    pub status: ExitStatus,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Output {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-/// Why a child left nothing.
+/// Why there is no output.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotRun {
-    /// It did not start.
+pub(crate) enum NotRun {
     #[error("cannot be started: {0}")]
     Start(#[source] io::Error),
-    /// It was ended.
     #[error("did not end within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// It could not be watched.
-    #[error("cannot be watched: {0}")]
-    Watch(#[source] io::Error),
+    #[error("cannot be waited for: {0}")]
+    Wait(#[source] io::Error),
 }
 
-/// Runs a program to its end or to the limit.
-pub(super) fn run(
+/// Runs a program until it ends or the limit is over.
+pub(crate) fn run(
     program: &[String],
     arguments: &[&str],
     env: &[(&str, String)],
@@ -53,22 +49,22 @@ pub(super) fn run(
     let mut child = command.process_group(0).spawn().map_err(NotRun::Start)?;
     let stdout = child.stdout.take().map(reader);
     let stderr = child.stderr.take().map(reader);
-    let status = end(&mut child, limit)?;
+    let status = wait(&mut child, limit)?;
     Ok(Output { status, stdout: text(stdout), stderr: text(stderr) })
 }
 
-/// Waits for a child with a process group of its own; at the limit the whole group is killed.
-pub(super) fn end(child: &mut Child, limit: Duration) -> Result<ExitStatus, NotRun> {
+/// Waits for a child with its own process group; at the limit the whole group is killed.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, NotRun> {
     let ended = has_ended(child, Instant::now() + limit);
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // Also after a good end: what it left behind is of no use. Until it is waited for, its id is nobody else's.
+        // Also after a normal exit, since it may have left processes. Until it is waited for, its id is not reused.
         let _ = kill_process_group(group, Signal::KILL);
     }
-    let status = child.wait().map_err(NotRun::Watch)?;
+    let status = child.wait().map_err(NotRun::Wait)?;
     match ended {
         Ok(true) => Ok(status),
         Ok(false) => Err(NotRun::TimedOut(limit)),
-        Err(error) => Err(NotRun::Watch(error)),
+        Err(error) => Err(NotRun::Wait(error)),
     }
 }
 
@@ -90,9 +86,9 @@ fn reader(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut kept = Vec::new();
-        // A stream that breaks has given what it had.
+        // After a read error, what was read so far is kept.
         let _ = stream.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
-        // Whoever waits no longer has given up on it.
+        // A receiver that is gone has stopped waiting.
         let _ = sender.send(kept);
         let _ = io::copy(&mut stream, &mut io::sink());
     });

@@ -1,4 +1,4 @@
-//! What an engine is told: a template, the run's values, and the completion contract.
+//! The prompt: a template filled with the run's values, and the contract at its end.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -8,27 +8,28 @@ use minijinja::{Environment, UndefinedBehavior, Value as Json, context, value::S
 use serde_json::{Map, Value};
 
 use super::contract;
+use crate::domain::engine::Engine;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 use crate::skill::Skill;
 use crate::skill::manifest::{Entrypoint, EntrypointKind, Template};
 
-/// A template that cannot be rendered.
-pub const PROMPT_TEMPLATE_FAILED: &str = "PROMPT_TEMPLATE_FAILED";
+/// The code of a run whose template cannot be rendered.
+const PROMPT_TEMPLATE_FAILED: &str = "PROMPT_TEMPLATE_FAILED";
 /// The template of skills that bring none.
-pub const BUILT_IN: &str = include_str!("builtin.jinja");
+const BUILT_IN: &str = include_str!("builtin.jinja");
 /// Steps a template may take; a page of text with loops needs some thousands.
 const FUEL: u64 = 1_000_000;
 /// Longest prompt, in bytes.
 const PROMPT_MAX: usize = 4 * 1024 * 1024;
 
 /// Which template a skill has for an engine: the engine's own, the general one, else the built-in.
-pub fn template<'a>(entrypoint: &'a Entrypoint, engine: &str) -> Template<'a> {
-    let written = entrypoint.prompts.get(engine).or(entrypoint.prompt.template.as_ref());
+pub fn template(entrypoint: &Entrypoint, engine: Engine) -> Template<'_> {
+    let written = entrypoint.prompts.get(&engine).or(entrypoint.prompt.template.as_ref());
     written.map_or(Template::Inline(BUILT_IN), |written| Template::of(written))
 }
 
-/// What a template can speak of.
+/// The values a template can use.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
     /// The skill.
@@ -49,7 +50,7 @@ pub struct Values<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the prompt template cannot be rendered: {reason}")]
 pub struct TemplateFailed {
-    /// The template engine's words.
+    /// The message of the template library.
     pub reason: String,
 }
 
@@ -87,7 +88,7 @@ pub fn render(template: &str, values: &Values<'_>) -> Result<String, TemplateFai
 
 fn evaluate(template: &str, values: Json) -> Result<String, TemplateFailed> {
     let mut environment = Environment::new();
-    // A name that means nothing is a mistake of the author's, not an empty text; asking whether it is there is fine.
+    // An unknown name is the author's mistake, not an empty text; to test whether a name is defined is allowed.
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_fuel(Some(FUEL));
     let mut prompt = Bounded(Vec::new());
@@ -109,7 +110,7 @@ fn described(error: &minijinja::Error) -> String {
     reason
 }
 
-/// Takes as much as a prompt may be long.
+/// A buffer that takes at most `PROMPT_MAX` bytes.
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
