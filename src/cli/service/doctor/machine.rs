@@ -33,12 +33,14 @@ pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Findin
 fn node() -> Finding {
     let fix = format!("install node {NODE_WANTED} or newer and put it on the PATH of the service");
     let Some(version) = version_of("node") else {
-        return Finding::warning("node", "not found: npm and agent CLIs need it", fix);
+        return Finding::warning("node", "not found: npm and some agent CLIs need it", fix);
     };
     let major = version.trim_start_matches('v').split('.').next().and_then(|number| number.parse::<u32>().ok());
     match major {
         Some(major) if major >= NODE_WANTED => Finding::ok("node", version),
-        Some(_) | None => Finding::warning("node", format!("{version}; qwen asks for {NODE_WANTED}"), fix),
+        Some(_) | None => {
+            Finding::warning("node", format!("{version}; some agent CLIs need {NODE_WANTED} or newer"), fix)
+        }
     }
 }
 
