@@ -1,4 +1,4 @@
-//! The layers of configuration laid over each other: for each setting the last word, and where it was said.
+//! The layers of configuration merged: for each setting the value of the highest layer, and its source.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::keys::{self, Key};
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody set it.
+    /// It is not set.
     Default,
     /// The configuration file.
     File {
@@ -44,7 +44,7 @@ impl fmt::Display for Source {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} ({place}): {message}")]
 pub struct Problem {
-    /// The setting, or what stands in its place.
+    /// The setting, or the unknown name.
     pub key: String,
     /// Where it was set.
     pub place: String,
@@ -57,14 +57,14 @@ pub struct Problem {
 pub(crate) enum Given {
     /// One value.
     Text(String),
-    /// Several, which only the file can say apart.
+    /// Several; only the file can have a list.
     List(Vec<String>),
 }
 
-/// What was given for each setting, and by whom.
+/// The value given for each setting, and its source.
 pub(crate) type Layers = BTreeMap<String, (Given, Source)>;
 
-/// Lays file, environment and flags over each other; the later wins.
+/// Merges file, environment and flags; the later wins.
 pub(crate) fn lay(
     file: Option<(&str, &str)>,
     env: &BTreeMap<String, String>,
@@ -147,14 +147,14 @@ fn given(value: Value) -> Option<Given> {
 
 fn from_environment(env: &BTreeMap<String, String>, keys: &[Key], layers: &mut Layers, problems: &mut Vec<Problem>) {
     for key in keys {
-        // An empty variable is how compose files and unit files say "not set".
+        // Compose files and unit files write an empty variable for one that is not set.
         let mut set = key
             .variables
             .iter()
             .filter_map(|name| env.get(name).filter(|value| !value.is_empty()).map(|value| (name, value)));
         let Some((variable, value)) = set.next() else { continue };
         if let Some((other, _)) = set.find(|(_, other)| *other != value) {
-            let message = format!("{variable} says something else; set one of them");
+            let message = format!("{variable} has another value; set only one of them");
             problems.push(Problem { key: key.name.clone(), place: other.clone(), message });
         }
         let source = Source::Environment { variable: variable.clone() };

@@ -230,7 +230,7 @@ fn two_variables_for_one_setting_must_agree() {
     assert_eq!(load("", &env("debug"), &[]).unwrap().log.level, LogLevel::Debug);
     assert_eq!(
         load("", &env("error"), &[]),
-        Err(vec!["log_level (LOG_LEVEL): SKILL_RUNNER_LOG_LEVEL says something else; set one of them".into()])
+        Err(vec!["log_level (LOG_LEVEL): SKILL_RUNNER_LOG_LEVEL has another value; set only one of them".into()])
     );
 }
 

@@ -7,7 +7,7 @@ const AUTO: &str = include_str!("auto.md");
 const INTERACTIVE: &str = include_str!("interactive.md");
 const AUTO_WORDS: &str = include_str!("auto_words.md");
 const INTERACTIVE_WORDS: &str = include_str!("interactive_words.md");
-/// Around the contract, so that it is recognized and never stands twice.
+/// The lines around the contract, by which it is found and replaced.
 const BEGIN: &str = "<!-- run contract -->";
 const END: &str = "<!-- end of run contract -->";
 
@@ -16,12 +16,12 @@ const END: &str = "<!-- end of run contract -->";
 pub enum Answer {
     /// The result itself.
     Result,
-    /// Words, of which a script makes the result.
+    /// Text, from which a script makes the result.
     Words,
 }
 
 impl Answer {
-    /// What skills of a kind want of their engine.
+    /// The answer that skills of a kind need from their engine.
     pub fn of(kind: EntrypointKind) -> Self {
         match kind {
             EntrypointKind::Prompt | EntrypointKind::Script => Self::Result,
@@ -40,19 +40,19 @@ pub fn text(mode: ExecutionMode, answer: Answer) -> &'static str {
     }
 }
 
-/// The text with the contract at its end, instead of any contract it already carried.
+/// The text with the contract at its end; a contract that it already has is replaced.
 pub fn append(document: &str, mode: ExecutionMode, answer: Answer) -> String {
     let own = without(document);
     let gap = if own.is_empty() { "" } else { "\n\n" };
     format!("{own}{gap}{BEGIN}\n{}{END}\n", text(mode, answer))
 }
 
-/// Whether a text carries a contract.
+/// Whether a text has a contract.
 pub fn stands_in(document: &str) -> bool {
     document.contains(BEGIN)
 }
 
-/// The text without contracts; one whose end is missing reaches to the end of the text.
+/// The text without contracts; one without an end line reaches to the end of the text.
 fn without(document: &str) -> String {
     let mut own = String::with_capacity(document.len());
     let mut rest = document;
