@@ -8,9 +8,10 @@ use crate::audit::files::RunFiles;
 use crate::audit::report::Report;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::outcome::Proof;
+use crate::domain::run_file::RunFile;
 
 /// The manifest's name in a run's folder.
-const MANIFEST: &str = "manifest.json";
+const MANIFEST: &str = RunFile::Manifest.name();
 
 #[derive(Deserialize)]
 struct Manifest {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::artifact;
 use crate::audit::error::Error;
+use crate::domain::run_file::RunFolder;
 use crate::export::{Export, Piece};
-use crate::workspace::open_beneath;
+use crate::files::open_beneath;
 
 /// Where the files of a run are.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl RunFiles {
                     .collect())
             }
             Self::Export(export) => {
-                let names = export.names().filter(|name| name.starts_with("artifacts/"));
+                let names = export.names().filter(|name| RunFolder::Artifacts.strip(name).is_some());
                 let mut found = Vec::new();
                 for (name, piece) in names.filter_map(|name| Some((name, export.file(name)?))) {
                     let digest = piece.digest(|_| Ok(())).map_err(Error::read(name))?;

@@ -10,6 +10,7 @@ use crate::domain::artifact::ArtifactEntry;
 use crate::domain::event::{Event, Normalized};
 use crate::domain::fact::Stream;
 use crate::domain::outcome::{Proof, RunError, StreamProof};
+use crate::domain::run_file::RunFolder;
 use crate::export::{EVENTS, Piece};
 use crate::fcmp::audit::{Auditor, Expect};
 use crate::fcmp::{Envelope, LogHead, RawRef, read_envelope};
@@ -190,7 +191,7 @@ fn begin(ends: &[u64], seq: u64) -> Option<u64> {
 /// The file a message is about: a stream that the message begins with, else the log itself.
 fn place(message: String) -> (String, String) {
     match message.split_once(' ') {
-        Some((file, rest)) if file.starts_with("logs/") => (file.to_owned(), format!("it {rest}")),
+        Some((file, rest)) if RunFolder::Logs.strip(file).is_some() => (file.to_owned(), format!("it {rest}")),
         Some(_) | None => (EVENTS.to_owned(), message),
     }
 }

@@ -6,11 +6,12 @@ use crate::audit::files::RunFiles;
 use crate::audit::log::Outcome;
 use crate::audit::report::Report;
 use crate::domain::artifact::ArtifactEntry;
+use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
 use crate::export::Piece;
 
-const RESULT: &str = "result/result.json";
-const VALIDATION: &str = "result/validation.json";
+const RESULT: &str = RunFile::Result.name();
+const VALIDATION: &str = RunFile::Validation.name();
 /// Longest of these files that is read: an output has at most 10 MB.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 

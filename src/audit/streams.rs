@@ -6,6 +6,7 @@ use crate::audit::error::Error;
 use crate::audit::files::RunFiles;
 use crate::domain::fact::Stream;
 use crate::domain::outcome::StreamProof;
+use crate::domain::run_file::RunFile;
 use crate::export::Piece;
 
 const ALL: [Stream; 3] = [Stream::Stdout, Stream::Stderr, Stream::Pty];
@@ -24,8 +25,8 @@ impl<'a> Streams<'a> {
     }
 
     /// The name of a stream's file in the run.
-    pub(crate) fn name(stream: Stream) -> String {
-        format!("logs/{}.txt", stream.as_str())
+    pub(crate) fn name(stream: Stream) -> &'static str {
+        RunFile::of_stream(stream).name()
     }
 
     /// Length and hash of each file that is there.
@@ -33,8 +34,8 @@ impl<'a> Streams<'a> {
         let mut proofs = BTreeMap::new();
         for stream in ALL {
             let name = Self::name(stream);
-            if let Some(piece) = self.files.open(&name) {
-                let digest = piece.digest(|_| Ok(())).map_err(Error::read(&name))?;
+            if let Some(piece) = self.files.open(name) {
+                let digest = piece.digest(|_| Ok(())).map_err(Error::read(name))?;
                 proofs.insert(stream, StreamProof { bytes: digest.size, sha256: digest.sha256 });
             }
         }
@@ -47,7 +48,7 @@ impl<'a> Streams<'a> {
             return Some(bytes);
         }
         // Not opened yet, or grown since then.
-        let piece = self.files.open(&Self::name(stream))?;
+        let piece = self.files.open(Self::name(stream))?;
         let bytes = piece.bytes(from, to);
         self.open.insert(stream, piece);
         bytes

@@ -15,6 +15,7 @@ use crate::domain::cache_key::sha256_hex;
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
 use crate::domain::outcome::StreamProof;
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::export::{Contents, EVENTS, Export, Flaw, Piece};
 use crate::fcmp::audit::Expect;
 
@@ -51,9 +52,9 @@ pub(crate) fn file(path: &Path) -> Result<Report, Error> {
     let unreadable = || Error::read(path.display().to_string());
     let absolute = std::path::absolute(path).map_err(unreadable())?;
     let log = File::open(&absolute).and_then(Piece::whole).map_err(unreadable())?;
-    let logs = absolute.parent().filter(|logs| logs.ends_with("logs"));
+    let logs = absolute.parent().filter(|logs| logs.ends_with(RunFolder::Logs.name()));
     match logs.and_then(Path::parent) {
-        Some(root) if root.join("manifest.json").exists() => folder_with(root, Some(log)),
+        Some(root) if root.join(RunFile::Manifest.name()).exists() => folder_with(root, Some(log)),
         Some(_) | None => log_alone(&log),
     }
 }

@@ -25,6 +25,8 @@ pub enum RunFile {
     NormalizerResult,
     /// [`RunFile::Result`] as the skill's fallback wrote it.
     FallbackResult,
+    /// [`RunFile::Result`] as the engine wrote it when it was asked to repair its output.
+    RepairResult,
     /// The output of the script that follows an engine.
     ScriptOutput,
     /// The same, where it is one JSON document.
@@ -67,6 +69,16 @@ impl RunFile {
         }
     }
 
+    /// The bundle that clients of a run get.
+    pub fn bundle(debug: bool) -> Self {
+        if debug { Self::DebugBundle } else { Self::Bundle }
+    }
+
+    /// The list of the files in [`RunFile::bundle`].
+    pub fn bundle_manifest(debug: bool) -> Self {
+        if debug { Self::DebugBundleManifest } else { Self::BundleManifest }
+    }
+
     /// Its path in the run's folder.
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,6 +92,7 @@ impl RunFile {
             Self::SkillResult => "raw/skill_result.json",
             Self::NormalizerResult => "raw/skill_result.N1.json",
             Self::FallbackResult => "raw/skill_result.N2.json",
+            Self::RepairResult => "raw/skill_result.N3.json",
             Self::ScriptOutput => "raw/script_output.txt",
             Self::ScriptOutputJson => "raw/script_output.json",
             Self::RepairOutput => "raw/repair_output.txt",

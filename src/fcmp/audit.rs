@@ -10,6 +10,7 @@ use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
 use crate::domain::interaction::InteractionId;
 use crate::domain::outcome::{Proof, StreamProof};
+use crate::domain::run_file::RunFile;
 use crate::domain::statechart::{Status, Trigger, target};
 use crate::domain::time::Timestamp;
 
@@ -291,7 +292,7 @@ impl Auditor {
     fn file(&mut self, stream: Stream, file: &StreamProof, expect: Expect) {
         let claimed = self.terminal.as_ref().and_then(|proof| proof.streams.get(stream.as_str()).cloned());
         if expect == Expect::Final && claimed.as_ref() != Some(file) {
-            self.violated_at("PROOF", 0, format!("logs/{}.txt is not what the proof says", stream.as_str()));
+            self.violated_at("PROOF", 0, format!("{} is not what the proof says", RunFile::of_stream(stream).name()));
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::domain::event::{Event, RAW_TEXT_MAX};
 use crate::domain::fact::RawRange;
 use crate::domain::outcome::{Proof, Usage};
+use crate::domain::run_file::RunFolder;
 use crate::domain::statechart::Status;
 
 /// An event that breaks the contract; it is not written.
@@ -83,7 +84,11 @@ pub fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation
             ensure(decided.interaction_id.0 >= 1, "/data/interaction_id", "must be at least 1")
         }
         Event::ArtifactIndexed(artifact) => {
-            ensure(artifact.path_rel.starts_with("artifacts/"), "/data/path_rel", "must begin with artifacts/")?;
+            ensure(
+                RunFolder::Artifacts.strip(&artifact.path_rel).is_some(),
+                "/data/path_rel",
+                "must begin with artifacts/",
+            )?;
             hash(&artifact.sha256, "/data/sha256")
         }
         Event::Warned(warning) => named(&warning.code, "/data/code"),

@@ -17,7 +17,7 @@ pub(crate) use copy::copy_new;
 pub use error::Error;
 pub(crate) use folder::{create_folder, create_parent, create_private_folder};
 pub(crate) use open::{LookupError, create_new, open_beneath, open_regular};
-pub(crate) use read::read_optional;
+pub(crate) use read::{read_beneath, read_optional};
 pub(crate) use remove::{remove_file, remove_tree};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
 pub(crate) use write::{write_durably, write_private, write_whole, write_whole_with};

@@ -15,7 +15,7 @@ const READABLE_BY_ALL: u32 = 0o644;
 const PRIVATE: u32 = 0o600;
 
 /// Writes a file so that a reader sees the old content or the new, never a part. Durable only after
-/// [`super::sync_files`]; [`write_durably`] is for a single file.
+/// [`super::sync_files`]; [`write_durably`] is for a single file. The folder must not be a link.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     write_whole_with(path, |file| write_all(file, path, bytes))
 }
@@ -25,12 +25,14 @@ pub(crate) fn write_whole_with<E: From<Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,
 ) -> Result<(), E> {
+    refuse_linked_folder(parent(path))?;
     let mut temporary = create_beside(path, READABLE_BY_ALL)?;
     write(temporary.as_file_mut())?;
     Ok(rename_to(temporary, path)?)
 }
 
-/// Writes a file whole and returns when it would survive a power cut.
+/// Writes a file whole and returns when it would survive a power cut. Not for a run's folder: a link in the folder's place
+/// is followed, since an operator may have put it there.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut temporary = create_beside(path, READABLE_BY_ALL)?;
     write_all(temporary.as_file_mut(), path, bytes)?;
@@ -39,7 +41,8 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     sync(parent(path))
 }
 
-/// Writes a file that only its owner can read, and creates its folder likewise. Durable only after a sync.
+/// Writes a file that only its owner can read, and creates its folder likewise. An operator may have made the folder a
+/// link. Durable only after a sync.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     create_private_folder(parent(path))?;
     let mut temporary = create_beside(path, PRIVATE)?;
@@ -49,7 +52,6 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 
 fn create_beside(path: &Path, mode: u32) -> Result<NamedTempFile, Error> {
     let folder = parent(path);
-    refuse_linked_folder(folder)?;
     tempfile::Builder::new()
         .prefix(".")
         .suffix(".tmp")

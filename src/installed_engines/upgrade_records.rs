@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::domain::engine::Engine;
 use crate::engine::{Adapter, Install};
-use crate::files::write_durably;
+use crate::files::{self, write_durably};
 
 /// Bytes of a log that are shown.
 const TAIL: u64 = 8 * 1024;
@@ -124,7 +124,7 @@ impl Records {
 
     /// Records a new upgrade, which counts as under way while the returned file is open.
     pub(crate) fn begin(&self, wanted: &[(&Adapter, &Install)]) -> io::Result<(Upgrade, File)> {
-        fs::create_dir_all(&self.folder)?;
+        files::create_folder(&self.folder)?;
         self.remove_old();
         let results = wanted.iter().map(|(adapter, install)| {
             let package = format!("{}@{}", install.package, install.version);
@@ -174,11 +174,8 @@ impl Records {
     }
 
     fn written(&self, id: Uuid) -> io::Result<Option<Upgrade>> {
-        match fs::read(self.record_file(id)) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let Some(bytes) = files::read_optional(&self.record_file(id))? else { return Ok(None) };
+        Ok(Some(serde_json::from_slice(&bytes)?))
     }
 
     fn is_alive(&self, id: Uuid) -> io::Result<bool> {

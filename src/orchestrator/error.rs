@@ -5,6 +5,7 @@ use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
 use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
+use crate::files;
 use crate::orchestrator::packages::unpack::PackageRefused;
 use crate::skill::Finding;
 use crate::{artifact, export, store, workspace};
@@ -115,8 +116,8 @@ pub enum Error {
     },
 }
 
-impl From<workspace::Error> for Error {
-    fn from(error: workspace::Error) -> Self {
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
         Error::Io { doing: format!("{} {}", error.action, error.path.display()), source: error.source }
     }
 }

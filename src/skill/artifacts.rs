@@ -6,6 +6,8 @@ use serde_json::Value;
 use super::manifest::DeclaredArtifact;
 use super::package::stays_inside;
 
+use crate::domain::run_file::RunFolder;
+
 /// What an artifact is for when nobody says.
 const DEFAULT_ROLE: &str = "output";
 
@@ -61,7 +63,7 @@ pub(crate) fn artifact_fields(output_schema: &Value) -> impl Iterator<Item = (&S
 
 /// `artifacts/x` and `x` are the same place.
 fn below_artifacts(pattern: &str) -> &str {
-    pattern.strip_prefix("artifacts/").unwrap_or(pattern)
+    RunFolder::Artifacts.strip(pattern).unwrap_or(pattern)
 }
 
 /// Why a pattern cannot be used, if it cannot.

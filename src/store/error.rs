@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::domain::ids::{RunId, Seq};
+use crate::files;
 
 /// What went wrong below; shared, because one failure answers many callers.
 pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
@@ -124,5 +125,11 @@ impl Error {
     pub(super) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::Io { action, path, source: Arc::new(source) }
+    }
+}
+
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
+        Error::io(error.action, &error.path)(error.source)
     }
 }

@@ -7,14 +7,13 @@ use crate::convergence::{Decision, Question, TurnWords, WordsDecision};
 use crate::domain::event::NormalizationStep;
 use crate::domain::outcome::{Completion, RunError, Warning, code};
 use crate::domain::request::ExecutionMode;
+use crate::domain::run_file::RunFile;
 use crate::engine;
 use crate::engine::EngineExit;
 use crate::engine::{Adapter, EngineVerdict, TurnReport};
 use crate::skill::schema::Validator;
 use crate::verdict::stop::Stop;
-use crate::verdict::verdict::{
-    ENGINE_OUTPUT, Outcome, Verdict, check, invalid, missing_output, placed, steps, with_hints,
-};
+use crate::verdict::verdict::{Outcome, Verdict, check, invalid, missing_output, placed, steps, with_hints};
 
 /// The attempts of an interactive run are used up.
 const INTERACTIVE_MAX_ATTEMPT_EXCEEDED: &str = "INTERACTIVE_MAX_ATTEMPT_EXCEEDED";
@@ -125,7 +124,10 @@ pub(crate) fn judge_words(remains: &CliRemains<'_>) -> Result<String, Box<Verdic
             WordsDecision::AttemptsUsedUp => Err(Box::new(attempts_used_up(remains))),
             WordsDecision::Silent => {
                 let message = "the engine ended its turn without a word: neither done nor a question";
-                Err(Box::new(Verdict::failed(with_hints(RunError::new(code::OUTPUT_MISSING, message), ENGINE_OUTPUT))))
+                Err(Box::new(Verdict::failed(with_hints(
+                    RunError::new(code::OUTPUT_MISSING, message),
+                    RunFile::EngineOutput.name(),
+                ))))
             }
         },
     }

@@ -6,6 +6,7 @@ use crate::convergence;
 use crate::convergence::Parsed;
 use crate::domain::event::{NormalizationStep, ValidationError};
 use crate::domain::outcome::{Completion, RunError, code};
+use crate::domain::run_file::RunFile;
 use crate::engine::ProcessExit;
 use crate::engine::script;
 use crate::engine::script::Answer;
@@ -81,7 +82,7 @@ fn check_script(remains: &ScriptRemains<'_>, parsed: &Parsed, data: Value) -> Ve
 }
 
 fn not_json() -> ValidationError {
-    ValidationError { path: String::new(), message: "result/result.json is not JSON".into() }
+    ValidationError { path: String::new(), message: format!("{} is not JSON", RunFile::Result.name()) }
 }
 
 fn engine_failed(remains: &ScriptRemains<'_>, said: &str) -> RunError {

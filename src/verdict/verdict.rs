@@ -7,10 +7,8 @@ use crate::convergence::Parsed;
 use crate::domain::event::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
 use crate::domain::interaction::Interaction;
 use crate::domain::outcome::{Completion, RunError, Warning, WarningLevel, code};
+use crate::domain::run_file::RunFile;
 use crate::skill::schema::Validator;
-
-/// Where an engine's output is kept, in the run's folder.
-pub(crate) const ENGINE_OUTPUT: &str = "raw/engine_output.txt";
 
 /// What a turn came to when nothing failed.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,11 +68,11 @@ pub(crate) type Placed<'a> = (&'a str, &'a str);
 
 pub(crate) fn placed(source: &str) -> Placed<'_> {
     let place = match source {
-        "result_file" => "raw/skill_result.json",
-        "structured_output" => "raw/engine_output.json",
-        _ => ENGINE_OUTPUT,
+        "result_file" => RunFile::SkillResult,
+        "structured_output" => RunFile::EngineOutputJson,
+        _ => RunFile::EngineOutput,
     };
-    (source, place)
+    (source, place.name())
 }
 
 pub(crate) fn missing_output(source: Placed<'_>, parsed: &Parsed, message: &str, awaited: Completion) -> Verdict {

@@ -7,7 +7,7 @@ use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::{self, Error};
 
 /// Files that the runner writes after an engine has run.
-const WRITTEN_LATER: [RunFile; 16] = [
+const WRITTEN_LATER: [RunFile; 17] = [
     RunFile::Manifest,
     RunFile::Result,
     RunFile::Validation,
@@ -16,6 +16,7 @@ const WRITTEN_LATER: [RunFile; 16] = [
     RunFile::SkillResult,
     RunFile::NormalizerResult,
     RunFile::FallbackResult,
+    RunFile::RepairResult,
     RunFile::ScriptOutput,
     RunFile::ScriptOutputJson,
     RunFile::RepairOutput,

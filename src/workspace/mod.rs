@@ -12,10 +12,6 @@ mod upload_error;
 mod zip_end;
 
 pub use crate::domain::request::UploadedFile;
-pub use crate::files::Error;
-pub(crate) use crate::files::{
-    LookupError, open_beneath, remove_tree, sync_file_system, sync_files, write_durably, write_private, write_whole,
-};
 pub use folders::create_run;
 pub(crate) use folders::{free_bytes, remove_run, sync_run};
 pub use layout::{Layout, RunPaths};
@@ -25,8 +21,3 @@ pub(crate) use skill_copy::{copy_skill, write_skill};
 pub use unpack::{Archive, UnpackedFile, UploadLimits};
 pub use upload::{Manifest, promote_uploads, stage_uploads};
 pub use upload_error::UploadError;
-
-/// Opens a regular file of the runner's own.
-pub(crate) fn open_regular(path: &std::path::Path) -> std::io::Result<std::fs::File> {
-    crate::files::open_regular(path).map_err(|error| error.source)
-}

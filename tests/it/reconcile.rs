@@ -17,6 +17,7 @@ use skill_runner::domain::fact::{Fact, RawRange, Stream};
 use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::domain::interaction::InteractionId;
 use skill_runner::domain::outcome::{Evidence, StreamProof};
+use skill_runner::domain::run_file::RunFile;
 use skill_runner::domain::time::Timestamp;
 use skill_runner::fcmp::{Page, Scribe};
 use skill_runner::orchestrator::{ListFilter, Orchestrator};
@@ -196,8 +197,8 @@ async fn leave(store: &SledStore, layout: &Layout, run: RunId) {
     let started = !matches!(kind, Left::Queued | Left::AwaitingUpload | Left::CanceledNotSealed);
     if started {
         // Of the second line only the beginning is in the file, and nothing of it in the log.
-        std::fs::write(paths.stdout(), "one\ntw").unwrap();
-        std::fs::write(paths.stderr(), "").unwrap();
+        std::fs::write(paths.file(RunFile::Stdout), "one\ntw").unwrap();
+        std::fs::write(paths.file(RunFile::Stderr), "").unwrap();
         pen.write(start_turn()).await;
         let logged = Fact::raw_text(RawRange { stream: Stream::Stdout, from: 0, to: 4 }, "one\n".into());
         pen.write(Command::Record(vec![logged])).await;
@@ -212,7 +213,7 @@ async fn leave(store: &SledStore, layout: &Layout, run: RunId) {
         Left::Queued | Left::AwaitingUpload | Left::Running => {}
         Left::RunningCanceled | Left::CanceledNotSealed => pen.write(cancel()).await,
         Left::Waiting | Left::WaitingWithoutSession | Left::Answered => {
-            std::fs::write(paths.stdout(), "one\n").unwrap();
+            std::fs::write(paths.file(RunFile::Stdout), "one\n").unwrap();
             if kind != Left::WaitingWithoutSession {
                 let session = SessionBound { handle_kind: "thread_id".into(), handle: Uuid::from_u128(7).to_string() };
                 pen.write(Command::Record(vec![Fact::own(Event::SessionBound(session))])).await;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use skill_runner::domain::ids::{RunId, Seq};
+use skill_runner::domain::run_file::RunFile;
 use skill_runner::domain::state::RunState;
 use skill_runner::domain::statechart::Status;
 use skill_runner::orchestrator::{Orchestrator, Sizes};
@@ -85,14 +86,15 @@ fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: &str) 
         }
         return;
     }
-    let result = fs::read(paths.result_json()).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let result =
+        fs::read(paths.file(RunFile::Result)).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let told = result.map(|result| (result["status"].clone(), result["error"]["code"].clone()));
     let code = state.error.as_ref().map_or(Value::Null, |error| error.code.clone().into());
     let logged = (Value::from(state.status.as_str()), code);
     if told.as_ref() != Some(&logged) {
         world.violated(format!("{name} ended {logged:?}, and its result says {told:?}"));
     }
-    if !paths.bundle(state.options.debug).is_file() {
+    if !paths.file(RunFile::bundle(state.options.debug)).is_file() {
         world.violated(format!("{name} is final without its bundle"));
     }
     if world.disk.head(&state.run_id).unwrap() != Seq::START {

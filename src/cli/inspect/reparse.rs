@@ -15,6 +15,7 @@ use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::outcome::Usage;
+use crate::domain::run_file::RunFile;
 use crate::engine::{self, LINE_MAX, LineParser, StreamReader, script};
 use crate::fcmp::{Envelope, read_envelope};
 use crate::settings::LogLevel;
@@ -145,7 +146,8 @@ fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<S
     };
     let line_max = if engine == Engine::Script.as_str() { script::LINE_MAX } else { LINE_MAX };
     let mut standing = Vec::new();
-    for (stream, path) in [(Stream::Stdout, paths.stdout()), (Stream::Stderr, paths.stderr())] {
+    for (stream, path) in [(Stream::Stdout, paths.file(RunFile::Stdout)), (Stream::Stderr, paths.file(RunFile::Stderr))]
+    {
         let ranges = || turn.standing.iter().filter(|standing| standing.stream == stream);
         let (Some(from), Some(to)) = (ranges().map(|s| s.from).min(), ranges().map(|s| s.to).max()) else { continue };
         let bytes = fs::read(&path).map_err(Failure::broken(format!("read {}", path.display())))?;

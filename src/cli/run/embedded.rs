@@ -16,6 +16,7 @@ use crate::cli::run::request::{SkillPlace, Wanted};
 use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::interaction::InteractionId;
+use crate::domain::run_file::RunFile;
 use crate::fcmp::read_envelope;
 use crate::orchestrator::{CreateRequest, Created, Delivery, Orchestrator};
 use crate::registry::Registry;
@@ -96,7 +97,7 @@ impl Embedded {
         let job = self.orchestrator.job(run)?;
         let job = serde_json::to_value(job).map_err(Failure::broken("read the job"))?;
         let paths = self.orchestrator.layout().run(run);
-        let result = paths.result_json();
+        let result = paths.file(RunFile::Result);
         let reading = || format!("read {}", result.display());
         let text = std::fs::read(&result).map_err(Failure::broken(reading()))?;
         let result = serde_json::from_slice(&text).map_err(Failure::broken(reading()))?;

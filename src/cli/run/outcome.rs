@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::domain::outcome::code;
+use crate::domain::run_file::RunFolder;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
 
@@ -94,7 +95,7 @@ impl Outcome {
             None => format!("hint: `skill-runner history {run}` shows what happened"),
         });
         if let ArtifactsAt::Folder(root) = &self.artifacts {
-            lines.push(format!("logs: {}", root.join("logs").display()));
+            lines.push(format!("logs: {}", root.join(RunFolder::Logs.name()).display()));
         }
         lines
     }

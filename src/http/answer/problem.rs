@@ -7,9 +7,10 @@ use axum::response::{IntoResponse, Response};
 
 use crate::domain::event::ValidationError;
 use crate::domain::statechart::Status;
+use crate::files::LookupError;
 use crate::orchestrator::Error;
 use crate::skill::Finding;
-use crate::workspace::{LookupError, RangeError};
+use crate::workspace::RangeError;
 
 /// Why a request is not answered with what it asked for.
 #[derive(Debug, thiserror::Error)]

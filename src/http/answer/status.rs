@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
+use crate::files::LookupError;
 use crate::http::answer::problem::Problem;
 use crate::orchestrator::Error;
 use crate::store;
-use crate::workspace::{LookupError, RangeError};
+use crate::workspace::RangeError;
 
 /// Seconds after which a client should try a full queue again.
 const RETRY_AFTER: &str = "1";

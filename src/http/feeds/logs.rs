@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::domain::fact::Stream;
 use crate::domain::ids::{RunId, Seq};
+use crate::domain::run_file::RunFile;
+use crate::files::{LookupError, open_beneath};
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
@@ -17,7 +19,7 @@ use crate::http::server::app::App;
 use crate::http::server::task::blocking;
 use crate::orchestrator::{Error, RunLog};
 use crate::store::EventBatch;
-use crate::workspace::{LookupError, RunPaths, open_beneath, read_range};
+use crate::workspace::{RunPaths, read_range};
 
 /// Most bytes of each text in one answer: its end, which is where the trouble is.
 const TAIL_BYTES: u64 = 8 * 1024 * 1024;
@@ -30,8 +32,9 @@ pub(crate) async fn whole(asked: RunInPath) -> Result<Json<Value>, Problem> {
     let (texts, truncated) = blocking(move || {
         let mut texts = serde_json::Map::new();
         let mut truncated = Vec::new();
-        for (name, path) in [("prompt", paths.prompt()), ("stdout", paths.stdout()), ("stderr", paths.stderr())] {
-            let (text, cut) = tail(&paths, &path)?;
+        let logs = [("prompt", RunFile::Prompt), ("stdout", RunFile::Stdout), ("stderr", RunFile::Stderr)];
+        for (name, file) in logs {
+            let (text, cut) = tail(&paths, file)?;
             texts.insert(name.into(), json!(text));
             truncated.extend(cut.then_some(name));
         }
@@ -45,15 +48,15 @@ pub(crate) async fn whole(asked: RunInPath) -> Result<Json<Value>, Problem> {
 }
 
 /// The end of a text, and whether its begin is missing. A text that was never written is empty.
-fn tail(paths: &RunPaths, path: &Path) -> Result<(String, bool), Problem> {
+fn tail(paths: &RunPaths, file: RunFile) -> Result<(String, bool), Problem> {
     // Engines can write into their run's folder, so what lies there may be a link to anywhere.
-    let relative = path.strip_prefix(&paths.root).unwrap_or(path);
-    let file = match open_beneath(&paths.root, relative) {
+    let name = file.name();
+    let file = match open_beneath(&paths.root, Path::new(name)) {
         Ok(file) => file,
         Err(LookupError::NotFound) => return Ok((String::new(), false)),
-        Err(source) => return Err(Problem::File { path: relative.display().to_string(), source }),
+        Err(source) => return Err(Problem::File { path: name.to_owned(), source }),
     };
-    let io = |source| Error::Io { doing: format!("read {}", path.display()), source };
+    let io = |source| Error::Io { doing: format!("read {name}"), source };
     let size = file.metadata().map_err(io)?.len();
     let from = size.saturating_sub(TAIL_BYTES);
     let mut bytes = vec![0; usize::try_from(size - from).unwrap_or_default()];
@@ -68,11 +71,7 @@ pub(crate) async fn range(State(app): State<App>, asked: RunInPath, mut query: Q
     query.finish()?;
     let log = app.orchestrator().log().clone();
     let run = asked.run();
-    let path = match stream {
-        Stream::Stdout => asked.paths.stdout(),
-        Stream::Stderr => asked.paths.stderr(),
-        Stream::Pty => asked.paths.pty(),
-    };
+    let path = asked.paths.file(RunFile::of_stream(stream));
     blocking(move || {
         let range = read_range(&asked.paths.root, &path, byte_from, byte_to)?;
         let events = events_on(&log, run, stream, range.byte_from..range.byte_to)?;

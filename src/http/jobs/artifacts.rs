@@ -9,15 +9,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::domain::artifact::ArtifactEntry;
+use crate::domain::run_file::{RunFile, RunFolder};
+use crate::files::open_beneath;
 use crate::http::answer::file::{FileAnswer, answer};
 use crate::http::answer::problem::Problem;
 use crate::http::answer::run_file::read_json;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::task::blocking;
-use crate::workspace::{RunPaths, open_beneath};
-
-/// The folder whose files are handed out.
-const ARTIFACTS: &str = "artifacts/";
+use crate::workspace::RunPaths;
 
 pub(crate) async fn all(asked: RunInPath) -> Result<Json<Value>, Problem> {
     let request_id = asked.request();
@@ -34,7 +33,7 @@ pub(crate) async fn one(asked: RunInPath, headers: HeaderMap) -> Result<Response
 }
 
 fn open(paths: &RunPaths, path: String, is_final: bool) -> Result<FileAnswer, Problem> {
-    if !path.starts_with(ARTIFACTS) {
+    if RunFolder::Artifacts.strip(&path).is_none() {
         return Err(Problem::UnsafePath { path, reason: "it must begin with artifacts/" });
     }
     // Opened before it is looked up, so that a path that leads elsewhere is called what it is.
@@ -54,6 +53,6 @@ fn entries(paths: &RunPaths, is_final: bool) -> Result<Vec<ArtifactEntry>, Probl
     if !is_final {
         return Ok(Vec::new());
     }
-    let manifest: Manifest = read_json(paths, &paths.manifest_json())?;
+    let manifest: Manifest = read_json(paths, RunFile::Manifest)?;
     Ok(manifest.artifacts)
 }

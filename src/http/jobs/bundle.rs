@@ -1,14 +1,17 @@
 //! `GET /v1/jobs/{id}/bundle`: the run as one zip.
 
+use std::path::Path;
+
 use axum::http::HeaderMap;
 use axum::response::Response;
 
+use crate::domain::run_file::RunFile;
+use crate::files::open_beneath;
 use crate::http::answer::file::{FileAnswer, answer};
 use crate::http::answer::problem::Problem;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::task::blocking;
 use crate::orchestrator::Error;
-use crate::workspace::open_beneath;
 
 pub(crate) async fn bundle(asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {
     let status = asked.state.status;
@@ -18,9 +21,9 @@ pub(crate) async fn bundle(asked: RunInPath, headers: HeaderMap) -> Result<Respo
     let debug = asked.state.options.debug;
     let paths = asked.paths;
     let file = blocking(move || {
-        let path = paths.bundle(debug);
-        let relative = path.strip_prefix(&paths.root).unwrap_or(&path);
-        let file = open_beneath(&paths.root, relative).map_err(|error| Error::Io {
+        let bundle = RunFile::bundle(debug);
+        let path = paths.file(bundle);
+        let file = open_beneath(&paths.root, Path::new(bundle.name())).map_err(|error| Error::Io {
             doing: format!("open {}", path.display()),
             source: std::io::Error::other(error),
         })?;

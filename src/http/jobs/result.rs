@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::domain::ids::RequestId;
+use crate::domain::run_file::RunFile;
 use crate::http::answer::problem::Problem;
 use crate::http::answer::run_file::read_json;
 use crate::http::request::run_in_path::RunInPath;
@@ -30,5 +31,5 @@ pub(crate) async fn result(asked: RunInPath) -> Result<Json<Answer>, Problem> {
 
 /// The result file of a final run.
 pub(crate) async fn result_of(paths: RunPaths) -> Result<Box<RawValue>, Problem> {
-    blocking(move || read_json(&paths, &paths.result_json())).await
+    blocking(move || read_json(&paths, RunFile::Result)).await
 }

@@ -8,12 +8,12 @@ use axum::Json;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::files::open_beneath;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::task::blocking;
 use crate::orchestrator::Error;
-use crate::workspace::open_beneath;
 
 /// Largest text that is shown.
 const PREVIEW_BYTES: u64 = 256 * 1024;

@@ -1,7 +1,6 @@
 //! The cache: an index row from a key to the run that has the result, and the files of that run given to another.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,17 +18,19 @@ use crate::domain::event::{Event, NormalizationLevel};
 use crate::domain::fact::Fact;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::outcome::{Evidence, Warning};
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Shared;
 use crate::orchestrator::log::journal::read_head;
 use crate::orchestrator::turn::judge::Conclusion;
 use crate::orchestrator::turn::last_files;
-use crate::orchestrator::turn::last_files::{RESULT_PATH, listed};
+use crate::orchestrator::turn::last_files::listed;
 use crate::store::{IndexChange, IndexKey};
 use crate::workspace;
-use crate::workspace::{RunPaths, open_beneath};
+use crate::workspace::RunPaths;
 
 /// Longest file of the runner's own that is read whole: result and lists.
 const FILE_MAX: u64 = 64 << 20;
@@ -62,11 +63,11 @@ pub(crate) fn entry(paths: &RunPaths, state: &RunState, conclusion: &Conclusion)
     let repaired = |fact: &Fact| matches!(&fact.event, Event::Normalized(it) if it.level == NormalizationLevel::N3);
     let key = row(state.shared_key()?).filter(|_| succeeded && !conclusion.facts.iter().any(repaired))?;
     let artifacts = conclusion.facts.iter().any(|fact| matches!(fact.event, Event::ArtifactIndexed(_)));
-    let mut shared = vec![paths.result_json(), paths.validation_json()];
+    let mut shared = vec![paths.file(RunFile::Result), paths.file(RunFile::Validation)];
     // Links to artifacts in the result name their run, and a bundle for debugging holds everything of it: those bundles
     // are each run's own.
     if !artifacts && !state.options.debug {
-        shared.extend([paths.bundle(false), paths.bundle_manifest(false)]);
+        shared.extend([paths.file(RunFile::bundle(false)), paths.file(RunFile::bundle_manifest(false))]);
     }
     let mut files = BTreeMap::new();
     for path in shared {
@@ -81,10 +82,7 @@ pub(crate) fn entry(paths: &RunPaths, state: &RunState, conclusion: &Conclusion)
 }
 
 fn read(root: &Path, file: &Path) -> Option<Vec<u8>> {
-    let opened = open_beneath(root, file).ok()?;
-    let mut bytes = Vec::new();
-    opened.take(FILE_MAX + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= FILE_MAX).then_some(bytes)
+    files::read_beneath(root, file, FILE_MAX).ok().flatten()
 }
 
 /// A run that is to be spared its engine.
@@ -139,7 +137,7 @@ impl Shared {
             Ok((evidence, facts)) => Ok(Command::TakeFromCache {
                 source,
                 cache_key: wanted.key,
-                result_path: RESULT_PATH.to_owned(),
+                result_path: RunFile::Result.name().to_owned(),
                 evidence,
                 facts,
             }),
@@ -186,10 +184,10 @@ fn take_over(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> 
             return Err(format!("{file} has changed"));
         }
     }
-    let result = read(&from.root, Path::new(RESULT_PATH)).ok_or("its result is gone")?;
+    let result = read(&from.root, Path::new(RunFile::Result.name())).ok_or("its result is gone")?;
     let mut result: ResultFile = serde_json::from_slice(&result).map_err(|error| format!("its result: {error}"))?;
     workspace::create_run(to).map_err(|error| error.to_string())?;
-    let manifest = "manifest.json".to_owned();
+    let manifest = RunFile::Manifest.name().to_owned();
     let shared = artifacts.iter().map(|artifact| &artifact.path_rel).chain(entry.files.keys()).chain([&manifest]);
     for file in shared {
         workspace::share_file(&from.root, Path::new(file), &to.root).map_err(|error| error.to_string())?;
@@ -199,12 +197,18 @@ fn take_over(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> 
         result.artifacts = listed(wanted.request, &artifacts);
         let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
         // Written whole, so the source's file, which has the same bytes on the disk so far, stays as it is.
-        workspace::write_whole(&to.result_json(), format!("{text}\n").as_bytes()).map_err(|error| error.to_string())?;
-    }
-    if !to.bundle(wanted.debug).exists() {
-        let contents = if wanted.debug { Contents::Everything } else { Contents::Result };
-        artifact::bundle(&to.root, contents, &to.bundle(wanted.debug), &to.bundle_manifest(wanted.debug))
+        files::write_whole(&to.file(RunFile::Result), format!("{text}\n").as_bytes())
             .map_err(|error| error.to_string())?;
+    }
+    if !to.file(RunFile::bundle(wanted.debug)).exists() {
+        let contents = if wanted.debug { Contents::Everything } else { Contents::Result };
+        artifact::bundle(
+            &to.root,
+            contents,
+            &to.file(RunFile::bundle(wanted.debug)),
+            &to.file(RunFile::bundle_manifest(wanted.debug)),
+        )
+        .map_err(|error| error.to_string())?;
     }
     workspace::sync_run(to).map_err(|error| error.to_string())?;
     let evidence = Evidence { streams: last_files::no_streams(), artifacts_sha256: entry.artifacts_sha256.clone() };
@@ -215,7 +219,7 @@ fn take_over(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> 
 
 /// The source's artifacts, if its folder holds exactly those that its proof is about.
 fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>, String> {
-    let bytes = read(&from.root, Path::new("manifest.json")).ok_or("its manifest is gone")?;
+    let bytes = read(&from.root, Path::new(RunFile::Manifest.name())).ok_or("its manifest is gone")?;
     let Manifest { artifacts } = serde_json::from_slice(&bytes).map_err(|error| format!("its manifest: {error}"))?;
     if artifact::artifacts_sha256(&artifacts) != entry.artifacts_sha256 || bytes != artifact::manifest_json(&artifacts)
     {
@@ -236,13 +240,13 @@ fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>
 /// What a failed attempt put into the run's folder goes again: the run will make its own.
 fn put_back(to: &RunPaths) {
     for place in [
-        to.artifacts(),
-        to.result(),
-        to.root.join(crate::domain::run_file::RunFolder::Bundles.name()),
-        to.manifest_json(),
+        to.folder(RunFolder::Artifacts),
+        to.folder(RunFolder::Result),
+        to.folder(RunFolder::Bundles),
+        to.file(RunFile::Manifest),
     ] {
         // What stays is moved aside or replaced when the run ends.
-        let _ = workspace::remove_tree(&place);
+        let _ = files::remove_tree(&place);
     }
     let _ = workspace::create_run(to);
 }

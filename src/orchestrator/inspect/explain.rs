@@ -1,34 +1,30 @@
 //! Where a field of a result came from, looked up in the log and in the raw bytes.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::artifact;
 use crate::domain::event::ValidationError;
-use crate::domain::fact::Stream;
 use crate::domain::ids::{RunId, Seq};
+use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
 use crate::fcmp::read_envelope;
+use crate::files::{open_beneath, read_beneath};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
 use crate::projection::{Explanation, FilePlace, Origin, Pointer, Precision, Trail, places, span};
 use crate::store::EventBatch;
-use crate::workspace::open_beneath;
 
 /// Bytes of events read at once.
 const READ_BYTES: usize = 1024 * 1024;
 /// Longest result that is read, and most bytes of raw output that are looked through.
 const TEXT_MAX: u64 = 32 * 1024 * 1024;
 
-const RESULT: &str = "result/result.json";
-/// What a skill wrote into its result file.
-const SKILL_RESULT: &str = "raw/skill_result.json";
-/// How all files begin that keep what was written into it.
-const RESULT_FILES: &str = "raw/skill_result.";
+/// The result file as it was written, by the last step first.
+const WRITTEN_RESULTS: [RunFile; 4] =
+    [RunFile::RepairResult, RunFile::FallbackResult, RunFile::NormalizerResult, RunFile::SkillResult];
 
 impl RunLog {
     /// Where a field of a finished run's result came from, by its JSON pointer (`/data/…`). Blocks on the disk.
@@ -47,13 +43,13 @@ impl RunLog {
             return Err(missing());
         }
         let root = self.paths(run).root;
-        let text = text(&root, RESULT).ok_or_else(|| unreadable(RESULT))?;
+        let text = text(&root, RunFile::Result).ok_or_else(unreadable)?;
         let place = span(&text, &pointer).ok_or_else(missing)?;
-        let document: Value = serde_json::from_str(&text).map_err(|_| unreadable(RESULT))?;
-        let value = serde_json::from_str(&text[place.clone()]).map_err(|_| unreadable(RESULT))?;
+        let document: Value = serde_json::from_str(&text).map_err(|_| unreadable())?;
+        let value = serde_json::from_str(&text[place.clone()]).map_err(|_| unreadable())?;
         let trail = self.trail(run)?;
         let origin = origin(&root, &trail, &document["data"], &field)?;
-        let result = in_file(RESULT, place);
+        let result = in_file(RunFile::Result, place);
         let (request_id, validation) = (state.request_id, trail.validation);
         Ok(Explanation { request_id, run_id: run, path: path.to_owned(), value, result, validation, origin })
     }
@@ -84,50 +80,39 @@ fn origin(root: &Path, trail: &Trail, data: &Value, field: &Pointer) -> Result<O
         return Ok(Origin::Run { seq, source_run_id });
     }
     if trail.in_a_file()
-        && let Some(origin) = written(root, data, field)?
+        && let Some(origin) = written(root, data, field)
     {
         return Ok(origin);
     }
     let Some((stream, bytes)) = trail.turn() else { return Ok(Origin::Unknown) };
     // An answer stands at the end of what was said.
     let from = bytes.start.max(bytes.end.saturating_sub(TEXT_MAX));
-    let name = match stream {
-        Stream::Stdout => "logs/stdout.txt",
-        Stream::Stderr => "logs/stderr.txt",
-        Stream::Pty => "logs/pty.txt",
-    };
-    let raw = open_beneath(root, Path::new(name)).ok().and_then(|file| range(&file, from, bytes.end));
+    let raw = open_beneath(root, Path::new(RunFile::of_stream(stream).name()))
+        .ok()
+        .and_then(|file| range(&file, from, bytes.end));
     let found = raw.map(|raw| places(&raw, data, field)).unwrap_or_default();
     let found: Vec<_> = found.into_iter().map(|place| from + place.start as u64..from + place.end as u64).collect();
     Ok(trail.spoken(&found))
 }
 
-/// The file that the output was in: the skill's own result file, or what a later step of the chain left beside it.
-fn written(root: &Path, data: &Value, field: &Pointer) -> Result<Option<Origin>, Error> {
-    let mut names = artifact::files_below(root, "raw")?;
-    names.retain(|name| name.starts_with(RESULT_FILES));
-    // What a later step wrote stands beside what the skill itself did, under the step's name.
-    names.sort_by_key(|name| (name == SKILL_RESULT, std::cmp::Reverse(name.clone())));
-    for name in &names {
-        let place = text(root, name).and_then(|text| places(&text, data, field).pop());
-        if let Some(place) = place {
-            return Ok(Some(Origin::File { precision: Precision::Field, place: in_file(name, place) }));
+/// The file that the output was in: the skill's own result file, or what a later step wrote there.
+fn written(root: &Path, data: &Value, field: &Pointer) -> Option<Origin> {
+    let texts: Vec<_> = WRITTEN_RESULTS.into_iter().filter_map(|file| Some((file, text(root, file)?))).collect();
+    for (file, text) in &texts {
+        if let Some(place) = places(text, data, field).pop() {
+            return Some(Origin::File { precision: Precision::Field, place: in_file(*file, place) });
         }
     }
-    let whole = names.first().and_then(|name| Some((name, text(root, name)?.len())));
-    Ok(whole.map(|(name, length)| Origin::File { precision: Precision::File, place: in_file(name, 0..length) }))
+    let (file, text) = texts.first()?;
+    Some(Origin::File { precision: Precision::File, place: in_file(*file, 0..text.len()) })
 }
 
-fn in_file(name: &str, place: std::ops::Range<usize>) -> FilePlace {
-    FilePlace { file: name.to_owned(), byte_from: place.start as u64, byte_to: place.end as u64 }
+fn in_file(file: RunFile, place: std::ops::Range<usize>) -> FilePlace {
+    FilePlace { file: file.name().to_owned(), byte_from: place.start as u64, byte_to: place.end as u64 }
 }
 
-fn text(root: &Path, name: &str) -> Option<String> {
-    let mut text = String::new();
-    let file = open_beneath(root, Path::new(name)).ok()?;
-    let short = file.metadata().ok()?.len() <= TEXT_MAX;
-    short.then(|| file.take(TEXT_MAX).read_to_string(&mut text).ok()).flatten()?;
-    Some(text)
+fn text(root: &Path, file: RunFile) -> Option<String> {
+    String::from_utf8(read_beneath(root, Path::new(file.name()), TEXT_MAX).ok()??).ok()
 }
 
 fn range(file: &File, from: u64, to: u64) -> Option<String> {
@@ -142,6 +127,6 @@ fn wrong_path(message: String) -> Error {
     Error::Rejected { code: "INVALID_REQUEST", message: format!("path: {message}"), details }
 }
 
-fn unreadable(name: &str) -> Error {
-    Error::io(format!("read {name}"))(std::io::ErrorKind::InvalidData.into())
+fn unreadable() -> Error {
+    Error::io(format!("read {}", RunFile::Result.name()))(std::io::ErrorKind::InvalidData.into())
 }

@@ -8,10 +8,10 @@ use crate::artifact;
 use crate::domain::ids::{RunId, Seq};
 use crate::export;
 use crate::export::{About, EVENTS, Piece, Written};
+use crate::files::{LookupError, open_beneath};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
 use crate::store::EventBatch;
-use crate::workspace::{LookupError, open_beneath};
 
 /// Bytes of events read at once.
 const READ_BYTES: usize = 1024 * 1024;

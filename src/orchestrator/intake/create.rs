@@ -10,9 +10,11 @@ use crate::domain::cache_key::{canonical, sha256_bytes, sha256_hex};
 use crate::domain::engine::Engine;
 use crate::domain::event::{Event, Started, ValidationError};
 use crate::domain::ids::{RunId, Seq};
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::fcmp::read_envelope;
+use crate::files;
 use crate::orchestrator::admission::cache::Wanted;
 use crate::orchestrator::admission::single_flight::Follower;
 use crate::orchestrator::error::Error;
@@ -116,7 +118,7 @@ impl Orchestrator {
         // An update that came meanwhile may have left one version's name on another's files: then this never was.
         if installed.is_some_and(|installed| !shared.is_still_installed(&installed)) {
             let _ = workspace::remove_run(&shared.layout.run(run));
-            let _ = workspace::remove_tree(&shared.layout.request(request_id));
+            let _ = files::remove_tree(&shared.layout.request(request_id));
             return Ok(None);
         }
         written?;
@@ -147,7 +149,7 @@ impl Orchestrator {
             Err(error) => {
                 // Nothing was created, so nothing may be left.
                 let _ = workspace::remove_run(&shared.layout.run(run));
-                let _ = workspace::remove_tree(&shared.layout.request(request_id));
+                let _ = files::remove_tree(&shared.layout.request(request_id));
                 return match (error, idempotency) {
                     (Error::Store(store::Error::Taken { value }), Some((_, body))) => {
                         first_answer(&value, body).map(Some)
@@ -287,14 +289,11 @@ async fn write_folder(shared: &Shared, run: RunId, started: &Started, begins: Be
                         None => workspace::copy_skill(&installed.dir, &installed.files, &copy)?,
                     };
                     if let Some(config) = engine_config {
-                        workspace::write_private(
-                            &layout.request_engine_config(request),
-                            &pretty(&Value::Object(config)),
-                        )?;
+                        files::write_private(&layout.request_engine_config(request), &pretty(&Value::Object(config)))?;
                     }
                 }
                 Begins::WithRequest(asked) => {
-                    workspace::write_private(&layout.kept_request(request), &pretty(&json!(asked)))?
+                    files::write_private(&layout.kept_request(request), &pretty(&json!(asked)))?
                 }
             }
             if survives { workspace::sync_run(&paths) } else { Ok(()) }
@@ -302,14 +301,14 @@ async fn write_folder(shared: &Shared, run: RunId, started: &Started, begins: Be
         .await?;
     if let Err(error) = written {
         let _ = workspace::remove_run(&undo.0);
-        let _ = workspace::remove_tree(&undo.1);
+        let _ = files::remove_tree(&undo.1);
         return Err(error.into());
     }
     Ok(())
 }
 
 /// What was asked for, for people who open the run's folder. Blocks.
-pub(crate) fn write_request(paths: &RunPaths, started: &Started) -> Result<(), workspace::Error> {
+pub(crate) fn write_request(paths: &RunPaths, started: &Started) -> Result<(), files::Error> {
     let input = pretty(&json!({
         "skill_id": started.skill.id,
         "engine": started.engine,
@@ -324,8 +323,8 @@ pub(crate) fn write_request(paths: &RunPaths, started: &Started) -> Result<(), w
         "fingerprint": started.skill.fingerprint,
         "engine": started.engine,
     }));
-    workspace::write_whole(&paths.input_json(), &input)?;
-    workspace::write_whole(&paths.skill_json(), &skill)
+    files::write_whole(&paths.file(RunFile::Input), &input)?;
+    files::write_whole(&paths.file(RunFile::Skill), &skill)
 }
 
 /// JSON for people and programs, with an end of line.

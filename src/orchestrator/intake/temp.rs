@@ -14,6 +14,7 @@ use crate::domain::event::{Started, UploadedPackage};
 use crate::domain::ids::RunId;
 use crate::domain::outcome::{RunError, code};
 use crate::domain::state::RunState;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::{Orchestrator, Shared};
 use crate::orchestrator::intake::create::{pretty, write_request};
@@ -92,7 +93,7 @@ impl Orchestrator {
                 let placed = workspace::copy_skill(&installed.dir, &installed.files, &copy).and_then(|_| {
                     write_request(&paths, &started)?;
                     if let Some(config) = config {
-                        workspace::write_private(&config_path, &pretty(&Value::Object(config)))?;
+                        files::write_private(&config_path, &pretty(&Value::Object(config)))?;
                     }
                     workspace::sync_run(&paths)
                 });
@@ -122,7 +123,7 @@ fn read_request(kept: &Path) -> Result<CreateRequest, Error> {
 fn unpack(zip: &Path, tmp: &Path, limits: &UploadLimits) -> Result<(TempDir, Installed, String), Error> {
     let doing = || format!("unpack a package in {}", tmp.display());
     let sha256 = file_proof(zip)?.map(|proof| proof.sha256).unwrap_or_default();
-    std::fs::create_dir_all(tmp).map_err(Error::io(doing()))?;
+    files::create_folder(tmp)?;
     let folder = tempfile::Builder::new().prefix("package-").tempdir_in(tmp).map_err(Error::io(doing()))?;
     let installed = unpack_package(zip, folder.path(), limits)?;
     Ok((folder, installed, sha256))
@@ -148,12 +149,12 @@ impl Shared {
 }
 
 /// Remove every engine's skills from a run's folder; they are this run's package, or what an upload before it left.
-fn remove_copies(root: &Path) -> Result<(), workspace::Error> {
+fn remove_copies(root: &Path) -> Result<(), files::Error> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     let engines =
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).map(|entry| entry.path());
     for engine in engines.filter(|path| path.symlink_metadata().is_ok_and(|found| found.is_dir())) {
-        workspace::remove_tree(&engine.join("skills"))?;
+        files::remove_tree(&engine.join("skills"))?;
         // Where it held nothing else.
         let _ = std::fs::remove_dir(&engine);
     }
@@ -166,7 +167,7 @@ async fn remove_package(shared: &Arc<Shared>, state: &RunState) {
     let request = shared.layout.request(state.request_id);
     let removed = shared.blocking.run("remove a package", move || {
         remove_copies(&root)?;
-        workspace::remove_tree(&request)
+        files::remove_tree(&request)
     });
     match removed.await {
         Ok(Ok(_)) => {

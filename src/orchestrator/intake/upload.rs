@@ -9,8 +9,10 @@ use tracing::warn;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::{RequestId, RunId};
+use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::files;
 use crate::orchestrator::admission::queue::Place;
 use crate::orchestrator::admission::single_flight::Follower;
 use crate::orchestrator::error::Error;
@@ -77,7 +79,7 @@ impl Orchestrator {
         let _claim = shared.claimed(run).await;
         let mut journal = shared.journal(run)?;
         if journal.state().status.is_final() {
-            let _ = workspace::remove_tree(&shared.layout.request(state.request_id));
+            let _ = files::remove_tree(&shared.layout.request(state.request_id));
             return Err(Refusal::RunFinal { status: journal.state().status }.into());
         }
         if let Some(delivered) = &delivered {
@@ -88,17 +90,17 @@ impl Orchestrator {
         if let Err(error) = journal.commit(Command::Upload { files, manifest_sha256, cache_key, package }).await {
             if lost_race(&error) || met_final(&error).is_some() {
                 // A cancel has come in between; the files are of no use then.
-                let _ = workspace::remove_tree(&shared.layout.request(state.request_id));
+                let _ = files::remove_tree(&shared.layout.request(state.request_id));
                 return Err(self.refused_upload(run)?);
             }
-            let _ = workspace::remove_tree(&shared.layout.request_uploads(state.request_id));
+            let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));
             return Err(error);
         }
         // It was kept for the package alone.
         let _ = std::fs::remove_file(shared.layout.kept_request(state.request_id));
         workspace::promote_uploads(
             &shared.layout.request_uploads(state.request_id),
-            &shared.layout.run(run).uploads(),
+            &shared.layout.run(run).folder(RunFolder::Uploads),
         )?;
         // Where it held nothing else.
         let _ = std::fs::remove_dir(shared.layout.request(state.request_id));

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::domain::ids::{RequestId, RunId, Seq};
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::fcmp::{LogHead, read_envelope};
 use crate::orchestrator::error::Error;
@@ -52,7 +53,7 @@ impl RunLog {
 
     /// Events from exactly `after + 1` on, about `max_bytes` of them; empty at the durable head. Blocks on the disk.
     pub fn read(&self, run: RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
-        let sealed = self.layout.run(run).events_jsonl();
+        let sealed = self.layout.run(run).file(RunFile::Events);
         // An engine may write in its run's folder: until the run is over, a file there is a forgery.
         let forged = || !self.head(run).is_ok_and(|head| head.state.status.is_final());
         if sealed.symlink_metadata().is_ok() {

@@ -10,11 +10,12 @@ use tracing::warn;
 
 use crate::domain::causes::chain;
 use crate::domain::ids::{RunId, Seq};
+use crate::domain::run_file::RunFile;
+use crate::files;
 use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
 use crate::store;
 use crate::store::{EventBatch, EventStore, SealedLog, seal};
-use crate::workspace;
 use crate::workspace::Layout;
 
 /// Bytes of events read at once while sealing.
@@ -102,7 +103,7 @@ impl Worker {
             return Ok(());
         }
         let store = self.store.clone();
-        let path = self.layout.run(run).events_jsonl();
+        let path = self.layout.run(run).file(RunFile::Events);
         self.blocking
             .run("seal the log", move || {
                 let mut at = Seq::START;
@@ -128,7 +129,7 @@ impl Worker {
             return;
         }
         let runs = self.layout.runs();
-        let synced = self.blocking.run("sync sealed logs", move || workspace::sync_file_system(&runs)).await;
+        let synced = self.blocking.run("sync sealed logs", move || files::sync_file_system(&runs)).await;
         if !matches!(synced, Ok(Ok(()))) {
             warn!("sealed logs could not be synced; their events stay in the store");
             return;
@@ -150,7 +151,7 @@ impl Worker {
 
     /// Whether the file holds all that the store holds: after this the store forgets it.
     async fn is_whole(&self, run: RunId) -> bool {
-        let (store, path) = (self.store.clone(), self.layout.run(run).events_jsonl());
+        let (store, path) = (self.store.clone(), self.layout.run(run).file(RunFile::Events));
         let compared = self.blocking.run("compare a sealed log", move || {
             let sealed = SealedLog::open(&path)?.head();
             Ok::<bool, store::Error>(sealed == store.head(&run)?)
@@ -175,7 +176,7 @@ mod tests {
             Append { run: RUN, expected_head: Seq::START, events: vec![batch], index: vec![], require_absent: None };
         store.append(append).await.unwrap();
         let layout = Layout::new(data);
-        std::fs::create_dir_all(layout.run(RUN).logs()).unwrap();
+        std::fs::create_dir_all(layout.run(RUN).folder(crate::domain::run_file::RunFolder::Logs)).unwrap();
         let (blocking, grace, forgotten) = (Blocking::Threads, Duration::ZERO, Arc::default());
         Worker { store: Arc::new(store), layout, blocking, grace, forgotten }
     }
@@ -188,7 +189,7 @@ mod tests {
         worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
         assert_eq!(worker.store.head(&RUN).unwrap(), Seq::START);
         worker.seal(RUN).await.unwrap();
-        assert_eq!(std::fs::read(worker.layout.run(RUN).events_jsonl()).unwrap(), b"{}\n");
+        assert_eq!(std::fs::read(worker.layout.run(RUN).file(RunFile::Events)).unwrap(), b"{}\n");
     }
 
     #[tokio::test]
@@ -196,7 +197,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let worker = worker(folder.path()).await;
         worker.seal(RUN).await.unwrap();
-        std::fs::write(worker.layout.run(RUN).events_jsonl(), "").unwrap();
+        std::fs::write(worker.layout.run(RUN).file(RunFile::Events), "").unwrap();
         worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
         assert_eq!(worker.store.head(&RUN).unwrap(), Seq(1));
     }

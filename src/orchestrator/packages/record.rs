@@ -1,7 +1,6 @@
 //! Installations of packages on disk, one record each, so that a client can ask after a restart too.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -9,10 +8,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::domain::outcome::code;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::registry::{Action, Done, InstallRefused};
 use crate::skill::Finding;
-use crate::workspace;
 use crate::workspace::Layout;
 
 /// Installations that are remembered.
@@ -154,21 +153,18 @@ impl Records {
 
     /// Writes down where an installation is; durable when this returns.
     pub(crate) fn write(&self, install: &Install) -> Result<(), Error> {
-        fs::create_dir_all(&self.folder).map_err(Error::io(format!("create {}", self.folder.display())))?;
+        files::create_folder(&self.folder)?;
         let bytes = serde_json::to_vec_pretty(install)
             .map_err(|error| Error::io("write down the installation")(error.into()))?;
-        Ok(workspace::write_durably(&self.file(install.request_id), &bytes)?)
+        Ok(files::write_durably(&self.file(install.request_id), &bytes)?)
     }
 
     /// An installation as it stands.
     pub(crate) fn read(&self, id: Uuid) -> Result<Option<Install>, Error> {
         let path = self.file(id);
-        let doing = || format!("read {}", path.display());
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::io(doing())(error.into())),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io(doing())(error)),
-        }
+        let Some(bytes) = files::read_optional(&path)? else { return Ok(None) };
+        let read = serde_json::from_slice(&bytes).map(Some);
+        read.map_err(|error| Error::io(format!("read {}", path.display()))(error.into()))
     }
 
     /// Ends what an earlier life of the service left open: as `done` tells, else as interrupted.

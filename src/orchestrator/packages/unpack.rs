@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::files;
 use crate::registry;
 use crate::registry::Installed;
 use crate::skill::{Finding, Intake};
-use crate::workspace;
 use crate::workspace::{Archive, UploadError, UploadLimits};
 
 /// Most names that a finding lists.
@@ -46,7 +46,7 @@ pub(crate) fn unpack(zip: &Path, into: &Path, limits: &UploadLimits) -> Result<R
         Err(finding) => return Ok(Err(finding)),
     };
     for path in names.iter().filter_map(|name| not_packaged(name)).collect::<BTreeSet<_>>() {
-        workspace::remove_tree(&into.join(path))?;
+        files::remove_tree(&into.join(path))?;
     }
     Ok(Ok(folder))
 }

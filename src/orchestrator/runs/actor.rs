@@ -11,6 +11,7 @@ use crate::domain::causes::chain;
 use crate::domain::command::{Command, TurnEnd};
 use crate::domain::ids::RunId;
 use crate::domain::outcome::{RunError, code};
+use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Shared;
@@ -104,7 +105,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut mpsc::Receiver<Me
     };
     if let Err(error) = journal.commit(start).await {
         let paths = shared.layout.run(run);
-        take_back(process, [(paths.stdout(), from.0), (paths.stderr(), from.1)]).await;
+        take_back(process, [(paths.file(RunFile::Stdout), from.0), (paths.file(RunFile::Stderr), from.1)]).await;
         return Err(error);
     }
     if let Some(warning) = &warning

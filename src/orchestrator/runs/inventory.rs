@@ -6,6 +6,7 @@ use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::journal::parse_head;
@@ -132,7 +133,7 @@ impl Orchestrator {
         let freed = shared
             .blocking
             .run("remove the run's folder", move || {
-                let _ = workspace::remove_tree(&request);
+                let _ = files::remove_tree(&request);
                 workspace::remove_run(&paths)
             })
             .await??;

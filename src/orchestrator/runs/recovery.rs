@@ -12,11 +12,13 @@ use crate::domain::command::{Command, RestartQueued};
 use crate::domain::fact::{Fact, RawRange, Stream};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::outcome::{Evidence, RunError, code};
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::{Effect, effects, goes_on_queued};
 use crate::engine::{LineParser, Reading, StreamReader};
 use crate::fcmp::read_envelope;
+use crate::files;
 use crate::orchestrator::admission::single_flight::Follower;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Shared;
@@ -135,7 +137,7 @@ fn owe(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
             Effect::Enqueue => later = shared.line_up_again(state),
             Effect::Seal => {
                 // A power cut may have torn a sealed file whose events are still in the store.
-                let _ = std::fs::remove_file(shared.layout.run(run).events_jsonl());
+                let _ = std::fs::remove_file(shared.layout.run(run).file(RunFile::Events));
                 shared.sealer.seal_soon(run);
             }
             Effect::RemovePackage => shared.remove_package_soon(state),
@@ -181,24 +183,21 @@ pub(crate) async fn uncovered(shared: &Arc<Shared>, state: &RunState) -> Result<
 fn uncovered_blocking(shared: &Shared, run: RunId) -> Result<Vec<Fact>, Error> {
     let paths = shared.layout.run(run);
     let mut facts = Vec::new();
-    for (stream, path) in [(Stream::Stdout, paths.stdout()), (Stream::Stderr, paths.stderr())] {
+    for (stream, path) in [(Stream::Stdout, paths.file(RunFile::Stdout)), (Stream::Stderr, paths.file(RunFile::Stderr))]
+    {
         let covered = covered_bytes(shared, run, stream)?;
         let doing = || format!("read {}", path.display());
-        let mut file = match workspace::open_regular(&path) {
+        let mut file = match files::open_regular(&path) {
             Ok(file) => file,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => continue,
-            Err(error) => return Err(Error::io(doing())(error)),
+            Err(error) => return Err(error.into()),
         };
         std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(covered)).map_err(Error::io(doing()))?;
         let mut reader = StreamReader::new(stream, covered, crate::domain::event::RAW_TEXT_MAX);
-        let mut chunk = vec![0; 64 * 1024];
-        loop {
-            let read = std::io::Read::read(&mut file, &mut chunk).map_err(Error::io(doing()))?;
-            if read == 0 {
-                break;
-            }
-            reader.push(&chunk[..read], &mut NoParser, &mut facts);
-        }
+        files::for_each_chunk(&file, Error::io(doing()), |chunk| {
+            reader.push(chunk, &mut NoParser, &mut facts);
+            Ok(())
+        })?;
         reader.flush(&mut NoParser, &mut facts);
         file.sync_data().map_err(Error::io(doing()))?;
     }
@@ -243,7 +242,7 @@ fn sweep_requests(shared: &Shared) -> Result<(), Error> {
     requests.sort_unstable();
     for request in requests.into_iter().rev().take(FOLDERS_SWEPT) {
         if shared.store.index(&IndexKey::Request(request))?.is_none() {
-            let _ = workspace::remove_tree(&shared.layout.request(request));
+            let _ = files::remove_tree(&shared.layout.request(request));
         }
     }
     Ok(())
@@ -256,7 +255,7 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         .blocking
         .clone()
         .run("sweep left-over folders", move || {
-            let _ = workspace::remove_tree(&shared.layout.tmp());
+            let _ = files::remove_tree(&shared.layout.tmp());
             settle_installs(&shared.settings.paths.skills_dir, &shared.layout)?;
             let Ok(entries) = std::fs::read_dir(shared.layout.runs()) else { return Ok(()) };
             let mut runs: Vec<RunId> =

@@ -6,7 +6,9 @@ use tokio::sync::mpsc;
 
 use crate::domain::command::{Command, RestartQueued};
 use crate::domain::fact::Fact;
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Shared;
 use crate::orchestrator::log::journal::Journal;
@@ -22,7 +24,6 @@ use crate::skill::Skill;
 use crate::supervisor::Ended;
 use crate::verdict::stop::Stop;
 use crate::verdict::verdict::Verdict;
-use crate::workspace;
 use crate::workspace::RunPaths;
 
 /// A turn whose engine has ended.
@@ -112,7 +113,10 @@ impl Ending<'_> {
         if self.facts.is_empty() {
             return Ok(());
         }
-        self.blocking(|paths, _, _| Ok(workspace::sync_files(&paths.root, &[paths.stdout(), paths.stderr()])?)).await?;
+        self.blocking(|paths, _, _| {
+            Ok(files::sync_files(&paths.root, &[paths.file(RunFile::Stdout), paths.file(RunFile::Stderr)])?)
+        })
+        .await?;
         self.journal.commit(Command::Record(std::mem::take(&mut self.facts))).await
     }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine::script;
 use crate::orchestrator::error::Error;
@@ -61,7 +62,7 @@ impl Ending<'_> {
         };
         let state = self.journal.state();
         let paths = self.shared.layout.run(state.run_id);
-        let place = paths.raw_engine_output();
+        let place = paths.file(RunFile::EngineOutput);
         let stage = call.stage(state, &paths, Some(script::EngineWords { text: &text, path: &place }));
         let program = stage.launch.argv.first().cloned().unwrap_or_default();
         let behind_engine = BehindEngine { stdout_from: self.ended.stdout.bytes };

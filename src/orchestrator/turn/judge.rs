@@ -10,14 +10,16 @@ use crate::domain::command::TurnEnd;
 use crate::domain::event::Event;
 use crate::domain::fact::Fact;
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::engine::{Adapter, EngineExit, TurnParser, script};
+use crate::files;
 use crate::orchestrator::admission::cache;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::create::pretty;
 use crate::orchestrator::turn::last_files;
-use crate::orchestrator::turn::last_files::{Closing, RESULT_PATH, write_files};
+use crate::orchestrator::turn::last_files::{Closing, write_files};
 use crate::orchestrator::turn::process::StageEnd;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::result_file;
@@ -88,35 +90,36 @@ pub(crate) fn judge(
 ) -> Result<(Verdict, bool), Error> {
     reclaim(paths)?;
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref().filter(|_| turned.behind_engine.is_none());
-    let skill_result = result_file::keep(paths, named, turned.result_before, &paths.raw_skill_result())?;
+    let skill_result = result_file::keep(paths, named, turned.result_before, &paths.file(RunFile::SkillResult))?;
     let kept = skill_result.is_some();
     let Turned { exit, stop, reader, dismissed, behind_engine, .. } = turned;
     let verdict = match reader {
         TurnReader::Script(_) => {
-            let (text_place, json_place, raw_output) = match behind_engine {
-                None => (paths.raw_engine_output(), paths.raw_engine_output_json(), "raw/engine_output.txt"),
-                Some(_) => (paths.raw_script_output(), paths.raw_script_output_json(), "raw/script_output.txt"),
+            let (output, output_json) = match behind_engine {
+                None => (RunFile::EngineOutput, RunFile::EngineOutputJson),
+                Some(_) => (RunFile::ScriptOutput, RunFile::ScriptOutputJson),
             };
-            let stdout = read_output(&paths.stdout(), behind_engine.map_or(0, |behind| behind.stdout_from))?;
-            workspace::write_whole(&text_place, &stdout)?;
+            let stdout =
+                read_output(&paths.file(RunFile::Stdout), behind_engine.map_or(0, |behind| behind.stdout_from))?;
+            files::write_whole(&paths.file(output), &stdout)?;
             let verdict = judge_script(&ScriptRemains {
                 exit,
                 stop,
                 stdout: &text_of(stdout),
-                stderr_tail: &read_tail(&paths.stderr())?,
+                stderr_tail: &read_tail(&paths.file(RunFile::Stderr))?,
                 skill_result: skill_result.as_deref(),
                 output: skill.output_validator(),
-                raw_output,
+                raw_output: output.name(),
             });
-            keep_answer(&json_place, &verdict)?;
+            keep_answer(&paths.file(output_json), &verdict)?;
             verdict
         }
         TurnReader::Cli(parser, adapter) => {
             let said = parser.report().final_text.clone().unwrap_or_default();
-            workspace::write_whole(&paths.raw_engine_output(), said.as_bytes())?;
+            files::write_whole(&paths.file(RunFile::EngineOutput), said.as_bytes())?;
             let end = EngineEnd { parser: &parser, adapter, exit, dismissed, stop };
             let verdict = judge_cli(&end.remains(state, skill, skill_result.as_deref()));
-            keep_answer(&paths.raw_engine_output_json(), &verdict)?;
+            keep_answer(&paths.file(RunFile::EngineOutputJson), &verdict)?;
             verdict
         }
     };
@@ -131,9 +134,9 @@ pub(crate) fn judge_repair(paths: &RunPaths, state: &RunState, skill: &Skill, as
         return Ok(Verdict::failed(RunError::new(code::INTERNAL, "only an engine can be asked again")));
     };
     let said = parser.report().final_text.clone().unwrap_or_default();
-    workspace::write_whole(&paths.raw_repair_output(), said.as_bytes())?;
+    files::write_whole(&paths.file(RunFile::RepairOutput), said.as_bytes())?;
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
-    let written = result_file::keep(paths, named, before, &paths.raw_step_result("N3"))?;
+    let written = result_file::keep(paths, named, before, &paths.file(RunFile::RepairResult))?;
     let end = EngineEnd { parser: &parser, adapter, exit, dismissed, stop };
     Ok(judge_cli(&end.remains(state, skill, written.as_deref())))
 }
@@ -154,7 +157,7 @@ pub(crate) fn hear(
         return Ok(Err(Box::new(Verdict::failed(error))));
     };
     let said = parser.report().final_text.clone().unwrap_or_default();
-    workspace::write_whole(&paths.raw_engine_output(), said.as_bytes())?;
+    files::write_whole(&paths.file(RunFile::EngineOutput), said.as_bytes())?;
     let end = EngineEnd { parser: &parser, adapter, exit, dismissed, stop };
     Ok(judge_words(&end.remains(state, skill, None)))
 }
@@ -163,13 +166,13 @@ pub(crate) fn hear(
 pub(crate) fn reclaim(paths: &RunPaths) -> Result<(), Error> {
     workspace::create_run(paths)?;
     // The sealed log is the runner's alone: from the terminal event on, a file in its place would be believed.
-    let _ = fs::remove_file(paths.events_jsonl());
+    let _ = files::remove_file(&paths.file(RunFile::Events));
     Ok(())
 }
 
 fn keep_answer(place: &Path, verdict: &Verdict) -> Result<(), Error> {
     match &verdict.answer {
-        Some(answer) => Ok(workspace::write_whole(place, &pretty(answer))?),
+        Some(answer) => Ok(files::write_whole(place, &pretty(answer))?),
         None => Ok(()),
     }
 }
@@ -235,7 +238,7 @@ pub(crate) fn close(
             (Status::Canceled, None, Some(last_files::canceled()), TurnEnd::Failed(last_files::canceled()))
         }
         Ok((completion, data)) => {
-            let end = TurnEnd::Succeeded { completion, result_path: RESULT_PATH.to_owned() };
+            let end = TurnEnd::Succeeded { completion, result_path: RunFile::Result.name().to_owned() };
             (Status::Succeeded, Some(data), None, end)
         }
         Err(error) => (Status::Failed, None, Some(error.clone()), TurnEnd::Failed(error)),
@@ -284,14 +287,14 @@ fn read_tail(log: &Path) -> Result<String, Error> {
 }
 
 fn open_log(log: &Path) -> Result<fs::File, Error> {
-    workspace::open_regular(log).map_err(Error::io(format!("read {}", log.display())))
+    Ok(files::open_regular(log)?)
 }
 
 fn missing(indexed: &artifact::Indexed) -> Option<RunError> {
     if indexed.missing.is_empty() {
         return None;
     }
-    let named = |pattern: &str| format!("artifacts/{}", pattern.trim_start_matches("artifacts/"));
+    let named = |pattern: &str| RunFolder::Artifacts.join(RunFolder::Artifacts.strip(pattern).unwrap_or(pattern));
     let patterns: Vec<String> = indexed.missing.iter().map(|entry| named(&entry.pattern)).collect();
     let message = format!("required artifacts are missing: {}", patterns.join(", "));
     Some(RunError::new(code::ARTIFACT_MISSING, message).with("missing", patterns))

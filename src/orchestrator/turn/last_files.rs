@@ -15,18 +15,17 @@ use crate::domain::event::{Event, Normalized};
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::ids::RequestId;
 use crate::domain::outcome::{Evidence, RunError, StreamProof, Warning, code};
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::export::Piece;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Shared;
 use crate::orchestrator::intake::create::pretty;
 use crate::orchestrator::turn::prepare::begin_stream;
 use crate::workspace;
 use crate::workspace::RunPaths;
-
-/// Where the result is, in the run's folder.
-pub(crate) const RESULT_PATH: &str = "result/result.json";
 
 /// Everything the last files say.
 pub(crate) struct Closing<'a> {
@@ -51,7 +50,7 @@ pub(crate) fn no_streams() -> BTreeMap<String, StreamProof> {
 pub(crate) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evidence, Error> {
     let evidence =
         Evidence { streams: closing.streams, artifacts_sha256: artifact::artifacts_sha256(&closing.artifacts) };
-    artifact::write_manifest(&paths.manifest_json(), &closing.artifacts)?;
+    artifact::write_manifest(&paths.file(RunFile::Manifest), &closing.artifacts)?;
     let mut warnings = closing.state.warnings.clone();
     warnings.extend(closing.warnings);
     let result = json!({
@@ -61,17 +60,22 @@ pub(crate) fn write_files(paths: &RunPaths, closing: Closing<'_>) -> Result<Evid
         "validation_warnings": warnings,
         "error": closing.error,
     });
-    workspace::write_whole(&paths.result_json(), &pretty(&result))?;
+    files::write_whole(&paths.file(RunFile::Result), &pretty(&result))?;
     match &closing.normalized {
-        Some(normalized) => workspace::write_whole(&paths.validation_json(), &pretty(&json!(normalized)))?,
+        Some(normalized) => files::write_whole(&paths.file(RunFile::Validation), &pretty(&json!(normalized)))?,
         // What a service wrote that died before it could log it never was.
         None => {
-            workspace::remove_tree(&paths.validation_json())?;
+            files::remove_tree(&paths.file(RunFile::Validation))?;
         }
     }
     let debug = closing.state.options.debug;
     let contents = if debug { Contents::Everything } else { Contents::Result };
-    artifact::bundle(&paths.root, contents, &paths.bundle(debug), &paths.bundle_manifest(debug))?;
+    artifact::bundle(
+        &paths.root,
+        contents,
+        &paths.file(RunFile::bundle(debug)),
+        &paths.file(RunFile::bundle_manifest(debug)),
+    )?;
     workspace::sync_run(paths)?;
     Ok(evidence)
 }
@@ -128,8 +132,8 @@ pub(crate) async fn without_engine(
             forget_unlogged_start(&paths, &state)?;
             if state.status == Status::Queued {
                 // The same after an answer: the bytes of earlier turns stay.
-                begin_stream(&shared, &state, Stream::Stdout, &paths.stdout())?;
-                begin_stream(&shared, &state, Stream::Stderr, &paths.stderr())?;
+                begin_stream(&shared, &state, Stream::Stdout, &paths.file(RunFile::Stdout))?;
+                begin_stream(&shared, &state, Stream::Stderr, &paths.file(RunFile::Stderr))?;
             }
             workspace::create_run(&paths)?;
             let streams = stream_proofs(&paths)?;
@@ -155,9 +159,14 @@ pub(crate) async fn without_engine(
 
 /// A service that died between the start of an engine and its event left bytes that no event will ever name.
 pub(crate) fn forget_unlogged_start(paths: &RunPaths, state: &RunState) -> Result<(), Error> {
-    if state.turns == 0 && paths.stdout().exists() {
-        for left in [paths.logs(), paths.artifacts(), paths.result(), paths.raw()] {
-            workspace::remove_tree(&left)?;
+    if state.turns == 0 && paths.file(RunFile::Stdout).exists() {
+        for left in [
+            paths.folder(RunFolder::Logs),
+            paths.folder(RunFolder::Artifacts),
+            paths.folder(RunFolder::Result),
+            paths.folder(RunFolder::Raw),
+        ] {
+            files::remove_tree(&left)?;
         }
     }
     Ok(())
@@ -166,7 +175,11 @@ pub(crate) fn forget_unlogged_start(paths: &RunPaths, state: &RunState) -> Resul
 /// The raw streams as they are on disk.
 pub(crate) fn stream_proofs(paths: &RunPaths) -> Result<BTreeMap<String, StreamProof>, Error> {
     let mut proofs = no_streams();
-    for (name, path) in [("stdout", paths.stdout()), ("stderr", paths.stderr()), ("pty", paths.pty())] {
+    for (name, path) in [
+        ("stdout", paths.file(RunFile::Stdout)),
+        ("stderr", paths.file(RunFile::Stderr)),
+        ("pty", paths.file(RunFile::Pty)),
+    ] {
         if let Some(proof) = file_proof(&path)? {
             proofs.insert(name.to_owned(), proof);
         }
@@ -177,11 +190,11 @@ pub(crate) fn stream_proofs(paths: &RunPaths) -> Result<BTreeMap<String, StreamP
 /// Length and hash of a file; `None` when it is not there.
 pub fn file_proof(path: &Path) -> Result<Option<StreamProof>, Error> {
     let doing = || format!("read {}", path.display());
-    let file = match workspace::open_regular(path) {
+    let file = match files::open_regular(path) {
         Ok(file) => file,
         // What is no file any more has no bytes to prove.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => return Ok(None),
-        Err(error) => return Err(Error::io(doing())(error)),
+        Err(error) => return Err(error.into()),
     };
     let digest = Piece::whole(file).and_then(|piece| piece.digest(|_| Ok(()))).map_err(Error::io(doing()))?;
     Ok(Some(StreamProof { bytes: digest.size, sha256: digest.sha256 }))

@@ -12,10 +12,11 @@ use crate::domain::causes::chain;
 use crate::domain::event::{Event, NormalizationLevel, NormalizationStep, Normalized, ValidationError};
 use crate::domain::fact::Fact;
 use crate::domain::outcome::{RunError, Warning, WarningLevel};
+use crate::domain::run_file::RunFile;
 use crate::engine::script;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::turn::conclude::Ending;
-use crate::orchestrator::turn::last_files::RESULT_PATH;
 use crate::orchestrator::turn::prepare::path_variable;
 use crate::orchestrator::turn::process::{Deadline, Stage, StageEnd};
 use crate::orchestrator::turn::reader::TurnReader;
@@ -49,6 +50,15 @@ impl Rung {
             Rung::Normalizer(_) => NormalizationLevel::N1,
             Rung::Fallback(_) => NormalizationLevel::N2,
             Rung::Repair => NormalizationLevel::N3,
+        }
+    }
+
+    /// Where its result file is kept, unless it is the first of its turn.
+    fn result_file(&self) -> RunFile {
+        match self {
+            Rung::Normalizer(_) => RunFile::NormalizerResult,
+            Rung::Fallback(_) => RunFile::FallbackResult,
+            Rung::Repair => RunFile::RepairResult,
         }
     }
 
@@ -110,7 +120,7 @@ impl Ending<'_> {
             self.facts.push(Fact::own(Event::Normalized(so_far.clone())));
             let taken = match &rung {
                 Rung::Normalizer(command) | Rung::Fallback(command) => {
-                    self.run_command(rung.level(), command, raw_output(&error), &mut kept).await?
+                    self.run_command(rung.result_file(), command, raw_output(&error), &mut kept).await?
                 }
                 Rung::Repair => self.repair(&so_far, &error).await?,
             };
@@ -130,7 +140,7 @@ impl Ending<'_> {
     /// Run the skill's own command on the raw output and read the result file it writes.
     async fn run_command(
         &mut self,
-        level: NormalizationLevel,
+        later: RunFile,
         command: &str,
         raw: String,
         kept: &mut bool,
@@ -145,8 +155,8 @@ impl Ending<'_> {
                 // The place of the result is the command's alone.
                 workspace::create_run(paths)?;
                 result_file::clear(paths)?;
-                let schema = paths.raw_output_schema();
-                workspace::write_whole(&schema, &crate::orchestrator::intake::create::pretty(&skill.output_schema))?;
+                let schema = paths.file(RunFile::OutputSchema);
+                files::write_whole(&schema, &crate::orchestrator::intake::create::pretty(&skill.output_schema))?;
                 let copy = paths.skill_copy(&state.engine, &state.skill.id);
                 let mut argv = command::in_copy(&words, |word| copy.join(word).is_file(), &copy);
                 let told: [PathBuf; 3] = [paths.root.join(raw), schema, paths.root.clone()];
@@ -170,22 +180,25 @@ impl Ending<'_> {
         if let Some(detail) = failure_of(&end) {
             return Ok(Taken::failed(detail));
         }
-        self.read_written(level, kept).await
+        self.read_written(later, kept).await
     }
 
-    async fn read_written(&mut self, level: NormalizationLevel, kept: &mut bool) -> Result<Taken, Error> {
+    async fn read_written(&mut self, later: RunFile, kept: &mut bool) -> Result<Taken, Error> {
         let first = !*kept;
         let (taken, wrote) = self
             .blocking(move |paths, _, skill| {
                 workspace::create_run(paths)?;
                 // The first result file of a turn and each later one stay as they were written.
-                let place = if first { paths.raw_skill_result() } else { paths.raw_step_result(level.as_str()) };
+                let place = paths.file(if first { RunFile::SkillResult } else { later });
                 let Some(text) = result_file::keep(paths, None, None, &place)? else {
-                    return Ok((Taken::failed(format!("it ended well but wrote no {RESULT_PATH}")), false));
+                    return Ok((
+                        Taken::failed(format!("it ended well but wrote no {}", RunFile::Result.name())),
+                        false,
+                    ));
                 };
                 let parsed = convergence::parse(&text);
                 let mut checked = steps(&parsed);
-                let detail = format!("it wrote {} bytes to {RESULT_PATH}", text.len());
+                let detail = format!("it wrote {} bytes to {}", text.len(), RunFile::Result.name());
                 let Some(value) = parsed.value else {
                     return Ok((Taken { ok: true, detail, checked, errors: None, data: None }, true));
                 };
@@ -208,7 +221,7 @@ impl Ending<'_> {
 /// Where the output is that nobody could use, in the run's folder.
 fn raw_output(error: &RunError) -> String {
     let named = error.details.get("raw_output_path").and_then(Value::as_str);
-    named.unwrap_or("raw/engine_output.txt").to_owned()
+    named.unwrap_or(RunFile::EngineOutput.name()).to_owned()
 }
 
 /// Why a step that ran is no good, if it is none.

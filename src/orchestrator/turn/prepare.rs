@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::fact::Stream;
 use crate::domain::outcome::{RunError, Warning, code};
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::engine::script;
 use crate::orchestrator::error::Error;
@@ -79,11 +80,16 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
     // A crash may have come between the upload's event and the move of its files.
     let staging = shared.layout.request_uploads(state.request_id);
     if staging.exists() {
-        workspace::promote_uploads(&staging, &paths.uploads())?;
+        workspace::promote_uploads(&staging, &paths.folder(RunFolder::Uploads))?;
     }
     let started = shared.started(state.run_id)?;
-    let uploaded = file_names(&paths.uploads())?;
-    let input = match inputs::resolve(&skill, Some(&Value::Object(started.input)), &paths.uploads(), &uploaded) {
+    let uploaded = file_names(&paths.folder(RunFolder::Uploads))?;
+    let input = match inputs::resolve(
+        &skill,
+        Some(&Value::Object(started.input)),
+        &paths.folder(RunFolder::Uploads),
+        &uploaded,
+    ) {
         Ok(input) => input,
         Err(missing) => {
             let message = format!("required input files are missing: {}", missing.keys.join(", "));
@@ -107,8 +113,8 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
         Err(error) => return Ok(Err(error)),
     };
     let from = (
-        begin_stream(shared, state, Stream::Stdout, &paths.stdout())?,
-        begin_stream(shared, state, Stream::Stderr, &paths.stderr())?,
+        begin_stream(shared, state, Stream::Stdout, &paths.file(RunFile::Stdout))?,
+        begin_stream(shared, state, Stream::Stderr, &paths.file(RunFile::Stderr))?,
     );
     // A file of that name may be an earlier turn's: only one written in this turn counts.
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();

@@ -1,16 +1,16 @@
 //! What an agent CLI needs besides: its program, its home, its configuration, the skill with its contract, a prompt.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::domain::outcome::{RunError, code};
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine;
 use crate::engine::{Adapter, ConfigFile, LINE_MAX, LaunchPlan, OutputSchema, Turn, config};
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Shared;
 use crate::orchestrator::intake::create::pretty;
@@ -22,7 +22,6 @@ use crate::prompt::contract;
 use crate::settings::Sandbox;
 use crate::skill::Skill;
 use crate::skill::manifest::{Network, Template};
-use crate::workspace;
 use crate::workspace::RunPaths;
 
 /// Prepare a turn of an agent CLI; the inner error is the run's, the outer the runner's.
@@ -109,11 +108,11 @@ fn start_cli(
         Ok(configured) => configured,
         Err(error) => return Ok(Err(error)),
     };
-    keep_prompt(&paths.prompt(), told)?;
+    keep_prompt(&paths.file(RunFile::Prompt), told)?;
     let home = shared.settings.paths.agent_home.join(adapter.name());
-    private_folder(&home)?;
+    files::create_private_folder(&home)?;
     let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
-    let schema_path = paths.raw_output_schema();
+    let schema_path = paths.file(RunFile::OutputSchema);
     let env = passed_variables(shared, adapter);
     // The result of a hybrid skill is its script's: the engine is not held to the schema.
     let output_schema = match answer_of(skill) {
@@ -141,7 +140,7 @@ fn start_cli(
         Err(refused) => return Ok(Err(refused.into())),
     };
     files.iter().try_for_each(write_config)?;
-    workspace::write_whole(&paths.logs().join("engine_config.json"), &pretty(&recorded_config))?;
+    files::write_whole(&paths.file(RunFile::EngineConfig), &pretty(&recorded_config))?;
     let parser = Box::new(adapter.parser(told.resume, state.usage));
     Ok(Ok(Start {
         stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX },
@@ -164,7 +163,7 @@ fn install_contract(skill_md: &Path, state: &RunState, skill: &Skill) -> Result<
     let written = fs::read_to_string(skill_md).map_err(Error::io(doing()))?;
     let told = contract::append(&written, state.options.execution_mode, answer_of(skill));
     if told != written {
-        workspace::write_whole(skill_md, told.as_bytes())?;
+        files::write_whole(skill_md, told.as_bytes())?;
     }
     Ok(())
 }
@@ -235,7 +234,7 @@ fn answer_text(state: &RunState) -> String {
 
 /// Every prompt of the run, the first as it is, later ones under a line that tells them apart.
 fn keep_prompt(path: &Path, told: &Told<'_>) -> Result<(), Error> {
-    let Some(heading) = &told.heading else { return Ok(workspace::write_whole(path, told.text.as_bytes())?) };
+    let Some(heading) = &told.heading else { return Ok(files::write_whole(path, told.text.as_bytes())?) };
     let section = format!("\n\n----- {heading} -----\n\n{}", told.text);
     let whole = match read_optional(path)? {
         // A start that a crash took back has left its prompt.
@@ -243,15 +242,14 @@ fn keep_prompt(path: &Path, told: &Told<'_>) -> Result<(), Error> {
         Some(earlier) => format!("{}{section}", earlier.trim_end()),
         None => told.text.to_owned(),
     };
-    Ok(workspace::write_whole(path, whole.as_bytes())?)
+    Ok(files::write_whole(path, whole.as_bytes())?)
 }
 
 fn read_optional(path: &Path) -> Result<Option<String>, Error> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io(format!("read {}", path.display()))(error)),
-    }
+    let Some(bytes) = files::read_optional(path)? else { return Ok(None) };
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|error| Error::io(format!("read {}", path.display()))(std::io::Error::other(error)))
 }
 
 /// Variables the operator lets through to this engine, by name.
@@ -261,30 +259,10 @@ fn passed_variables(shared: &Shared, adapter: &Adapter) -> Vec<(String, String)>
     names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
 }
 
-/// A folder for nobody else.
-fn private_folder(path: &Path) -> Result<(), Error> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(Error::io(format!("create {}", path.display())))
-}
-
 /// A configuration may hold secrets: it is for the owner alone.
 fn write_config(file: &ConfigFile) -> Result<(), Error> {
     if file.keep_existing && file.path.exists() {
         return Ok(());
     }
-    let doing = || format!("write {}", file.path.display());
-    if let Some(folder) = file.path.parent() {
-        private_folder(folder)?;
-    }
-    // A link here would lead the secret elsewhere.
-    if file.path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
-        fs::remove_file(&file.path).map_err(Error::io(doing()))?;
-    }
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut opened = options.open(&file.path).map_err(Error::io(doing()))?;
-    opened.write_all(&file.bytes).map_err(Error::io(doing()))
+    Ok(files::write_private(&file.path, &file.bytes)?)
 }

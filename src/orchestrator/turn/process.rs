@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
 use crate::domain::outcome::Warning;
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine::{Launch, StreamReader};
 use crate::orchestrator::error::Error;
@@ -66,8 +67,8 @@ pub(crate) async fn start(
         launch,
         run,
         shim: &shared.shim,
-        stdout_log: &paths.stdout(),
-        stderr_log: &paths.stderr(),
+        stdout_log: &paths.file(RunFile::Stdout),
+        stderr_log: &paths.file(RunFile::Stderr),
         tmp_dir: &paths.tmp,
         limits,
     };

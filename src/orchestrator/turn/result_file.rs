@@ -1,13 +1,12 @@
 //! The result file a skill leaves: read only when it was written in this turn, and kept as it was.
 
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::domain::run_file::RunFile;
 use crate::engine::script;
+use crate::files;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::turn::last_files::RESULT_PATH;
-use crate::workspace;
 use crate::workspace::RunPaths;
 
 /// A file at a moment: another file in its place, or a write to it, makes another mark.
@@ -20,7 +19,7 @@ pub(crate) struct FileMark {
 
 /// The mark of the result file as it is now; none when there is no file.
 pub(crate) fn mark(paths: &RunPaths, named: Option<&str>) -> Option<FileMark> {
-    let file = workspace::open_beneath(&paths.root, path(named)).ok()?;
+    let file = files::open_beneath(&paths.root, path(named)).ok()?;
     let found = file.metadata().ok()?;
     Some(FileMark { inode: found.ino(), changed: (found.ctime(), found.ctime_nsec()), size: found.len() })
 }
@@ -38,25 +37,14 @@ pub(crate) fn keep(
     }
     let written = path(named);
     // The path is the skill's, and so are the folders on the way: nothing outside the run is ever read.
-    let Ok(file) = workspace::open_beneath(&paths.root, written) else { return Ok(None) };
-    let mut bytes = Vec::new();
-    let doing = || format!("read {}", written.display());
-    file.take(script::STDOUT_MAX + 1).read_to_end(&mut bytes).map_err(Error::io(doing()))?;
-    if bytes.len() as u64 > script::STDOUT_MAX {
-        return Ok(None);
-    }
-    workspace::write_whole(place, &bytes)?;
+    let Ok(Some(bytes)) = files::read_beneath(&paths.root, written, script::STDOUT_MAX) else { return Ok(None) };
+    files::write_whole(place, &bytes)?;
     Ok(Some(text_of(bytes)))
 }
 
 /// Takes away what stands at `result/result.json`, so that only what comes now is found there.
 pub(crate) fn clear(paths: &RunPaths) -> Result<(), Error> {
-    let left: PathBuf = paths.result_json();
-    match std::fs::remove_file(&left) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Error::io(format!("remove {}", left.display()))(error)),
-    }
+    Ok(files::remove_file(&paths.file(RunFile::Result))?)
 }
 
 /// Bytes as text; what is not UTF-8 becomes replacement characters.
@@ -65,5 +53,5 @@ pub(crate) fn text_of(bytes: Vec<u8>) -> String {
 }
 
 fn path(named: Option<&str>) -> &Path {
-    Path::new(named.unwrap_or(RESULT_PATH))
+    Path::new(named.unwrap_or(RunFile::Result.name()))
 }

@@ -3,9 +3,9 @@
 //! The file is the truth. Beside it stands `events.idx`, which tells where every 128th event begins; an
 //! index that is missing or does not fit is made anew from the file.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use self::index::{Builder, INTERVAL, Index};
 use super::batch::{count_lines, end_of};
 use super::{Error, EventBatch};
 use crate::domain::ids::Seq;
+use crate::files::{self, open_regular};
 
 mod index;
 
@@ -72,14 +73,11 @@ pub struct SealedLog {
 impl SealedLog {
     /// Opens the log at `path`, making its index anew if it is missing or wrong.
     pub fn open(path: &Path) -> Result<SealedLog, Error> {
-        let file = open_regular(path).map_err(Error::io("open", path))?;
+        let file = open_regular(path)?;
         let bytes = file.metadata().map_err(Error::io("read", path))?.len();
-        let mut stored = Vec::new();
-        let stored = match open_regular(&index_path(path)).and_then(|mut file| file.read_to_end(&mut stored)) {
-            Ok(_) => Index::decode(&stored).filter(|index| index.log_bytes() == bytes),
-            // Whatever is wrong with it, the log itself tells the same.
-            Err(_) => None,
-        };
+        // Whatever is wrong with the index, it can be made again from the log.
+        let stored = read_index(path).and_then(|stored| Index::decode(&stored));
+        let stored = stored.filter(|index| index.log_bytes() == bytes);
         let index = match stored {
             Some(index) if index.fits(&file).map_err(Error::io("read", path))? => index,
             Some(_) | None => rebuild(path, &file)?,
@@ -132,13 +130,6 @@ impl SealedLog {
     }
 }
 
-/// Opens a regular file. Whatever else a skill put there is neither followed nor waited for.
-fn open_regular(path: &Path) -> std::io::Result<File> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::InvalidInput.into()) }
-}
-
 /// Makes the index from the log itself.
 fn rebuild(path: &Path, file: &File) -> Result<Index, Error> {
     let mut builder = Builder::default();
@@ -165,14 +156,17 @@ fn rebuild(path: &Path, file: &File) -> Result<Index, Error> {
     Ok(index)
 }
 
+fn read_index(log: &Path) -> Option<Vec<u8>> {
+    let mut stored = Vec::new();
+    open_regular(&index_path(log)).ok()?.read_to_end(&mut stored).ok()?;
+    Some(stored)
+}
+
 fn write_index(log: &Path, index: &Index) -> Result<(), Error> {
     let path = index_path(log);
     if index.log_bytes() < INDEXED_FROM {
-        // A short log is scanned in no time; a stale index beside it would only be looked at in vain.
-        return match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", &path)(error)),
-            Ok(()) | Err(_) => Ok(()),
-        };
+        // A short log is read quickly without an index.
+        return Ok(files::remove_file(&path)?);
     }
     let mut temp = temp_in(folder_of(log))?;
     temp.write_all(&index.encode()).map_err(Error::io("write", &path))?;

@@ -1,6 +1,7 @@
 //! Tests of sealed logs: every cursor gives its suffix, and damage is repaired or named.
 
 use proptest::prelude::*;
+use std::fs;
 
 use super::*;
 

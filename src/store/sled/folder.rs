@@ -1,11 +1,12 @@
 //! The data directory: claimed by one process, marked with its format, synced as a whole.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::files;
 use crate::store::Error;
 
 /// What `FORMAT` says for this layout. A change that an older program would misread takes the next number.
@@ -65,21 +66,14 @@ fn check_format(data_dir: &Path) -> Result<(), Error> {
         Ok(text) => String::from_utf8_lossy(&text).trim().chars().take(80).collect(),
         // A store without the file is not ours: the file is written before the store.
         Err(error) if error.kind() == ErrorKind::NotFound && store_dir(data_dir).exists() => "nothing".to_owned(),
-        Err(error) if error.kind() == ErrorKind::NotFound => return write_format(data_dir, &path),
+        Err(error) if error.kind() == ErrorKind::NotFound => return write_format(&path),
         Err(error) => return Err(Error::io("read", &path)(error)),
     };
     if found == FORMAT { Ok(()) } else { Err(Error::Format { path, found, expected: FORMAT }) }
 }
 
-fn write_format(data_dir: &Path, path: &Path) -> Result<(), Error> {
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(data_dir)?;
-        writeln!(file, "{FORMAT}")?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        sync(data_dir)
-    };
-    write().map_err(Error::io("write", path))
+fn write_format(path: &Path) -> Result<(), Error> {
+    Ok(files::write_durably(path, format!("{FORMAT}\n").as_bytes())?)
 }
 
 /// Brings a file or folder to the disk.

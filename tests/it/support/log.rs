@@ -6,6 +6,7 @@ use skill_runner::domain::cache_key::sha256_hex;
 use skill_runner::domain::fact::Stream;
 use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::domain::outcome::StreamProof;
+use skill_runner::domain::run_file::RunFolder;
 use skill_runner::fcmp::audit::{Auditor, Expect};
 use skill_runner::orchestrator::Orchestrator;
 use skill_runner::store::EventBatch;
@@ -30,7 +31,7 @@ pub fn flaws(service: &Orchestrator, run: RunId) -> Vec<String> {
         flaws.push("its row is not its fold".to_owned());
     }
     let mut files = BTreeMap::new();
-    let logs = service.layout().run(run).logs();
+    let logs = service.layout().run(run).folder(RunFolder::Logs);
     for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
         if let Ok(bytes) = std::fs::read(logs.join(format!("{}.txt", stream.as_str()))) {
             files.insert(stream, StreamProof { bytes: bytes.len() as u64, sha256: sha256_hex(&bytes) });

@@ -1,6 +1,6 @@
 //! A recorded run that happens again: its files and events come into being one after the other.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -11,8 +11,10 @@ use crate::cli::failure::Failure;
 use crate::cli::inspect::replay::recording::Recording;
 use crate::domain::event::Event;
 use crate::domain::ids::Seq;
+use crate::domain::run_file::RunFile;
 use crate::export::EVENTS;
 use crate::fcmp::{Envelope, LogHead, RawRef};
+use crate::files;
 use crate::store::{Append, EventBatch, EventStore, IndexChange, IndexKey};
 use crate::workspace::{RunPaths, create_run};
 
@@ -72,11 +74,11 @@ impl Player {
         }
         match &envelope.event {
             Some(Event::Started(_)) => {
-                create_run(&self.paths).map_err(|error| error.source)?;
-                self.copy("input.json")?;
-                self.copy("skill.json")
+                create_run(&self.paths)?;
+                self.copy(RunFile::Input.name())?;
+                self.copy(RunFile::Skill.name())
             }
-            Some(Event::TurnStarted(_)) => self.copy("logs/prompt.txt"),
+            Some(Event::TurnStarted(_)) => self.copy(RunFile::Prompt.name()),
             Some(Event::ArtifactIndexed(artifact)) => self.copy(&artifact.path_rel),
             Some(Event::Completed(_) | Event::Failed(_)) => self.last_files(),
             Some(_) | None => Ok(()),
@@ -90,25 +92,24 @@ impl Player {
             self.copy(&listed.path)?;
         }
         let debug = self.head.as_ref().is_some_and(|head| head.state.options.debug);
-        let (zip, manifest) = (self.paths.bundle(debug), self.paths.bundle_manifest(debug));
+        let (zip, manifest) =
+            (self.paths.file(RunFile::bundle(debug)), self.paths.file(RunFile::bundle_manifest(debug)));
         artifact::bundle(&self.paths.root, Contents::Result, &zip, &manifest).map(drop).map_err(io::Error::other)
     }
 
     fn copy(&self, name: &str) -> io::Result<()> {
         let Some(piece) = self.recording.file(name) else { return Ok(()) };
         let path = self.paths.root.join(name);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let mut file = fs::File::create(path)?;
+        files::create_parent(&path)?;
+        let mut file = File::create(path)?;
         piece.digest(|chunk| file.write_all(chunk)).map(drop)
     }
 
     /// A stream grows up to the last byte that an event stands on.
     fn grow(&self, raw: &RawRef) -> io::Result<()> {
-        let name = format!("logs/{}.txt", raw.stream.as_str());
-        let Some(piece) = self.recording.file(&name) else { return Ok(()) };
-        let mut file = OpenOptions::new().create(true).append(true).open(self.paths.root.join(name))?;
+        let log = RunFile::of_stream(raw.stream);
+        let Some(piece) = self.recording.file(log.name()) else { return Ok(()) };
+        let mut file = OpenOptions::new().create(true).append(true).open(self.paths.file(log))?;
         let written = file.metadata()?.len();
         match piece.bytes(written, raw.byte_to) {
             Some(more) => file.write_all(&more),
