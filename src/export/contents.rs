@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::statechart::Status;
 
-/// The format of exports, in every one of them.
+/// The format's name, which every export states.
 pub const FORMAT: &str = "skill-runner-export/1";
-/// The list's own name, behind all files.
+/// The list's own name; it is the last file of an export.
 pub const CONTENTS: &str = "export.json";
 
 /// The run that is exported.
@@ -54,13 +54,13 @@ pub struct Listed {
 }
 
 impl Contents {
-    pub(super) fn new(about: About, files: Vec<Listed>) -> Self {
+    pub(crate) fn new(about: About, files: Vec<Listed>) -> Self {
         let About { run_id, request_id, status, events } = about;
         Self { format: FORMAT.to_owned(), run_id, request_id, status, events, files }
     }
 
-    /// The one text of this list.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    /// The list as text; the same list gives the same bytes.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         // A list of texts and numbers always becomes JSON.
         let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
         text.push(b'\n');

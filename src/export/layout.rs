@@ -1,8 +1,8 @@
-//! The one zip that a list of files makes: plain entries one behind the other, and no byte that could be otherwise.
+//! The zip of a list of files: plain entries one after the other, so that the same files always give the same bytes.
 
-/// A file as the zip's headers tell it.
+/// A file as the zip's headers describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Its path in the run's folder.
     pub name: String,
     /// Its length.
@@ -13,7 +13,7 @@ pub(super) struct Entry {
 
 /// A file and its place in the zip.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(crate) struct Placed {
     pub entry: Entry,
     /// Where its header begins.
     pub header_at: u64,
@@ -22,21 +22,21 @@ pub(super) struct Placed {
 }
 
 /// The comment at the end of the zip; the digits of the seal follow.
-pub(super) const COMMENT: &[u8] = b"skill-runner-export/1 sha256 ";
+pub(crate) const COMMENT: &[u8] = b"skill-runner-export/1 sha256 ";
 /// Digits of the seal.
-pub(super) const SEAL_DIGITS: usize = 64;
+pub(crate) const SEAL_DIGITS: usize = 64;
 /// Length of the record that ends every zip, with our comment and its digits.
-pub(super) const END_BYTES: usize = END_RECORD + COMMENT.len() + SEAL_DIGITS;
+pub(crate) const END_BYTES: usize = END_RECORD + COMMENT.len() + SEAL_DIGITS;
 /// Length of the records before it, where numbers are too long for it.
-pub(super) const LONG_END_BYTES: usize = 56 + 20;
+pub(crate) const LONG_END_BYTES: usize = 56 + 20;
 
 const END_RECORD: usize = 22;
 const LOCAL: u32 = 0x0403_4b50;
-pub(super) const CENTRAL: u32 = 0x0201_4b50;
+pub(crate) const CENTRAL: u32 = 0x0201_4b50;
 const LONG_END: u32 = 0x0606_4b50;
 const LONG_END_LOCATOR: u32 = 0x0706_4b50;
 const END: u32 = 0x0605_4b50;
-/// In place of a number that stands in its long form.
+/// In place of a number that is only in its long form.
 const LONG: u32 = u32::MAX;
 const PLAIN_VERSION: u16 = 20;
 const LONG_VERSION: u16 = 45;
@@ -44,13 +44,13 @@ const LONG_VERSION: u16 = 45;
 const MADE_BY: u16 = 3 << 8 | LONG_VERSION;
 /// Names are UTF-8.
 const FLAGS: u16 = 1 << 11;
-/// The first day that zip knows: exports have no time of their own.
+/// The first day that a zip can express: exports have no time of their own.
 const DATE: u16 = 0x21;
 /// A regular file that everybody may read.
 const PERMISSIONS: u32 = 0o100_644 << 16;
 
 /// Gives every file its place.
-pub(super) fn place(entries: Vec<Entry>) -> (Vec<Placed>, u64) {
+pub(crate) fn place(entries: Vec<Entry>) -> (Vec<Placed>, u64) {
     let mut at: u64 = 0;
     let placed = entries
         .into_iter()
@@ -64,8 +64,8 @@ pub(super) fn place(entries: Vec<Entry>) -> (Vec<Placed>, u64) {
     (placed, at)
 }
 
-/// What stands before a file's content.
-pub(super) fn local_header(entry: &Entry) -> Vec<u8> {
+/// The header before a file's content.
+pub(crate) fn local_header(entry: &Entry) -> Vec<u8> {
     let long = is_long(entry.size);
     let mut out = Record::new(LOCAL);
     out.short(if long { LONG_VERSION } else { PLAIN_VERSION });
@@ -80,7 +80,7 @@ pub(super) fn local_header(entry: &Entry) -> Vec<u8> {
 }
 
 /// A file's line in the directory at the end.
-pub(super) fn central_header(placed: &Placed) -> Vec<u8> {
+pub(crate) fn central_header(placed: &Placed) -> Vec<u8> {
     let Placed { entry, header_at, .. } = placed;
     let mut long = Vec::new();
     if is_long(entry.size) {
@@ -95,7 +95,7 @@ pub(super) fn central_header(placed: &Placed) -> Vec<u8> {
     out.common(entry);
     out.short(entry.name.len() as u16);
     out.short(if long.is_empty() { 0 } else { 4 + 8 * long.len() as u16 });
-    // No comment, the first disk, no hints at what is inside.
+    // No comment, the first disk, no internal attributes.
     out.text(&[0; 6]);
     out.number(PERMISSIONS);
     out.shortened(*header_at);
@@ -106,8 +106,8 @@ pub(super) fn central_header(placed: &Placed) -> Vec<u8> {
     out.0
 }
 
-/// The end of the zip, up to where the digits of its seal stand.
-pub(super) fn end(files: u64, central_at: u64, central_bytes: u64) -> Vec<u8> {
+/// The end of the zip, without the digits of its seal.
+pub(crate) fn end(files: u64, central_at: u64, central_bytes: u64) -> Vec<u8> {
     let mut out = Vec::new();
     if is_long_end(files, central_at, central_bytes) {
         let mut record = Record::new(LONG_END);
@@ -144,7 +144,7 @@ fn is_long(number: u64) -> bool {
     number >= u64::from(LONG)
 }
 
-/// Little-endian numbers, one behind the other.
+/// Little-endian numbers, one after the other.
 struct Record(Vec<u8>);
 
 impl Record {
@@ -168,7 +168,7 @@ impl Record {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The number, or the mark that it stands in its long form elsewhere.
+    /// The number, or the mark that it is in its long form elsewhere.
     fn shortened(&mut self, number: u64) {
         self.number(u32::try_from(number).unwrap_or(LONG));
     }

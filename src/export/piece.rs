@@ -17,7 +17,7 @@ pub struct Piece {
     size: u64,
 }
 
-/// What a content amounts to.
+/// Length and hashes of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
     /// Its length.
@@ -36,7 +36,7 @@ impl Piece {
     }
 
     /// A part of it.
-    pub(super) fn part(&self, from: u64, size: u64) -> Self {
+    pub(crate) fn part(&self, from: u64, size: u64) -> Self {
         Self { file: self.file.clone(), from: self.from.saturating_add(from), size }
     }
 
@@ -45,7 +45,7 @@ impl Piece {
         self.size
     }
 
-    /// The bytes of a range; none where it does not lie in the piece.
+    /// The bytes of a range; none where it is not within the piece.
     pub fn bytes(&self, from: u64, to: u64) -> Option<Vec<u8>> {
         // The range may come from a damaged file: it must not decide how much memory is taken.
         let wanted = to.checked_sub(from).filter(|_| to <= self.size)?;
@@ -58,7 +58,7 @@ impl Piece {
         Some(bytes)
     }
 
-    /// Reads it from its begin to its end.
+    /// Reads it from its beginning to its end.
     pub fn reader(&self) -> impl Read + use<> {
         Reader { piece: self.clone(), at: 0 }
     }

@@ -1,4 +1,4 @@
-//! An export, read strictly: every byte that is not a file's content is held against the one it has to be.
+//! An export, read strictly: every byte that is not a file's content is compared with the one it has to be.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,14 +12,14 @@ use super::layout::{self, CENTRAL, COMMENT, END_BYTES, Entry, LONG_END_BYTES, Pl
 use super::names::name_objection;
 use super::piece::Piece;
 
-/// Longest directory at the end of an export that is read: some million files.
+/// Longest directory at the end of an export that is read: enough for some million files.
 const CENTRAL_MAX: u64 = 256 << 20;
 /// Longest list of contents that is read.
 const CONTENTS_MAX: u64 = 512 << 20;
 /// Shortest line of the directory.
 const CENTRAL_LINE: usize = 46;
 
-/// Something that is not as it was written.
+/// A place where an export is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Flaw {
     /// `SEAL`, `ZIP` or `CONTENTS`: the file as a whole, its structure, its files.
@@ -52,7 +52,7 @@ impl Export {
         named || begins || whole.bytes(comment_at, comment_at + 12).is_some_and(|bytes| bytes == COMMENT[..12])
     }
 
-    /// Opens an export; what is wrong with its frame is among its flaws.
+    /// Opens an export; what is wrong with it is in [`Export::flaws`], except the content of its files.
     pub fn open(path: &Path) -> io::Result<Self> {
         let whole = Piece::whole(File::open(path)?)?;
         let (files, order) = (BTreeMap::new(), Vec::new());
@@ -66,12 +66,12 @@ impl Export {
         Ok(export)
     }
 
-    /// What is wrong with it, as far as its frame goes.
+    /// What is wrong with its headers, its directory and its seal.
     pub fn flaws(&self) -> &[Flaw] {
         &self.flaws
     }
 
-    /// What it says it holds.
+    /// Its own list of contents.
     pub fn contents(&self) -> Option<&Contents> {
         self.contents.as_ref()
     }
@@ -88,7 +88,7 @@ impl Export {
         self.order.iter().map(String::as_str)
     }
 
-    /// Holds every file against the list of contents.
+    /// Compares every file with the list of contents.
     pub fn check_files(&self) -> io::Result<Vec<Flaw>> {
         let mut flaws = Vec::new();
         let listed = self.contents.iter().flat_map(|contents| &contents.files);
@@ -117,7 +117,7 @@ impl Export {
         Ok(flaws)
     }
 
-    /// The last digits are the hash of everything before them.
+    /// Checks that the last digits are the hash of everything before them.
     fn seal(&mut self) -> io::Result<()> {
         let sealed = self.whole.size().saturating_sub(SEAL_DIGITS as u64);
         let seal = self.whole.bytes(sealed, self.whole.size()).unwrap_or_default();
@@ -133,7 +133,7 @@ impl Export {
         self.flaws.push(flaw("ZIP", file, Some(byte), message.into()));
     }
 
-    /// The files and their places, as the directory at the end tells them.
+    /// The files and their places, as the directory at the end lists them.
     fn frame(&mut self) -> Option<Vec<Placed>> {
         let size = self.whole.size();
         let Some((central_at, central_bytes)) = self.whole_end() else {
@@ -175,7 +175,7 @@ impl Export {
         Some((long_number(&long, 48)?, long_number(&long, 40)?))
     }
 
-    /// Holds headers, directory and end against those that these files have.
+    /// Compares headers, directory and end with those that these files must have.
     fn compare(&mut self, placed: &[Placed], (central_at, found_at): (u64, u64), central: &[u8]) {
         for placed in placed {
             let expected = layout::local_header(&placed.entry);
@@ -198,7 +198,7 @@ impl Export {
         }
     }
 
-    /// The files of a run, sorted, each once, and the list of contents behind them.
+    /// Checks that the files are those of a run, sorted, each once, and that the list of contents is the last.
     fn order_of(&mut self, placed: &[Placed], central_at: u64) {
         let names: Vec<&str> = placed.iter().map(|placed| placed.entry.name.as_str()).collect();
         let Some((last, names)) = names.split_last() else {

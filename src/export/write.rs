@@ -21,7 +21,7 @@ pub struct Written {
     pub seal: String,
 }
 
-/// Writes the files of a run as one file. Each is read twice, first for its hash: the headers stand before the content.
+/// Writes the files of a run as one file. Each is read twice, first for its hash, because its header precedes its content.
 pub fn write(about: About, mut files: Vec<(String, Piece)>, out: &mut impl Write) -> Result<Written, Error> {
     files.sort_by(|one, other| one.0.cmp(&other.0));
     let mut entries = Vec::with_capacity(files.len() + 1);

@@ -21,7 +21,7 @@ pub(crate) fn create_private_folder(path: &Path) -> Result<(), Error> {
 }
 
 /// The folder a path is in; `.` for a bare name.
-pub(super) fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         Some(_) | None => Path::new("."),

@@ -14,12 +14,12 @@ pub enum Output {
     Chunk {
         /// Where they came from.
         stream: Stream,
-        /// Where they begin in the log file; offsets go on over the attempts of a run.
+        /// Where they begin in the log file; offsets continue over the attempts of a run.
         from: u64,
         /// The bytes as they were read.
         bytes: Bytes,
     },
-    /// Standard output is longer than `Limits::stdout_max`; sent once, and reading goes on.
+    /// Standard output is longer than `Limits::stdout_max`; sent once, and reading continues.
     StdoutLimitExceeded,
     /// A log file could not be written; sent once, and nothing more of that stream is kept.
     LogFailed {

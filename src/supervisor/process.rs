@@ -47,7 +47,7 @@ impl Process {
     /// be recorded can be repeated.
     pub async fn next(&mut self) -> Option<Output> {
         if let Some(input) = self.input.take() {
-            // An engine that has gone needs no input.
+            // An engine that has ended needs no input.
             let _ = input.send(());
         }
         self.outputs.recv().await

@@ -12,7 +12,7 @@ pub(crate) struct Recorder {
     pub(crate) stream: Stream,
     pub(crate) log: Log,
     pub(crate) outputs: mpsc::Sender<Output>,
-    /// Bytes that may still come before the owner is told that the limit is passed.
+    /// Bytes that may still come before [`Output::StdoutLimitExceeded`] is sent.
     pub(crate) until_limit: Option<u64>,
 }
 

@@ -32,7 +32,7 @@ pub struct ProcessSnapshot {
     pub sockets: Vec<String>,
 }
 
-/// The engine and everything that came from it; its shim is left out. Blocks for a moment.
+/// The engine and its descendants, without its shim. Reads `/proc`, so it blocks for a short time.
 pub(crate) fn snapshot(engine: u32) -> Vec<ProcessSnapshot> {
     let Ok(seen) = all() else { return Vec::new() };
     let engine = i32::try_from(engine).unwrap_or_default();

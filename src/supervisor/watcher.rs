@@ -63,7 +63,7 @@ impl Control {
     }
 
     async fn ask(&mut self, request: Request) {
-        // A shim that is gone has already done what can be asked of it.
+        // A shim that has exited left no process behind.
         let _ = self.socket.write_all(&[request as u8]).await;
     }
 }

@@ -8,7 +8,7 @@ const MAX_PART_BYTES: usize = 255;
 const MAX_DEPTH: usize = 32;
 
 /// Why a name may not become a path, or nothing.
-pub(super) fn objection(name: &str) -> Option<&'static str> {
+pub(crate) fn objection(name: &str) -> Option<&'static str> {
     // A folder's entry ends with one slash; the name before it follows the same rules.
     let name = name.strip_suffix('/').unwrap_or(name);
     let parts = || name.split('/');
@@ -33,7 +33,7 @@ fn begins_with_drive(name: &str) -> bool {
 }
 
 /// The name as a file system that ignores case would compare it.
-pub(super) fn folded(name: &str) -> String {
+pub(crate) fn folded(name: &str) -> String {
     // First to upper case: `ſ` and `s`, or `ß` and `ss`, meet only there.
     name.strip_suffix('/').unwrap_or(name).to_uppercase().to_lowercase()
 }

@@ -59,7 +59,7 @@ impl Layout {
         self.request(request).join("engine_config.json")
     }
 
-    /// The request for a run whose skill comes later; it may hold secrets, as the engine configuration may.
+    /// The request for a run whose skill is uploaded later; it may hold secrets, like the engine configuration.
     pub fn kept_request(&self, request: RequestId) -> PathBuf {
         self.request(request).join("request.json")
     }

@@ -1,4 +1,4 @@
-//! The end of a zip, where it says where its list of entries is: every reader must find the same list, or none may.
+//! The end of a zip, which locates its list of entries. A zip in which two readers could find different lists is refused.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +13,8 @@ const LOCATOR_BYTES: u64 = 20;
 /// The longest comment that can follow.
 const COMMENT_MAX: usize = u16::MAX as usize;
 
-/// What is wrong with the end of a zip, if something is. One that has no end at all is left to whoever reads it.
-pub(super) fn objection(file: &File, length: u64) -> io::Result<Option<&'static str>> {
+/// What is wrong with the end of a zip, if anything. A file that has no such end passes here; the zip reader refuses it.
+pub(crate) fn objection(file: &File, length: u64) -> io::Result<Option<&'static str>> {
     let tail_bytes = usize::try_from(length).unwrap_or(usize::MAX).min(END_BYTES + COMMENT_MAX);
     let mut tail = vec![0; tail_bytes];
     let tail_at = length - tail_bytes as u64;
@@ -27,7 +27,7 @@ pub(super) fn objection(file: &File, length: u64) -> io::Result<Option<&'static 
     let Some((long_at, long_entries, long_bytes, long_offset)) = found else {
         return Ok(Some("its long-form end is not where it says"));
     };
-    // The short form gives way to the long one only where it cannot hold the number.
+    // The long form counts only where the short one cannot hold the number.
     let agrees = |short: u64, none: u64, long: u64| short == none || short == long;
     let both = agrees(entries, u64::from(u16::MAX), long_entries)
         && agrees(bytes, u64::from(u32::MAX), long_bytes)
@@ -45,8 +45,8 @@ fn begins_and_ends(offset: u64, bytes: u64, end: u64) -> Option<&'static str> {
 
 type LongEnd = (u64, u64, u64, u64);
 
-/// The end in its long form: where it is, how many entries, bytes and offset of their list. None when there is no such
-/// form, none inside when the file says so and there is none.
+/// The end in its long form: where it is, how many entries, bytes and offset of their list. `None` when the file does not
+/// refer to a long form, `Some(None)` when it does and there is none.
 fn long_end(file: &File, end_at: u64) -> io::Result<Option<Option<LongEnd>>> {
     let Some(locator_at) = end_at.checked_sub(LOCATOR_BYTES) else { return Ok(None) };
     let mut locator = [0; LOCATOR_BYTES as usize];

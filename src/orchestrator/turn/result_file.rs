@@ -1,11 +1,12 @@
 //! The result file a skill leaves: read only when it was written in this turn, and kept as it was.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::domain::run_file::RunFile;
 use crate::engine::script;
-use crate::files;
+use crate::files::{self, LookupError};
 use crate::orchestrator::error::Error;
 use crate::workspace::RunPaths;
 
@@ -37,7 +38,13 @@ pub(crate) fn keep(
     }
     let written = path(named);
     // The path is the skill's, and so are the folders on the way: nothing outside the run is ever read.
-    let Ok(Some(bytes)) = files::read_beneath(&paths.root, written, script::STDOUT_MAX) else { return Ok(None) };
+    let bytes = match files::read_beneath(&paths.root, written, script::STDOUT_MAX) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) | Err(LookupError::Unsafe { .. } | LookupError::NotFound | LookupError::NotAFile) => return Ok(None),
+        // A skill can make its own file unreadable; that is no failure of the runner.
+        Err(LookupError::Io { source }) if source.kind() == ErrorKind::PermissionDenied => return Ok(None),
+        Err(LookupError::Io { source }) => return Err(Error::io(format!("read {}", written.display()))(source)),
+    };
     files::write_whole(place, &bytes)?;
     Ok(Some(text_of(bytes)))
 }
