@@ -32,7 +32,7 @@ pub(crate) fn announce(layout: &Layout, bound: SocketAddr) -> Result<Announcemen
     let path = layout.service_address();
     let address = ServiceAddress { url: url(reachable(bound)), pid: rustix::process::getpid().as_raw_nonzero().get() };
     let text = serde_json::to_vec(&address).map_err(Failure::broken("write the service's address"))?;
-    files::write_whole(&path, &text).map_err(Failure::broken("leave the service's address"))?;
+    files::write_durably(&path, &text).map_err(Failure::broken("leave the service's address"))?;
     Ok(Announcement { path })
 }
 
