@@ -1,4 +1,4 @@
-//! The artifacts of a run: proof, manifest, events and files say the same.
+//! Compares the artifacts in proof, manifest, events and files.
 
 use serde::Deserialize;
 
@@ -36,7 +36,7 @@ pub(crate) fn check(
             report.violated("ARTIFACT", MANIFEST, format!("it does not list {} as the log does", entry.path_rel));
         }
     }
-    // Without a manifest the log is the next best witness.
+    // Without a manifest, the log lists the artifacts.
     let expected = listed.as_deref().unwrap_or(indexed);
     let found = files.artifacts()?;
     for entry in expected {
@@ -54,7 +54,7 @@ pub(crate) fn check(
     }
     for other in &found {
         if !expected.iter().any(|entry| entry.path_rel == other.path_rel) {
-            report.violated("ARTIFACT", &other.path_rel, "the run did not leave this file: the manifest lacks it");
+            report.violated("ARTIFACT", &other.path_rel, "this file is not in the manifest: the run did not write it");
         }
     }
     Ok(expected.to_vec())

@@ -8,28 +8,22 @@ use crate::domain::run_file::RunFolder;
 use crate::export::{Export, Piece};
 use crate::files::open_beneath;
 
-/// Where the files of a run are.
 #[derive(Debug)]
 pub(crate) enum RunFiles {
-    /// In its folder.
     Folder(PathBuf),
-    /// In an export.
     Export(Box<Export>),
 }
 
-/// An artifact as it is there.
+/// An artifact that exists, whatever the log says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundArtifact {
-    /// Its path in the run's folder.
     pub(crate) path_rel: String,
-    /// Its length.
     pub(crate) size: u64,
-    /// Its sha256 in hex.
     pub(crate) sha256: String,
 }
 
 impl RunFiles {
-    /// One file; none where it is missing, or no file that may be read.
+    /// One file; none if it is missing or cannot be read.
     pub(crate) fn open(&self, name: &str) -> Option<Piece> {
         match self {
             Self::Folder(root) => Piece::whole(open_beneath(root, Path::new(name)).ok()?).ok(),
@@ -37,7 +31,7 @@ impl RunFiles {
         }
     }
 
-    /// The artifacts that are there, whatever the log says.
+    /// The artifacts that exist, whatever the log says.
     pub(crate) fn artifacts(&self) -> Result<Vec<FoundArtifact>, Error> {
         match self {
             Self::Folder(root) => {

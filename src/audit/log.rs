@@ -15,15 +15,14 @@ use crate::export::{EVENTS, Piece};
 use crate::fcmp::audit::{Auditor, Expect};
 use crate::fcmp::{Envelope, LogHead, RawRef, read_envelope};
 
-/// Most events of which is said that their bytes differ: one cut file would make every later one differ.
+/// Most events reported with different bytes: after a cut file every later one would differ.
 const DIFFERENCES_MAX: usize = 20;
 /// Longest line that is read as an event; no writer makes longer ones.
 const LINE_MAX: u64 = 4 * 1024 * 1024;
 
-/// A log under audit.
 pub(crate) struct LogAudit<'a> {
     auditor: Auditor,
-    /// The files that events stand on; none where only the log is there.
+    /// The streams that events refer to; none if there is only a log.
     streams: Option<Streams<'a>>,
     violations: Vec<Violation>,
     /// Where the event after each ends: the byte at which the next begins.
@@ -36,9 +35,7 @@ pub(crate) struct LogAudit<'a> {
 pub(crate) struct Outcome {
     /// Its fold; none as soon as an event cannot be read.
     pub(crate) folded: Option<LogHead>,
-    /// The terminal event's proof.
     pub(crate) proof: Option<Proof>,
-    /// The terminal event's error.
     pub(crate) error: Option<RunError>,
     /// How the output was validated.
     pub(crate) normalized: Option<Normalized>,
@@ -47,7 +44,6 @@ pub(crate) struct Outcome {
 }
 
 impl<'a> LogAudit<'a> {
-    /// Before the first event.
     pub(crate) fn new(streams: Option<Streams<'a>>) -> Self {
         Self {
             auditor: Auditor::default(),
@@ -76,13 +72,12 @@ impl<'a> LogAudit<'a> {
             if line.last() == Some(&b'\n') {
                 line.pop();
             } else {
-                self.violated("FCMP", "the last line has no end: the log was cut, or is none".to_owned());
+                self.violated("FCMP", "the last line has no newline: the log was cut, or this is not a log".to_owned());
             }
             self.take(&line);
         }
     }
 
-    /// Takes the next event.
     pub(crate) fn take(&mut self, line: &[u8]) {
         self.auditor.push(line);
         // What cannot be read the auditor has said.
@@ -110,7 +105,7 @@ impl<'a> LogAudit<'a> {
         claimed.into_iter().filter_map(|(name, proof)| Some((known(&name)?, proof))).collect()
     }
 
-    /// Holds the log against its stream files; what it says about itself goes into the report.
+    /// Compares the log with its stream files and adds what was found to the report.
     pub(crate) fn close(self, files: &BTreeMap<Stream, StreamProof>, expect: Expect, report: &mut Report) -> Outcome {
         report.events = self.ends.len() as u64;
         if let Some(head) = &self.known.folded {
@@ -168,7 +163,7 @@ impl<'a> LogAudit<'a> {
             let exact = std::str::from_utf8(&bytes).is_ok();
             let place = if exact { format!(", from byte {} on", byte_from + same) } else { String::new() };
             let file = Streams::name(*stream);
-            self.violated("RAW", format!("its text is not what bytes {byte_from}..{byte_to} of {file} hold{place}"));
+            self.violated("RAW", format!("its text differs from bytes {byte_from}..{byte_to} of {file}{place}"));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The audit of a run as a whole: whether its log, streams, artifacts and result are what the run wrote.
 //!
-//! [`crate::fcmp::audit`] checks a log by itself; here it is held against the files of the run, its export, and the
-//! row that the store keeps.
+//! [`crate::fcmp::audit`] checks a log by itself; here it is compared with the files of the run, its export, and
+//! its row in the store.
 
 mod artifacts;
 mod error;

@@ -1,4 +1,4 @@
-//! The result and the steps of validation: they say what the log says.
+//! Compares the result and its validation with the log.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(crate) fn check(files: &RunFiles, outcome: &Outcome, artifacts: &[ArtifactEn
         Ok(result) => held_against(&result, outcome, artifacts, report),
         Err(error) => report.violated("RESULT", RESULT, format!("it cannot be read: {error}")),
     }
-    // Only an output that got so far leaves this file.
+    // It exists only if the output was validated.
     if let Some(file) = files.open(VALIDATION) {
         match read(&file) {
             Ok(validation) => validated(&validation, outcome, report),
@@ -32,7 +32,7 @@ pub(crate) fn check(files: &RunFiles, outcome: &Outcome, artifacts: &[ArtifactEn
 
 fn read(file: &Piece) -> Result<Value, String> {
     let text = Some(file.size()).filter(|size| *size <= MAX_BYTES).and_then(|size| file.bytes(0, size));
-    let text = text.ok_or("it is longer than any result")?;
+    let text = text.ok_or("it is larger than a result can be")?;
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
@@ -45,7 +45,7 @@ fn held_against(result: &Value, outcome: &Outcome, artifacts: &[ArtifactEntry], 
         report.violated("RESULT", RESULT, message);
     }
     if result["error"] != json!(outcome.error) {
-        report.violated("RESULT", RESULT, "its error is not the log's");
+        report.violated("RESULT", RESULT, "its error differs from the log's");
     }
     if status.is_some_and(|status| status != Status::Succeeded) && !result["data"].is_null() {
         report.violated("RESULT", RESULT, "it has data although the run did not succeed");
@@ -57,7 +57,7 @@ fn held_against(result: &Value, outcome: &Outcome, artifacts: &[ArtifactEntry], 
     let listed: Vec<_> = result["artifacts"].as_array().into_iter().flatten().map(named).collect();
     let expected = artifacts.iter().map(|entry| Some((entry.path_rel.clone(), entry.size, entry.sha256.clone())));
     if listed != expected.collect::<Vec<_>>() {
-        report.violated("RESULT", RESULT, "its artifacts are not those of the run");
+        report.violated("RESULT", RESULT, "its artifacts differ from those of the run");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The stored row of a run: a copy of what its events amount to, and so to be held against them.
+//! Compares the stored row of a run with the state that its events fold to.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub(crate) enum StoredRow {
 /// Checks the row against the fold of the events.
 pub(crate) fn check(row: StoredRow, log: &Outcome, report: &mut Report) {
     let Some(folded) = &log.folded else {
-        return report.not_checked.push("the stored row, since the log cannot be read to its end".to_owned());
+        return report.not_checked.push("the stored row, because the log cannot be read to its end".to_owned());
     };
     match row {
         StoredRow::Head(head) => stored(&head, folded, report),
@@ -35,26 +35,26 @@ fn stored(row: &LogHead, folded: &LogHead, report: &mut Report) {
             (Ok(row), Ok(folded)) => differing(&folded, &row).join(", "),
             _ => String::new(),
         };
-        report.violated("ROW", STORE, format!("the row is not what the events amount to: {fields}"));
+        report.violated("ROW", STORE, format!("the row differs from the state of the events: {fields}"));
     }
     if row.chain != folded.chain {
-        report.violated("ROW", STORE, "the row's hash chain is not the log's: an event was changed");
+        report.violated("ROW", STORE, "the row's hash chain differs from the log's: an event was changed");
     }
 }
 
 fn shown_by_service(shown: &Value, folded: &LogHead, report: &mut Report) {
     if shown["head_seq"].as_u64() > Some(folded.state.head_seq.0) {
-        return report.not_checked.push("the stored row, since the run has gone on meanwhile".to_owned());
+        return report.not_checked.push("the stored row, because the run has continued".to_owned());
     }
     let Ok(mut expected) = serde_json::to_value(job(&folded.state, None)) else { return };
     if let Some(expected) = expected.as_object_mut() {
-        // It is no part of the log.
+        // It is not part of the log.
         expected.remove("queue_position");
     }
     report.checked.push("stored row");
     let fields = differing(&expected, shown);
     if !fields.is_empty() {
-        let message = format!("the job is not what the events amount to: {}", fields.join(", "));
+        let message = format!("the job differs from the state of the events: {}", fields.join(", "));
         report.violated("ROW", STORE, message);
     }
 }

@@ -1,4 +1,4 @@
-//! The raw streams of a run as they are there.
+//! The raw streams of a run, read from its files.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,6 @@ pub(crate) struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    /// Those among these files.
     pub(crate) fn new(files: &'a RunFiles) -> Self {
         Self { files, open: BTreeMap::new() }
     }

@@ -1,4 +1,4 @@
-//! A run audited as a whole: log, streams, manifest, artifacts, result.
+//! Audits a whole run: log, streams, manifest, artifacts, result.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -89,23 +89,23 @@ pub(crate) fn export(path: &Path) -> Result<Report, Error> {
         Some(log) => {
             let mut audit = begin(&files);
             audit.take_file(&log)?;
-            finish(&files, audit, LogIn::File, |outcome, report| held_against(contents.as_ref(), outcome, report))?
+            finish(&files, audit, LogIn::File, |outcome, report| compare_contents(contents.as_ref(), outcome, report))?
         }
         None => {
             let mut report = Report::default();
             report.violated("CONTENTS", EVENTS, "the file is missing");
-            report.not_checked.push("the run, since there is no log to read".to_owned());
+            report.not_checked.push("the run, because there is no log".to_owned());
             report
         }
     };
     report.checked.extend(["seal", "zip", "contents"]);
-    // The frame first: what is wrong with the run follows from it.
-    report.violations.splice(0..0, flaws.into_iter().map(|flaw| told(flaw, &name)));
+    // Flaws of the zip first: those of the run often follow from them.
+    report.violations.splice(0..0, flaws.into_iter().map(|flaw| violation(flaw, &name)));
     Ok(report.closed())
 }
 
-/// A flaw of the frame is placed in the export, that of a file in the file.
-fn told(flaw: Flaw, export: &str) -> Violation {
+/// A flaw of the zip is reported for the export, a flaw of a file for that file.
+fn violation(flaw: Flaw, export: &str) -> Violation {
     let Flaw { rule, file, byte, message } = flaw;
     match file {
         Some(file) if rule == "CONTENTS" => Violation { rule, file, seq: None, byte: None, message },
@@ -116,14 +116,14 @@ fn told(flaw: Flaw, export: &str) -> Violation {
     }
 }
 
-/// What the list of contents says about the run is what its log says.
-fn held_against(contents: Option<&Contents>, outcome: &Outcome, report: &mut Report) {
+/// Compares the list of contents with the log.
+fn compare_contents(contents: Option<&Contents>, outcome: &Outcome, report: &mut Report) {
     report.not_checked.push("the stored row, which is not in the export".to_owned());
     let (Some(contents), Some(head)) = (contents, &outcome.folded) else { return };
     let state = &head.state;
     let said = (contents.run_id, contents.request_id, contents.status, contents.events);
     if said != (state.run_id, state.request_id, state.status, state.head_seq.0) {
-        report.violated("CONTENTS", crate::export::CONTENTS, "what it says about the run is not what the log says");
+        report.violated("CONTENTS", crate::export::CONTENTS, "what it says about the run differs from the log");
     }
 }
 
@@ -165,17 +165,17 @@ fn finish(
             result::check(files, &outcome, &artifacts, &mut report);
         }
         (None, Expect::Final) => {
-            report.not_checked.push("proof and artifacts, since the log has no terminal event".to_owned());
+            report.not_checked.push("proof and artifacts, because the log has no terminal event".to_owned());
         }
         (None, Expect::Any) => {
-            report.not_checked.push("proof and artifacts, since the run is not over yet".to_owned());
+            report.not_checked.push("proof and artifacts, because the run has not ended".to_owned());
         }
     }
     more(&outcome, &mut report);
     Ok(report.closed())
 }
 
-/// A stream that never wrote needs no file; one that wrote does.
+/// A stream without output needs no file; one with output does.
 fn absent_streams(
     claimed: BTreeMap<Stream, StreamProof>,
     files: &mut BTreeMap<Stream, StreamProof>,
@@ -189,7 +189,7 @@ fn absent_streams(
         if proof.bytes > 0 || proof.sha256 != empty {
             report.violated("PROOF", Streams::name(stream), "the file is missing");
         }
-        // With what the proof says in its place, its absence is said once.
+        // The proof's own values stand in for it, so that its absence is reported only once.
         files.insert(stream, proof);
     }
 }

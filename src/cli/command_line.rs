@@ -49,7 +49,7 @@ enum Command {
     Reparse(reparse::Args),
 }
 
-/// Does what the command line says.
+/// Parses the command line, runs the command, and returns its exit status.
 pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let done = match command {

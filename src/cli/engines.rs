@@ -1,4 +1,4 @@
-//! `engines`: which CLIs are there, their versions and models, whether they are logged in; and installing them.
+//! `engines`: lists the agent CLIs with version, login and models, and installs them.
 
 use std::io;
 use std::thread;
@@ -17,27 +17,26 @@ use crate::engine::{self, Adapter};
 use crate::installed_engines::{InstalledEngines, Models, Status, Upgrade, UpgradeStatus};
 use crate::settings::{LogLevel, Settings};
 
-/// How often the log of an installation is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// Pause between two reads of the log of an installation.
+const POLL: Duration = Duration::from_millis(100);
 
-/// Shows the agent CLIs of this machine: found, version, login, models; and installs them
+/// Lists the agent CLIs of this machine with version, login and models, or installs them
 ///
-/// Where a service runs on the data directory, it is asked: its PATH and its variables count.
+/// If a service runs on the data directory, it is asked, because its PATH and its environment decide.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  skill-runner engines\n  skill-runner engines --install codex")]
 pub(crate) struct Args {
-    /// One JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Installs an engine, or all, into npm_prefix with npm
+    /// Install an engine, or `all`, with npm into the folder npm_prefix
     #[arg(long, value_name = "NAME", conflicts_with = "models")]
     install: Option<String>,
-    /// Lists the models of an engine
+    /// List the models of an engine
     #[arg(long, value_name = "NAME")]
     models: Option<String>,
 }
 
-/// Does what the flags say.
 pub(crate) fn engines(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let settings = global.settings(&[])?;
@@ -51,7 +50,7 @@ pub(crate) fn engines(global: &Global, args: &Args) -> Result<(), Failure> {
 fn by_name(name: &str) -> Result<&'static Adapter, Failure> {
     engine::adapter_named(name).ok_or_else(|| {
         let names = Engine::names(Engine::AGENTS);
-        Failure::Usage(format!("no agent CLI is called {name:?}; there are {names}"))
+        Failure::Usage(format!("no engine has the name {name:?}; the engines are {names}"))
     })
 }
 
@@ -129,7 +128,7 @@ fn install(installed: &InstalledEngines, name: &str, as_json: bool) -> Result<()
     if ended.status == UpgradeStatus::Succeeded { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }
 
-/// Shows npm's words on standard error until it is over.
+/// Shows npm's output on standard error until the installation ends.
 fn follow(installed: &InstalledEngines, begun: Upgrade) -> Result<Upgrade, Failure> {
     let id = begun.upgrade_id;
     let mut shown = 0;
@@ -142,7 +141,7 @@ fn follow(installed: &InstalledEngines, begun: Upgrade) -> Result<Upgrade, Failu
         if upgrade.status.is_final() {
             return Ok(upgrade);
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL);
     }
 }
 

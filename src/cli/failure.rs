@@ -1,4 +1,4 @@
-//! Why a command did not succeed, how that is said, and with which exit status.
+//! Why a command failed, the message for it, and the exit status.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -20,7 +20,6 @@ pub(crate) enum Exit {
     /// The service cannot be reached, or is shutting down.
     Unreachable,
     NotFound,
-    /// The input was refused.
     Refused,
     Interrupted,
 }
@@ -64,7 +63,6 @@ pub(crate) enum Failure {
     Refused {
         /// For programs, as in the API.
         code: String,
-        /// For people.
         message: String,
         details: Value,
     },
@@ -72,11 +70,10 @@ pub(crate) enum Failure {
     NotFound(String),
     /// A file that was given was read, and cannot be used.
     Unusable(String),
-    /// Something did not work.
     Broken(String),
     /// The command has printed what is wrong.
     Reported(Exit),
-    /// Whoever read the output has gone.
+    /// The reader of the output has closed it.
     OutputClosed,
 }
 
@@ -87,7 +84,6 @@ impl Failure {
         move |error| Self::Broken(format!("{doing}: {}", chain(&error)))
     }
 
-    /// A run that is not there.
     pub(crate) fn unknown_run(id: &str) -> Self {
         let id: String = id.chars().take(64).collect();
         Self::Refused {
@@ -175,7 +171,7 @@ impl From<store::Error> for Failure {
         match error {
             store::Error::Locked { path } => Self::Broken(format!(
                 "another skill-runner uses this data directory: {}\n  \
-                 wait until it has ended, stop it, or name another one with --data-dir",
+                 wait until it has ended, stop it, or choose another folder with --data-dir",
                 path.display()
             )),
             other => Self::Broken(chain(&other)),

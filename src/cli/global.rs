@@ -1,4 +1,4 @@
-//! Flags that every command has, and the settings that follow from file, environment and flags.
+//! The flags of every command, and the settings made from file, environment and flags.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -12,19 +12,18 @@ use crate::settings::{Problem, Settings};
 /// The configuration file looked for in the working directory.
 const USUAL_FILE: &str = "skill-runner.yaml";
 
-/// Flags of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The configuration file [default: skill-runner.yaml, where there is one]
+    /// Configuration file [default: skill-runner.yaml in the working directory, if it exists]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Configuration")]
     config: Option<PathBuf>,
-    /// Where everything is kept that is written [default: ./data]
+    /// Folder for runs, the event store and logs [default: ./data]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Configuration")]
     data_dir: Option<String>,
-    /// Where skills are installed [default: ./skills]
+    /// Folder of the installed skills [default: ./skills]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Configuration")]
     skills_dir: Option<String>,
-    /// TRACE, DEBUG, INFO, WARN or ERROR [default: INFO]
+    /// Log level: TRACE, DEBUG, INFO, WARN or ERROR [default: INFO]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Configuration")]
     log_level: Option<String>,
 }
@@ -62,7 +61,7 @@ impl Global {
     }
 }
 
-/// Engines run in folders of their own, where a relative path would mean another place.
+/// Engines run in other working directories, where a relative path would point elsewhere.
 fn make_absolute(settings: &mut Settings) -> Result<(), Failure> {
     let paths = &mut settings.paths;
     let all = [

@@ -1,10 +1,10 @@
-//! The signals that end a program: the first is a request, the second an order.
+//! SIGTERM and SIGINT: the first asks for an orderly end, the second ends at once.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::failure::Failure;
 
-/// The signals that end a program.
+/// Receives SIGTERM and SIGINT.
 pub(crate) struct Stop {
     terminate: Signal,
     interrupt: Signal,

@@ -1,4 +1,4 @@
-//! Serving the API on a socket, from the first connection to the last answer after the stop.
+//! Serves the API on a socket until it is stopped and the last answers are sent.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::http::router::routes;
 use crate::http::server::app::{App, Changes};
 use crate::orchestrator::Orchestrator;
 
-/// How long answers under way may take after the stop.
+/// How long answers may take after the stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-/// Serve the API until told to stop; open event streams are ended then.
+/// Serves the API until `stop` completes; open event streams end then.
 pub async fn serve(
     listener: tokio::net::TcpListener,
     orchestrator: Orchestrator,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    serve_app(listener, App::new(orchestrator, Changes::Taken), stop).await
+    serve_app(listener, App::new(orchestrator, Changes::Accepted), stop).await
 }
 
-/// Serve what can be read of the API: a request that would change something is refused.
+/// Serves the API read-only: a request that would change something is refused.
 pub(crate) async fn serve_read_only(
     listener: tokio::net::TcpListener,
     orchestrator: Orchestrator,
@@ -37,10 +37,10 @@ async fn serve_app(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let routes = routes(app.clone());
-    // Events are small and people wait for them: send each at once.
+    // Events are small and must not be delayed.
     let listener = listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {
-            warn!(%error, "small packets will be delayed");
+            warn!(%error, "TCP_NODELAY cannot be set; events may be delayed");
         }
     });
     let closing = app.clone();
@@ -55,7 +55,7 @@ async fn serve_app(
     };
     tokio::select! {
         ended = served => ended,
-        // A client that does not read its answer must not hold up the end.
+        // A client that does not read its answer must not delay the end.
         () = overdue => Ok(()),
     }
 }

@@ -13,11 +13,11 @@ use crate::cli::failure::Failure;
 use crate::domain::causes::chain;
 use crate::settings::Secret;
 
-/// How long a connection may take to stand.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a service may take for one answer.
 const ANSWER: Duration = Duration::from_secs(60);
-/// How long a service that says where it is may take to say that it is well.
+/// How long a service may take to answer a health check.
 const HEALTH: Duration = Duration::from_secs(2);
 /// Silence after which an event stream is taken for dead; a living one has a heartbeat.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -38,11 +38,13 @@ impl Client {
     /// A client of the service at this URL.
     pub(crate) fn new(url: &str, token: Option<&Secret>) -> Result<Self, Failure> {
         if !url.starts_with("http://") {
-            return Err(Failure::Usage(format!("{url:?} is not the URL of a service: it must begin with http://")));
+            return Err(Failure::Usage(format!(
+                "--server {url:?} is not the URL of a service: it must begin with http://"
+            )));
         }
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            // The token is meant for the service and for nobody in between.
+            // No proxy: the token is for the service alone.
             .proxy(None)
             .max_redirects(0)
             .timeout_connect(Some(CONNECT))
@@ -52,12 +54,12 @@ impl Client {
         Ok(Self { agent, base, bearer: token.map(|token| format!("Bearer {}", token.expose())) })
     }
 
-    /// The service's address.
+    /// The URL without a path.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
-    /// Whether a service is there and well.
+    /// Whether the service answers its health check.
     pub(crate) fn answers(&self) -> bool {
         let asked = self.agent.get(format!("{}/healthz", self.base)).config().timeout_global(Some(HEALTH)).build();
         asked.call().is_ok_and(|answer| answer.status().is_success())
@@ -119,7 +121,7 @@ impl Client {
         let bytes = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec();
         let bytes = bytes.map_err(|error| self.unreachable(&error))?;
         serde_json::from_slice(&bytes)
-            .map_err(|error| Failure::Broken(format!("{} did not answer in JSON: {error}", self.base)))
+            .map_err(|error| Failure::Broken(format!("the service at {} did not answer with JSON: {error}", self.base)))
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
@@ -127,7 +129,7 @@ impl Client {
     }
 }
 
-/// The service's own words, where there are some.
+/// The error that the service answered with.
 fn refusal(mut response: Response<Body>) -> Failure {
     let status = response.status();
     let body = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().unwrap_or_default();
@@ -137,6 +139,6 @@ fn refusal(mut response: Response<Body>) -> Failure {
         (Some(code), Some(message)) => {
             Failure::Refused { code: code.to_owned(), message: message.to_owned(), details: error["details"].clone() }
         }
-        _ => Failure::Broken(format!("the service answered with status {status}")),
+        _ => Failure::Broken(format!("the service answered with status {status} and no error message")),
     }
 }

@@ -1,4 +1,4 @@
-//! The data folder, opened by this process alone.
+//! Opens the data folder for this process alone.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::settings::Settings;
 use crate::store::{EventStore, SledStore};
 use crate::supervisor;
 
-/// Opens the store, making the data folder where it is missing.
+/// Opens the store; creates the data folder if it is missing.
 pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Failure> {
     let data_dir = &settings.paths.data_dir;
-    std::fs::create_dir_all(data_dir).map_err(Failure::broken(format!("make {}", data_dir.display())))?;
+    std::fs::create_dir_all(data_dir).map_err(Failure::broken(format!("create {}", data_dir.display())))?;
     let store = SledStore::open(data_dir, |failed| {
-        error!(error = %chain(failed), "the event store failed; ending, since only a new start can tell what is on disk");
-        // At once and without tidying up: after a failed sync no write may be tried again.
+        error!(error = %chain(failed), "the event store failed; ending, because only a restart can find out what is on disk");
+        // At once and without clean-up: after a failed sync no write may be retried.
         std::process::exit(Exit::Failed.status().into());
     })?;
     Ok(Arc::new(store))
 }
 
-/// Takes the data folder over, to run skills from this registry.
+/// Starts an orchestrator on the data folder.
 pub(crate) async fn take_over(
     store: Arc<dyn EventStore>,
     registry: Registry,

@@ -1,4 +1,4 @@
-//! A run's events from a service, as they come.
+//! Follows a run's events in a service, and reconnects if the stream breaks.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::fcmp::read_envelope;
 
-/// How often in a row a broken event stream is taken up again without having brought anything.
+/// Attempts in a row that bring no event before it gives up.
 const TRIES: u32 = 5;
-/// How long is waited before that.
+/// Pause before each new attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Hands on the stored bytes of the run's events until the terminal one, or until `each` wants no more; a stream that
-/// breaks is taken up where it broke.
+/// Passes the stored bytes of each event to `each`, until the terminal event or until `each` returns false. A stream that
+/// breaks is resumed after the last event.
 pub(crate) fn follow(
     client: &Client,
     run: RunId,
@@ -44,7 +44,7 @@ pub(crate) fn follow(
 }
 
 enum Relayed {
-    /// The terminal event was handed on, or nobody listens any more.
+    /// The terminal event was passed on, or `each` wants no more.
     Ended,
     /// The stream ended before it.
     Broken(String),

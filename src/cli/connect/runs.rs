@@ -1,4 +1,4 @@
-//! Runs to read: through the service that has the data folder, or from the store itself.
+//! Reads runs through the running service of the data folder, or else from the store.
 
 use std::io::BufRead;
 
@@ -17,9 +17,8 @@ const READ_BYTES: usize = 1024 * 1024;
 
 /// Where runs are read from.
 pub(crate) enum Runs {
-    /// A service answers for them.
     Service(Client),
-    /// This process has the store.
+    /// This process has opened the store.
     Store(RunLog),
 }
 
@@ -35,7 +34,7 @@ impl Runs {
         let layout = Layout::new(&settings.paths.data_dir);
         if !layout.store().exists() {
             return Err(Failure::NotFound(format!(
-                "there are no runs in {}\n  name the data directory with --data-dir",
+                "there are no runs in {}\n  choose the data directory with --data-dir",
                 settings.paths.data_dir.display()
             )));
         }

@@ -1,4 +1,4 @@
-//! The running service of a data folder: it leaves its address and pid there, and other commands find it.
+//! The address and pid that a running service writes to its data folder, so that other commands find it.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,25 +14,25 @@ use crate::files;
 use crate::settings::Settings;
 use crate::workspace::Layout;
 
-/// What the service leaves.
+/// The content of the address file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ServiceAddress {
     url: String,
     pid: i32,
 }
 
-/// The address as long as it is true; removed when dropped.
+/// The written address; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Announcement {
     path: PathBuf,
 }
 
-/// Leaves the address of this process in its data folder.
+/// Writes the address of this process to its data folder.
 pub(crate) fn announce(layout: &Layout, bound: SocketAddr) -> Result<Announcement, Failure> {
     let path = layout.service_address();
     let address = ServiceAddress { url: url(reachable(bound)), pid: rustix::process::getpid().as_raw_nonzero().get() };
     let text = serde_json::to_vec(&address).map_err(Failure::broken("write the service's address"))?;
-    files::write_durably(&path, &text).map_err(Failure::broken("leave the service's address"))?;
+    files::write_durably(&path, &text).map_err(Failure::broken("write the service's address"))?;
     Ok(Announcement { path })
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-/// "Every address" is no address to connect to.
+/// A service on 0.0.0.0 or [::] is reached on the loopback address.
 fn reachable(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -62,7 +62,7 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 pub(crate) fn running_service(settings: &Settings) -> Option<Client> {
     let path = Layout::new(&settings.paths.data_dir).service_address();
     let address: ServiceAddress = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    // A killed service leaves its address; its pid may belong to somebody else by now, so it must answer, too.
+    // A killed service leaves this file behind, and its pid may be another process by now: so it must answer, too.
     test_kill_process(Pid::from_raw(address.pid)?).ok()?;
     let client = Client::new(&address.url, settings.http.token.as_ref()).ok()?;
     client.answers().then_some(client)
@@ -75,7 +75,7 @@ pub(crate) fn service(settings: &Settings, server: Option<&str>) -> Result<Clien
     }
     running_service(settings).ok_or_else(|| {
         Failure::Unreachable(format!(
-            "no service runs on {}\n  start it with `skill-runner serve`, or name one with --server",
+            "no service runs on {}\n  start one with `skill-runner serve`, or choose one with --server",
             settings.paths.data_dir.display()
         ))
     })

@@ -1,4 +1,4 @@
-//! `audit`: whether a run's log, streams and artifacts are what the run wrote.
+//! `audit`: checks a run and prints the report.
 
 use std::io;
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::domain::statechart::Status;
 use crate::settings::LogLevel;
 use crate::workspace::Layout;
 
-/// Checks a run's log, streams and artifacts, and says what is wrong and where
+/// Checks a run's log, streams and artifacts, and shows each problem with its place
 ///
-/// Checked are the ordering rules OR-01 to OR-07, the schema of every event, the proof (hash chain, raw streams, list
-/// of artifacts), every artifact's content, and that the result says what the log says. For a run of the data directory
-/// its stored row must be what its events amount to; for an export, every byte of the file must be the one that was
-/// written. An export needs neither a service nor a data directory.
+/// Checks the ordering rules OR-01 to OR-07, the schema of every event, the proof (hash chain, raw streams, list of
+/// artifacts), the content of every artifact, and that the result matches the log. For a run of the data directory, its
+/// row in the store must match its events. For an export, every byte must be unchanged; an export needs neither a
+/// service nor a data directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit status 1 when something is wrong; each finding names its rule, its file, and the event or the byte.
+Exit status 1 if there is a violation; each one names its rule, its file, and the event or the byte.
 
 Examples:
   skill-runner audit 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
@@ -31,14 +31,13 @@ Examples:
   skill-runner audit ./data/runs/0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
   skill-runner audit ./events.jsonl --json")]
 pub(crate) struct Args {
-    /// Request id or run id, an export, a run's folder, or an event log alone
+    /// Request id or run id, an export, a run's folder, or an event log
     target: String,
-    /// One JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// Checks the run.
 pub(crate) fn audit(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let path = Path::new(&args.target);
@@ -50,12 +49,14 @@ pub(crate) fn audit(global: &Global, args: &Args) -> Result<(), Failure> {
         audit::file(path)?
     } else {
         let target: String = args.target.chars().take(200).collect();
-        return Err(Failure::Usage(format!("{target:?} is neither a run's id nor its folder, export or event log")));
+        return Err(Failure::Usage(format!(
+            "{target:?} is neither a run's id nor an existing folder, export or event log"
+        )));
     };
     if args.json {
         output::json(&report)?;
     } else {
-        output::line(&told(&report, Look::of(&io::stdout())))?;
+        output::line(&lines_of(&report, Look::of(&io::stdout())))?;
     }
     if report.ok { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }
@@ -75,10 +76,9 @@ fn stored_run(global: &Global, id: &str) -> Result<Report, Failure> {
     audit::stored_run(run, root, read_events, || runs.row(run))
 }
 
-/// The report in words.
-fn told(report: &Report, look: Look) -> String {
-    let run = report.run_id.map_or_else(|| "run unknown".to_owned(), |run| format!("run {run}"));
-    let status = report.status.map_or("of unknown state", Status::as_str);
+fn lines_of(report: &Report, look: Look) -> String {
+    let run = report.run_id.map_or_else(|| "unknown run".to_owned(), |run| format!("run {run}"));
+    let status = report.status.map_or("unknown status", Status::as_str);
     let mut lines = vec![format!("{run}: {} events, {status}", report.events)];
     lines.push(format!("checked: {}", report.checked.join(", ")));
     lines.extend(report.not_checked.iter().map(|what| format!("not checked: {what}")));

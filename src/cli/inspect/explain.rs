@@ -14,11 +14,11 @@ use crate::settings::LogLevel;
 /// Longest value that is shown.
 const VALUE_MAX: usize = 200;
 
-/// Tells where a field of a run's result came from
+/// Shows where a field of a run's result came from
 ///
-/// Names the step of validation, the event that carried the value and its bytes in the engine's output, or the file and
-/// its bytes; and says whether those are the field's own bytes or all bytes of the event or file. With --cache: whether the
-/// result was taken from an equal run, and if not, which part of the cache key differs from the nearest earlier run.
+/// Prints the validation step, and the event or file that held the value with its byte range: either the exact bytes of
+/// the field, or all bytes of that event or file. With --cache: whether the result was taken from an equal run, and if
+/// not, which part of the cache key differs from the most similar earlier run.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --path /data/items/0\n  \
@@ -27,21 +27,20 @@ const VALUE_MAX: usize = 200;
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// The field, as a JSON pointer into the result
+    /// The field, as a JSON pointer into the result, such as /data/items/0
     #[arg(long, value_name = "POINTER", default_value = "/data")]
     path: String,
-    /// What the cache did for the run
+    /// Show what the cache did for the run instead
     #[arg(long, conflicts_with = "path")]
     cache: bool,
-    /// One JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// The service to ask [default: the one of the data directory, where it runs]
+    /// URL of the service to ask [default: the running service of the data directory, else the store]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
-/// Tells it.
 pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);
@@ -54,7 +53,7 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
                 serde_json::to_value(log.explain_cache(run)?).map_err(Failure::broken("write the explanation"))?
             }
         };
-        return if args.json { output::json(&story) } else { output::line(&told_of_cache(&story)) };
+        return if args.json { output::json(&story) } else { output::line(&cache_lines(&story)) };
     }
     let explanation = match &runs {
         Runs::Service(client) => {
@@ -64,11 +63,10 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
             serde_json::to_value(log.explain(run, &args.path)?).map_err(Failure::broken("write the explanation"))?
         }
     };
-    if args.json { output::json(&explanation) } else { output::line(&told(&explanation)) }
+    if args.json { output::json(&explanation) } else { output::line(&lines_of(&explanation)) }
 }
 
-/// The cache's part in words.
-fn told_of_cache(story: &Value) -> String {
+fn cache_lines(story: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
     let mut lines = vec![format!("{}: {}", text(&story["outcome"]).replace('_', " "), text(&story["reason"]))];
     lines.push(format!("key {}", text(&story["key"])));
@@ -78,8 +76,7 @@ fn told_of_cache(story: &Value) -> String {
     lines.join("\n")
 }
 
-/// The explanation in words.
-fn told(explanation: &Value) -> String {
+fn lines_of(explanation: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let value = one_line(&explanation["value"].to_string(), VALUE_MAX);
     let mut lines = vec![format!("{} = {value}", one_line(&text(&explanation["path"]), VALUE_MAX))];
@@ -97,21 +94,26 @@ fn told(explanation: &Value) -> String {
     let origin = &explanation["origin"];
     let bytes = format!("{}..{}", origin["byte_from"], origin["byte_to"]);
     let how = match origin["precision"].as_str() {
-        Some("field") => "its own bytes",
-        _ => "all of them, since it does not stand there as it stands in the result",
+        Some("field") => "the exact bytes of the field",
+        _ => "the whole range, because the value is written differently there",
     };
     lines.push(match origin["kind"].as_str() {
         Some("stream") => {
             let (seq, kind, stream) = (&origin["seq"], text(&origin["type"]), text(&origin["stream"]));
-            format!("carried by event {seq}, {kind}: bytes {bytes} of logs/{stream}.txt, {how}")
+            format!("from event {seq}, {kind}: bytes {bytes} of logs/{stream}.txt, {how}")
         }
-        Some("file") => format!("written to {}: bytes {bytes}, {how}", text(&origin["file"])),
+        Some("file") => format!("from the file {}: bytes {bytes}, {how}", text(&origin["file"])),
         Some("run") => {
-            format!("taken at event {} from the equal run {}", origin["seq"], text(&origin["source_run_id"]))
+            format!("taken from the equal run {1} at event {0}", origin["seq"], text(&origin["source_run_id"]))
         }
-        _ => "the log does not tell where it came from".to_owned(),
+        _ => "the log does not record where it came from".to_owned(),
     });
     let result = &explanation["result"];
-    lines.push(format!("stands in {}: bytes {}..{}", text(&result["file"]), result["byte_from"], result["byte_to"]));
+    lines.push(format!(
+        "in the result: {}, bytes {}..{}",
+        text(&result["file"]),
+        result["byte_from"],
+        result["byte_to"]
+    ));
     lines.join("\n")
 }

@@ -15,28 +15,27 @@ use crate::domain::ids::RunId;
 use crate::export::Export;
 use crate::settings::LogLevel;
 
-/// Writes a finished run into one file, which `audit` checks and `replay` plays on any machine
+/// Writes a finished run to one file, for `audit` and `replay` on any machine
 ///
 /// The file is a zip with the log, the raw streams, the artifacts, the result, the prompt, the inputs and a list of
-/// hashes. The same run gives the same bytes. A run that is still under way is refused: its log proves nothing before
-/// its last event. Uploaded files and the skill itself are not part of it.
+/// hashes. The same run always gives the same bytes. A run that has not ended is refused, because only its last event
+/// proves the log. Uploaded files and the skill itself are not included.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner export 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 -o run.zip")]
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// The file to write; one that is there is replaced [default: the run's id with .zip]
+    /// File to write; an existing file is replaced [default: <run id>.zip]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// One JSON document that tells what was written
+    /// Print one JSON document about what was written
     #[arg(long)]
     json: bool,
-    /// The service to ask [default: the one of the data directory, where it runs]
+    /// URL of the service to ask [default: the running service of the data directory, else the store]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
-/// Writes the export.
 pub(crate) fn export(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);
@@ -45,20 +44,20 @@ pub(crate) fn export(global: &Global, args: &Args) -> Result<(), Failure> {
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{run}.zip")));
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let writing = || format!("write {}", path.display());
-    // Beside its place and renamed at the end: nobody ever finds a part of it.
+    // Written beside its place and renamed at the end, so that a partial file never has the final name.
     let mut beside = tempfile::Builder::new();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     let mut temporary = beside.permissions(mode).tempfile_in(folder).map_err(Failure::broken(writing()))?;
     write(&runs, run, temporary.as_file_mut())?;
     let export = Export::open(temporary.path()).map_err(Failure::broken(writing()))?;
     let (Some(contents), []) = (export.contents(), export.flaws()) else {
-        return Err(Failure::Broken(format!("what came of run {run} is no export; nothing was written")));
+        return Err(Failure::Broken(format!("the export of run {run} is not valid; nothing was written")));
     };
     let (files, bytes) = (contents.files.len(), temporary.as_file().metadata().map_or(0, |found| found.len()));
-    let told = json!({"run_id": run, "file": path, "bytes": bytes, "events": contents.events, "contents": contents});
+    let summary = json!({"run_id": run, "file": path, "bytes": bytes, "events": contents.events, "contents": contents});
     temporary.persist(&path).map_err(|failed| Failure::broken(writing())(failed.error))?;
     if args.json {
-        return output::json(&told);
+        return output::json(&summary);
     }
     output::line(&format!("{}: {files} files, {bytes} bytes", path.display()))
 }

@@ -22,24 +22,23 @@ use crate::settings::LogLevel;
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// The stored bytes, one event per line
+    /// Print the stored bytes, one event per line
     #[arg(long, conflicts_with = "json")]
     ndjson: bool,
-    /// One JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// The first event to show
+    /// First event to show
     #[arg(long, value_name = "SEQ", default_value_t = 1, hide_default_value = true)]
     from_seq: u64,
-    /// The last event to show
+    /// Last event to show
     #[arg(long, value_name = "SEQ")]
     to_seq: Option<u64>,
-    /// The service to ask [default: the one of the data directory, where it runs]
+    /// URL of the service to ask [default: the running service of the data directory, else the store]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
-/// Shows the events.
 pub(crate) fn history(global: &Global, args: &Args) -> Result<(), Failure> {
     if args.to_seq.is_some_and(|to| to < args.from_seq) {
         return Err(Failure::Usage("--to-seq must not be before --from-seq".to_owned()));

@@ -1,4 +1,4 @@
-//! `logs`: what the engine of a service's run was told and wrote.
+//! `logs`: the prompt and the raw output of an engine, read from a running service.
 
 use std::io;
 
@@ -17,24 +17,24 @@ use crate::domain::ids::RunId;
 use crate::fcmp::read_envelope;
 use crate::settings::LogLevel;
 
-/// Shows what the engine of a run was told and wrote
+/// Shows the raw output or the prompt of a run's engine
 ///
-/// The bytes are those the engine wrote, as they are.
+/// Output is printed byte for byte as the engine wrote it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner logs 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --stream stderr --follow")]
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// Which of them
+    /// Which text to show
     #[arg(long, value_enum, default_value_t = Stream::Stdout)]
     stream: Stream,
-    /// Go on until the run ends
+    /// Keep printing until the run ends
     #[arg(long, conflicts_with = "json")]
     follow: bool,
-    /// All of them as one JSON document
+    /// Print all texts as one JSON document
     #[arg(long)]
     json: bool,
-    /// The service to ask [default: the one of the data directory]
+    /// URL of the service to ask [default: the running service of the data directory]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
@@ -46,11 +46,10 @@ enum Stream {
     Stdout,
     /// Standard error
     Stderr,
-    /// What the engine was told
+    /// What the engine was asked to do
     Prompt,
 }
 
-/// Shows the text.
 pub(crate) fn logs(global: &Global, args: &Args) -> Result<(), Failure> {
     let name = match args.stream {
         Stream::Stdout => "stdout",
@@ -58,7 +57,7 @@ pub(crate) fn logs(global: &Global, args: &Args) -> Result<(), Failure> {
         Stream::Prompt => "prompt",
     };
     if args.follow && args.stream == Stream::Prompt {
-        return Err(Failure::Usage("--follow goes with the engine's own streams, not with the prompt".to_owned()));
+        return Err(Failure::Usage("--follow works with --stream stdout or stderr, not with the prompt".to_owned()));
     }
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);

@@ -1,4 +1,4 @@
-//! `reparse`: today's parser over a stored run's raw bytes, against what its log says. Nothing is changed.
+//! `reparse`: parses a stored run's raw bytes again and compares the events with the log. Nothing is changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,25 +21,25 @@ use crate::fcmp::{Envelope, read_envelope};
 use crate::settings::LogLevel;
 use crate::workspace::{Layout, RunPaths};
 
-/// Runs today's parser over a run's raw bytes and shows the difference from its log
+/// Parses a run's raw output again with this version and shows how the events differ from its log
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// One JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
-Lines with - stand in the log, lines with + are what the parser of this version reads from the same bytes.
-Exit status 1 when there is a difference.
+Lines with - are events of the log; lines with + are what this version's parser makes of the same bytes.
+Exit status 1 if there is a difference.
 
 Example:
   skill-runner reparse 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7";
 
-/// What stands on some bytes of a stream.
+/// An event, and the bytes of a stream that it was made of.
 #[derive(Debug, Clone, PartialEq)]
 struct Standing {
     stream: Stream,
@@ -57,7 +57,6 @@ struct LoggedTurn {
     standing: Vec<Standing>,
 }
 
-/// Compares, and says what differs.
 pub(crate) fn reparse(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);
@@ -89,7 +88,7 @@ fn say(args: &Args, run: RunId, differences: &[(u32, &str, Standing)]) -> Result
             .collect();
         output::json(&json!({"run_id": run, "differences": shown}))?;
     } else if differences.is_empty() {
-        output::line("the parser of this version reads the same from the raw bytes")?;
+        output::line("no difference: this version's parser makes the same events of the raw bytes")?;
     }
     if !args.json {
         for (attempt, sign, standing) in differences {
@@ -101,7 +100,7 @@ fn say(args: &Args, run: RunId, differences: &[(u32, &str, Standing)]) -> Result
     if differences.is_empty() { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }
 
-/// The run's engine, and what the log says of each turn.
+/// The run's engine, and the events of each turn in the log.
 fn read_log(runs: &Runs, run: RunId) -> Result<(String, BTreeMap<u32, LoggedTurn>), Failure> {
     let mut engine = String::new();
     let mut turns: BTreeMap<u32, LoggedTurn> = BTreeMap::new();
@@ -153,7 +152,7 @@ fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<S
         let bytes = fs::read(&path).map_err(Failure::broken(format!("read {}", path.display())))?;
         let place = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         let Some(bytes) = bytes.get(place(from)..place(to)) else {
-            return Err(Failure::Broken(format!("{} is shorter than its log says", path.display())));
+            return Err(Failure::Broken(format!("{} is shorter than the log records", path.display())));
         };
         let mut facts = Vec::new();
         let mut reader = StreamReader::new(stream, from, line_max);

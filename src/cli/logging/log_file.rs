@@ -1,4 +1,4 @@
-//! A log file that is put aside when it has grown to a given length: `x.log`, then `x.log.1`, `x.log.2`, ….
+//! A log file that is rotated at a given size: `x.log`, then `x.log.1`, `x.log.2`, ….
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -25,7 +25,7 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), file, length, max_bytes, backups })
     }
 
-    /// Puts the full file aside and begins a new one.
+    /// Renames the full file and begins a new one.
     fn rotate(&mut self) -> io::Result<()> {
         for number in (1..=self.backups).rev() {
             let older = self.backup(number);
@@ -53,12 +53,12 @@ fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// Each call is one entry of the log, which is never torn over two files.
+/// Each call writes one entry, which is never split over two files.
 impl Write for LogFile {
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
         let length = entry.len() as u64;
         if self.length > 0 && self.length + length > self.max_bytes {
-            // A log that cannot be put aside grows on: an entry lost would be worse.
+            // If the rotation fails the file grows further, so that no entry is lost.
             let _ = self.rotate();
         }
         self.file.write_all(entry)?;

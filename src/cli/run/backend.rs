@@ -1,4 +1,4 @@
-//! Who does the run: a running service, or this process on the embedded store.
+//! Where a run is carried out: in a running service, or in this process on the embedded store.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,8 @@ use crate::domain::interaction::InteractionId;
 use crate::orchestrator::Created;
 use crate::settings::{LogLevel, Settings};
 
-/// Who does the run.
 pub(crate) enum Backend {
-    /// This process.
     Embedded(Embedded),
-    /// A service.
     Remote(Remote),
 }
 
@@ -49,7 +46,6 @@ impl Backend {
         Ok(Self::Remote(Remote::new(client, skill_id, files)))
     }
 
-    /// Creates the run.
     pub(crate) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
         match self {
             Self::Embedded(embedded) => embedded.create(wanted).await,
@@ -57,7 +53,6 @@ impl Backend {
         }
     }
 
-    /// Hands over the files of the run.
     pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
         match self {
             Self::Embedded(embedded) => embedded.upload(run, zip).await,
@@ -65,7 +60,6 @@ impl Backend {
         }
     }
 
-    /// The run's events from the first on.
     pub(crate) fn follow(&self, run: RunId) -> Events {
         match self {
             Self::Embedded(embedded) => embedded.follow(run),
@@ -73,7 +67,6 @@ impl Backend {
         }
     }
 
-    /// Stops the run.
     pub(crate) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
         match self {
             Self::Embedded(embedded) => embedded.cancel(run, reason).await,
@@ -81,7 +74,6 @@ impl Backend {
         }
     }
 
-    /// Answers the run's question.
     pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
         match self {
             Self::Embedded(embedded) => embedded.reply(run, question, response).await,
@@ -89,7 +81,6 @@ impl Backend {
         }
     }
 
-    /// What came out.
     pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
         match self {
             Self::Embedded(embedded) => embedded.outcome(run),
@@ -97,7 +88,7 @@ impl Backend {
         }
     }
 
-    /// Leaves everything in order.
+    /// Ends what this process started.
     pub(crate) async fn close(&self) {
         match self {
             Self::Embedded(embedded) => embedded.close().await,
@@ -106,7 +97,7 @@ impl Backend {
     }
 }
 
-/// A service knows the skills of its own folder only.
+/// The id of a skill given by its folder: a service only knows the skills of its own skills folder.
 fn installed_id(settings: &Settings, folder: &Path, server: &str) -> Result<String, Failure> {
     let real = |path: &Path| path.canonicalize().ok();
     let found = real(folder);
@@ -116,7 +107,7 @@ fn installed_id(settings: &Settings, folder: &Path, server: &str) -> Result<Stri
         Some(name) if parent.is_some() && parent == real(&settings.paths.skills_dir).as_deref() => Ok(name.to_owned()),
         Some(_) | None => Err(Failure::Usage(format!(
             "the service at {server} runs installed skills only, and {} is not in its skills folder\n  \
-             put it there, or run it on its own with another --data-dir",
+             install it with `skill-runner skill install`, or run it in this process with another --data-dir",
             folder.display()
         ))),
     }

@@ -1,4 +1,4 @@
-//! `cancel`: stop a run of a running service.
+//! `cancel`: cancels a run of a running service.
 
 use serde_json::json;
 
@@ -9,23 +9,22 @@ use crate::cli::logging;
 use crate::cli::terminal::output;
 use crate::settings::LogLevel;
 
-/// Stops a run of a running service, wherever it is
+/// Cancels a run of a running service
 ///
-/// A run that is over stays as it is, and the exit status is 0 all the same.
+/// A run that has already ended is not changed; the exit status is 0 in that case, too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner cancel 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7")]
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// The service's answer as one JSON document
+    /// Print the service's answer as one JSON document
     #[arg(long)]
     json: bool,
-    /// The service to ask [default: the one of the data directory]
+    /// URL of the service to ask [default: the running service of the data directory]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
-/// Stops the run.
 pub(crate) fn cancel(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);

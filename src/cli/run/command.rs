@@ -1,4 +1,4 @@
-//! `run`: one run from start to end, with its events as they come and its result at the end.
+//! `run`: one run from start to end, with its events while it runs and its result at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,6 @@ use crate::cli::terminal::screen::Screen;
 use crate::domain::statechart::Status;
 use crate::settings::Settings;
 
-/// Runs the skill.
 pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     let as_json = args.json;
@@ -25,7 +24,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let done = runtime()?.block_on(run_to_its_end(settings, server.as_deref(), wanted, as_json));
     match done {
         Err(failure) if as_json => {
-            // Also a refusal is an answer, and whoever asked for JSON gets it as JSON.
+            // With --json, an error is printed as JSON, too.
             if let Some(document) = failure.to_json() {
                 output::json(&document)?;
             }
@@ -49,8 +48,8 @@ async fn run_to_its_end(
     if let Some(zip) = zip
         && let Err(failure) = backend.upload(run, zip.path().to_owned()).await
     {
-        // Without its files the run would wait for ever.
-        let _ = backend.cancel(run, "its files were not taken").await;
+        // Without its files the run would wait forever.
+        let _ = backend.cancel(run, "the upload of its files failed").await;
         backend.close().await;
         return Err(failure);
     }
@@ -59,7 +58,7 @@ async fn run_to_its_end(
     let interrupts = tokio::spawn(async move {
         stop.next().await;
         noted.store(true, Ordering::Relaxed);
-        eprintln!("canceling the run; once more to end at once");
+        eprintln!("canceling the run; press Ctrl-C again to exit at once");
         tokio::spawn(async move {
             if let Err(failure) = canceler.cancel(run, "interrupted at the command line").await {
                 failure.report();
@@ -93,7 +92,7 @@ async fn run_to_its_end(
     if as_json {
         output::json(&outcome.document())?;
     } else {
-        output::line(&outcome.told(screen.look()))?;
+        output::line(&outcome.text(screen.look()))?;
     }
     match outcome.status() {
         Some(Status::Succeeded) => Ok(()),

@@ -36,10 +36,10 @@ pub(crate) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -
                         let dialogue = Dialogue::new(question);
                         screen.say(&dialogue.shown());
                         open = Some(dialogue);
-                        // Input is read only by runs that ask.
+                        // Standard input is read only if a run asks.
                         lines.get_or_insert_with(standard_input);
                     }
-                    // Somebody else answered, or nobody has to any more.
+                    // Another client answered, or the question was withdrawn.
                     Some(Event::StateChanged(change)) if change.to != Status::WaitingUser => open = None,
                     Some(Event::Completed(completed)) => ended = Some(completed.status),
                     Some(Event::Failed(failed)) => ended = Some(failed.status),
@@ -72,11 +72,11 @@ async fn answered(
     };
     match backend.reply(run, dialogue.question().interaction_id, response).await {
         Ok(()) => Ok(None),
-        // Somebody else was quicker: the events tell who.
+        // Another client answered first; the events show it.
         Err(Failure::Refused { code, message, .. })
             if matches!(code.as_str(), "INTERACTION_STALE" | "INTERACTION_NOT_PENDING") =>
         {
-            screen.say(&format!("the answer came too late: {message}"));
+            screen.say(&format!("the answer was too late: {message}"));
             Ok(None)
         }
         Err(Failure::Refused { message, .. }) => {
@@ -91,7 +91,7 @@ async fn answered(
 fn unanswered(run: RunId, dialogue: &Dialogue) -> Failure {
     Failure::Broken(format!(
         "standard input has ended, and the run waits for an answer to question {}\n  \
-         start a service on this data directory with `skill-runner serve`, then `skill-runner reply {run}`",
+         start a service on this data directory with `skill-runner serve`, then answer with `skill-runner reply {run}`",
         dialogue.question().interaction_id
     ))
 }

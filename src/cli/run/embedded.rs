@@ -26,14 +26,13 @@ use crate::store::EventBatch;
 /// Bytes of events read at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// This process as the runner.
 pub(crate) struct Embedded {
     orchestrator: Orchestrator,
     skill_id: String,
 }
 
 impl Embedded {
-    /// Takes the data folder over.
+    /// Opens the data folder and recovers its runs.
     pub(crate) async fn open(settings: Settings, skill: &SkillPlace) -> Result<Self, Failure> {
         let (registry, skill_id) = match skill {
             SkillPlace::Installed(id) => {
@@ -44,7 +43,7 @@ impl Embedded {
                 (Registry::new(skills_dir), name)
             }
         };
-        // Looked up before anything is opened: a wrong name should cost and change nothing.
+        // Looked up before anything is opened, so that a wrong name changes nothing.
         if let Err(crate::registry::NotUsable::NotFound) = registry.lookup(&skill_id) {
             return Err(unknown_skill(&skill_id, &settings.paths.skills_dir, skill));
         }
@@ -54,45 +53,39 @@ impl Embedded {
         Ok(Self { orchestrator, skill_id })
     }
 
-    /// Creates the run.
     pub(crate) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
         let request: CreateRequest =
             serde_json::from_value(wanted.body(&self.skill_id)).map_err(Failure::broken("make the request"))?;
         Ok(self.orchestrator.create(request, None).await?)
     }
 
-    /// Hands over the files of the run.
     pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
         self.orchestrator.upload(run, Delivery { files: Some(zip), package: None }).await?;
         Ok(())
     }
 
-    /// The run's events from the first on.
     pub(crate) fn follow(&self, run: RunId) -> Events {
         let (events, shown) = mpsc::channel(EVENTS_WAITING);
         let orchestrator = self.orchestrator.clone();
         tokio::spawn(async move {
             if let Err(failure) = follow(&orchestrator, run, &events).await {
-                // Nobody shows events any more.
+                // The receiver is gone: nothing is shown any more.
                 let _ = events.send(Err(failure)).await;
             }
         });
         shown
     }
 
-    /// Stops the run.
     pub(crate) async fn cancel(&self, run: RunId, reason: &str) -> Result<(), Failure> {
         self.orchestrator.cancel(run, "user", reason).await?;
         Ok(())
     }
 
-    /// Answers the run's question.
     pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
         self.orchestrator.reply(run, question, response, None).await?;
         Ok(())
     }
 
-    /// What came out.
     pub(crate) fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
         let job = self.orchestrator.job(run)?;
         let job = serde_json::to_value(job).map_err(Failure::broken("read the job"))?;
@@ -140,7 +133,7 @@ async fn follow(
     }
 }
 
-/// Next to the events, only what needs attention is shown; the log file has all of it.
+/// Beside the events only warnings are shown, unless a level was set; the log file has every line.
 fn log(settings: &Settings) {
     let asked = |found: &&Described| found.key == "log_level" && found.source != Source::Default;
     let level = if settings.describe().iter().find(asked).is_some() { settings.log.level } else { LogLevel::Warn };
@@ -150,12 +143,12 @@ fn log(settings: &Settings) {
     }
 }
 
-/// The folder as a registry of its own would see it.
+/// The folder's parent as a skills folder, and the skill's name in it.
 fn parent_and_name(folder: &Path) -> Result<(PathBuf, String), Failure> {
     let unusable = |reason: &str| Failure::Usage(format!("{} is not a skill's folder: {reason}", folder.display()));
     let real = folder.canonicalize().map_err(|error| unusable(&error.to_string()))?;
     if !real.is_dir() {
-        return Err(unusable("it is not a folder"));
+        return Err(unusable("it is a file"));
     }
     match (real.parent(), real.file_name().and_then(|name| name.to_str())) {
         (Some(parent), Some(name)) => Ok((parent.to_owned(), name.to_owned())),

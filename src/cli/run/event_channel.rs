@@ -1,4 +1,4 @@
-//! The channel on which a run's events come to be shown.
+//! The channel that carries a run's events to the screen.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;

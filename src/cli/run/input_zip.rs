@@ -1,4 +1,4 @@
-//! The files of a run as the zip that an upload is.
+//! Packs the files of a run into the zip that is uploaded.
 
 use std::fs::File;
 use std::io;
@@ -33,7 +33,7 @@ fn add(writer: &mut ZipWriter<NamedTempFile>, key: &str, path: &Path) -> Result<
     if !found.is_file() {
         return Err(unusable("it is not a regular file".to_owned()));
     }
-    // It is unpacked at once, mostly on the same machine: to compress it would only take time.
+    // Not compressed: it is unpacked at once, mostly on the same machine.
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Stored)
         .large_file(found.len() >= LONG_FORM_BYTES);

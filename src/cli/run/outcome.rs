@@ -1,4 +1,4 @@
-//! What came out of a run, for programs and for people.
+//! The result of a run, as a JSON document and as text for people.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,6 @@ pub(crate) enum ArtifactsAt {
     Service(String),
 }
 
-/// A finished run.
 pub(crate) struct Outcome {
     job: Value,
     result: Value,
@@ -31,7 +30,6 @@ impl Outcome {
         Self { job, result, artifacts }
     }
 
-    /// How the run ended.
     pub(crate) fn status(&self) -> Option<Status> {
         serde_json::from_value(self.job["status"].clone()).ok()
     }
@@ -48,8 +46,8 @@ impl Outcome {
         document
     }
 
-    /// The result in words.
-    pub(crate) fn told(&self, look: Look) -> String {
+    /// The result for people.
+    pub(crate) fn text(&self, look: Look) -> String {
         let status = self.job["status"].as_str().unwrap_or("unknown");
         let run = self.job["run_id"].as_str().unwrap_or_default();
         let ink = if self.status() == Some(Status::Succeeded) { Ink::Good } else { Ink::Bad };

@@ -16,7 +16,6 @@ use crate::domain::interaction::InteractionId;
 use crate::orchestrator::Created;
 use crate::workspace::Layout;
 
-/// A service as the runner.
 pub(crate) struct Remote {
     client: Client,
     skill_id: String,
@@ -25,49 +24,42 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// The service behind this client.
     pub(crate) fn new(client: Client, skill_id: String, data_dir: Option<PathBuf>) -> Self {
         Self { client, skill_id, data_dir }
     }
 
-    /// Creates the run.
     pub(crate) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
         let body = wanted.body(&self.skill_id);
         let answer = self.call(move |client| client.post("/jobs", &body)).await?;
         serde_json::from_value(answer).map_err(Failure::broken("read the service's answer"))
     }
 
-    /// Hands over the files of the run.
     pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
         self.call(move |client| client.upload(&format!("/jobs/{run}/upload"), &zip)).await.map(drop)
     }
 
-    /// The run's events from the first on.
     pub(crate) fn follow(&self, run: RunId) -> Events {
         let (events, shown) = mpsc::channel(EVENTS_WAITING);
         let client = self.client.clone();
         tokio::task::spawn_blocking(move || {
             let sent = event_stream::follow(&client, run, |event| Ok(events.blocking_send(Ok(event)).is_ok()));
             if let Err(failure) = sent {
-                // Nobody shows events any more.
+                // The receiver is gone: nothing is shown any more.
                 let _ = events.blocking_send(Err(failure));
             }
         });
         shown
     }
 
-    /// Stops the run.
     pub(crate) async fn cancel(&self, run: RunId) -> Result<(), Failure> {
         self.call(move |client| client.post(&format!("/jobs/{run}/cancel"), &json!({}))).await.map(drop)
     }
 
-    /// Answers the run's question.
     pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
         let body = json!({"interaction_id": question, "response": response});
         self.call(move |client| client.post(&format!("/jobs/{run}/interaction/reply"), &body)).await.map(drop)
     }
 
-    /// What came out.
     pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
         let job = self.call(move |client| client.get(&format!("/jobs/{run}"))).await?;
         let mut answer = self.call(move |client| client.get(&format!("/jobs/{run}/result"))).await?;

@@ -1,4 +1,4 @@
-//! `reply`: answer the question that a run of a running service waits with.
+//! `reply`: answers the open question of a run of a running service.
 
 use std::io::BufRead;
 
@@ -13,10 +13,10 @@ use crate::cli::terminal::output;
 use crate::domain::interaction::{Interaction, InteractionId};
 use crate::settings::LogLevel;
 
-/// Answers the question a run of a running service waits with
+/// Answers the open question of a run
 ///
-/// Without a response the question is shown and the answer read from standard input. An option is named by its
-/// number, label or value; an answer with several fields is a JSON object.
+/// Without RESPONSE, the question is shown and the answer is read from standard input. Choose an option by its number,
+/// label or value; an answer with several fields is a JSON object.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,23 +25,22 @@ Examples:
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// The answer, as JSON where it is JSON, else as text
+    /// The answer: JSON if it can be parsed as JSON, else text
     response: Option<String>,
-    /// The number of the question [default: the one the run waits with]
+    /// Number of the question [default: the open one]
     #[arg(long, value_name = "N")]
     interaction: Option<u64>,
-    /// An idempotency key: the same answer under the same key is taken once, however often it is sent
+    /// Idempotency key: an answer that is sent again with the same key is accepted only once
     #[arg(long)]
     key: Option<String>,
-    /// The service's answer as one JSON document
+    /// Print the service's answer as one JSON document
     #[arg(long)]
     json: bool,
-    /// The service to ask [default: the one of the data directory]
+    /// URL of the service to ask [default: the running service of the data directory]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
-/// Answers.
 pub(crate) fn reply(global: &Global, args: Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);
@@ -51,7 +50,7 @@ pub(crate) fn reply(global: &Global, args: Args) -> Result<(), Failure> {
     let status = waiting["status"].as_str().unwrap_or_default().to_owned();
     let pending: Option<Interaction> =
         serde_json::from_value(waiting["pending"].take()).map_err(Failure::broken("read the question"))?;
-    // The service says what is wrong with an answer to another question; here it is only read as JSON.
+    // The service refuses an answer to another question; here it is only parsed.
     let open = pending.filter(|open| args.interaction.is_none_or(|named| open.interaction_id == InteractionId(named)));
     let (id, response) = match (open, args.interaction, args.response) {
         (Some(open), _, Some(text)) => (open.interaction_id.0, response(&open, &text)),
@@ -60,7 +59,7 @@ pub(crate) fn reply(global: &Global, args: Args) -> Result<(), Failure> {
         (None, _, _) => {
             return Err(Failure::Refused {
                 code: "INTERACTION_NOT_PENDING".to_owned(),
-                message: format!("the run waits for no such answer (it is {status})"),
+                message: format!("the run has no open question with this number (its status is {status})"),
                 details: Value::Null,
             });
         }

@@ -8,19 +8,16 @@ use crate::cli::failure::Failure;
 use crate::cli::run::args::Args;
 use crate::cli::run::key_value::KeyValue;
 
-/// Where the skill is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SkillPlace {
-    /// Installed under this id.
+    /// By id.
     Installed(String),
-    /// In this folder.
     Folder(PathBuf),
 }
 
 /// A run to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wanted {
-    /// The skill.
     pub(crate) skill: SkillPlace,
     /// Files by input key.
     pub(crate) files: Vec<(String, PathBuf)>,
@@ -47,7 +44,7 @@ impl Wanted {
             ("input".to_owned(), values("--input", args.input)?),
             ("parameter".to_owned(), values("--param", args.param)?),
             ("runtime_options".to_owned(), Value::Object(options)),
-            // Without files the run starts at once and says itself which ones it misses.
+            // Without files the run starts at once and fails with the names of those it misses.
             ("await_upload".to_owned(), json!(!files.is_empty())),
         ]);
         for (key, value) in [("engine", args.engine), ("model", args.model)] {
@@ -66,7 +63,7 @@ impl Wanted {
     }
 }
 
-/// No id has a `/` or a dot, so a path is always told from an id.
+/// An id has neither a `/` nor a dot; everything else is a path.
 fn place(skill: String) -> SkillPlace {
     if skill.contains(['/', '.']) { SkillPlace::Folder(skill.into()) } else { SkillPlace::Installed(skill) }
 }
@@ -84,7 +81,7 @@ fn value(text: String) -> Value {
 fn distinct(flag: &str, pairs: Vec<KeyValue>) -> Result<Vec<KeyValue>, Failure> {
     for (index, pair) in pairs.iter().enumerate() {
         if pairs[..index].iter().any(|earlier| earlier.key == pair.key) {
-            return Err(Failure::Usage(format!("{flag} {}: the key is given twice", pair.key)));
+            return Err(Failure::Usage(format!("{flag} {}: this key is given twice", pair.key)));
         }
     }
     Ok(pairs)

@@ -13,23 +13,22 @@ use crate::domain::event::Event;
 use crate::fcmp::read_envelope;
 use crate::settings::LogLevel;
 
-/// Follows a run of a running service to its end
+/// Shows the events of a run of a running service until it ends
 ///
-/// The exit status is 0 when the run succeeded, and 1 when it failed or was canceled.
+/// Exit status 0 if the run succeeded, 1 if it failed or was canceled.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner watch 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7")]
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// The stored bytes, one event per line
+    /// Print the stored bytes, one event per line
     #[arg(long)]
     json: bool,
-    /// The service to ask [default: the one of the data directory]
+    /// URL of the service to ask [default: the running service of the data directory]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
-/// Shows the events as they come.
 pub(crate) fn watch(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);

@@ -6,16 +6,15 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::terminal::output;
 
-/// Shows every setting with its value and its source; secrets are masked
+/// Shows every setting with its value and where it comes from; secrets are masked
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  SKILL_RUNNER_PORT=9000 skill-runner config")]
 pub(crate) struct Args {
-    /// One JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// Shows the settings.
 pub(crate) fn config(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     let described = settings.describe();

@@ -1,4 +1,4 @@
-//! `serve`: the HTTP service, until it is told to stop.
+//! `serve`: runs the HTTP service until a signal stops it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,25 +18,24 @@ use crate::http;
 use crate::registry::Registry;
 use crate::settings::{Problem, Settings};
 
-/// How long open connections may take to end once no run is under way any more.
+/// How long open connections may take to end once no run is left.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Serves the HTTP API until SIGTERM or SIGINT
 ///
-/// The first signal stops new work, gives running engines drain_grace_seconds to finish, then ends them. A second one
-/// ends the service at once.
+/// After the first signal no new run is started; running engines get drain_grace_seconds to finish and are then ended.
+/// A second signal ends the service at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner serve --port 0 --data-dir /var/lib/skill-runner")]
 pub(crate) struct Args {
-    /// The address to listen on [default: 127.0.0.1]
+    /// Address to listen on [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
-    /// The port to listen on, 0 for any free one [default: 8000]
+    /// Port to listen on; 0 chooses a free one [default: 8000]
     #[arg(long)]
     port: Option<String>,
 }
 
-/// Serves until told to stop.
 pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[("host", args.host.clone()), ("port", args.port.clone())])?;
     logging::to_file(&settings.log, settings.log.level).map_err(|error| {
@@ -46,12 +45,11 @@ pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     runtime()?.block_on(serve_until_told(settings))
 }
 
-/// Listens where the settings say.
 pub(crate) async fn listen(settings: &Settings) -> Result<(TcpListener, SocketAddr), Failure> {
     let address = SocketAddr::new(settings.http.host, settings.http.port);
     let listener = TcpListener::bind(address).await.map_err(|error| {
         Failure::Broken(format!(
-            "listen on {address}: {error}\n  choose another port with --port, or 0 for any free one"
+            "listen on {address}: {error}\n  choose another port with --port; 0 takes any free one"
         ))
     })?;
     let bound = listener.local_addr().map_err(Failure::broken("look up the port"))?;
@@ -59,7 +57,7 @@ pub(crate) async fn listen(settings: &Settings) -> Result<(TcpListener, SocketAd
 }
 
 async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
-    // First of all, so that a signal during the start is not lost.
+    // Before anything else, so that a signal during the start is not lost.
     let mut stop = Stop::listen()?;
     let store = data_folder::open_store(&settings)?;
     let (listener, bound) = listen(&settings).await?;
@@ -69,7 +67,7 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
 
     let (end, ended) = oneshot::channel();
     let until_ended = async move {
-        // A dropped sender means the same: it is over.
+        // A dropped sender means the same.
         let _ = ended.await;
     };
     let mut server = tokio::spawn(http::serve(listener, orchestrator.clone(), until_ended));

@@ -1,4 +1,4 @@
-//! `skill new`, `skill import`: packages written into a folder, each whole or not at all.
+//! `skill new` and `skill import`: write complete packages into a folder, or nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +11,10 @@ use crate::registry;
 use crate::skill::is_id;
 use crate::skill::starter::{self, Starter};
 
-/// Writes a first package.
 pub(crate) fn new(name: &str, kind: Starter, into: &Path) -> Result<(), Failure> {
     if !is_id(name) {
-        let rule = "1 to 64 of a-z, 0-9 and -, without - at either end and without --";
-        return Err(Failure::Usage(format!("{name:?} cannot be a skill's name: {rule}")));
+        let rule = "use 1 to 64 of a-z, 0-9 and -, with no - at either end and no --";
+        return Err(Failure::Usage(format!("{name:?} is not a valid skill name: {rule}")));
     }
     write(into, &[(name.to_owned(), starter::files(name, kind))])?;
     let dir = into.join(name);
@@ -25,7 +24,7 @@ pub(crate) fn new(name: &str, kind: Starter, into: &Path) -> Result<(), Failure>
         Starter::Prompt => "",
     };
     output::line(&format!(
-        "{shown} is written; edit SKILL.md{script}, then\n  skill-runner skill lint {shown}\n  \
+        "created {shown}; edit SKILL.md{script}, then run\n  skill-runner skill lint {shown}\n  \
          skill-runner run {shown} --input text='to be or not to be'\n  skill-runner skill install {shown}"
     ))
 }
@@ -57,10 +56,10 @@ fn shown(dir: &Path) -> String {
     if shown.contains('/') { shown } else { format!("./{shown}") }
 }
 
-/// All of them, or none: a folder that is there already is nobody's to change.
+/// Writes all of them or none; an existing folder is never changed.
 fn write(into: &Path, packages: &[(String, BTreeMap<String, String>)]) -> Result<(), Failure> {
     if let Some((id, _)) = packages.iter().find(|(id, _)| fs::symlink_metadata(into.join(id)).is_ok()) {
-        return Err(Failure::Usage(format!("{} is there already; nothing was written", into.join(id).display())));
+        return Err(Failure::Usage(format!("{} already exists; nothing was written", into.join(id).display())));
     }
     fs::create_dir_all(into).map_err(Failure::broken(format!("create {}", into.display())))?;
     let unfinished = tempfile::Builder::new()

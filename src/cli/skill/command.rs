@@ -1,4 +1,4 @@
-//! `skill`: what authors need.
+//! The subcommands of `skill`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,70 +36,68 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Checks a skill's folder and says all that is wrong with it
+    /// Checks a skill's folder and lists every problem
     #[command(after_help = "Example:\n  skill-runner skill lint ./skills/demo-echo")]
     Lint {
         /// The skill's folder
         dir: PathBuf,
-        /// One JSON document
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Writes a first package that runs as it is, to be made into your own
+    /// Writes a new skill that runs as it is, as a start for your own
     #[command(
         after_help = "Examples:\n  skill-runner skill new word-count\n  skill-runner skill new word-count --type prompt --into ./drafts"
     )]
     New {
         /// The skill's name: a-z, 0-9 and single -
         name: String,
-        /// What does the work
+        /// What carries out the skill
         #[arg(long = "type", value_enum, default_value_t = Kind::Script)]
         kind: Kind,
-        /// The folder to write it in
+        /// Folder to create the skill in
         #[arg(long, value_name = "DIR", default_value = ".")]
         into: PathBuf,
     },
-    /// Installs a package, a zip or a folder, into the skills folder; a running service sees it at once
+    /// Installs a skill from a zip or a folder; a running service sees it at once
     ///
-    /// A skill that is there already is replaced by a newer version only; the old one is kept in .archive.
+    /// An installed skill is replaced only by a newer version; the old one is kept in .archive.
     #[command(
         after_help = "Examples:\n  skill-runner skill install ./word-count\n  skill-runner skill install word-count.zip --skills-dir ./skills"
     )]
     Install {
-        /// A zip with the skill's folder in it, or the folder
+        /// Zip that contains the skill's folder, or the folder itself
         source: PathBuf,
-        /// One JSON document
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Writes a full package for each skill of an agent's folder (agent.yaml)
+    /// Writes a complete skill for each entry of an agent's folder (agent.yaml)
     #[command(after_help = "Example:\n  skill-runner skill import agents/accountant")]
     Import {
-        /// The agent's folder, named like its role
+        /// The agent's folder, which has the name of its role
         agent: PathBuf,
-        /// The folder to write them in [default: the skills folder]
+        /// Folder to write them to [default: the skills folder]
         #[arg(long, value_name = "DIR")]
         into: Option<PathBuf>,
     },
-    /// Lists the installed skills and those of agents
+    /// Lists the installed skills and those of agents' folders
     #[command(after_help = "Example:\n  skill-runner skill list --skills-dir ./skills")]
     List {
-        /// One JSON document
+        /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
 }
 
-/// What does the work of a skill.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
-    /// A script, without any model
+    /// A script, without a model
     Script,
-    /// An engine that is told what to do
+    /// An engine that follows a prompt
     Prompt,
 }
 
-/// Does what the subcommand says.
 pub(crate) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     match &args.command {
@@ -149,7 +147,7 @@ fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {
         return output::json(&json!({"skills": entries.iter().map(as_value).collect::<Vec<_>>()}));
     }
     if entries.is_empty() {
-        eprintln!("there are no skills in {}; name another folder with --skills-dir", skills_dir.display());
+        eprintln!("there are no skills in {}; choose another folder with --skills-dir", skills_dir.display());
     }
     let look = Look::of(&io::stdout());
     for entry in &entries {
@@ -162,7 +160,7 @@ fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {
             }
             Entry::Invalid { folder, findings } => {
                 let first = findings.first().map(|finding| finding.message.as_str()).unwrap_or_default();
-                output::line(&look.paint(Ink::Bad, &format!("{folder:<24} broken: {first}")))?;
+                output::line(&look.paint(Ink::Bad, &format!("{folder:<24} invalid: {first}")))?;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Findings as an author reads them: what, where, and what to do.
+//! Prints the findings about a skill: what is wrong, where, and what to do.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use crate::skill::{Finding, Severity};
 /// Writes findings, two lines each.
 pub(crate) fn show(findings: &[Finding]) -> Result<(), Failure> {
     let look = Look::of(&io::stdout());
-    findings.iter().try_for_each(|finding| output::line(&told(finding, look)))
+    findings.iter().try_for_each(|finding| output::line(&text(finding, look)))
 }
 
-fn told(finding: &Finding, look: Look) -> String {
+fn text(finding: &Finding, look: Look) -> String {
     let grade = match finding.severity {
         Severity::Error => look.paint(Ink::Bad, "error"),
         Severity::Warning => look.paint(Ink::Caution, "warning"),

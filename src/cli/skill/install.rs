@@ -1,4 +1,4 @@
-//! `skill install`: a package into the skills folder, by the same rules as over HTTP.
+//! `skill install`: installs a package into the skills folder, by the rules of the API.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,10 @@ use crate::workspace::{Layout, UploadError, UploadLimits};
 /// Installs a zip or a folder.
 pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Result<(), Failure> {
     if !source.exists() {
-        return Err(Failure::Usage(format!("{} is not there; name a zip or a skill's folder", source.display())));
+        return Err(Failure::Usage(format!(
+            "{} does not exist; name a zip or the folder of a skill",
+            source.display()
+        )));
     }
     let limits = UploadLimits {
         max_upload_bytes: settings.limits.max_upload_bytes,
@@ -40,10 +43,10 @@ pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Resu
             findings::show(&installed.skill.findings)?;
             let verb = match done.action {
                 Action::Install => "is installed",
-                Action::Update => "has taken the place of the older version",
+                Action::Update => "has replaced the older version",
             };
-            let told = format!("{} {} {verb} in {}", done.skill_id, done.version, installed.dir.display());
-            output::line(&Look::of(&io::stdout()).paint(Ink::Good, &told))
+            let message = format!("{} {} {verb} in {}", done.skill_id, done.version, installed.dir.display());
+            output::line(&Look::of(&io::stdout()).paint(Ink::Good, &message))
         }
         Err(NotInstalled::Refused(InstallRefused::Package { findings })) if as_json => {
             output::json(&json!({"ok": false, "error": {"code": "SKILL_PACKAGE_INVALID"}, "findings": findings}))?;

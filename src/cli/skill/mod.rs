@@ -1,4 +1,4 @@
-//! `skill`: what authors need.
+//! `skill`: writes, checks, installs, imports and lists skills.
 
 mod authoring;
 mod command;

@@ -1,4 +1,4 @@
-//! A question at a terminal: how it is shown, and how lines become its answer.
+//! Shows a question at a terminal and turns typed lines into the answer.
 
 use serde_json::{Map, Value};
 
@@ -21,22 +21,19 @@ pub(crate) struct Dialogue {
 pub(crate) enum Heard {
     /// Another line is needed; what to show before it.
     More(String),
-    /// The answer.
     Answer(Value),
 }
 
 impl Dialogue {
-    /// Begins to ask.
     pub(crate) fn new(question: Interaction) -> Self {
         Self { question, fields: Map::new() }
     }
 
-    /// The question.
     pub(crate) fn question(&self) -> &Interaction {
         &self.question
     }
 
-    /// The question in words, and what to type.
+    /// The question, and what to type.
     pub(crate) fn shown(&self) -> String {
         let prompt = harmless(self.question.prompt.trim_end());
         let mut lines = vec![format!("? {prompt}")];
@@ -46,7 +43,7 @@ impl Dialogue {
         lines.join("\n")
     }
 
-    /// Takes a line.
+    /// Takes a typed line.
     pub(crate) fn hear(&mut self, line: &str) -> Heard {
         let line = line.trim();
         match self.question.kind {
@@ -67,7 +64,7 @@ impl Dialogue {
     fn hear_field(&mut self, line: &str) -> Heard {
         let Some(name) = self.next_field().cloned() else { return Heard::Answer(Value::Object(self.fields.clone())) };
         if line.is_empty() {
-            return Heard::More(format!("it is required\n{}", self.wanted()));
+            return Heard::More(format!("this field is required\n{}", self.wanted()));
         }
         self.fields.insert(name, as_value(line));
         match self.next_field() {
@@ -177,7 +174,7 @@ mod tests {
     fn fields_are_asked_one_by_one_and_each_is_required() {
         let mut dialogue = ask(InteractionKind::FillFields);
         assert_eq!(dialogue.shown(), "? Well?\nname:");
-        assert_eq!(dialogue.hear(""), Heard::More("it is required\nname:".into()));
+        assert_eq!(dialogue.hear(""), Heard::More("this field is required\nname:".into()));
         assert_eq!(dialogue.hear("Ann"), Heard::More("age:".into()));
         assert_eq!(dialogue.hear("41"), Heard::Answer(json!({"name": "Ann", "age": 41})));
     }

@@ -1,4 +1,4 @@
-//! An event in a few words, for people.
+//! A one-line summary of an event.
 
 use crate::cli::terminal::look::one_line;
 use crate::domain::event::{Event, NormalizationLevel};
@@ -13,7 +13,7 @@ const SUMMARY_MAX: usize = 200;
 pub(crate) fn summary(envelope: &Envelope) -> String {
     let text = match &envelope.event {
         Some(event) => words(event),
-        None => "an event of a type this version does not know".to_owned(),
+        None => "this version does not know this type of event".to_owned(),
     };
     one_line(&text, SUMMARY_MAX)
 }
@@ -28,7 +28,7 @@ fn words(event: &Event) -> String {
             let names: Vec<&str> = uploaded.files.iter().map(|file| file.name.as_str()).collect();
             names.join(", ")
         }
-        Event::CacheHit(hit) => format!("the result of {} is taken", hit.source_run_id),
+        Event::CacheHit(hit) => format!("result taken from run {}", hit.source_run_id),
         Event::StateChanged(change) => format!("{} → {}", change.from.as_str(), change.to.as_str()),
         Event::TurnStarted(turn) => format!("attempt {}: {}", turn.attempt, turn.command.join(" ")),
         Event::SessionBound(session) => format!("{} {}", session.handle_kind, session.handle),

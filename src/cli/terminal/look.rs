@@ -1,38 +1,32 @@
-//! How text may look: colour and moving lines only on a terminal, and no colour where NO_COLOR is set.
+//! Colours and progress lines only on a terminal, and no colours if NO_COLOR is set.
 
 use std::io::IsTerminal;
 
-/// What the place that is written to can show.
+/// What an output stream can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// It is a terminal, so a line may be written over.
+    /// It is a terminal, so a line can be overwritten.
     pub(crate) live: bool,
-    /// Colours are wanted.
     pub(crate) colour: bool,
 }
 
 /// A colour by its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
-    /// Beside the point.
     Dim,
-    /// As it should be.
     Good,
-    /// Not as it should be.
     Bad,
-    /// Worth a look.
     Caution,
 }
 
 impl Look {
-    /// What this stream can show.
     pub(crate) fn of(stream: &impl IsTerminal) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let live = stream.is_terminal() && !dumb;
         Self { live, colour: live && colours_wanted() }
     }
 
-    /// The text in a colour, where there are colours.
+    /// The text in a colour, if colours are on.
     pub(crate) fn paint(self, ink: Ink, text: &str) -> String {
         let code = match ink {
             Ink::Dim => "2",
@@ -58,7 +52,7 @@ fn shown(character: char) -> bool {
     character == '\n' || character == '\t' || !(character.is_control() || turns_direction(character))
 }
 
-/// Characters that make a line read other than it is written.
+/// Characters that change the direction of text and so make a line look different from its content.
 fn turns_direction(character: char) -> bool {
     matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,4 @@
-//! What a command hands out on standard output; a reader who has gone ends the command instead of breaking it.
+//! Writes to standard output; a closed pipe ends the command without an error message.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -11,7 +11,6 @@ pub(crate) fn bytes(out: &mut impl Write, bytes: &[u8]) -> Result<(), Failure> {
     out.write_all(bytes).map_err(not_written)
 }
 
-/// Hands on what is still held back.
 pub(crate) fn flushed(out: &mut impl Write) -> Result<(), Failure> {
     out.flush().map_err(not_written)
 }

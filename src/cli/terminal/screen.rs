@@ -1,4 +1,4 @@
-//! A run's events as they come: a moving line on a terminal, one line per event elsewhere.
+//! Shows a run's events while it runs: with a progress line on a terminal, as one line per event elsewhere.
 
 use std::io::{self, Write};
 
@@ -7,21 +7,19 @@ use crate::cli::terminal::look::{Ink, Look, harmless, one_line};
 use crate::domain::event::Event;
 use crate::fcmp::{Envelope, read_envelope};
 
-/// Cells of the bar.
 const BAR_CELLS: usize = 20;
 /// Longest message beside the bar, so that the line is not wrapped on the usual terminal.
 const MESSAGE_MAX: usize = 45;
 
-/// Where events are shown.
 pub(crate) struct Screen {
     out: Box<dyn Write>,
     look: Look,
-    /// The moving line that is on the screen.
+    /// The progress line on the screen.
     bar: Option<String>,
 }
 
 impl Screen {
-    /// Standard output, or standard error where that one is taken.
+    /// On standard output, or on standard error if standard output is used for a document.
     pub(crate) fn new(stdout_is_taken: bool) -> Self {
         let (out, look): (Box<dyn Write>, Look) = if stdout_is_taken {
             (Box::new(io::stderr()), Look::of(&io::stderr()))
@@ -31,12 +29,10 @@ impl Screen {
         Self { out, look, bar: None }
     }
 
-    /// What the screen can show.
     pub(crate) fn look(&self) -> Look {
         self.look
     }
 
-    /// Shows one event.
     pub(crate) fn show(&mut self, event: &[u8]) {
         let envelope = match read_envelope(event) {
             Ok(envelope) => envelope,
@@ -75,12 +71,11 @@ impl Screen {
         }
     }
 
-    /// Shows some text of our own.
     pub(crate) fn say(&mut self, text: &str) {
         self.line(text);
     }
 
-    /// Takes the moving line away.
+    /// Removes the progress line.
     pub(crate) fn clear(&mut self) {
         if self.bar.take().is_some() {
             self.write("\r\x1b[2K");
@@ -106,7 +101,7 @@ impl Screen {
         self.bar = Some(bar);
     }
 
-    /// The run goes on even if nobody watches it any more.
+    /// A failed write does not stop the run.
     fn write(&mut self, text: &str) {
         let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
     }

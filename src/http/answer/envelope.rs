@@ -1,4 +1,4 @@
-//! The error envelope around a problem, written once the run that was asked about is known.
+//! Writes the error envelope, with the request id of the run in the path if there is one.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct Cause {
     pub(crate) text: String,
 }
 
-/// Write the error envelope of a response that carries a problem; any other passes.
+/// Writes the error envelope of a response that carries a problem; other responses are not changed.
 pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> Response {
     let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() else { return response };
     let mut answer = answer(&problem);
@@ -35,7 +35,8 @@ pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> R
         // Logged by the span of the request, in one line with status and duration.
         response.extensions_mut().insert(Arc::new(Cause { log_id, text: chain(&*problem) }));
         answer.details = json!({"log_id": log_id});
-        "the service failed; its log tells why under the log_id in details".clone_into(&mut message);
+        "the request failed because of an internal error; the service's log has the cause under the log_id in details"
+            .clone_into(&mut message);
     }
     let envelope = json!({"error": {
         "code": answer.code,

@@ -1,4 +1,4 @@
-//! A file as an answer: attachment, validator, ranges, in bounded memory.
+//! Sends a file as an attachment, with ETag and ranges, in bounded memory.
 
 use std::fs::File;
 use std::ops::Range;
@@ -24,7 +24,7 @@ const CHUNK_BYTES: u64 = 256 * 1024;
 /// What the header of an attachment encodes: all but the unreserved characters of URLs.
 const NOT_IN_ATTACHMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// An open file and what is said about it.
+/// An open file and its metadata.
 pub(crate) struct FileAnswer {
     file: File,
     size: u64,
@@ -61,7 +61,7 @@ pub(crate) fn answer(answer: FileAnswer, asked: &HeaderMap) -> Result<Response, 
     };
     set(header::ACCEPT_RANGES, "bytes");
     set(header::CONTENT_DISPOSITION, &attachment(&filename));
-    // A skill chooses the type; a browser must neither guess another nor run what it is given.
+    // A skill chooses the type; a browser must neither guess another one nor run the content.
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(header::CONTENT_SECURITY_POLICY, "sandbox");
     let part = range.clone().unwrap_or(0..size);
@@ -94,7 +94,7 @@ fn bytes(file: File, part: Range<u64>) -> impl Stream<Item = Result<Bytes, Probl
     }
 }
 
-/// Whether the client says it has this content.
+/// Whether the client already has this content.
 fn is_known(asked: &HeaderMap, etag: &str) -> bool {
     let values = asked.get_all(header::IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
@@ -108,7 +108,7 @@ enum Wanted {
     Nothing,
 }
 
-/// The one range asked for. What is not understood, and several ranges at once, mean all: so says HTTP.
+/// The requested range. HTTP says that a header that is not understood, and one with several ranges, mean the whole file.
 fn range(asked: &HeaderMap, etag: Option<&str>, size: u64) -> Wanted {
     let Some(value) = asked.get(header::RANGE).and_then(|value| value.to_str().ok()) else { return Wanted::All };
     if let Some(condition) = asked.get(header::IF_RANGE)
@@ -128,7 +128,7 @@ fn range(asked: &HeaderMap, etag: Option<&str>, size: u64) -> Wanted {
     if range.start < range.end { Wanted::Part(range) } else { Wanted::Nothing }
 }
 
-/// A name for the client's disk: plain ASCII for old clients, the true one in UTF-8 for the others.
+/// The file name for the client: plain ASCII for old clients, the exact one in UTF-8 for the others.
 fn attachment(filename: &str) -> String {
     let plain = |character: char| match character {
         ' '..='~' if !"\"\\%/;".contains(character) => character,

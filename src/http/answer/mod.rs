@@ -1,4 +1,4 @@
-//! What is sent back: errors in their envelope, files, documents of a run.
+//! Answers: errors in their envelope, files, documents of a run.
 
 pub(crate) mod envelope;
 pub(crate) mod file;

@@ -1,4 +1,4 @@
-//! Why a request is not answered with what it asked for.
+//! Every reason why a request is refused or fails, with its message.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use crate::orchestrator::Error;
 use crate::skill::Finding;
 use crate::workspace::RangeError;
 
-/// Why a request is not answered with what it asked for.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
     #[error(transparent)]
@@ -27,7 +26,7 @@ pub(crate) enum Problem {
     ArtifactNotFound { path: String },
     #[error("the artifact path {path:?} is refused: {reason}")]
     UnsafePath { path: String, reason: &'static str },
-    #[error("the body is not JSON: {reason}; correct it there and send it again")]
+    #[error("the body is not JSON: {reason}")]
     InvalidJson { reason: String, line: usize, column: usize },
     #[error("{message}")]
     InvalidRequest { message: String, details: Vec<ValidationError> },
@@ -37,45 +36,45 @@ pub(crate) enum Problem {
     UnsupportedMediaType { given: String, expected: &'static str },
     #[error("the body is larger than the limit of {limit} bytes")]
     BodyTooLarge { limit: u64 },
-    #[error("the body could not be read to its end")]
+    #[error("the body ended early or could not be read")]
     BodyBroken,
-    #[error("no route leads to {path:?}; the API is under /v1, and the README lists its routes")]
+    #[error("there is no route {path:?}; the routes of the API begin with /v1")]
     RouteNotFound { path: String },
-    #[error("{method} is not allowed on {path:?}; the Allow header says what is")]
+    #[error("{method} is not allowed on {path:?}; the Allow header lists the allowed methods")]
     MethodNotAllowed { method: String, path: String },
-    #[error("a bearer token is needed: send the header Authorization: Bearer <token>")]
+    #[error("a bearer token is required: send the header Authorization: Bearer <token>")]
     Unauthorized,
-    #[error("the host {host:?} is not served here; add it to allowed_hosts if it should be")]
+    #[error("the host {host:?} is not allowed; add it to the setting allowed_hosts if it should be")]
     ForbiddenHost { host: String },
     #[error(
-        "a page of the origin {origin:?} may not change anything here; send the request from a page of this service, or without Origin"
+        "pages of the origin {origin:?} may not change anything; send the request from a page of this service, or without the header Origin"
     )]
     ForbiddenOrigin { origin: String },
-    #[error("the run is {}; its result comes with its end: follow …/events, or ask again", status.as_str())]
+    #[error("the run is {}, and the result is not ready before it ends; follow …/events, or ask again later", status.as_str())]
     ResultNotReady { status: Status },
-    #[error("the run is {}; its bundle comes with its end: follow …/events, or ask again", status.as_str())]
+    #[error("the run is {}, and the bundle is not ready before it ends; follow …/events, or ask again later", status.as_str())]
     BundleNotReady { status: Status },
-    #[error("the range lies outside the file of {size} bytes; ask for one inside it")]
+    #[error("the range is outside the file, which has {size} bytes")]
     RangeNotSatisfiable { size: u64 },
-    #[error("no skill {id:?} is installed: its folder is not a valid skill; correct what the findings name")]
+    #[error("the skill {id:?} cannot be used: its folder is not a valid skill; details lists the findings")]
     SkillInvalid { id: String, findings: Vec<Finding> },
-    #[error("no engine is called {engine:?}; GET /v1/engines lists them")]
+    #[error("no engine has the name {engine:?}; GET /v1/engines lists them")]
     EngineNotFound { engine: String },
     #[error("no installation has the id {id:?}")]
     InstallNotFound { id: String },
     #[error("no upgrade has the id {id:?}")]
     UpgradeNotFound { id: String },
-    #[error("{limit} upgrades are under way; try again when one has ended")]
+    #[error("{limit} upgrades are already waiting or running; try again when one has ended")]
     UpgradesBusy { limit: usize },
-    #[error("a file of the engines: {path}")]
+    #[error("read or write {path}")]
     EngineFile {
         path: String,
         #[source]
         source: std::io::Error,
     },
-    #[error("a name and a password are needed: send the header Authorization: Basic <name:password>")]
+    #[error("a login is required: send the header Authorization: Basic with name and password")]
     LoginNeeded,
-    #[error("the service is shutting down and takes no new requests")]
+    #[error("the service is shutting down and accepts no new requests")]
     Closing,
     #[error("the handler panicked")]
     Panicked,

@@ -16,7 +16,7 @@ use crate::workspace::RangeError;
 /// Seconds after which a client should try a full queue again.
 const RETRY_AFTER: &str = "1";
 
-/// A problem as clients see it.
+/// The parts of an error response.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) code: &'static str,
@@ -161,7 +161,7 @@ fn refused(refusal: &Refusal) -> Answer {
             detailed(StatusCode::BAD_REQUEST, "INPUT_VALIDATION_FAILED", json!(flaws))
         }
         Refusal::IdempotencyConflict => plain(StatusCode::CONFLICT, "IDEMPOTENCY_CONFLICT"),
-        // No request of a client leads here: the handlers ask only for moves that exist.
+        // No client can cause this: the handlers only ask for transitions that exist.
         Refusal::Illegal { .. } => internal(),
     }
 }

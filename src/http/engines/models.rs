@@ -1,4 +1,4 @@
-//! `/v1/engines/{engine}/models`: which models there are, and the snapshots that say so.
+//! `/v1/engines/{engine}/models`: the models of an engine, and the snapshots that list them.
 
 use axum::Json;
 use axum::extract::State;
@@ -29,7 +29,6 @@ pub(crate) async fn manifest(
     blocking(move || Ok::<_, Problem>(installed.manifest(adapter))).await.map(Json)
 }
 
-/// A snapshot as it is sent.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSnapshot {

@@ -1,4 +1,4 @@
-//! `GET /v1/engines`: which CLIs are there, their versions, whether they can log in.
+//! `GET /v1/engines`: the agent CLIs, with version and login state.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
@@ -44,7 +44,6 @@ impl FromRequestParts<App> for EngineInPath {
     }
 }
 
-/// The engine of this name.
 pub(crate) fn by_name(name: &str) -> Result<&'static Adapter, Problem> {
     engine::adapter_named(name).ok_or_else(|| Problem::EngineNotFound { engine: name.chars().take(64).collect() })
 }

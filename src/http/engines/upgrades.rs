@@ -1,4 +1,4 @@
-//! `/v1/engines/upgrades`: installing CLIs into the managed prefix.
+//! `/v1/engines/upgrades`: installs agent CLIs into the managed prefix.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,7 +17,6 @@ use crate::http::server::app::App;
 use crate::http::server::task::blocking;
 use crate::installed_engines::{InstalledEngines, Upgrade, UpgradeRefused};
 
-/// What to install.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
@@ -29,7 +28,6 @@ pub(crate) struct Request {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Mode {
-    /// The named engine.
     Single,
     /// Every engine that can be installed.
     All,
@@ -42,9 +40,14 @@ pub(crate) async fn begin(
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let engines = match (request.mode, &request.engine) {
         (Mode::Single, Some(name)) => vec![by_name(name)?],
-        (Mode::Single, None) => return Err(Problem::invalid("/engine", "name the engine, or use the mode all")),
+        (Mode::Single, None) => {
+            return Err(Problem::invalid(
+                "/engine",
+                "is required with mode \"single\"; use mode \"all\" for all engines",
+            ));
+        }
         (Mode::All, None) => InstalledEngines::installable(),
-        (Mode::All, Some(_)) => return Err(Problem::invalid("/engine", "belongs to the mode single")),
+        (Mode::All, Some(_)) => return Err(Problem::invalid("/engine", "is only allowed with mode \"single\"")),
     };
     let installed = app.installed_engines().clone();
     let upgrade = blocking(move || installed.upgrade(&engines)).await?;

@@ -1,4 +1,4 @@
-//! `GET /v1/jobs/{id}/events`: the run's log as it grows.
+//! `GET /v1/jobs/{id}/events`: the run's log as a stream of events.
 
 use axum::body::Body;
 use axum::extract::State;

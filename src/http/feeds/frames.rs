@@ -1,4 +1,4 @@
-//! Pieces of logs in the form event streams send them: made once, shared by all readers who come to the same place.
+//! A cache of encoded pieces of event streams: each is made once and shared by all readers at the same position.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
@@ -15,9 +15,9 @@ use crate::http::server::task::blocking;
 use crate::orchestrator::RunLog;
 use crate::store::EventBatch;
 
-/// About so many bytes of events are in one piece.
+/// About how many bytes of events a piece has.
 const PIECE_BYTES: usize = 256 * 1024;
-/// Most bytes of pieces kept for others.
+/// Most bytes of pieces that are kept.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes around each event, at most: `event: chat_event`, `id: ` with twenty digits, `data: ` and the ends of lines.
 const AROUND_EVENT: usize = 55;
@@ -25,11 +25,10 @@ const AROUND_EVENT: usize = 55;
 /// Consecutive events of a run, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// The last event.
     pub(crate) last: Seq,
     /// Whether the run ends with it.
     pub(crate) terminal: bool,
-    /// The events.
+    /// The events as server-sent events.
     pub(crate) bytes: Bytes,
 }
 
@@ -120,8 +119,8 @@ impl Drop for Reader<'_> {
 
 fn frame(batches: &[EventBatch]) -> Option<Frame> {
     let last = batches.last()?;
-    let room = batches.iter().map(|batch| batch.ndjson.len() + batch.count as usize * AROUND_EVENT).sum();
-    let mut bytes = Vec::with_capacity(room);
+    let capacity = batches.iter().map(|batch| batch.ndjson.len() + batch.count as usize * AROUND_EVENT).sum();
+    let mut bytes = Vec::with_capacity(capacity);
     let mut terminal = false;
     for (seq, text) in batches.iter().flat_map(EventBatch::events) {
         // Writing to a Vec cannot fail.

@@ -1,4 +1,4 @@
-//! `GET /v1/jobs/{id}/events/history`: a window of the log, in the bytes that are stored.
+//! `GET /v1/jobs/{id}/events/history`: a range of the log, as the stored bytes.
 
 use async_stream::try_stream;
 use axum::body::Body;
@@ -85,7 +85,7 @@ struct Walk {
     left: u64,
     /// The first event of the window that was not taken.
     next_seq: Option<Seq>,
-    /// Whether everything that follows is of no interest.
+    /// Whether the window has ended.
     done: bool,
 }
 
@@ -107,7 +107,7 @@ impl Walk {
         }
     }
 
-    /// The events in one JSON object. What is counted stands behind the events: they are sent as they are read.
+    /// The events in one JSON object. `count` and `next_seq` come last, because the events are sent while they are read.
     fn object(self, request: RequestId) -> impl Stream<Item = Result<Bytes, Problem>> {
         let mut walk = self;
         try_stream! {
@@ -214,7 +214,7 @@ fn joined(batches: Vec<EventBatch>) -> Option<Bytes> {
     Some(whole.freeze())
 }
 
-/// Lines as elements of an array. A newline never stands inside an event, so every one is an end.
+/// Lines as elements of an array. No event contains a newline, so each one is the end of an event.
 fn comma_separated(ndjson: &[u8], first: bool) -> Bytes {
     let mut text = Vec::with_capacity(ndjson.len());
     if !first {

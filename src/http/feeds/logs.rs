@@ -1,4 +1,4 @@
-//! `GET /v1/jobs/{id}/logs` and `/logs/range`: what the engine was told and wrote, and which events stand on it.
+//! `GET /v1/jobs/{id}/logs` and `/logs/range`: the engine's prompt and raw output, and the events made of it.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::orchestrator::{Error, RunLog};
 use crate::store::EventBatch;
 use crate::workspace::{RunPaths, read_range};
 
-/// Most bytes of each text in one answer: its end, which is where the trouble is.
+/// Most bytes of each text in one answer. The end is kept, because errors are mostly there.
 const TAIL_BYTES: u64 = 8 * 1024 * 1024;
 /// Bytes of events looked through at once.
 const SEARCH_BYTES: usize = 1024 * 1024;
@@ -117,7 +117,7 @@ fn events_on(log: &RunLog, run: RunId, stream: Stream, range: std::ops::Range<u6
     Ok(found)
 }
 
-/// The bytes an event stands on, without reading the rest of it.
+/// The bytes that an event was made of, found without parsing the rest of it.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Bytes {
     stream: Stream,

@@ -1,4 +1,4 @@
-//! What a run says while it goes on: its events as a stream or a page, and its logs.
+//! A run's events, as a stream or as pages, and its logs.
 
 pub(crate) mod events;
 pub(crate) mod frames;

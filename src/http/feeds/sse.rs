@@ -1,4 +1,4 @@
-//! An event stream: replay that waits. Every reader reads the log at its own pace; a wake-up carries nothing.
+//! A stream of server-sent events. Every reader reads the log from its own cursor; a wake-up carries no data.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::domain::state::RunState;
 use crate::http::answer::problem::Problem;
 use crate::http::server::app::App;
 
-/// Where a reader stands, and what it needs to go on.
+/// A reader, and its position in the log.
 pub(crate) struct Follow {
     app: App,
     state: RunState,
@@ -50,7 +50,7 @@ impl Follow {
                     }
                     Ok(Step::End) => break,
                     Err(problem) => {
-                        error!(run.id = %self.state.run_id, error = %chain(&problem), "an event stream broke off");
+                        error!(run.id = %self.state.run_id, error = %chain(&problem), "an event stream failed");
                         // The client sees a cut response and comes back with its cursor.
                         yield Err(problem);
                         break;
@@ -92,7 +92,7 @@ impl Follow {
     async fn wait(&mut self) -> Result<Option<Step>, Problem> {
         let silence = Duration::from_secs(self.app.orchestrator().settings().http.heartbeat_seconds);
         tokio::select! {
-            // What is in the log is sent before the end of the service is minded: it may be the run's last event.
+            // What is in the log is sent before the service ends: it may be the run's last event.
             biased;
             changed = self.head.changed() => match changed {
                 Ok(()) => Ok(None),

@@ -1,4 +1,4 @@
-//! `GET /v1/jobs/{id}/explain/cache`: whether a run's result came from an equal one, and if not, what differed.
+//! `GET /v1/jobs/{id}/explain/cache`: whether the result came from an equal run, and if not, what differed.
 
 use axum::Json;
 use axum::extract::State;

@@ -28,8 +28,8 @@ pub(crate) async fn export(
     let (log, run) = (app.orchestrator().log().clone(), asked.run());
     let data = app.orchestrator().layout().data().to_owned();
     let file = blocking(move || {
-        // Without a name, so that nothing is left whatever happens; it goes with the answer.
-        let file = tempfile::tempfile_in(data).map_err(Error::io("make room for the export"))?;
+        // Without a name, so that it is gone as soon as it is sent, or if this process dies.
+        let file = tempfile::tempfile_in(data).map_err(Error::io("create a temporary file for the export"))?;
         let mut out = BufWriter::with_capacity(256 * 1024, &file);
         let written = log.export(run, &mut out)?;
         out.flush().map_err(Error::io("write the export"))?;

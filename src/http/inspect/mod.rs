@@ -1,4 +1,4 @@
-//! Looking into a finished run: where a field came from, what the cache did, the export.
+//! Looks into a finished run: where a field came from, what the cache did, the export.
 
 pub(crate) mod explain;
 pub(crate) mod explain_cache;

@@ -36,7 +36,7 @@ fn open(paths: &RunPaths, path: String, is_final: bool) -> Result<FileAnswer, Pr
     if RunFolder::Artifacts.strip(&path).is_none() {
         return Err(Problem::UnsafePath { path, reason: "it must begin with artifacts/" });
     }
-    // Opened before it is looked up, so that a path that leads elsewhere is called what it is.
+    // Opened before it is looked up, so that a path out of the folder is reported as unsafe and not as missing.
     let opened = open_beneath(&paths.root, Path::new(&path));
     let file = opened.map_err(|source| Problem::File { path: path.clone(), source })?;
     let entry = entries(paths, is_final)?.into_iter().find(|entry| entry.path_rel == path);
@@ -44,7 +44,7 @@ fn open(paths: &RunPaths, path: String, is_final: bool) -> Result<FileAnswer, Pr
     FileAnswer::new(file, entry.filename, entry.mime, Some(entry.sha256))
 }
 
-/// The artifacts of a run: none before its end, when they are indexed.
+/// The artifacts of a run; they are indexed when it ends.
 fn entries(paths: &RunPaths, is_final: bool) -> Result<Vec<ArtifactEntry>, Problem> {
     #[derive(Deserialize)]
     struct Manifest {

@@ -1,4 +1,4 @@
-//! `POST /v1/jobs/{id}/cancel`: stop a run, wherever it is.
+//! `POST /v1/jobs/{id}/cancel`: cancels a run in any state.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! `POST /v1/jobs/cleanup`: delete runs that are over.
+//! `POST /v1/jobs/cleanup`: deletes runs that have ended.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,6 @@ use crate::http::server::app::App;
 use crate::http::server::task::through;
 use crate::orchestrator::Cleaned;
 
-/// Which runs stay.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {

@@ -1,4 +1,4 @@
-//! `POST /v1/jobs` and `POST /v1/temp-skill-runs`: a new run, and with `wait` its end in the same answer.
+//! `POST /v1/jobs` and `POST /v1/temp-skill-runs`: creates a run; with `wait`, the answer has its result.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -22,7 +22,6 @@ use crate::http::server::task::through;
 use crate::orchestrator::{CreateRequest, Created, Error};
 use crate::projection::Job;
 
-/// Longest idempotency key.
 const MAX_KEY_BYTES: usize = 256;
 
 pub(crate) async fn create(
@@ -68,7 +67,7 @@ where
     let wait = asked.or(preferred).filter(|seconds| *seconds > 0);
     let mut response = match wait {
         Some(seconds) => {
-            // Nothing happens to a run without its files, and its id is needed to send them: it is told at once.
+            // The run does not start before its files are uploaded, and the client needs its id for that: answer at once.
             let seconds = if created.awaiting_upload { 0 } else { seconds.min(MAX_WAIT_SECONDS) };
             finished(&app, created.run_id, Duration::from_secs(seconds)).await?
         }
@@ -88,7 +87,7 @@ async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, 
     let began = Instant::now();
     tokio::select! {
         waited = orchestrator.wait(run, at_most) => drop(waited?),
-        // The run's state is told all the same; the client can ask again later.
+        // The job is returned as it is; the client can ask again later.
         () = app.closed() => {}
     }
     let waited = Waited(began.elapsed());

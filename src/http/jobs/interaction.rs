@@ -1,4 +1,6 @@
-//! `interaction/pending` and `interaction/reply`: what a run asks, and the answer.
+//! `interaction/pending` and `interaction/reply`: the open question of a run, and its answer.
+//!
+//! A reply that comes too late is refused by the orchestrator; `answer/status.rs` makes it a 409.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,7 +15,6 @@ use crate::http::server::app::App;
 use crate::http::server::task::through;
 use crate::orchestrator::{PendingQuestion, Replied};
 
-/// An answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reply {

@@ -17,7 +17,7 @@ pub(crate) async fn list(app: State<App>, query: Query) -> Result<Json<Listing>,
     listed(app, query, None).await
 }
 
-/// Runs whose skill is their own.
+/// Only runs that bring their own skill.
 pub(crate) async fn temporary(app: State<App>, query: Query) -> Result<Json<Listing>, Problem> {
     listed(app, query, Some(true)).await
 }

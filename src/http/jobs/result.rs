@@ -1,4 +1,4 @@
-//! `GET /v1/jobs/{id}/result`: what came of a run.
+//! `GET /v1/jobs/{id}/result`: the result of a finished run.
 
 use axum::Json;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::task::blocking;
 use crate::workspace::RunPaths;
 
-/// The answer; the result is the text of its file, so that no number in it changes.
+/// The result is the text of its file, so that no number in it changes.
 #[derive(Serialize)]
 pub(crate) struct Answer {
     request_id: RequestId,

@@ -1,4 +1,4 @@
-//! `GET /v1/jobs/{id}`: the run as it stands, or as it was after one of its events.
+//! `GET /v1/jobs/{id}`: the run as it is now, or as it was after the event `at_seq`.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,6 +18,6 @@ pub(crate) async fn status(State(app): State<App>, asked: RunInPath, mut query: 
     let Some(seq) = at_seq else { return Ok(Json(app.orchestrator().job(run)?)) };
     let log = app.orchestrator().log().clone();
     let state = blocking(move || log.state_at(run, Seq(seq))).await?;
-    // The queue is no part of the log, so a moment of the past has no place in it.
+    // The queue is not part of the log, so there is no position for a past state.
     Ok(Json(job(&state, None)))
 }

@@ -1,4 +1,4 @@
-//! `POST …/{id}/upload`: a run's files as one zip, and its skill as another where that is its own.
+//! `POST …/{id}/upload`: receives the files of a run, and its skill if the run brings its own.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -17,7 +17,7 @@ pub(crate) async fn upload(
     asked: RunInPath,
     request: Request,
 ) -> Result<Json<Uploaded>, Problem> {
-    // Asked again when the zip is there; here it only saves the client from sending it.
+    // Checked again with the upload itself; here it only saves the client from sending the body.
     if asked.state.status.is_final() {
         return Err(Error::from(Refusal::RunFinal { status: asked.state.status }).into());
     }
@@ -32,7 +32,7 @@ pub(crate) async fn upload(
         let path = |zip: &Option<NamedTempFile>| zip.as_ref().map(|zip| zip.path().to_owned());
         let delivery = Delivery { files: path(&received.files), package: path(&received.package) };
         let uploaded = orchestrator.upload(run, delivery).await;
-        // The zips live until here, and no longer.
+        // The zips are deleted here.
         drop(received);
         uploaded
     });

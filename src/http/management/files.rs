@@ -1,4 +1,4 @@
-//! `GET …/files` and `…/file`: what lies in a run's folder, and a preview of one text.
+//! `GET …/files` and `…/file`: the files in a run's folder, and a preview of one of them.
 
 use std::fs;
 use std::io::Read;
@@ -21,13 +21,11 @@ const PREVIEW_BYTES: u64 = 256 * 1024;
 const TREE_ENTRIES: usize = 10_000;
 const TREE_DEPTH: usize = 32;
 
-/// Something in a run's folder.
 #[derive(Debug, PartialEq, Serialize)]
 struct Entry {
     path: String,
     /// `file`, `folder`, or `other` for what is neither.
     kind: &'static str,
-    /// Length of a file.
     size: Option<u64>,
 }
 
@@ -43,8 +41,8 @@ pub(crate) async fn all(asked: RunInPath, query: Query) -> Result<Json<Value>, P
     Ok(Json(json!({"request_id": request_id, "run_id": run_id, "files": entries, "truncated": truncated})))
 }
 
-/// Lists a folder, each one before what it holds; whether all of it is there. No link is followed. A folder that
-/// goes while it is read is an empty one: the engine may be at work in it.
+/// Lists a folder, each folder before its content; returns whether the list is complete. Links are not followed. A
+/// folder that cannot be read counts as empty, because the engine may be deleting it.
 fn tree(root: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bool {
     let Ok(found) = fs::read_dir(root.join(folder)) else { return true };
     let mut found: Vec<fs::DirEntry> = found.flatten().collect();
@@ -87,7 +85,7 @@ pub(crate) async fn one(asked: RunInPath, mut query: Query) -> Result<Json<Value
         } else {
             let mut bytes = Vec::new();
             file.take(PREVIEW_BYTES).read_to_end(&mut bytes).map_err(Error::io(doing()))?;
-            // A NUL is valid UTF-8, but in no text.
+            // A NUL is valid UTF-8, but means that the file is not text.
             match String::from_utf8(bytes).ok().filter(|text| !text.contains('\0')) {
                 Some(text) => ("text", Some(text)),
                 None => ("binary", None),

@@ -13,7 +13,7 @@ use crate::http::answer::problem::Problem;
 /// Most bytes of a JSON body.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// A body that is JSON of this shape.
+/// A JSON body that deserializes to `T`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
@@ -48,11 +48,11 @@ async fn read(body: Body) -> Result<bytes::Bytes, Problem> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Every body is an object. An array would be taken for one whose members stand in order.
+    // Serde would accept an array as the members of an object in order.
     if bytes.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
         let message = "it is an array, not an object".to_owned();
         return Err(Problem::InvalidRequest {
-            message: format!("the body does not fit: {message}"),
+            message: format!("the body is not valid: {message}"),
             details: vec![ValidationError { path: String::new(), message }],
         });
     }
@@ -68,11 +68,11 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 fn misfit(error: serde_json::Error, path: String) -> Problem {
     match error.classify() {
         Category::Data => {
-            // The place in the text is of no use to whoever made the JSON with a program; the pointer is.
+            // The JSON pointer in details names the place; line and column would only repeat it.
             let message = error.to_string();
             let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message).to_owned();
             Problem::InvalidRequest {
-                message: format!("the body does not fit: {message}"),
+                message: format!("the body is not valid: {message}"),
                 details: vec![ValidationError { path, message }],
             }
         }

@@ -1,4 +1,4 @@
-//! What a request says, read strictly: path, query, headers, body.
+//! Reads the parts of a request strictly: path, query, headers, body.
 
 pub(crate) mod json_body;
 pub(crate) mod multipart;

@@ -1,4 +1,4 @@
-//! An uploaded zip, received from a multipart body into a file.
+//! Receives the zips of a multipart body into temporary files.
 
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};
@@ -16,17 +16,17 @@ const FILE_FIELD: &str = "file";
 /// The part that is the zip with the run's own skill.
 const PACKAGE_FIELD: &str = "skill_package";
 
-/// What came, on disk for as long as this lives.
+/// The received zips; the files are deleted when this is dropped.
 #[derive(Default)]
 pub(crate) struct Received {
     pub(crate) files: Option<NamedTempFile>,
     pub(crate) package: Option<NamedTempFile>,
 }
 
-/// The one zip of a request, in a file that goes with the answer.
+/// Receives the only zip of a request.
 pub(crate) async fn receive_zip(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
     let received = receive(app, request, false).await?;
-    received.files.ok_or_else(|| wrong_parts(false, "there is no such part"))
+    received.files.ok_or_else(|| wrong_parts(false, "this part is missing"))
 }
 
 pub(crate) async fn receive(app: &App, request: Request, temporary: bool) -> Result<Received, Problem> {
@@ -46,7 +46,7 @@ pub(crate) async fn receive(app: &App, request: Request, temporary: bool) -> Res
         *place = Some(store(app, field, limit).await?);
     }
     let complete = if temporary { received.package.is_some() } else { received.files.is_some() };
-    if complete { Ok(received) } else { Err(wrong_parts(temporary, "there is no such part")) }
+    if complete { Ok(received) } else { Err(wrong_parts(temporary, "this part is missing")) }
 }
 
 fn also(field: &Field<'_>) -> String {
@@ -66,7 +66,7 @@ async fn multipart(request: Request) -> Result<Multipart, Problem> {
         .map_err(|error| Problem::InvalidRequest { message: error.body_text(), details: Vec::new() })
 }
 
-/// To a file, never into memory; in the folder that the next start empties, should this process die.
+/// Writes a part to a file in the folder that each start empties, so that nothing stays if this process dies.
 async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<NamedTempFile, Problem> {
     let folder = app.orchestrator().layout().tmp();
     let (zip, file) = blocking(move || {
@@ -96,7 +96,7 @@ fn broken(error: &MultipartError, limit: u64) -> Problem {
         return Problem::BodyTooLarge { limit };
     }
     Problem::InvalidRequest {
-        message: format!("the multipart body is broken: {}", error.body_text()),
+        message: format!("the multipart body cannot be read: {}", error.body_text()),
         details: Vec::new(),
     }
 }

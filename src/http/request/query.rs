@@ -1,4 +1,4 @@
-//! Query strings, read strictly: every name is known, given once, and its value fits.
+//! Query strings, read strictly: every parameter is known, given once, and has a valid value.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use crate::domain::time::Timestamp;
 use crate::http::answer::problem::Problem;
 
-/// The values of a query string that nobody has taken yet.
+/// The parameters of a query string that have not been read yet.
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -33,13 +33,11 @@ impl Query {
         Ok(Self(pairs))
     }
 
-    /// The value of this name, as text.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(other, _)| other == name)?;
         Some(self.0.swap_remove(at).1)
     }
 
-    /// The value of this name, as a whole number.
     pub(crate) fn whole(&mut self, name: &str) -> Result<Option<u64>, Problem> {
         let whole = |text: String| {
             whole_number(&text)
@@ -48,7 +46,7 @@ impl Query {
         self.text(name).map(whole).transpose()
     }
 
-    /// The value of this name, as a whole number from 1 to `max`.
+    /// A whole number from 1 to `max`.
     pub(crate) fn limit(&mut self, name: &str, default: u64, max: u64) -> Result<u64, Problem> {
         match self.whole(name)? {
             None => Ok(default),
@@ -57,7 +55,6 @@ impl Query {
         }
     }
 
-    /// The value of this name, as a moment.
     pub(crate) fn time(&mut self, name: &str) -> Result<Option<Timestamp>, Problem> {
         let time = |text: String| {
             text.parse().map_err(|error: crate::domain::time::NotATime| Problem::invalid(name, error.to_string()))
@@ -65,7 +62,7 @@ impl Query {
         self.text(name).map(time).transpose()
     }
 
-    /// Nothing may be left over.
+    /// Refuses parameters that no handler has read.
     pub(crate) fn finish(self) -> Result<(), Problem> {
         match self.0.first() {
             None => Ok(()),

@@ -12,11 +12,10 @@ use crate::http::server::request_span::record_run;
 use crate::workspace::RunPaths;
 use std::sync::{Arc, OnceLock};
 
-/// The request id of the run that is asked about, once it is known: error envelopes carry it.
+/// The request id of the run in the path, for the error envelope; empty until the run is found.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownRequest(pub(crate) Arc<OnceLock<RequestId>>);
 
-/// The run, and the path's other part if it has one.
 pub(crate) struct RunInPath {
     pub(crate) state: RunState,
     /// The part of the path after `artifacts/`, decoded.
@@ -44,7 +43,7 @@ impl FromRequestParts<App> for RunInPath {
         record_run(run);
         let state = orchestrator.state(run)?;
         if let Some(known) = parts.extensions.get::<KnownRequest>() {
-            // A request names one run, so nobody has set it before.
+            // A request names one run, so it is not set yet.
             let _ = known.0.set(state.request_id);
         }
         let paths = orchestrator.layout().run(run);

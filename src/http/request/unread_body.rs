@@ -1,7 +1,7 @@
-//! The rest of a body that its handler did not read: taken in before a refusal is sent.
+//! Reads the rest of a refused request's body before the answer is sent.
 //!
-//! A server that answers and closes while the client still sends makes most clients report a broken pipe instead of
-//! the answer. So a refused body is read on, within limits, and thrown away.
+//! If the server answered and closed while the client still sends, most clients would report a broken pipe instead of
+//! the answer. So the rest of the body is read, within limits, and discarded.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,8 @@ use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
-/// Most bytes thrown away; a client that sends more will have to live with the broken pipe.
+/// Most bytes discarded; a client that sends more may see a broken pipe.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Longest time spent on it.
 const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// Where the unread rest of a body is left.
@@ -27,7 +26,7 @@ impl UnreadBody {
         Body::from_stream(Lent { body: Some(body.into_data_stream()), unread: self.clone() })
     }
 
-    /// Read what was left, and throw it away.
+    /// Reads what was left, and discards it.
     pub(crate) async fn discard(self) {
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut body) = left else { return };
@@ -40,13 +39,13 @@ impl UnreadBody {
                 }
             }
         };
-        // Whatever is left after that is the client's trouble.
+        // What is left after that is not read.
         let _ = tokio::time::timeout(MAX_TIME, drain).await;
     }
 }
 
 struct Lent {
-    /// Nothing once it was read to its end.
+    /// None once it was read to its end.
     body: Option<BodyDataStream>,
     unread: UnreadBody,
 }

@@ -1,4 +1,4 @@
-//! How long a client is ready to wait for the end of what it starts: `?wait=30`, or `Prefer: wait=30`.
+//! How many seconds a client wants to wait for a result: `?wait=30`, or `Prefer: wait=30`.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn preferred_wait(headers: &HeaderMap) -> Option<u64> {
     whole_number(seconds.trim().trim_matches('"'))
 }
 
-/// Says that the client's preference was followed.
+/// Adds the header that confirms the client's preference.
 pub(crate) fn preference_applied(response: &mut Response, seconds: u64) {
     if let Ok(applied) = HeaderValue::from_str(&format!("wait={seconds}")) {
         response.headers_mut().insert(HeaderName::from_static("preference-applied"), applied);

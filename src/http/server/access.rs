@@ -1,4 +1,4 @@
-//! Who may ask: allowed hosts, the token, foreign pages; and the frame around every answer.
+//! Checks every request (host, token, origin) and gives every error its envelope.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -18,7 +18,7 @@ use crate::http::request::run_in_path::KnownRequest;
 use crate::http::request::unread_body::UnreadBody;
 use crate::http::server::app::{App, Changes};
 
-/// Check a request, answer it, and give every error its envelope.
+/// Checks a request, answers it, and gives every error its envelope.
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let known = KnownRequest::default();
     request.extensions_mut().insert(known.clone());
@@ -37,7 +37,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     finish(response, known.0.get().copied())
 }
 
-/// A handler that panics has failed; its connection and everybody else go on.
+/// A panic in a handler is an internal error of this request; the connection stays open.
 async fn caught(answer: impl Future<Output = Response>) -> Response {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| Problem::Panicked.into_response())
 }
@@ -49,7 +49,7 @@ fn check(app: &App, request: &Request) -> Result<(), Problem> {
         return Err(Problem::Closing);
     }
     let host = one(request.headers(), &header::HOST).unwrap_or_default();
-    // The authority in the request line is what counts where there is one; no client of ours sends it.
+    // An authority in the request line overrides the Host header, so both must be allowed.
     let named = request.uri().authority().map_or(host, |authority| authority.as_str());
     for name in [host, named] {
         if !settings.allowed_hosts.iter().any(|allowed| is_host(allowed, name)) {
@@ -105,8 +105,8 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Somebody who may change what is installed: the name and the password of the user interface are asked for, where
-/// it has them and the service no token. The token, which every request has shown by then, opens this, too.
+/// Required to change what is installed: the login of the user interface, if one is configured and the service has no
+/// token. With a token, the request has already shown it.
 pub(crate) struct LoggedIn;
 
 impl FromRequestParts<App> for LoggedIn {
@@ -126,7 +126,7 @@ fn basic(value: &str) -> Option<Vec<u8>> {
     scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(coded.trim()).ok())?
 }
 
-/// Compare without telling by the time it takes where the difference is.
+/// Compares in constant time, so that the time does not reveal where the difference is.
 fn equal(given: &[u8], wanted: &[u8]) -> bool {
     let mut difference = u8::from(given.len() != wanted.len());
     for (i, byte) in wanted.iter().enumerate() {

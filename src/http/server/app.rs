@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! The state that all handlers share.
 
 use std::sync::Arc;
 
@@ -8,16 +8,15 @@ use crate::http::feeds::frames::Frames;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
 
-/// The handlers' state; clones are the same.
+/// Cheap to clone: all clones are the same state.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Shared>);
 
-/// What becomes of requests that change something.
+/// Whether requests that change something are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Changes {
-    /// They are answered.
-    Taken,
-    /// They are refused: what is served is a recording.
+    Accepted,
+    /// A recording is served, which is read-only.
     Refused,
 }
 
@@ -52,7 +51,7 @@ impl App {
         &self.0.frames
     }
 
-    /// Answer nothing new, and end what never ends by itself.
+    /// Accept no new requests, and end the event streams.
     pub(crate) fn close(&self) {
         self.0.closing.send_replace(true);
     }
@@ -61,7 +60,7 @@ impl App {
         *self.0.closing.borrow()
     }
 
-    /// Ready when the service ends.
+    /// Completes when the service ends.
     pub(crate) async fn closed(&self) {
         // It cannot fail: `self` holds the sender.
         let _ = self.0.closing.subscribe().wait_for(|closing| *closing).await;

@@ -1,4 +1,4 @@
-//! What surrounds every handler: shared state, access, tasks.
+//! Shared by all handlers: state, access checks, tracing, tasks.
 
 pub(crate) mod access;
 pub(crate) mod app;

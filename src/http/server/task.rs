@@ -1,4 +1,4 @@
-//! Work that outlives a client's patience, and work that waits for the disk.
+//! Runs work to its end although the client may disconnect, and blocking work on its own threads.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ use tracing::{Instrument, Span};
 
 use crate::http::answer::problem::Problem;
 
-/// See an operation through, even if the client goes away meanwhile: half of it would be worse than none.
+/// Runs an operation to its end even if the client disconnects: it must not stop halfway.
 pub(crate) async fn through<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, Problem>
 where
     T: Send + 'static,
@@ -15,7 +15,7 @@ where
     tokio::spawn(work.in_current_span()).await.map_err(|_| Problem::Panicked)?.map_err(Into::into)
 }
 
-/// Do what waits for the disk where waiting holds up nobody.
+/// Runs blocking work on a thread where it delays no other request.
 pub(crate) async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, Problem>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! `GET /v1/skills`: what can be run, and why some folders cannot.
+//! `GET /v1/skills`: the installed skills, and the folders that are not valid skills.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! `/v1/skill-packages`: sending a package to be installed, and asking what became of it.
+//! `/v1/skill-packages`: installs a package, and shows the state of an installation.
 
 use std::time::{Duration, Instant};
 
@@ -34,22 +34,22 @@ pub(crate) async fn install(
     let orchestrator = app.orchestrator().clone();
     let taken = through(async move {
         let taken = orchestrator.install(zip.path().to_owned()).await;
-        // It is unpacked by now: the zip lives until here, and no longer.
+        // It is unpacked by now, so the zip can be deleted.
         drop(zip);
         taken
     });
-    let mut told = taken.await?;
-    let id = told.borrow_and_update().request_id;
+    let mut progress = taken.await?;
+    let id = progress.borrow_and_update().request_id;
     let mut response = match asked.or(preferred).filter(|seconds| *seconds > 0) {
         Some(seconds) => {
             let at_most = Duration::from_secs(seconds.min(MAX_WAIT_SECONDS));
             let began = Instant::now();
             tokio::select! {
-                // Over, or so long in coming that its state is told as it is.
-                _ = tokio::time::timeout(at_most, told.wait_for(|install| install.status.is_final())) => {}
+                // It has ended, or the wait is over and its state is returned as it is.
+                _ = tokio::time::timeout(at_most, progress.wait_for(|install| install.status.is_final())) => {}
                 () = app.closed() => {}
             }
-            let install = told.borrow().clone();
+            let install = progress.borrow().clone();
             let mut response = Json(install).into_response();
             response.extensions_mut().insert(Waited(began.elapsed()));
             response

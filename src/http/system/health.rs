@@ -7,12 +7,11 @@ use serde_json::{Value, json};
 use crate::http::answer::problem::Problem;
 use crate::http::server::app::App;
 
-/// The process answers.
 pub(crate) async fn alive() -> Json<Value> {
     Json(json!({"status": "ok"}))
 }
 
-/// New work is taken. The store is open and old runs are settled before anything is served at all.
+/// Whether new runs are accepted. The store is open and old runs are recovered before anything is served.
 pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Value>, Problem> {
     app.orchestrator().ready()?;
     Ok(Json(json!({"status": "ready"})))

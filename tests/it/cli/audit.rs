@@ -197,7 +197,7 @@ fn a_target_that_is_nothing_is_said_so() {
     let place = Place::new();
     let ran = place.run(&["audit", "nothing"]);
     assert_eq!(ran.code, Some(2));
-    assert_eq!(ran.stderr, "error: \"nothing\" is neither a run's id nor its folder, export or event log\n");
+    assert_eq!(ran.stderr, "error: \"nothing\" is neither a run's id nor an existing folder, export or event log\n");
     let ran = place.run(&["audit", "skills"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("is not the folder of a finished run"), "{ran:?}");

@@ -91,7 +91,7 @@ fn the_doctor_asks_the_running_service() {
     let ran = place.run(&["doctor", "--json"]);
     let report = ran.json();
     let url = line.strip_prefix("listening on ").unwrap();
-    assert_eq!(finding(&report, "service")["message"], json!(format!("it runs at {url}")), "{report}");
+    assert_eq!(finding(&report, "service")["message"], json!(format!("running at {url}")), "{report}");
     assert_eq!(finding(&report, "event store")["grade"], "ok");
     assert_eq!(place.run(&["engines", "--json"]).json()["engines"][6]["engine"], "script");
 }

@@ -92,7 +92,7 @@ fn installed_skills_are_listed_the_broken_ones_too() {
     );
     let ran = place.run(&["skill", "list", "--skills-dir", "elsewhere"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""));
-    assert!(ran.stderr.starts_with("there are no skills in ") && ran.stderr.contains("elsewhere; name "), "{ran:?}");
+    assert!(ran.stderr.starts_with("there are no skills in ") && ran.stderr.contains("elsewhere; choose "), "{ran:?}");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_new_script_package_lints_clean_runs_and_is_installed() {
     let installed = ["run", "word-count", "--input", "text=one", "--json"];
     assert_eq!(json_of(folder, &installed)["result"]["data"], json!({"text": "one", "words": 1}));
     let before = tree(folder);
-    assert!(refused(folder, &["skill", "new", "word-count"], 2).contains("is there already"));
+    assert!(refused(folder, &["skill", "new", "word-count"], 2).contains("already exists"));
     refused(folder, &["skill", "new", "Word_Count"], 2);
     assert_eq!(tree(folder), before);
 }
@@ -167,7 +167,7 @@ fn an_imported_agent_is_a_package_of_its_own() {
     let again = with_agent();
     fs::create_dir_all(again.path().join("skills/clerk-stamp")).unwrap();
     let before = tree(again.path());
-    assert!(refused(again.path(), &["skill", "import", "agents/clerk"], 2).contains("is there already"));
+    assert!(refused(again.path(), &["skill", "import", "agents/clerk"], 2).contains("already exists"));
     fs::write(again.path().join("agents/clerk/agent.yaml"), "skills: [{name: gone}]").unwrap();
     assert!(refused(again.path(), &["skill", "import", "agents/clerk"], 5).contains("FILE_MISSING"));
     assert_eq!(tree(again.path()).len(), before.len());

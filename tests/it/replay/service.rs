@@ -128,7 +128,7 @@ fn reparse_reads_the_same_from_the_raw_bytes_and_shows_a_change_of_the_parser() 
             .unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let same = "the parser of this version reads the same from the raw bytes\n";
+    let same = "no difference: this version's parser makes the same events of the raw bytes\n";
     assert_eq!(reparse(), (Some(0), same.to_owned(), String::new()), "{}", folder.display());
     // A parser of another version would read other events from the same bytes; other bytes do the same to this one.
     let stdout = kept.join("runs").join(&run).join("logs/stdout.txt");

@@ -1,4 +1,4 @@
-//! `replay`: a recorded run played again, to the terminal or as a live feed; or a recorded turn, posing as its engine.
+//! `replay`: its flags, and the events of an export on the terminal.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,43 +15,43 @@ use crate::cli::terminal::screen::Screen;
 use crate::domain::ids::Seq;
 use crate::settings::LogLevel;
 
-/// Plays a recorded run again
+/// Replays a recorded run
 ///
-/// Shows the events of an export as `watch` shows those of a run, with the pauses they had; no pause is longer than ten
-/// seconds. With --serve they appear on the routes of the API as if the run were under way: status, events, history,
-/// log ranges, files, and at its end the result. Nothing can be changed there.
+/// Shows the events of an export as `watch` shows those of a run, with the recorded pauses of at most ten seconds. With
+/// --serve, the run appears on the routes of the API as if it were running: status, events, history, log ranges, files,
+/// and at its end the result. The served run is read-only.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// The export of a run
     #[arg(value_name = "EXPORT", required_unless_present = "as_engine")]
     export: Option<PathBuf>,
-    /// The last event to play
+    /// Stop after this event
     #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(u64).range(1..))]
     until: Option<u64>,
-    /// How much faster than recorded: a number such as 2 or 0.5, or max for no pauses at all
+    /// How much faster than recorded: a number such as 2 or 0.5, or max for no pauses
     #[arg(long, value_name = "X", default_value = "1")]
     speed: Speed,
-    /// The stored bytes, one event per line
+    /// Print the stored bytes, one event per line
     #[arg(long, conflicts_with = "serve")]
     json: bool,
-    /// Serve the run as a live feed, until SIGTERM or SIGINT
+    /// Serve the run as a live feed until SIGTERM or SIGINT
     #[arg(long)]
     serve: bool,
-    /// The port to listen on, 0 for any free one [default: 8000]
+    /// Port to listen on; 0 chooses a free one [default: 8000]
     #[arg(long, requires = "serve")]
     port: Option<String>,
-    /// Pose as an engine: a folder with stdout.raw, stderr.raw and exit.json, then what the engine would have been given
+    /// Act as an engine: a folder with stdout.raw, stderr.raw and exit.json, followed by the engine's arguments
     #[arg(long, value_name = "CASE", num_args = 1.., allow_hyphen_values = true)]
     as_engine: Vec<String>,
-    /// What the engine would have been given, behind a `--`
+    /// The engine's arguments, after a `--`
     #[arg(hide = true, requires = "as_engine")]
     rest: Vec<String>,
 }
 
 const AFTER_HELP: &str = "\
-Set as an engine's command (through a small script that passes its arguments on), --as-engine lets the whole service run
-on recorded bytes, without the CLI and without a model.
+Configured as an engine's command (in a small script that passes its arguments on), --as-engine lets the service run on
+recorded output, without the agent CLI and without a model.
 
 Examples:
   skill-runner replay run.zip --speed 4
@@ -59,12 +59,11 @@ Examples:
   skill-runner replay run.zip --serve --port 0
   skill-runner replay --as-engine replay/codex/b_tool_then_json";
 
-/// Plays the run, or poses as the engine.
 pub(crate) fn replay(global: &Global, args: &Args) -> Result<(), Failure> {
     if let Some((case, arguments)) = args.as_engine.split_first() {
         return engine::pose(case.as_ref(), arguments);
     }
-    let Some(path) = &args.export else { return Err(Failure::Usage("name the export to play".to_owned())) };
+    let Some(path) = &args.export else { return Err(Failure::Usage("name the export to replay".to_owned())) };
     logging::to_terminal(LogLevel::Warn);
     let recording = Recording::open(path)?;
     let (pace, until) = (Pace::new(args.speed), args.until.map_or(Seq(u64::MAX), Seq));

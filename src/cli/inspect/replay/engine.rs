@@ -1,4 +1,4 @@
-//! A recorded turn played again, by this program posing as the engine.
+//! `replay --as-engine`: this program acts as an engine and writes the recorded output of a turn.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -41,7 +41,7 @@ fn end_like(exit: &Value) -> Result<(), Failure> {
     let signal = number(&exit["signal"]).and_then(rustix::process::Signal::from_named_raw);
     match signal {
         Some(signal) => rustix::process::kill_process(rustix::process::getpid(), signal)
-            .map_err(|error| Failure::Broken(format!("end by a signal: {error}"))),
+            .map_err(|error| Failure::Broken(format!("end by the recorded signal: {error}"))),
         None => Err(Failure::Broken("exit.json names neither a code nor a signal".to_owned())),
     }
 }

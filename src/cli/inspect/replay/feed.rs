@@ -18,7 +18,7 @@ use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{EventStore, MemoryStore};
 
-/// Serves the recording until told to stop.
+/// Serves the recording until a signal stops it.
 pub(crate) async fn serve(
     mut settings: Settings,
     recording: Recording,
@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     let recording = Arc::new(recording);
     let mut player = Player::new(recording.clone(), store, orchestrator.layout().run(run));
     let mut events = recording.events();
-    // With its first event the run exists: whoever reads the address finds it.
+    // The first event creates the run, so that it can be found as soon as the address is printed.
     if let Some(first) = events.next() {
         let (envelope, stored) = first?;
         pace.pause_before(envelope.ts);

@@ -1,4 +1,4 @@
-//! `replay`: a recorded run played again, to the terminal or as a live feed; or a recorded turn, posing as its engine.
+//! `replay`: a recorded run on the terminal or as a live feed, or a recorded turn in place of an engine.
 
 mod command;
 mod engine;

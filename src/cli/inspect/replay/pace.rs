@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use crate::domain::time::Timestamp;
 
-/// Nobody waits longer than this for the next event.
+/// Longer pauses are cut to this.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// How much faster than recorded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Speed {
-    /// Without pauses.
     Max,
-    /// So many times.
     Times(f64),
 }
 
@@ -25,11 +23,11 @@ impl FromStr for Speed {
             return Ok(Self::Max);
         }
         let times = text.parse().ok().filter(|times: &f64| times.is_finite() && *times > 0.0);
-        times.map(Self::Times).ok_or_else(|| "it must be a number above 0, or max".to_owned())
+        times.map(Self::Times).ok_or_else(|| "must be a number above 0, or max".to_owned())
     }
 }
 
-/// The clock of a recording.
+/// Computes the pauses between events.
 #[derive(Debug)]
 pub(crate) struct Pace {
     speed: Speed,
@@ -37,7 +35,6 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A clock that has not begun.
     pub(crate) fn new(speed: Speed) -> Self {
         Self { speed, last: None }
     }

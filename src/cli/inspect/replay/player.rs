@@ -1,4 +1,4 @@
-//! A recorded run that happens again: its files and events come into being one after the other.
+//! Writes the files and events of a recorded run into a store, one after the other.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -24,22 +24,22 @@ pub(crate) struct Player {
     store: Arc<dyn EventStore>,
     paths: RunPaths,
     head: Option<LogHead>,
-    /// Events that are to be shown with the next.
+    /// Events that are appended together with the next one.
     held: Vec<Vec<u8>>,
 }
 
 impl Player {
-    /// Before the first event.
     pub(crate) fn new(recording: Arc<Recording>, store: Arc<dyn EventStore>, paths: RunPaths) -> Self {
         Self { recording, store, paths, head: None, held: Vec::new() }
     }
 
-    /// Lets one event happen: first the bytes it stands on, then the event, as it was. The change to a final state waits
-    /// for the event that says how: they happened as one, and a reader takes a final run without it for the end.
+    /// Appends one event, after the bytes it refers to. The change to a final state is held back until the terminal event:
+    /// they were committed together, and a reader ends when it sees a final state.
     pub(crate) async fn play(&mut self, envelope: &Envelope, stored: Vec<u8>) -> Result<(), Failure> {
         self.files(envelope).map_err(Failure::broken("write the run's files"))?;
         let head = LogHead::after(self.head.take(), envelope, &stored);
-        let head = head.ok_or_else(|| Failure::Broken("the recording does not begin with its run".to_owned()))?;
+        let head = head
+            .ok_or_else(|| Failure::Broken("the recording does not begin with the first event of a run".to_owned()))?;
         let says_how = matches!(envelope.event, Some(Event::Completed(_) | Event::Failed(_)));
         let waits = head.state.status.is_final() && !says_how;
         self.head = Some(head);
@@ -47,7 +47,7 @@ impl Player {
         if waits { Ok(()) } else { self.show().await }
     }
 
-    /// Shows what has waited.
+    /// Appends the events that were held back.
     pub(crate) async fn show(&mut self) -> Result<(), Failure> {
         let Some(head) = self.head.as_ref().filter(|_| !self.held.is_empty()) else { return Ok(()) };
         let row = serde_json::to_vec(head).map_err(Failure::broken("write the run's row"))?;
@@ -105,7 +105,7 @@ impl Player {
         piece.digest(|chunk| file.write_all(chunk)).map(drop)
     }
 
-    /// A stream grows up to the last byte that an event stands on.
+    /// Extends a stream to the last byte that the event refers to.
     fn grow(&self, raw: &RawRef) -> io::Result<()> {
         let log = RunFile::of_stream(raw.stream);
         let Some(piece) = self.recording.file(log.name()) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! A recorded run: an export that nobody has changed.
+//! A recorded run: an export that is unchanged.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,7 +7,6 @@ use crate::cli::failure::Failure;
 use crate::export::{Contents, EVENTS, Export, Piece};
 use crate::fcmp::{Envelope, read_envelope};
 
-/// A recorded run.
 #[derive(Debug)]
 pub(crate) struct Recording {
     export: Export,
@@ -16,7 +15,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Opens an export. One with a single wrong byte is none.
+    /// Opens an export; one with a changed byte is refused.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let reading = || format!("read {}", path.display());
         if !path.is_file() {
@@ -26,13 +25,12 @@ impl Recording {
         let fine = export.flaws().is_empty() && export.check_files().map_err(Failure::broken(reading()))?.is_empty();
         let (Some(contents), Some(log), true) = (export.contents().cloned(), export.file(EVENTS), fine) else {
             let path = path.display();
-            let message = format!("{path} is not an export as it was written\n  `skill-runner audit {path}` says why");
+            let message = format!("{path} is not an unchanged export\n  `skill-runner audit {path}` shows why");
             return Err(Failure::Unusable(message));
         };
         Ok(Self { export, contents, log })
     }
 
-    /// What is recorded.
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
     }

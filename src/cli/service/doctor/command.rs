@@ -14,28 +14,27 @@ use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
 use crate::settings::LogLevel;
 
-/// Checks the machine, the configuration and the data, and says how to repair what is wrong
+/// Checks the machine, the configuration and the data, and shows how to fix each problem
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner doctor --data-dir /var/lib/skill-runner")]
 pub(crate) struct Args {
-    /// One JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// Checks everything.
 pub(crate) fn doctor(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Error);
     let mut findings = Vec::new();
     match global.settings(&[]) {
         Ok(settings) => {
-            findings.push(Finding::ok("configuration", "every setting is understood"));
+            findings.push(Finding::ok("configuration", "every setting is valid"));
             let service = running_service(&settings);
             findings.extend(folders::check(&settings, service.as_ref()));
             findings.extend(machine::check(&settings, service.as_ref()));
             findings.extend(engines::check(&settings));
         }
-        // The rest hangs on the settings; without them there is nothing to look at.
+        // All other checks need the settings.
         Err(Failure::Configuration(problems)) => {
             let wrong = |problem: &crate::settings::Problem| {
                 let fix = format!("correct {} in {}", problem.key, problem.place);
@@ -69,7 +68,7 @@ fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
         }
     }
     output::line(&match (broken, warnings) {
-        (0, 0) => "all is well".to_owned(),
+        (0, 0) => "no problems found".to_owned(),
         (0, warnings) => format!("nothing is broken; warnings: {warnings}"),
         (broken, warnings) => format!("broken: {broken}; warnings: {warnings}"),
     })

@@ -2,27 +2,21 @@
 
 use serde::Serialize;
 
-/// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Grade {
-    /// As it should be.
     Ok,
-    /// Something will not work that may not be needed.
+    /// Something that may not be needed will not work.
     Warning,
     /// Runs will fail or the service will not start.
     Broken,
 }
 
-/// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What was checked.
     pub(crate) check: String,
     pub(crate) grade: Grade,
-    /// What was found.
     pub(crate) message: String,
-    /// What to do about it.
     pub(crate) fix: Option<String>,
 }
 

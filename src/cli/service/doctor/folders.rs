@@ -1,4 +1,4 @@
-//! Whether the folders are there, can be written and have room, and what lies in them is sound.
+//! Checks the folders: whether they can be written, have enough space, and hold valid data.
 
 use std::fs;
 use std::path::Path;
@@ -10,17 +10,16 @@ use crate::settings::Settings;
 use crate::store::{self, SledStore};
 use crate::workspace::{Layout, free_bytes};
 
-/// Checks data, store and skills.
 pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Finding> {
     let mut findings = vec![writable("data directory", "--data-dir", &settings.paths.data_dir)];
-    findings.push(room(settings));
+    findings.push(disk_space(settings));
     findings.push(open(settings, service));
     findings.push(writable("agent home", "agent_home", &settings.paths.agent_home));
     findings.extend(skills(&settings.paths.skills_dir));
     findings
 }
 
-/// The folder, or where it would be made: nothing is made here.
+/// The folder, or its nearest parent that exists. Nothing is created here.
 fn nearest(folder: &Path) -> &Path {
     folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."))
 }
@@ -29,16 +28,16 @@ fn writable(check: &str, setting: &str, folder: &Path) -> Finding {
     let there = nearest(folder);
     match tempfile::Builder::new().prefix(".doctor-").tempfile_in(there) {
         Ok(_) if there == folder => Finding::ok(check, format!("{} can be written", folder.display())),
-        Ok(_) => Finding::ok(check, format!("{} will be made", folder.display())),
+        Ok(_) => Finding::ok(check, format!("{} does not exist yet and will be created", folder.display())),
         Err(error) => Finding::broken(
             check,
             format!("{} cannot be written: {error}", there.display()),
-            format!("give this user the right to write there (chown, chmod, remount), or name another with {setting}"),
+            format!("allow this user to write there (chown, chmod, remount), or choose another folder with {setting}"),
         ),
     }
 }
 
-fn room(settings: &Settings) -> Finding {
+fn disk_space(settings: &Settings) -> Finding {
     let check = "disk space";
     let (folder, floor) = (&settings.paths.data_dir, settings.limits.min_free_bytes);
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
@@ -46,7 +45,7 @@ fn room(settings: &Settings) -> Finding {
         Ok(free) if free < floor => Finding::broken(
             check,
             format!("{} are free, less than min_free_bytes ({}): new runs are refused", mib(free), mib(floor)),
-            "remove old runs (POST /v1/jobs/cleanup), or make room on the disk",
+            "remove old runs (POST /v1/jobs/cleanup), or free space on the disk",
         ),
         Ok(free) if free < floor.saturating_mul(4) => Finding::warning(
             check,
@@ -54,7 +53,7 @@ fn room(settings: &Settings) -> Finding {
             "remove old runs (POST /v1/jobs/cleanup) soon",
         ),
         Ok(free) => Finding::ok(check, format!("{} are free", mib(free))),
-        Err(error) => Finding::broken(check, error.to_string(), "check that the disk is mounted and sound"),
+        Err(error) => Finding::broken(check, error.to_string(), "check that the disk is mounted and healthy"),
     }
 }
 
@@ -66,20 +65,20 @@ fn open(settings: &Settings, service: Option<&Client>) -> Finding {
             Ok(_) => Finding::ok(check, format!("in use by the service at {}", client.base())),
             Err(_) => Finding::broken(
                 check,
-                format!("the service at {} does not answer as it should", client.base()),
-                format!("look into {}, then restart it", settings.log.file.display()),
+                format!("the service at {} does not answer correctly", client.base()),
+                format!("read {}, then restart the service", settings.log.file.display()),
             ),
         };
     }
     if !Layout::new(&settings.paths.data_dir).store().exists() {
-        return Finding::ok(check, "there is none yet; the first run makes it");
+        return Finding::ok(check, "it does not exist yet; the first run creates it");
     }
     match SledStore::open(&settings.paths.data_dir, |_| {}) {
         Ok(_) => Finding::ok(check, "it opens; no service is running"),
         Err(store::Error::Locked { .. }) => Finding::broken(
             check,
-            "another process holds it and does not answer as a service",
-            "end that process (a skill-runner command, or a service that hangs), or name another --data-dir",
+            "another process has locked it, and no service answers",
+            "end that process (a skill-runner command, or a service that hangs), or choose another folder with --data-dir",
         ),
         Err(error) => Finding::broken(
             check,
@@ -92,7 +91,7 @@ fn open(settings: &Settings, service: Option<&Client>) -> Finding {
 fn skills(folder: &Path) -> Vec<Finding> {
     let check = "skills";
     if let Err(error) = fs::read_dir(folder) {
-        let fix = "make the folder, or name another with --skills-dir";
+        let fix = "create the folder, or choose another with --skills-dir";
         return vec![Finding::broken(check, format!("{} cannot be read: {error}", folder.display()), fix)];
     }
     let (mut valid, mut findings) = (0, Vec::new());
@@ -110,7 +109,7 @@ fn skills(folder: &Path) -> Vec<Finding> {
     findings.insert(
         0,
         match valid {
-            0 => Finding::warning(check, counted, "put a skill there, or name another folder with --skills-dir"),
+            0 => Finding::warning(check, counted, "put a skill there, or choose another folder with --skills-dir"),
             _ => Finding::ok(check, counted),
         },
     );

@@ -1,4 +1,4 @@
-//! Whether the machine has what runs need: programs, a free port, a clock, and no processes of an earlier life.
+//! Checks the machine: programs, the clock, the port, and processes that an earlier service left.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,19 +12,18 @@ use crate::installed_engines::tool_version as version_of;
 use crate::settings::{Sandbox, Settings};
 use crate::supervisor::RUN_MARKER;
 
-/// Node that every CLI works with.
+/// The major version of node that all agent CLIs support.
 const NODE_WANTED: u32 = 22;
-/// No clock of a machine that this runs on was set before.
+/// The start of 2026: a clock that shows an earlier time is wrong.
 const BUILT_AFTER: Duration = Duration::from_secs(1_767_225_600);
 /// How far the disk's clock may be from the machine's.
 const SKEW: Duration = Duration::from_secs(120);
 
-/// Checks the machine.
 pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Finding> {
     let mut findings = vec![node(), npm(), python(), sandbox(settings.runs.sandbox)];
     findings.push(clock(&settings.paths.data_dir));
     match service {
-        Some(client) => findings.push(Finding::ok("service", format!("it runs at {}", client.base()))),
+        Some(client) => findings.push(Finding::ok("service", format!("running at {}", client.base()))),
         None => findings.extend([port(settings), left_over(&settings.paths.data_dir)]),
     }
     findings
@@ -64,8 +63,8 @@ fn sandbox(wanted: Sandbox) -> Finding {
     match (version_of("bwrap"), wanted) {
         (Some(version), _) => Finding::ok(check, version),
         (None, Sandbox::Off) => Finding::ok(check, "not found, and sandbox is off"),
-        (None, Sandbox::Auto) => Finding::warning(check, "not found: engines run unconfined", fix),
-        (None, Sandbox::On) => Finding::broken(check, "not found, but sandbox is on: nothing runs", fix),
+        (None, Sandbox::Auto) => Finding::warning(check, "not found: engines run without a sandbox", fix),
+        (None, Sandbox::On) => Finding::broken(check, "not found, but sandbox is on: the service does not start", fix),
     }
 }
 
@@ -74,7 +73,7 @@ fn clock(data_dir: &Path) -> Finding {
     let fix = "set the clock and keep it set (systemd-timesyncd, chrony)";
     let now = SystemTime::now();
     if now.duration_since(UNIX_EPOCH).unwrap_or_default() < BUILT_AFTER {
-        return Finding::broken("clock", "it is set to a time before this program was made", fix);
+        return Finding::broken("clock", "it shows a time before this program was released", fix);
     }
     let there = data_dir.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
     let stamped = tempfile::Builder::new().prefix(".doctor-").tempfile_in(there);
@@ -82,10 +81,10 @@ fn clock(data_dir: &Path) -> Finding {
     let skew = stamped.ok().map(|stamp| stamp.duration_since(now).unwrap_or_else(|behind| behind.duration()));
     match skew {
         Some(skew) if skew > SKEW => {
-            let message = format!("the clock of the disk is {} s away from that of the machine", skew.as_secs());
+            let message = format!("new files get a time that differs from the clock by {} s", skew.as_secs());
             Finding::warning("clock", message, fix)
         }
-        Some(_) | None => Finding::ok("clock", "it is plausible"),
+        Some(_) | None => Finding::ok("clock", "its time is plausible"),
     }
 }
 
@@ -103,7 +102,7 @@ fn port(settings: &Settings) -> Finding {
     }
 }
 
-/// Processes of runs of this data folder, although no service is there to have started them.
+/// Processes of runs of this data folder that exist although no service is running.
 fn left_over(data_dir: &Path) -> Finding {
     let pids: Vec<String> = fs::read_dir("/proc")
         .into_iter()
@@ -118,8 +117,8 @@ fn left_over(data_dir: &Path) -> Finding {
     }
     Finding::warning(
         "left-over processes",
-        format!("a run's processes are there without a service: {}", pids.join(", ")),
-        "they end at the next start of the service; a `skill-runner run` under way is the other explanation",
+        format!("processes of runs exist although no service is running: {}", pids.join(", ")),
+        "the next start of the service ends them; they are also normal while a `skill-runner run` is running",
     )
 }
 
