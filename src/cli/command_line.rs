@@ -22,9 +22,11 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Configuration comes from skill-runner.yaml (or --config), then SKILL_RUNNER_* variables, then flags; the later wins.
-Exit status: 0 ok, 1 the run or check failed, 2 wrong usage or configuration, 3 the service cannot be reached,
-4 not found, 5 refused input, 130 interrupted.
+Settings come from skill-runner.yaml (or --config), SKILL_RUNNER_* variables and flags; later ones win.
+
+Exit status:
+  0 success, 1 the run or check failed, 2 wrong usage or configuration,
+  3 the service cannot be reached, 4 not found, 5 refused input, 130 interrupted
 
 Example:
   skill-runner run demo-echo --input text='to be or not to be'";

@@ -10,7 +10,6 @@ use crate::cli::run::key_value::KeyValue;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SkillPlace {
-    /// By id.
     Installed(String),
     Folder(PathBuf),
 }
