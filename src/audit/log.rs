@@ -109,7 +109,7 @@ impl<'a> LogAudit<'a> {
     pub(crate) fn close(self, files: &BTreeMap<Stream, StreamProof>, expect: Expect, report: &mut Report) -> Outcome {
         report.events = self.ends.len() as u64;
         if let Some(head) = &self.known.folded {
-            (report.run_id, report.status) = (Some(head.state.run_id), Some(head.state.status));
+            (report.run_id, report.status) = (Some(head.state.run_id), Some(head.state.status()));
         }
         if self.ends.is_empty() {
             report.violated("FCMP", EVENTS, "the log is empty");

@@ -37,7 +37,7 @@ fn read(file: &Piece) -> Result<Value, String> {
 }
 
 fn held_against(result: &Value, outcome: &Outcome, artifacts: &[ArtifactEntry], report: &mut Report) {
-    let status = outcome.folded.as_ref().map(|head| head.state.status);
+    let status = outcome.folded.as_ref().map(|head| head.state.status());
     if let Some(status) = status
         && result["status"].as_str() != Some(status.as_str())
     {

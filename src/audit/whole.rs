@@ -122,7 +122,7 @@ fn compare_contents(contents: Option<&Contents>, outcome: &Outcome, report: &mut
     let (Some(contents), Some(head)) = (contents, &outcome.folded) else { return };
     let state = &head.state;
     let said = (contents.run_id, contents.request_id, contents.status, contents.events);
-    if said != (state.run_id, state.request_id, state.status, state.head_seq.0) {
+    if said != (state.run_id, state.request_id, state.status(), state.head_seq.0) {
         report.violated("CONTENTS", crate::export::CONTENTS, "what it says about the run differs from the log");
     }
 }

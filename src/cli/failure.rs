@@ -220,7 +220,9 @@ fn refused(refusal: &Refusal) -> (&'static str, Value) {
         Refusal::InteractionNotPending { .. } => ("INTERACTION_NOT_PENDING", Value::Null),
         Refusal::ResponseInvalid { flaws, .. } => ("INPUT_VALIDATION_FAILED", json!(flaws)),
         Refusal::IdempotencyConflict => ("IDEMPOTENCY_CONFLICT", Value::Null),
-        Refusal::Illegal { .. } => ("REFUSED", Value::Null),
+        Refusal::Illegal { .. } | Refusal::NotCreated | Refusal::AlreadyCreated | Refusal::LastFilesMissing => {
+            ("REFUSED", Value::Null)
+        }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use serde_json::Value;
 
-use super::event::{UploadedPackage, ValidationError};
+use super::event::{Started, UploadedPackage};
 use super::fact::Fact;
 use super::ids::RunId;
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{Completion, Evidence, RunError};
 use super::request::UploadedFile;
 use super::statechart::Status;
+use super::validation::ValidationError;
 
 /// What becomes of runs that were queued when the service died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,25 +20,22 @@ pub enum RestartQueued {
     Requeue,
 }
 
-/// How a turn of the engine ended.
+/// What a turn of the engine came to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TurnEnd {
-    /// With the result.
-    Succeeded {
-        /// What proved it.
-        completion: Completion,
-        /// Where the result is, in the run's folder.
-        result_path: String,
-    },
-    /// Without.
+pub enum Conclusion {
+    /// A result, and what proved it.
+    Succeeded(Completion),
+    /// No result.
     Failed(RunError),
-    /// With a question; its number is given by the core.
+    /// A question; its number is given by the core.
     NeedsInput(Interaction),
 }
 
 /// Something asked of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
+    /// Begin the run.
+    Create(Box<Started>),
     /// Take the uploaded files.
     Upload {
         /// The files.
@@ -55,12 +53,6 @@ pub enum Command {
         source: RunId,
         /// The key both share.
         cache_key: String,
-        /// Where the result is.
-        result_path: String,
-        /// The files' part of the proof.
-        evidence: Evidence,
-        /// The artifacts taken over, and other facts to log before the end.
-        facts: Vec<Fact>,
     },
     /// An engine process was started.
     StartTurn {
@@ -81,19 +73,13 @@ pub enum Command {
     EndTurn {
         /// What is to be logged before the end: validation, artifacts, warnings.
         facts: Vec<Fact>,
-        /// How it ended.
-        end: TurnEnd,
-        /// The files' part of the proof.
-        evidence: Evidence,
+        /// What it came to.
+        conclusion: Conclusion,
     },
     /// The run cannot start.
     Reject {
-        /// What earlier turns left, to be logged before the end.
-        facts: Vec<Fact>,
         /// Why.
         error: RunError,
-        /// The files' part of the proof.
-        evidence: Evidence,
     },
     /// A user answers.
     Reply {
@@ -112,20 +98,23 @@ pub enum Command {
         requested_by: String,
         /// Why.
         reason: String,
-        /// What earlier turns left, to be logged before the end, for a run that ends at once.
-        facts: Vec<Fact>,
-        /// The files' part of the proof, for a run that ends at once.
-        evidence: Evidence,
     },
-    /// The service was started again, or ends now: settle what it left.
+    /// The service was started again, or ends now: decide what becomes of the run.
     Reconcile {
         /// What becomes of queued runs.
         restart_queued: RestartQueued,
-        /// Raw output that reached its file but not the log, and artifacts, for a run that ends.
-        tails: Vec<Fact>,
-        /// The files' part of the proof.
-        evidence: Evidence,
+        /// Raw output that reached its file but not the log, for a run that ends.
+        facts: Vec<Fact>,
     },
+}
+
+/// A run's last files, as they are on disk before the run is said to be over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LastFiles {
+    /// What was found in them, to be logged before the end: artifacts, warnings.
+    pub facts: Vec<Fact>,
+    /// What they prove.
+    pub evidence: Evidence,
 }
 
 /// The rules say no; nothing was written.
@@ -168,6 +157,15 @@ pub enum Refusal {
     /// The key was used with another body.
     #[error("the idempotency key was used before with a different body")]
     IdempotencyConflict,
+    /// The run has not begun.
+    #[error("the run has not begun")]
+    NotCreated,
+    /// The run has begun already.
+    #[error("the run exists already")]
+    AlreadyCreated,
+    /// The command ends the run, but its last files are not written.
+    #[error("the run would end here, but its last files are not written")]
+    LastFilesMissing,
     /// The move is not in the table.
     #[error("a run that is {} cannot do this", status.as_str())]
     Illegal {

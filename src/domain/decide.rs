@@ -3,47 +3,87 @@
 use serde_json::Value;
 
 use super::cache_key::{canonical, sha256_hex};
-use super::command::{Command, Refusal, RestartQueued, TurnEnd};
+use super::command::{Command, Conclusion, LastFiles, Refusal};
+use super::ending::{Ending, Terminal, ending};
 use super::event::{
-    AutoDecideTimeout, AutoDecided, CacheHit, CancelRequested, Completed, Event, Failed, Recovered, RecoveryState,
-    ReplyAccepted, StateChanged, TurnStarted, Uploaded, UserReply,
+    AutoDecideTimeout, AutoDecided, CacheHit, CancelRequested, Event, Recovered, RecoveryState, ReplyAccepted,
+    StateChanged, TurnStarted, Uploaded, UserReply,
 };
 use super::fact::Fact;
-use super::interaction::InteractionId;
-use super::outcome::{Completion, Evidence, RunError, code};
+use super::interaction::{Interaction, InteractionId};
 use super::request::ExecutionMode;
-use super::state::RunState;
+use super::state::{Phase, RunState};
 use super::statechart::{Status, Trigger, target};
 use super::time::Timestamp;
 
 /// Longest preview of a reply, in characters.
 const PREVIEW_CHARS: usize = 200;
 
-/// What a command means for a run: the facts to log, in one atomic batch.
-pub fn decide(run: &RunState, command: Command, now: Timestamp) -> Result<Vec<Fact>, Refusal> {
+/// What a command means for a run: facts to log in one atomic batch, and the run's end behind them, if it ends.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    /// What is logged, in order.
+    pub facts: Vec<Fact>,
+    /// The last event, if the run ends.
+    pub terminal: Option<Terminal>,
+}
+
+impl Decision {
+    /// Whether nothing is logged.
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.terminal.is_none()
+    }
+
+    fn of(facts: Vec<Fact>) -> Self {
+        Self { facts, terminal: None }
+    }
+}
+
+/// What a command means for a run, which is `None` before its creation. The last files of a run must be on disk before
+/// a command that ends it; see [`ending`].
+pub fn decide(
+    run: Option<&RunState>,
+    command: Command,
+    last_files: Option<LastFiles>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    match (run, command) {
+        (None, Command::Create(started)) => Ok(Decision::of(vec![Fact::own(Event::Started(*started))])),
+        (None, _) => Err(Refusal::NotCreated),
+        (Some(run), command) => decide_for(run, command, last_files, now),
+    }
+}
+
+fn decide_for(
+    run: &RunState,
+    command: Command,
+    last_files: Option<LastFiles>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    let status = run.status();
     // A reply has codes of its own, and its repeat gets the first answer at any time.
-    if run.status.is_final() && !matches!(&command, Command::Reply { .. }) {
+    if status.is_final() && !matches!(&command, Command::Reply { .. }) {
         return match command {
-            // Settling a settled run changes nothing.
-            Command::Reconcile { .. } => Ok(Vec::new()),
-            _ => Err(Refusal::RunFinal { status: run.status }),
+            // What is final already stays as it is.
+            Command::Reconcile { .. } => Ok(Decision::default()),
+            _ => Err(Refusal::RunFinal { status }),
         };
     }
+    let end = ending(run, &command);
     match command {
+        Command::Create(_) => Err(Refusal::AlreadyCreated),
         Command::Upload { files, manifest_sha256, cache_key, package } => {
             if !run.awaiting_upload {
                 return Err(Refusal::AlreadyUploaded);
             }
-            Ok(vec![Fact::own(Event::Uploaded(Uploaded { files, manifest_sha256, cache_key, package }))])
+            let uploaded = Uploaded { files, manifest_sha256, cache_key, package };
+            Ok(Decision::of(vec![Fact::own(Event::Uploaded(uploaded))]))
         }
-        Command::TakeFromCache { source, cache_key, result_path, evidence, facts } => {
-            let mut log = vec![Fact::own(Event::CacheHit(CacheHit { source_run_id: source, cache_key }))];
-            log.extend(facts);
-            log.push(change(run, Trigger::RunCacheHit, now, None)?);
-            log.push(completed(run, Completion::Cache, result_path, evidence));
-            Ok(log)
+        Command::TakeFromCache { source, cache_key } => {
+            let hit = Fact::own(Event::CacheHit(CacheHit { source_run_id: source, cache_key }));
+            finish(run, vec![hit], end, Trigger::RunCacheHit, last_files, now)
         }
-        Command::StartTurn { command, pid, engine_version, parser_version, isolation } => Ok(vec![
+        Command::StartTurn { command, pid, engine_version, parser_version, isolation } => Ok(Decision::of(vec![
             change(run, Trigger::TurnStarted, now, None)?,
             Fact::own(Event::TurnStarted(TurnStarted {
                 attempt: run.turns + 1,
@@ -54,64 +94,76 @@ pub fn decide(run: &RunState, command: Command, now: Timestamp) -> Result<Vec<Fa
                 isolation,
                 resumed_from: if run.turns == 0 { None } else { run.session_handle.clone() },
             })),
-        ]),
-        Command::Record(facts) => match run.status {
-            Status::Running => Ok(facts),
-            status => Err(Refusal::Illegal { status }),
+        ])),
+        Command::Record(facts) => match status {
+            Status::Running => Ok(Decision::of(facts)),
+            _ => Err(Refusal::Illegal { status }),
         },
-        Command::EndTurn { facts, end, evidence } => end_turn(run, facts, end, evidence, now),
-        Command::Reject { facts, error, evidence } => {
-            let mut log = facts;
-            log.push(change(run, Trigger::RunRejected, now, None)?);
-            log.push(failed(run, Status::Failed, error, evidence));
-            Ok(log)
-        }
+        Command::EndTurn { facts, conclusion } => match (end, conclusion) {
+            (None, Conclusion::NeedsInput(interaction)) => ask(run, facts, interaction, now),
+            (end, conclusion) => finish(run, facts, end, trigger_of(&conclusion), last_files, now),
+        },
+        Command::Reject { .. } => finish(run, Vec::new(), end, Trigger::RunRejected, last_files, now),
         Command::Reply { interaction_id, response, idempotency_key } => {
-            reply(run, interaction_id, response, idempotency_key, now)
+            reply(run, interaction_id, response, idempotency_key, now).map(Decision::of)
         }
-        Command::AutoDecide => auto_decide(run, now),
-        Command::Cancel { requested_by, reason, facts, evidence } => {
-            let request = CancelRequested { requested_by, reason };
-            cancel(run, request, facts, evidence, now)
+        Command::AutoDecide => auto_decide(run, now).map(Decision::of),
+        // Asked for twice is asked for once.
+        Command::Cancel { .. } if run.cancel_requested => Ok(Decision::default()),
+        Command::Cancel { requested_by, reason } => {
+            let request = Fact::own(Event::CancelRequested(CancelRequested { requested_by, reason }));
+            match end {
+                None => Ok(Decision::of(vec![request])),
+                end => finish(run, vec![request], end, Trigger::RunCanceled, last_files, now),
+            }
         }
-        Command::Reconcile { restart_queued, tails, evidence } => reconcile(run, restart_queued, tails, evidence, now),
+        // What becomes of queued runs is part of `end`.
+        Command::Reconcile { facts, restart_queued: _ } => reconcile(run, facts, end, last_files, now),
     }
 }
 
-fn end_turn(
+/// End the run: what its last files hold, the state change, the last event. `trigger` is what moves a run that was not
+/// canceled.
+fn finish(
     run: &RunState,
-    facts: Vec<Fact>,
-    end: TurnEnd,
-    evidence: Evidence,
+    mut facts: Vec<Fact>,
+    end: Option<Ending>,
+    trigger: Trigger,
+    last_files: Option<LastFiles>,
     now: Timestamp,
-) -> Result<Vec<Fact>, Refusal> {
+) -> Result<Decision, Refusal> {
+    let Some(end) = end else { return Err(Refusal::Illegal { status: run.status() }) };
+    let LastFiles { facts: found, evidence } = last_files.ok_or(Refusal::LastFilesMissing)?;
+    facts.extend(found);
+    let trigger = match &end {
+        Ending::Canceled(_) => Trigger::RunCanceled,
+        Ending::Succeeded(_) | Ending::Failed(_) => trigger,
+    };
+    if trigger == Trigger::RestartReconcileFailed {
+        facts.push(recovered(RecoveryState::FailedReconciled, failed_reason(run), now));
+    }
+    facts.push(change(run, trigger, now, None)?);
+    Ok(Decision { facts, terminal: Some(Terminal { ending: end, evidence }) })
+}
+
+fn trigger_of(conclusion: &Conclusion) -> Trigger {
+    match conclusion {
+        Conclusion::Succeeded(_) => Trigger::TurnSucceeded,
+        Conclusion::Failed(_) => Trigger::TurnFailed,
+        Conclusion::NeedsInput(_) => Trigger::TurnNeedsInput,
+    }
+}
+
+fn ask(run: &RunState, facts: Vec<Fact>, interaction: Interaction, now: Timestamp) -> Result<Decision, Refusal> {
+    if run.options.execution_mode != ExecutionMode::Interactive {
+        return Err(Refusal::NotInteractive);
+    }
+    let id = InteractionId(run.interaction_count + 1);
+    let change = change(run, Trigger::TurnNeedsInput, now, Some(id))?;
     let mut log = facts;
-    // A cancel that was accepted stands, whatever the engine managed to finish meanwhile.
-    if run.cancel_requested {
-        log.push(change(run, Trigger::RunCanceled, now, None)?);
-        log.push(failed(run, Status::Canceled, canceled(), evidence));
-        return Ok(log);
-    }
-    match end {
-        TurnEnd::Succeeded { completion, result_path } => {
-            log.push(change(run, Trigger::TurnSucceeded, now, None)?);
-            log.push(completed(run, completion, result_path, evidence));
-        }
-        TurnEnd::Failed(error) => {
-            log.push(change(run, Trigger::TurnFailed, now, None)?);
-            log.push(failed(run, Status::Failed, error, evidence));
-        }
-        TurnEnd::NeedsInput(mut interaction) => {
-            if run.options.execution_mode != ExecutionMode::Interactive {
-                return Err(Refusal::NotInteractive);
-            }
-            let id = InteractionId(run.interaction_count + 1);
-            interaction.interaction_id = id;
-            log.push(Fact::own(Event::InputRequired(interaction)));
-            log.push(change(run, Trigger::TurnNeedsInput, now, Some(id))?);
-        }
-    }
-    Ok(log)
+    log.push(Fact::own(Event::InputRequired(Interaction { interaction_id: id, ..interaction })));
+    log.push(change);
+    Ok(Decision::of(log))
 }
 
 fn reply(
@@ -132,8 +184,8 @@ fn reply(
             && earlier.response_sha256 == sha256_hex(canonical(&response).as_bytes());
         return if same { Ok(Vec::new()) } else { Err(Refusal::IdempotencyConflict) };
     }
-    let Some(pending) = &run.pending else {
-        return Err(Refusal::InteractionNotPending { status: run.status });
+    let Phase::WaitingUser(pending) = &run.phase else {
+        return Err(Refusal::InteractionNotPending { status: run.status() });
     };
     let open = pending.interaction.interaction_id;
     if open != interaction_id {
@@ -161,13 +213,13 @@ fn reply(
 }
 
 fn auto_decide(run: &RunState, now: Timestamp) -> Result<Vec<Fact>, Refusal> {
-    let Some(pending) = &run.pending else {
-        return Err(Refusal::InteractionNotPending { status: run.status });
+    let Phase::WaitingUser(pending) = &run.phase else {
+        return Err(Refusal::InteractionNotPending { status: run.status() });
     };
     let timeout_sec = run.options.interactive_reply_timeout_sec;
     let due = pending.asked_at.plus_seconds(timeout_sec) <= now;
     if !run.options.interactive_auto_reply || !due {
-        return Err(Refusal::Illegal { status: run.status });
+        return Err(Refusal::Illegal { status: run.status() });
     }
     Ok(vec![
         Fact::own(Event::AutoDecided(AutoDecided {
@@ -181,125 +233,64 @@ fn auto_decide(run: &RunState, now: Timestamp) -> Result<Vec<Fact>, Refusal> {
     ])
 }
 
-fn cancel(
-    run: &RunState,
-    request: CancelRequested,
-    facts: Vec<Fact>,
-    evidence: Evidence,
-    now: Timestamp,
-) -> Result<Vec<Fact>, Refusal> {
-    if run.cancel_requested {
-        return Ok(Vec::new());
-    }
-    let mut log = vec![Fact::own(Event::CancelRequested(request))];
-    // A running engine must be stopped first; its end then ends the run.
-    if run.status != Status::Running {
-        log.extend(facts);
-        log.push(change(run, Trigger::RunCanceled, now, None)?);
-        log.push(failed(run, Status::Canceled, canceled(), evidence));
-    }
-    Ok(log)
-}
-
 fn reconcile(
     run: &RunState,
-    restart_queued: RestartQueued,
-    tails: Vec<Fact>,
-    evidence: Evidence,
+    facts: Vec<Fact>,
+    end: Option<Ending>,
+    last_files: Option<LastFiles>,
     now: Timestamp,
-) -> Result<Vec<Fact>, Refusal> {
+) -> Result<Decision, Refusal> {
     // A clock that was set back must not make this start seem earlier than the question it preserves.
     let now = now.max(run.updated_at);
-    let recovered = |state: RecoveryState, reason: &str| {
-        Fact::own(Event::Recovered(Recovered {
-            recovery_state: state,
-            recovery_reason: reason.to_owned(),
-            recovered_at: now,
-        }))
-    };
-    let end = |tails: Vec<Fact>, reason: &str, error: RunError| -> Result<Vec<Fact>, Refusal> {
-        let mut log = tails;
-        log.push(recovered(RecoveryState::FailedReconciled, reason));
-        log.push(change(run, Trigger::RestartReconcileFailed, now, None)?);
-        log.push(failed(run, Status::Failed, error, evidence.clone()));
-        Ok(log)
-    };
-    match run.status {
-        // A restart took nothing from a run whose files are still to come.
-        Status::Queued if run.awaiting_upload => Ok(Vec::new()),
-        Status::Queued if goes_on_queued(run, restart_queued) => Ok(Vec::new()),
-        Status::Queued => end(tails, "orchestrator_restart_interrupted", interrupted()),
-        Status::Running if run.cancel_requested => {
-            let mut log = tails;
-            log.push(change(run, Trigger::RunCanceled, now, None)?);
-            log.push(failed(run, Status::Canceled, canceled(), evidence.clone()));
-            Ok(log)
-        }
-        Status::Running => end(tails, "orchestrator_restart_interrupted", interrupted()),
-        Status::WaitingUser => match (&run.pending, &run.session_handle) {
-            // Said once for each question, however often the service is started.
-            (Some(pending), Some(_)) if run.recovered_at.is_some_and(|at| at >= pending.asked_at) => Ok(Vec::new()),
-            (Some(pending), Some(_)) => Ok(vec![
-                recovered(RecoveryState::RecoveredWaiting, "resumable_waiting_preserved"),
+    if end.is_some() {
+        return finish(run, facts, end, Trigger::RestartReconcileFailed, last_files, now);
+    }
+    match &run.phase {
+        // Said once for each question, however often the service is started.
+        Phase::WaitingUser(pending) if run.recovered_at.is_none_or(|at| at < pending.asked_at) => {
+            Ok(Decision::of(vec![
+                recovered(RecoveryState::RecoveredWaiting, "resumable_waiting_preserved", now),
                 change(run, Trigger::RestartPreserveWaiting, now, Some(pending.interaction.interaction_id))?,
-            ]),
-            (Some(_), None) | (None, _) => end(
-                tails,
-                "session_handle_invalid",
-                RunError::new(
-                    code::SESSION_RESUME_FAILED,
-                    "the service was restarted and the engine's session cannot be resumed; start the run again",
-                ),
-            ),
-        },
-        Status::Succeeded | Status::Failed | Status::Canceled => Ok(Vec::new()),
+            ]))
+        }
+        Phase::WaitingUser(_)
+        | Phase::Queued
+        | Phase::Running
+        | Phase::Asking(_)
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Canceled => Ok(Decision::default()),
     }
 }
 
-/// Whether a restart leaves a queued run in the queue. An answer that was accepted is never lost: the run that was
-/// queued by it goes on, whatever becomes of runs that have not begun.
-pub fn goes_on_queued(run: &RunState, restart_queued: RestartQueued) -> bool {
-    run.turns > 0 || restart_queued == RestartQueued::Requeue
+/// Why a restart ends a run, as its log says it.
+fn failed_reason(run: &RunState) -> &'static str {
+    match run.status() {
+        Status::WaitingUser => "session_handle_invalid",
+        Status::Queued | Status::Running | Status::Succeeded | Status::Failed | Status::Canceled => {
+            "orchestrator_restart_interrupted"
+        }
+    }
+}
+
+fn recovered(recovery_state: RecoveryState, reason: &str, recovered_at: Timestamp) -> Fact {
+    Fact::own(Event::Recovered(Recovered { recovery_state, recovery_reason: reason.to_owned(), recovered_at }))
 }
 
 fn change(run: &RunState, trigger: Trigger, now: Timestamp, pending: Option<InteractionId>) -> Result<Fact, Refusal> {
-    let Some(to) = target(run.status, trigger) else {
-        return Err(Refusal::Illegal { status: run.status });
+    let status = run.status();
+    let Some(to) = target(status, trigger) else {
+        return Err(Refusal::Illegal { status });
     };
     // A run that waits for its files is not in the queue yet.
     if run.awaiting_upload && trigger == Trigger::TurnStarted {
-        return Err(Refusal::Illegal { status: run.status });
+        return Err(Refusal::Illegal { status });
     }
     Ok(Fact::own(Event::StateChanged(StateChanged {
-        from: run.status,
+        from: status,
         to,
         trigger,
         updated_at: now,
         pending_interaction_id: pending,
     })))
-}
-
-fn completed(run: &RunState, completion: Completion, result_path: String, evidence: Evidence) -> Fact {
-    Fact::own(Event::Completed(Completed {
-        status: Status::Succeeded,
-        completion,
-        result_path,
-        usage: run.usage,
-        proof: evidence.into_proof(),
-    }))
-}
-
-fn failed(run: &RunState, status: Status, error: RunError, evidence: Evidence) -> Fact {
-    Fact::own(Event::Failed(Failed { status, error: error.bounded(), usage: run.usage, proof: evidence.into_proof() }))
-}
-
-fn canceled() -> RunError {
-    RunError::new(code::CANCELED_BY_USER, "the run was canceled on request")
-}
-
-fn interrupted() -> RunError {
-    RunError::new(
-        code::ORCHESTRATOR_RESTART_INTERRUPTED,
-        "the service ended while the run was under way; start the run again",
-    )
 }

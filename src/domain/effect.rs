@@ -1,7 +1,6 @@
-//! What the shell owes a run in a given state.
+//! What the shell has to do for a run in a given state.
 
-use super::state::RunState;
-use super::statechart::Status;
+use super::state::{Phase, RunState};
 use super::time::Timestamp;
 
 /// One thing to do.
@@ -21,22 +20,20 @@ pub enum Effect {
     Seal,
 }
 
-/// Everything the shell owes.
+/// Everything the shell has to do for it.
 pub fn effects(run: &RunState) -> Vec<Effect> {
-    match run.status {
-        Status::Queued if run.awaiting_upload => vec![],
-        Status::Queued => vec![Effect::Enqueue],
-        Status::Running if run.cancel_requested => vec![Effect::Supervise, Effect::StopEngine],
-        Status::Running => vec![Effect::Supervise],
-        Status::WaitingUser => match &run.pending {
-            Some(pending) if run.options.interactive_auto_reply => {
-                vec![Effect::DecideAt(pending.asked_at.plus_seconds(run.options.interactive_reply_timeout_sec))]
-            }
-            Some(_) | None => vec![],
-        },
-        Status::Succeeded | Status::Failed | Status::Canceled if run.temporary && !run.options.debug_keep_temp => {
+    match &run.phase {
+        Phase::Queued if run.awaiting_upload => vec![],
+        Phase::Queued => vec![Effect::Enqueue],
+        Phase::Running | Phase::Asking(_) if run.cancel_requested => vec![Effect::Supervise, Effect::StopEngine],
+        Phase::Running | Phase::Asking(_) => vec![Effect::Supervise],
+        Phase::WaitingUser(pending) if run.options.interactive_auto_reply => {
+            vec![Effect::DecideAt(pending.asked_at.plus_seconds(run.options.interactive_reply_timeout_sec))]
+        }
+        Phase::WaitingUser(_) => vec![],
+        Phase::Succeeded | Phase::Failed | Phase::Canceled if run.temporary && !run.options.debug_keep_temp => {
             vec![Effect::RemovePackage, Effect::Seal]
         }
-        Status::Succeeded | Status::Failed | Status::Canceled => vec![Effect::Seal],
+        Phase::Succeeded | Phase::Failed | Phase::Canceled => vec![Effect::Seal],
     }
 }

@@ -1,4 +1,4 @@
-//! The pure heart: ids, events, the statechart, and the three words decide, apply, effects.
+//! The pure core: ids, events, the statechart, and its three functions decide, apply and effects.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod artifact;
@@ -7,6 +7,7 @@ pub mod causes;
 pub mod command;
 mod decide;
 mod effect;
+pub mod ending;
 pub mod engine;
 pub mod event;
 pub mod fact;
@@ -18,9 +19,11 @@ pub mod run_file;
 pub mod state;
 pub mod statechart;
 pub mod time;
+pub mod validation;
 
 #[cfg(test)]
 mod properties;
 
-pub use decide::{decide, goes_on_queued};
+pub use decide::{Decision, decide};
 pub use effect::{Effect, effects};
+pub use ending::{Ending, ending};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::event::NormalizationLevel;
+use super::validation::NormalizationLevel;
 
 /// Codes the runner itself gives to failed runs; script skills add their own.
 pub mod code {
@@ -211,11 +211,4 @@ pub struct Evidence {
     pub streams: BTreeMap<String, StreamProof>,
     /// Hash of the artifact manifest.
     pub artifacts_sha256: String,
-}
-
-impl Evidence {
-    /// A proof whose log part is still to be filled in by whoever numbers the events.
-    pub fn into_proof(self) -> Proof {
-        Proof { events: 0, chain_sha256: String::new(), streams: self.streams, artifacts_sha256: self.artifacts_sha256 }
-    }
 }

@@ -1,20 +1,21 @@
-//! Properties of the core, over random commands: what it decides is legal, folds compose, settling is idempotent.
+//! Properties of the core, over random commands: what it decides is legal, folds compose, to recover twice is to recover
+//! once.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::command::{Command, RestartQueued, TurnEnd};
+use super::command::{Command, Conclusion, LastFiles, Refusal, RestartQueued};
 use super::event::{Event, Started};
 use super::fact::{Fact, RawRange, Stream};
 use super::ids::{RequestId, RunId};
 use super::interaction::{Interaction, InteractionId, InteractionKind};
-use super::outcome::{Completion, Evidence, RunError};
+use super::outcome::{Completion, Evidence, RunError, Usage};
 use super::request::{ExecutionMode, RuntimeOptions, SkillRef};
 use super::state::RunState;
 use super::statechart::{Status, target};
 use super::time::Timestamp;
-use super::{decide, effects};
+use super::{Decision, Ending, decide, effects, ending};
 
 fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Started {
     Started {
@@ -44,8 +45,16 @@ fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Star
     }
 }
 
-fn evidence() -> Evidence {
-    Evidence { streams: Default::default(), artifacts_sha256: "0".repeat(64) }
+/// Last files that were written for exactly the runs that end.
+fn last_files(run: &RunState, command: &Command) -> Option<LastFiles> {
+    let evidence = Evidence { streams: Default::default(), artifacts_sha256: "0".repeat(64) };
+    ending(run, command).map(|_| LastFiles { facts: vec![], evidence })
+}
+
+/// What is logged of a decision, with a proof that nobody looks at.
+fn events(decision: Decision) -> Vec<Event> {
+    let terminal = decision.terminal.map(|terminal| terminal.into_event(0, "0".repeat(64), Usage::default()));
+    decision.facts.into_iter().map(|fact| fact.event).chain(terminal).collect()
 }
 
 fn question() -> Interaction {
@@ -66,9 +75,9 @@ fn any_command() -> impl Strategy<Value = Command> {
     let bound =
         Fact::own(Event::SessionBound(super::event::SessionBound { handle_kind: "thread".into(), handle: "h".into() }));
     let ends = prop_oneof![
-        Just(TurnEnd::Succeeded { completion: Completion::Exit, result_path: "result/result.json".into() }),
-        Just(TurnEnd::Failed(RunError::new("ENGINE_FAILED", "broken"))),
-        Just(TurnEnd::NeedsInput(question())),
+        Just(Conclusion::Succeeded(Completion::Exit)),
+        Just(Conclusion::Failed(RunError::new("ENGINE_FAILED", "broken"))),
+        Just(Conclusion::NeedsInput(question())),
     ];
     let requeue = any::<bool>().prop_map(|again| if again { RestartQueued::Requeue } else { RestartQueued::Fail });
     prop_oneof![
@@ -81,9 +90,6 @@ fn any_command() -> impl Strategy<Value = Command> {
         1 => Just(Command::TakeFromCache {
             source: RunId(Uuid::from_u128(9)),
             cache_key: "0".repeat(64),
-            result_path: "result/result.json".into(),
-            evidence: evidence(),
-            facts: vec![],
         }),
         3 => Just(Command::StartTurn {
             command: vec!["true".into()],
@@ -93,16 +99,16 @@ fn any_command() -> impl Strategy<Value = Command> {
             isolation: "none".into(),
         }),
         2 => prop::collection::vec(prop_oneof![Just(raw), Just(bound)], 0..3).prop_map(Command::Record),
-        3 => ends.prop_map(|end| Command::EndTurn { facts: vec![], end, evidence: evidence() }),
-        1 => Just(Command::Reject { facts: vec![], error: RunError::new("MISSING_INPUT_FILES", "x"), evidence: evidence() }),
+        3 => ends.prop_map(|conclusion| Command::EndTurn { facts: vec![], conclusion }),
+        1 => Just(Command::Reject { error: RunError::new("MISSING_INPUT_FILES", "x") }),
         3 => (1u64..4, 0u8..3, prop::option::of("[ab]")).prop_map(|(id, body, key)| Command::Reply {
             interaction_id: InteractionId(id),
             response: json!(body),
             idempotency_key: key,
         }),
         2 => Just(Command::AutoDecide),
-        1 => Just(Command::Cancel { requested_by: "user".into(), reason: String::new(), facts: vec![], evidence: evidence() }),
-        1 => requeue.prop_map(|restart_queued| Command::Reconcile { restart_queued, tails: vec![], evidence: evidence() }),
+        1 => Just(Command::Cancel { requested_by: "user".into(), reason: String::new() }),
+        1 => requeue.prop_map(|restart_queued| Command::Reconcile { restart_queued, facts: vec![] }),
     ]
 }
 
@@ -121,10 +127,11 @@ fn play(first: &Started, commands: &[(Command, u8)]) -> (Vec<(Event, Timestamp)>
     let mut log = Vec::new();
     for (command, seconds) in commands {
         now = now.plus_seconds(u64::from(*seconds));
-        let Ok(facts) = decide(&state, command.clone(), now) else { continue };
-        for fact in facts {
-            state.apply(&fact.event, now);
-            log.push((fact.event, now));
+        let files = last_files(&state, command);
+        let Ok(decision) = decide(Some(&state), command.clone(), files, now) else { continue };
+        for event in events(decision) {
+            state.apply(&event, now);
+            log.push((event, now));
         }
     }
     (log, state)
@@ -148,9 +155,9 @@ proptest! {
                 _ => {}
             }
         }
-        prop_assert_eq!(status, state.status);
+        prop_assert_eq!(status, state.status());
         prop_assert_eq!(status.is_final(), terminal == 1);
-        prop_assert_eq!(state.pending.is_some(), status == Status::WaitingUser);
+        prop_assert_eq!(state.pending().is_some(), status == Status::WaitingUser);
         prop_assert_eq!(state.head_seq.0, log.len() as u64 + 1);
     }
 
@@ -178,14 +185,33 @@ proptest! {
         let (_, mut state) = play(&first, &commands);
         let now = Timestamp::from_micros(if clock_set_back { 0 } else { 1_000_000_000 });
         let restart_queued = if requeue { RestartQueued::Requeue } else { RestartQueued::Fail };
-        let settle = || Command::Reconcile { restart_queued, tails: vec![], evidence: evidence() };
-        for fact in decide(&state, settle(), now).unwrap() {
-            state.apply(&fact.event, now);
+        let reconcile = || Command::Reconcile { restart_queued, facts: vec![] };
+        let files = last_files(&state, &reconcile());
+        for event in events(decide(Some(&state), reconcile(), files, now).unwrap()) {
+            state.apply(&event, now);
         }
-        prop_assert_eq!(decide(&state, settle(), now.plus_seconds(1)), Ok(vec![]));
-        prop_assert!(state.status != Status::Running, "nothing is left running");
-        prop_assert_eq!(effects(&state).is_empty(), !state.status.is_final() && (state.awaiting_upload
-            || (state.status == Status::WaitingUser && !state.options.interactive_auto_reply)));
+        prop_assert_eq!(decide(Some(&state), reconcile(), None, now.plus_seconds(1)), Ok(Decision::default()));
+        prop_assert!(state.status() != Status::Running, "nothing is left running");
+        prop_assert_eq!(effects(&state).is_empty(), !state.status().is_final() && (state.awaiting_upload
+            || (state.status() == Status::WaitingUser && !state.options.interactive_auto_reply)));
+    }
+
+    #[test]
+    fn a_run_ends_exactly_when_and_how_it_was_said_to_and_not_without_its_last_files(
+        (first, commands) in any_history(), command in any_command(), seconds in 0u64..10,
+    ) {
+        let (_, state) = play(&first, &commands);
+        let now = state.updated_at.plus_seconds(seconds);
+        let said = ending(&state, &command);
+        let without = decide(Some(&state), command.clone(), None, now);
+        match &said {
+            None => prop_assert!(without.map_or(true, |decision| decision.terminal.is_none())),
+            Some(_) => prop_assert_eq!(without, Err(Refusal::LastFilesMissing)),
+        }
+        let files = last_files(&state, &command);
+        let decided = decide(Some(&state), command, files, now);
+        let ended: Option<Ending> = decided.ok().and_then(|decision| decision.terminal).map(|terminal| terminal.ending);
+        prop_assert_eq!(ended, said);
     }
 
     #[test]
@@ -201,4 +227,15 @@ proptest! {
             prop_assert!(resolved.insert(id), "{} twice", id);
         }
     }
+}
+
+#[test]
+fn a_run_begins_with_its_creation_and_is_created_once() {
+    let now = Timestamp::from_micros(0);
+    let create = || Command::Create(Box::new(started(ExecutionMode::Auto, false, false)));
+    let created = events(decide(None, create(), None, now).unwrap());
+    assert_eq!(created, [Event::Started(started(ExecutionMode::Auto, false, false))]);
+    assert_eq!(decide(None, Command::AutoDecide, None, now), Err(Refusal::NotCreated));
+    let state = RunState::open(RUN, &started(ExecutionMode::Auto, false, false), now);
+    assert_eq!(decide(Some(&state), create(), None, now), Err(Refusal::AlreadyCreated));
 }

@@ -46,6 +46,55 @@ pub struct Turn {
     pub isolation: String,
 }
 
+/// Where a run is, with what belongs to that place alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Waits for its turn.
+    Queued,
+    /// An engine is at work.
+    Running,
+    /// The engine has ended its turn with this question; the change of state follows in the same batch.
+    Asking(Pending),
+    /// This question is open.
+    WaitingUser(Pending),
+    /// Ended with a result.
+    Succeeded,
+    /// Ended without one.
+    Failed,
+    /// Ended on request.
+    Canceled,
+}
+
+impl Phase {
+    /// The name of the place.
+    pub fn status(&self) -> Status {
+        match self {
+            Phase::Queued => Status::Queued,
+            Phase::Running | Phase::Asking(_) => Status::Running,
+            Phase::WaitingUser(_) => Status::WaitingUser,
+            Phase::Succeeded => Status::Succeeded,
+            Phase::Failed => Status::Failed,
+            Phase::Canceled => Status::Canceled,
+        }
+    }
+
+    /// The place after a change of state. Nobody waits for an answer to a question that was never asked: such a change
+    /// moves nothing, and the log checker names it.
+    #[must_use]
+    fn moved_to(self, status: Status) -> Self {
+        match (status, self) {
+            (Status::WaitingUser, Phase::Asking(pending) | Phase::WaitingUser(pending)) => Phase::WaitingUser(pending),
+            (Status::WaitingUser, other) => other,
+            (Status::Queued, _) => Phase::Queued,
+            (Status::Running, _) => Phase::Running,
+            (Status::Succeeded, _) => Phase::Succeeded,
+            (Status::Failed, _) => Phase::Failed,
+            (Status::Canceled, _) => Phase::Canceled,
+        }
+    }
+}
+
 /// A run, folded from its log. Large things (inputs, texts, artifacts) stay in the log and the run's folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
@@ -62,7 +111,8 @@ pub struct RunState {
     /// Options in force.
     pub options: RuntimeOptions,
     /// Where it is.
-    pub status: Status,
+    #[serde(rename = "status")]
+    pub phase: Phase,
     /// Whether it waits for an upload before it can be queued.
     pub awaiting_upload: bool,
     /// Whether its result came from an equal run.
@@ -85,8 +135,6 @@ pub struct RunState {
     pub turn: Option<Turn>,
     /// The engine's session.
     pub session_handle: Option<String>,
-    /// The open question.
-    pub pending: Option<Pending>,
     /// Questions asked.
     pub interaction_count: u64,
     /// Replies accepted under a key.
@@ -130,7 +178,7 @@ impl RunState {
             engine: started.engine.clone(),
             model: started.model.clone(),
             options: started.runtime_options.clone(),
-            status: Status::Queued,
+            phase: Phase::Queued,
             awaiting_upload: started.awaiting_upload,
             cache_hit: false,
             cache_key: started.cache_key.clone(),
@@ -142,7 +190,6 @@ impl RunState {
             turns: 0,
             turn: None,
             session_handle: None,
-            pending: None,
             interaction_count: 0,
             replies: Vec::new(),
             answer: None,
@@ -158,6 +205,19 @@ impl RunState {
             result_path: None,
             idempotency_sha256: started.idempotency_sha256.clone(),
             temporary: started.temporary,
+        }
+    }
+
+    /// The name of the place where it is.
+    pub fn status(&self) -> Status {
+        self.phase.status()
+    }
+
+    /// The question that was asked and is not answered.
+    pub fn pending(&self) -> Option<&Pending> {
+        match &self.phase {
+            Phase::Asking(pending) | Phase::WaitingUser(pending) => Some(pending),
+            Phase::Queued | Phase::Running | Phase::Succeeded | Phase::Failed | Phase::Canceled => None,
         }
     }
 
@@ -181,10 +241,7 @@ impl RunState {
                 self.cache_key = Some(hit.cache_key.clone());
             }
             Event::StateChanged(change) => {
-                self.status = change.to;
-                if change.to != Status::WaitingUser {
-                    self.pending = None;
-                }
+                self.phase = std::mem::replace(&mut self.phase, Phase::Queued).moved_to(change.to);
             }
             Event::TurnStarted(turn) => {
                 self.turns = turn.attempt;
@@ -201,7 +258,7 @@ impl RunState {
             Event::UsageReported(usage) => self.usage = self.usage.plus(*usage),
             Event::InputRequired(interaction) => {
                 self.interaction_count += 1;
-                self.pending = Some(Pending { interaction: interaction.clone(), asked_at: at });
+                self.phase = Phase::Asking(Pending { interaction: interaction.clone(), asked_at: at });
             }
             Event::ReplyAccepted(reply) => {
                 self.answer = Some(reply.response.clone());

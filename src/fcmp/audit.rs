@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::envelope::{Envelope, RawRef, read_envelope};
-use super::scribe::Chain;
+use super::head::Chain;
 use crate::domain::event::{Event, StateChanged};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;

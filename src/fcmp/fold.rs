@@ -1,7 +1,7 @@
 //! The fold of a log: what its events amount to, one after the other.
 
 use super::envelope::Envelope;
-use super::scribe::{Chain, LogHead};
+use super::head::{Chain, LogHead};
 use crate::domain::event::Event;
 use crate::domain::state::RunState;
 

@@ -3,17 +3,19 @@
 
 pub mod audit;
 mod check;
+mod encoder;
 mod envelope;
 mod fold;
-mod scribe;
+mod head;
 mod window;
 
 #[cfg(test)]
 mod properties;
 
 pub use check::{SchemaViolation, check};
+pub use encoder::{Encoder, Page};
 pub use envelope::{Envelope, Meta, NotAnEvent, PROTOCOL_VERSION, RawRef, read_envelope, stored_ts};
-pub use scribe::{Chain, LogHead, Page, Scribe};
+pub use head::{Chain, LogHead};
 pub use window::{Side, Window};
 
 /// The machine-readable contract of the envelope and of every type's data.

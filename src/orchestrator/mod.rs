@@ -7,18 +7,21 @@ mod error;
 mod handle;
 mod inspect;
 mod intake;
+mod lifecycle;
 mod log;
 mod packages;
+mod results;
 mod runs;
+mod shared;
 mod turn;
 
 pub use environment::{Blocking, Clock, Environment, WallClock};
 pub use error::Error;
-pub use handle::{Canceled, Created, Orchestrator, Sizes};
-pub use inspect::{CacheOutcome, CacheStory, DifferingPart};
-pub use intake::{CreateRequest, Delivery, OptionsRequest, Uploaded};
-pub use log::RunLog;
+pub use handle::{Orchestrator, Sizes};
+pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export};
+pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
+pub use log::{Events, RunLog};
 pub use packages::{
     Install, InstallFailure, InstallStatus, NotInstalled, PackageRefused, install_here, unpack_package,
 };
-pub use runs::{Cleaned, ListFilter, Listing, PendingQuestion, Replied};
+pub use runs::{Canceled, Cleaned, ListFilter, Listing, PendingQuestion, Replied};

@@ -75,7 +75,7 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
     Job {
         request_id: run.request_id,
         run_id: run.run_id,
-        status: run.status,
+        status: run.status(),
         skill_id: run.skill.id.clone(),
         skill_version: run.skill.version.clone(),
         engine: run.engine.clone(),
@@ -89,7 +89,7 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
         head_seq: run.head_seq,
         awaiting_upload: run.awaiting_upload,
         cache_hit: run.cache_hit,
-        pending_interaction_id: run.pending.as_ref().map(|pending| pending.interaction.interaction_id),
+        pending_interaction_id: run.pending().as_ref().map(|pending| pending.interaction.interaction_id),
         interaction_count: run.interaction_count,
         recovery_state: run.recovery_state,
         recovered_at: run.recovered_at,

@@ -48,17 +48,17 @@ fn text(run: RunId, seq: u64) -> String {
 }
 
 /// Checks that the run holds exactly the events that [`events`] makes, and returns how many.
-pub fn holds_whole_log(store: &dyn EventStore, run: RunId) -> Result<Seq, Error> {
-    let head = store.head(&run)?;
+pub async fn holds_whole_log(store: &dyn EventStore, run: RunId) -> Result<Seq, Error> {
+    let head = store.head(&run).await?;
     let expected: String = (1..=head.0).map(|seq| text(run, seq)).collect();
-    assert_eq!(read_all(store, run, Seq::START, 4096)?, expected, "run {run}");
+    assert_eq!(read_all(store, run, Seq::START, 4096).await?, expected, "run {run}");
     Ok(head)
 }
 
-fn read_all(store: &dyn EventStore, run: RunId, mut after: Seq, max_bytes: usize) -> Result<String, Error> {
+async fn read_all(store: &dyn EventStore, run: RunId, mut after: Seq, max_bytes: usize) -> Result<String, Error> {
     let mut all = Vec::new();
     loop {
-        let page = store.read(&run, after, max_bytes)?;
+        let page = store.read(&run, after, max_bytes).await?;
         if page.is_empty() {
             return Ok(String::from_utf8_lossy(&all).into_owned());
         }
@@ -92,11 +92,11 @@ async fn a_wrong_expected_head_is_a_conflict_and_writes_nothing(store: &dyn Even
         append.index = vec![IndexChange::Put(IndexKey::Run(run(1)), row("no"))];
         assert_eq!(refusal(store.append(append).await), "Conflict { actual: Seq(3) }");
     }
-    assert_eq!(holds_whole_log(store, run(1))?, Seq(3));
-    assert_eq!(store.index(&IndexKey::Run(run(1)))?, None);
-    assert_eq!(store.head(&run(2))?, Seq::START);
+    assert_eq!(holds_whole_log(store, run(1)).await?, Seq(3));
+    assert_eq!(store.index(&IndexKey::Run(run(1))).await?, None);
+    assert_eq!(store.head(&run(2)).await?, Seq::START);
     assert_eq!(store.append(events(run(1), Seq(3), 2)).await?, Seq(5));
-    assert_eq!(holds_whole_log(store, run(1))?, Seq(5));
+    assert_eq!(holds_whole_log(store, run(1)).await?, Seq(5));
     Ok(())
 }
 
@@ -117,9 +117,9 @@ async fn batches_that_do_not_follow_the_head_are_refused(store: &dyn EventStore)
     let reason = "the batch at 1 holds 2 events and announces 3";
     assert_eq!(refusal(store.append(miscounted).await), format!("Malformed {{ reason: {reason:?} }}"));
 
-    assert_eq!(store.head(&run(1))?, Seq::START);
+    assert_eq!(store.head(&run(1)).await?, Seq::START);
     assert_eq!(store.append(batches([(0, 2), (2, 1)])).await?, Seq(3));
-    assert_eq!(holds_whole_log(store, run(1))?, Seq(3));
+    assert_eq!(holds_whole_log(store, run(1)).await?, Seq(3));
     Ok(())
 }
 
@@ -135,10 +135,10 @@ async fn an_append_over_the_limit_changes_nothing(store: &dyn EventStore) -> Res
         refusal(store.append(of(bytes)).await),
         format!("TooLarge {{ bytes: {bytes}, limit: {MAX_APPEND_BYTES} }}")
     );
-    assert_eq!((store.head(&run(1))?, store.index(&IndexKey::Run(run(1)))?), (Seq::START, None));
+    assert_eq!((store.head(&run(1)).await?, store.index(&IndexKey::Run(run(1))).await?), (Seq::START, None));
 
     assert_eq!(store.append(of(MAX_APPEND_BYTES)).await?, Seq(1));
-    assert_eq!(store.read(&run(1), Seq(0), 1)?, of(MAX_APPEND_BYTES).events);
+    assert_eq!(store.read(&run(1), Seq(0), 1).await?, of(MAX_APPEND_BYTES).events);
     Ok(())
 }
 
@@ -157,9 +157,9 @@ async fn a_row_that_must_be_absent_lets_one_append_in(store: &dyn EventStore) ->
     let taken = format!("Taken {{ value: {winner:?} }}");
     let expected: Vec<_> = (1..=8).map(|n| if n == 1 { "Seq(1)".to_owned() } else { taken.clone() }).collect();
     assert_eq!(results.into_iter().map(refusal).collect::<Vec<_>>(), expected);
-    assert_eq!(store.index(&key)?, Some(winner));
+    assert_eq!(store.index(&key).await?, Some(winner));
     for n in 2..=8 {
-        assert_eq!(store.head(&run(n))?, Seq::START);
+        assert_eq!(store.head(&run(n)).await?, Seq::START);
     }
     Ok(())
 }
@@ -171,12 +171,18 @@ async fn rows_change_with_the_events_or_not_at_all(store: &dyn EventStore) -> Re
         IndexKey::Idempotency([1; 32]),
         IndexKey::Cache([1; 32]),
     ];
-    let rows = |store: &dyn EventStore| keys.iter().map(|key| store.index(key)).collect::<Result<Vec<_>, _>>();
+    let rows = async |store: &dyn EventStore| {
+        let mut rows = Vec::new();
+        for key in &keys {
+            rows.push(store.index(key).await?);
+        }
+        Ok::<_, Error>(rows)
+    };
     let texts = ["run", "request", "idempotency", ""];
     let mut append = events(run(1), Seq(0), 1);
     append.index = keys.into_iter().zip(texts).map(|(key, text)| IndexChange::Put(key, row(text))).collect();
     assert_eq!(store.append(append).await?, Seq(1));
-    assert_eq!(rows(store)?, texts.map(|text| Some(row(text))));
+    assert_eq!(rows(store).await?, texts.map(|text| Some(row(text))));
 
     // Rows alone; the last change of a row counts.
     let mut append = events(run(1), Seq(1), 0);
@@ -189,12 +195,12 @@ async fn rows_change_with_the_events_or_not_at_all(store: &dyn EventStore) -> Re
     ];
     assert_eq!(store.append(append.clone()).await?, Seq(1));
     let expected = vec![Some(row("new")), None, Some(row("again")), Some(row(""))];
-    assert_eq!(rows(store)?, expected);
+    assert_eq!(rows(store).await?, expected);
 
     append.expected_head = Seq(7);
     append.index = vec![IndexChange::Delete(keys[0])];
     assert_eq!(refusal(store.append(append).await), "Conflict { actual: Seq(1) }");
-    assert_eq!(rows(store)?, expected);
+    assert_eq!(rows(store).await?, expected);
     Ok(())
 }
 
@@ -208,12 +214,12 @@ async fn long_rows_come_back_whole(store: &dyn EventStore) -> Result<(), Error> 
             store.append(append).await?;
         }
         let expected: Vec<_> = [3, 2, 1].map(|n| (run(n), value(n, len * n as usize))).into();
-        assert_eq!(store.runs(None, 9)?, expected, "{len}");
-        assert_eq!(store.runs(Some(run(3)), 1)?, expected[1..2], "{len}");
-        assert_eq!(store.index(&IndexKey::Run(run(2)))?.as_ref(), Some(&expected[1].1), "{len}");
+        assert_eq!(store.runs(None, 9).await?, expected, "{len}");
+        assert_eq!(store.runs(Some(run(3)), 1).await?, expected[1..2], "{len}");
+        assert_eq!(store.index(&IndexKey::Run(run(2))).await?.as_ref(), Some(&expected[1].1), "{len}");
     }
     store.delete_run(&run(2), vec![]).await?;
-    assert_eq!(store.runs(None, 9)?.into_iter().map(|(run, _)| run).collect::<Vec<_>>(), [run(3), run(1)]);
+    assert_eq!(store.runs(None, 9).await?.into_iter().map(|(run, _)| run).collect::<Vec<_>>(), [run(3), run(1)]);
     Ok(())
 }
 
@@ -222,8 +228,8 @@ async fn a_read_from_any_cursor_gives_exactly_the_suffix(store: &dyn EventStore)
     for count in [1, 1, 5, 300, 2, 0, 40, 1] {
         head = store.append(events(run(5), head, count)).await?;
         // Neighbours in the order of keys must not be mistaken for it.
-        store.append(events(run(4), store.head(&run(4))?, 1)).await?;
-        store.append(events(run(6), store.head(&run(6))?, 1)).await?;
+        store.append(events(run(4), store.head(&run(4)).await?, 1)).await?;
+        store.append(events(run(6), store.head(&run(6)).await?, 1)).await?;
     }
     assert_eq!(head, Seq(350));
     for after in 0..=head.0 + 2 {
@@ -231,7 +237,7 @@ async fn a_read_from_any_cursor_gives_exactly_the_suffix(store: &dyn EventStore)
         for max_bytes in [0, 150, 3000, usize::MAX] {
             // With no room each read gives one event; that is slow, and every cursor need not be tried.
             if max_bytes > 150 || after % 50 == 0 {
-                assert_eq!(read_all(store, run(5), Seq(after), max_bytes)?, suffix, "after {after}, {max_bytes}");
+                assert_eq!(read_all(store, run(5), Seq(after), max_bytes).await?, suffix, "after {after}, {max_bytes}");
             }
         }
     }
@@ -247,10 +253,10 @@ async fn long_events_come_back_whole(store: &dyn EventStore) -> Result<(), Error
     store.append(Append { events: vec![batch], ..events(run(1), Seq(0), 0) }).await?;
     for after in 0..lens.len() {
         for max_bytes in [1, 7_000, 100_000, usize::MAX] {
-            assert_eq!(read_all(store, run(1), Seq(after as u64), max_bytes)?, texts[after..].concat());
+            assert_eq!(read_all(store, run(1), Seq(after as u64), max_bytes).await?, texts[after..].concat());
         }
     }
-    assert_eq!(store.head(&run(1))?, Seq(9));
+    assert_eq!(store.head(&run(1)).await?, Seq(9));
     Ok(())
 }
 
@@ -291,12 +297,12 @@ async fn runs_are_listed_newest_first_in_pages(store: &dyn EventStore) -> Result
         store.append(append).await?;
     }
     let rows = |ns: &[u128]| ns.iter().map(|n| (run(*n), value(*n))).collect::<Vec<_>>();
-    assert_eq!(store.runs(None, 10)?, rows(&[5, 4, 3, 2, 1]));
-    assert_eq!(store.runs(None, 2)?, rows(&[5, 4]));
-    assert_eq!(store.runs(Some(run(4)), 2)?, rows(&[3, 2]));
-    assert_eq!(store.runs(Some(run(2)), 2)?, rows(&[1]));
-    assert_eq!(store.runs(Some(run(1)), 2)?, rows(&[]));
-    assert_eq!(store.runs(None, 0)?, rows(&[]));
+    assert_eq!(store.runs(None, 10).await?, rows(&[5, 4, 3, 2, 1]));
+    assert_eq!(store.runs(None, 2).await?, rows(&[5, 4]));
+    assert_eq!(store.runs(Some(run(4)), 2).await?, rows(&[3, 2]));
+    assert_eq!(store.runs(Some(run(2)), 2).await?, rows(&[1]));
+    assert_eq!(store.runs(Some(run(1)), 2).await?, rows(&[]));
+    assert_eq!(store.runs(None, 0).await?, rows(&[]));
     Ok(())
 }
 
@@ -309,24 +315,24 @@ async fn deleted_events_leave_their_rows_and_a_deleted_run_leaves_nothing(store:
         append.index.push(IndexChange::Put(IndexKey::Open(run(n)), row("")));
         store.append(append).await?;
     }
-    assert_eq!(store.open_runs()?, vec![run(1), run(2), run(3)]);
+    assert_eq!(store.open_runs().await?, vec![run(1), run(2), run(3)]);
     store.delete_events(&run(1)).await?;
     store.delete_run(&run(2), vec![request(2)]).await?;
     store.delete_run(&run(9), vec![request(9)]).await?;
 
     for gone in [1, 2] {
-        assert_eq!(store.head(&run(gone))?, Seq::START);
-        assert_eq!(store.read(&run(gone), Seq(0), 1000)?, vec![]);
+        assert_eq!(store.head(&run(gone)).await?, Seq::START);
+        assert_eq!(store.read(&run(gone), Seq(0), 1000).await?, vec![]);
         assert_eq!(refusal(store.append(events(run(gone), Seq(50), 1)).await), "Conflict { actual: Seq(0) }");
     }
-    assert_eq!(store.open_runs()?, vec![run(3)]);
-    assert_eq!(store.index(&request(1))?, Some(row("request")));
-    assert_eq!(store.index(&request(2))?, None);
-    assert_eq!(store.runs(None, 9)?, vec![(run(3), row("run")), (run(1), row("run"))]);
-    assert_eq!(holds_whole_log(store, run(3))?, Seq(50));
+    assert_eq!(store.open_runs().await?, vec![run(3)]);
+    assert_eq!(store.index(&request(1)).await?, Some(row("request")));
+    assert_eq!(store.index(&request(2)).await?, None);
+    assert_eq!(store.runs(None, 9).await?, vec![(run(3), row("run")), (run(1), row("run"))]);
+    assert_eq!(holds_whole_log(store, run(3)).await?, Seq(50));
 
     store.append(events(run(1), Seq(0), 2)).await?;
-    assert_eq!(holds_whole_log(store, run(1))?, Seq(2));
+    assert_eq!(holds_whole_log(store, run(1)).await?, Seq(2));
     Ok(())
 }
 
@@ -334,13 +340,13 @@ async fn appends_called_in_order_take_effect_in_order(store: &dyn EventStore) ->
     let calls: Vec<_> = (0..200).map(|n| store.append(events(run(1), Seq(n), 1))).collect();
     let heads: Vec<_> = (1..=200).map(Seq).collect();
     assert_eq!(try_join_all(calls).await?, heads);
-    assert_eq!(holds_whole_log(store, run(1))?, Seq(200));
+    assert_eq!(holds_whole_log(store, run(1)).await?, Seq(200));
 
     // Append, delete, append again, without waiting in between.
     let (append, delete) = (store.append(events(run(1), Seq(200), 4)), store.delete_events(&run(1)));
     let again = store.append(events(run(1), Seq(0), 3));
     assert_eq!((append.await?, delete.await?, again.await?), (Seq(204), (), Seq(3)));
-    assert_eq!(holds_whole_log(store, run(1))?, Seq(3));
+    assert_eq!(holds_whole_log(store, run(1)).await?, Seq(3));
     Ok(())
 }
 
@@ -376,12 +382,13 @@ async fn follow(store: Arc<dyn EventStore>, run: RunId, last: Seq) -> Result<(),
     let mut cursor = Seq::START;
     while cursor < last {
         let announced = *watch.borrow_and_update();
-        let row = store.index(&IndexKey::Run(run))?.map_or(0, |row| row.iter().fold(0, |n, b| n << 8 | u64::from(*b)));
-        let head = store.head(&run)?;
+        let row =
+            store.index(&IndexKey::Run(run)).await?.map_or(0, |row| row.iter().fold(0, |n, b| n << 8 | u64::from(*b)));
+        let head = store.head(&run).await?;
         assert!(head >= announced, "announced {announced} and then showed {head}");
         // The row was read before the head, and both change in one step.
         assert!(head.0 >= row, "the row tells of {row} and the log ends at {head}");
-        for batch in store.read(&run, cursor, 2000)? {
+        for batch in store.read(&run, cursor, 2000).await? {
             for (seq, event) in batch.events() {
                 assert_eq!((seq, event), (cursor.next(), Bytes::from(text(run, seq.0).trim_end().to_owned())));
                 cursor = seq;
@@ -399,10 +406,10 @@ pub async fn check_reopen(open: impl Fn() -> Arc<dyn EventStore>) -> Result<(), 
     for round in 0..10_u64 {
         let store = open();
         let mut kept = Seq(round * 40);
-        assert_eq!(holds_whole_log(&*store, run(1))?, kept);
-        assert_eq!(store.head(&run(2))?, Seq::START);
+        assert_eq!(holds_whole_log(&*store, run(1)).await?, kept);
+        assert_eq!(store.head(&run(2)).await?, Seq::START);
         let row = (round > 0).then(|| Bytes::from(kept.0.to_string()));
-        assert_eq!(store.index(&IndexKey::Run(run(1)))?, row);
+        assert_eq!(store.index(&IndexKey::Run(run(1))).await?, row);
         for _ in 0..8 {
             let mut append = events(run(1), kept, 5);
             append.index = vec![IndexChange::Put(IndexKey::Run(run(1)), Bytes::from((kept.0 + 5).to_string()))];

@@ -75,11 +75,11 @@ impl EventStore for MemoryStore {
         Box::pin(ready(self.0.append(append)))
     }
 
-    fn head(&self, run: &RunId) -> Result<Seq, Error> {
-        Ok(self.0.state().head(run))
+    fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {
+        Box::pin(ready(Ok(self.0.state().head(run))))
     }
 
-    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
+    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>> {
         let state = self.0.state();
         let mut page = Page::new(max_bytes);
         for batch in state.logs.get(run).into_iter().flatten().filter_map(|batch| batch.after(after)) {
@@ -87,18 +87,18 @@ impl EventStore for MemoryStore {
                 break;
             }
         }
-        Ok(page.batches)
+        Box::pin(ready(Ok(page.batches)))
     }
 
     fn watch(&self, run: &RunId) -> watch::Receiver<Seq> {
         self.0.tails.subscribe(run, || self.0.state().head(run))
     }
 
-    fn index(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
-        Ok(self.0.state().rows.get(key).cloned())
+    fn index(&self, key: &IndexKey) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        Box::pin(ready(Ok(self.0.state().rows.get(key).cloned())))
     }
 
-    fn runs(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
+    fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
         let state = self.0.state();
         let rows = state.rows.iter().rev().filter_map(|(key, value)| match key {
             IndexKey::Run(run) if before.is_none_or(|before| *run < before) => Some((*run, value.clone())),
@@ -108,16 +108,16 @@ impl EventStore for MemoryStore {
             | IndexKey::Cache(_)
             | IndexKey::Open(_) => None,
         });
-        Ok(rows.take(limit).collect())
+        Box::pin(ready(Ok(rows.take(limit).collect())))
     }
 
-    fn open_runs(&self) -> Result<Vec<RunId>, Error> {
+    fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
         let state = self.0.state();
         let marked = state.rows.keys().filter_map(|key| match key {
             IndexKey::Open(run) => Some(*run),
             IndexKey::Run(_) | IndexKey::Request(_) | IndexKey::Idempotency(_) | IndexKey::Cache(_) => None,
         });
-        Ok(marked.collect())
+        Box::pin(ready(Ok(marked.collect())))
     }
 
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {

@@ -23,7 +23,7 @@ mod tails;
 pub use self::batch::EventBatch;
 pub use self::error::{Cause, Error};
 pub use self::memory::MemoryStore;
-pub use self::sealed::{Sealed, SealedLog, seal};
+pub use self::sealed::{Sealed, SealedLog, Sealing, seal};
 pub use self::sled::SledStore;
 
 /// The most bytes of events and rows one append may carry.
@@ -97,23 +97,23 @@ pub trait EventStore: Send + Sync {
     fn append(&self, append: Append) -> BoxFuture<'static, AppendResult>;
 
     /// The last durable event of the run; [`Seq::START`] when it has none.
-    fn head(&self, run: &RunId) -> Result<Seq, Error>;
+    fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>>;
 
     /// Events from exactly `after + 1` on: as many as fit `max_bytes`, but at least one if there is any.
-    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error>;
+    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>>;
 
     /// The durable head, to wait on; it carries no payload. It begins at the present head, so: watch,
     /// then read, then wait. The channel closes when the run's events are deleted.
     fn watch(&self, run: &RunId) -> watch::Receiver<Seq>;
 
     /// The row as last made durable.
-    fn index(&self, key: &IndexKey) -> Result<Option<Bytes>, Error>;
+    fn index(&self, key: &IndexKey) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
 
     /// Rows of runs with ids below `before`, newest id first.
-    fn runs(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error>;
+    fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>>;
 
     /// The runs marked [`IndexKey::Open`], oldest first; meant for start-up, before anything is appended.
-    fn open_runs(&self) -> Result<Vec<RunId>, Error>;
+    fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>>;
 
     /// Removes the run's events and its open mark, and keeps all other rows: for a run whose log is sealed.
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>>;

@@ -18,8 +18,8 @@ use crate::verdict::verdict::{Outcome, Verdict, check, invalid, missing_output, 
 /// The attempts of an interactive run are used up.
 const INTERACTIVE_MAX_ATTEMPT_EXCEEDED: &str = "INTERACTIVE_MAX_ATTEMPT_EXCEEDED";
 
-/// What an agent CLI left behind.
-pub(crate) struct CliRemains<'a> {
+/// What an agent CLI left to be judged.
+pub(crate) struct CliTurn<'a> {
     pub adapter: &'static Adapter,
     pub report: &'a TurnReport,
     pub exit: EngineExit,
@@ -34,18 +34,18 @@ pub(crate) struct CliRemains<'a> {
 }
 
 /// Judge an agent CLI's turn: first whether the engine did its part, then what it said.
-pub(crate) fn judge_cli(remains: &CliRemains<'_>) -> Verdict {
-    if let Some(stop) = &remains.stop {
+pub(crate) fn judge_cli(turn: &CliTurn<'_>) -> Verdict {
+    if let Some(stop) = &turn.stop {
         return Verdict::failed(stop.error());
     }
-    let (text, structured) = match engine_verdict(remains) {
+    let (text, structured) = match engine_verdict(turn) {
         EngineVerdict::Failed(error) => return Verdict::failed(error.bounded()),
         EngineVerdict::Succeeded { text, structured } => (text, structured),
     };
-    if remains.mode == ExecutionMode::Interactive {
-        return judge_interactive(remains, &text, structured.as_ref());
+    if turn.mode == ExecutionMode::Interactive {
+        return judge_interactive(turn, &text, structured.as_ref());
     }
-    let (source, parsed) = match (remains.skill_result, structured) {
+    let (source, parsed) = match (turn.skill_result, structured) {
         (Some(written), _) => ("result_file", convergence::parse(written)),
         (None, Some(value)) => ("structured_output", convergence::parse(&value.to_string())),
         (None, None) => ("assistant_message", convergence::parse(&text)),
@@ -54,26 +54,26 @@ pub(crate) fn judge_cli(remains: &CliRemains<'_>) -> Verdict {
         let message = "the engine ended well but its last message holds no JSON; the skill must say what to answer";
         return missing_output(placed(source), &parsed, message, Completion::Schema);
     };
-    let mut verdict = check(placed(source), &parsed, data.clone(), remains.output, Completion::Schema);
+    let mut verdict = check(placed(source), &parsed, data.clone(), turn.output, Completion::Schema);
     verdict.answer = Some(data);
     verdict
 }
 
 /// Judge a turn that may ask.
-fn judge_interactive(remains: &CliRemains<'_>, text: &str, structured: Option<&Value>) -> Verdict {
+fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>) -> Verdict {
     let structured = structured.map(Value::to_string);
     let decision = convergence::decide_turn(&TurnWords {
         text,
         structured: structured.as_deref(),
-        result_file: remains.skill_result,
-        output: remains.output,
-        attempt: remains.attempt,
-        max_attempt: remains.max_attempt,
+        result_file: turn.skill_result,
+        output: turn.output,
+        attempt: turn.attempt,
+        max_attempt: turn.max_attempt,
     });
     match decision {
         Decision::Completed { value, parsed, source, marked } => {
             let completion = if marked { Completion::DoneMarker } else { Completion::Schema };
-            let mut verdict = check(placed(source), &parsed, value.clone(), remains.output, completion);
+            let mut verdict = check(placed(source), &parsed, value.clone(), turn.output, completion);
             if !marked {
                 let message = "the output passes its schema, but the engine did not say that it is done";
                 verdict.warnings.push(Warning::new("INTERACTIVE_COMPLETED_WITHOUT_DONE_MARKER", message));
@@ -99,7 +99,7 @@ fn judge_interactive(remains: &CliRemains<'_>, text: &str, structured: Option<&V
             }
         },
         Decision::Ask(question) => asked(*question),
-        Decision::AttemptsUsedUp => attempts_used_up(remains),
+        Decision::AttemptsUsedUp => attempts_used_up(turn),
         Decision::Silent => {
             let message = "the engine ended its turn without a word: no output and no question";
             missing_output(placed("assistant_message"), &convergence::parse(text), message, Completion::Schema)
@@ -108,20 +108,20 @@ fn judge_interactive(remains: &CliRemains<'_>, text: &str, structured: Option<&V
 }
 
 /// Judge a turn of an engine that a script stands behind: its words, or a question, or why there are none.
-pub(crate) fn judge_words(remains: &CliRemains<'_>) -> Result<String, Box<Verdict>> {
-    if let Some(stop) = &remains.stop {
+pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
+    if let Some(stop) = &turn.stop {
         return Err(Box::new(Verdict::failed(stop.error())));
     }
-    let text = match engine_verdict(remains) {
+    let text = match engine_verdict(turn) {
         EngineVerdict::Failed(error) => return Err(Box::new(Verdict::failed(error.bounded()))),
         EngineVerdict::Succeeded { text, .. } => text,
     };
-    match remains.mode {
+    match turn.mode {
         ExecutionMode::Auto => Ok(text),
-        ExecutionMode::Interactive => match convergence::decide_words(&text, remains.attempt, remains.max_attempt) {
+        ExecutionMode::Interactive => match convergence::decide_words(&text, turn.attempt, turn.max_attempt) {
             WordsDecision::Done(words) => Ok(words),
             WordsDecision::Ask(question) => Err(Box::new(asked(*question))),
-            WordsDecision::AttemptsUsedUp => Err(Box::new(attempts_used_up(remains))),
+            WordsDecision::AttemptsUsedUp => Err(Box::new(attempts_used_up(turn))),
             WordsDecision::Silent => {
                 let message = "the engine ended its turn without a word: neither done nor a question";
                 Err(Box::new(Verdict::failed(with_hints(
@@ -133,8 +133,8 @@ pub(crate) fn judge_words(remains: &CliRemains<'_>) -> Result<String, Box<Verdic
     }
 }
 
-fn engine_verdict(remains: &CliRemains<'_>) -> EngineVerdict {
-    engine::verdict(remains.adapter, remains.report, remains.exit)
+fn engine_verdict(turn: &CliTurn<'_>) -> EngineVerdict {
+    engine::verdict(turn.adapter, turn.report, turn.exit)
 }
 
 fn asked(question: Question) -> Verdict {
@@ -147,11 +147,9 @@ fn asked(question: Question) -> Verdict {
     }
 }
 
-fn attempts_used_up(remains: &CliRemains<'_>) -> Verdict {
-    let message = format!(
-        "after {} turns there is still no output; raise max_attempt or make the skill ask less",
-        remains.attempt
-    );
+fn attempts_used_up(turn: &CliTurn<'_>) -> Verdict {
+    let message =
+        format!("after {} turns there is still no output; raise max_attempt or make the skill ask less", turn.attempt);
     let error = RunError::new(INTERACTIVE_MAX_ATTEMPT_EXCEEDED, message);
-    Verdict::failed(error.with("max_attempt", remains.max_attempt))
+    Verdict::failed(error.with("max_attempt", turn.max_attempt))
 }

@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub(crate) mod cli;
+pub(crate) mod normalize;
 pub(crate) mod script;
 pub(crate) mod stop;
 #[expect(clippy::module_inception, reason = "the type the module is named after")]

@@ -17,8 +17,8 @@ use crate::verdict::verdict::{Verdict, check, invalid, missing_output, placed, s
 /// Most characters of standard error shown in an error.
 const STDERR_SHOWN: usize = 2000;
 
-/// What a script left behind.
-pub(crate) struct ScriptRemains<'a> {
+/// What a script left to be judged.
+pub(crate) struct ScriptTurn<'a> {
     pub exit: ProcessExit,
     pub stop: Option<Stop>,
     /// Standard output of this turn.
@@ -33,13 +33,13 @@ pub(crate) struct ScriptRemains<'a> {
 }
 
 /// Judge a script's turn.
-pub(crate) fn judge_script(remains: &ScriptRemains<'_>) -> Verdict {
-    if let Some(stop) = &remains.stop {
+pub(crate) fn judge_script(turn: &ScriptTurn<'_>) -> Verdict {
+    if let Some(stop) = &turn.stop {
         return Verdict::failed(stop.error());
     }
-    let parsed = convergence::parse(remains.stdout);
+    let parsed = convergence::parse(turn.stdout);
     let Some(value) = parsed.value.clone() else {
-        return no_answer(remains, parsed);
+        return no_answer(turn, parsed);
     };
     let answer = script::read_answer(&value);
     let mut verdict = match answer {
@@ -47,36 +47,36 @@ pub(crate) fn judge_script(remains: &ScriptRemains<'_>) -> Verdict {
         Answer::Failure(error) => {
             Verdict::failed(RunError { code: error.code, message: error.message, details: error.details }.bounded())
         }
-        Answer::Success { .. } | Answer::NotAnEnvelope(_) if remains.exit != ProcessExit::Code(0) => {
+        Answer::Success { .. } | Answer::NotAnEnvelope(_) if turn.exit != ProcessExit::Code(0) => {
             let said = if matches!(answer, Answer::Success { .. }) { " although its answer says success" } else { "" };
-            Verdict::failed(engine_failed(remains, said))
+            Verdict::failed(engine_failed(turn, said))
         }
-        Answer::Success { data } => check_script(remains, &parsed, data),
+        Answer::Success { data } => check_script(turn, &parsed, data),
         Answer::NotAnEnvelope(errors) => {
             let mut steps = steps(&parsed);
             steps.push(NormalizationStep { step: "envelope".into(), ok: false, detail: errors[0].message.clone() });
-            invalid(&parsed, ("stdout", remains.raw_output), steps, errors, Completion::Exit)
+            invalid(&parsed, ("stdout", turn.raw_output), steps, errors, Completion::Exit)
         }
     };
     verdict.answer = Some(value);
     verdict
 }
 
-fn no_answer(remains: &ScriptRemains<'_>, parsed: Parsed) -> Verdict {
-    if remains.exit != ProcessExit::Code(0) {
-        return Verdict::failed(engine_failed(remains, ""));
+fn no_answer(turn: &ScriptTurn<'_>, parsed: Parsed) -> Verdict {
+    if turn.exit != ProcessExit::Code(0) {
+        return Verdict::failed(engine_failed(turn, ""));
     }
     let message = "the script ended well but wrote no JSON to standard output; it must answer with one JSON object";
-    missing_output(("stdout", remains.raw_output), &parsed, message, Completion::Exit)
+    missing_output(("stdout", turn.raw_output), &parsed, message, Completion::Exit)
 }
 
 /// Validate the data of a success: what the skill wrote to its result file, else what the answer carries.
-fn check_script(remains: &ScriptRemains<'_>, parsed: &Parsed, data: Value) -> Verdict {
-    let Some(written) = remains.skill_result.map(convergence::parse) else {
-        return check(("stdout", remains.raw_output), parsed, data, remains.output, Completion::Exit);
+fn check_script(turn: &ScriptTurn<'_>, parsed: &Parsed, data: Value) -> Verdict {
+    let Some(written) = turn.skill_result.map(convergence::parse) else {
+        return check(("stdout", turn.raw_output), parsed, data, turn.output, Completion::Exit);
     };
     match written.value.clone() {
-        Some(value) => check(placed("result_file"), &written, value, remains.output, Completion::Exit),
+        Some(value) => check(placed("result_file"), &written, value, turn.output, Completion::Exit),
         None => invalid(&written, placed("result_file"), steps(&written), vec![not_json()], Completion::Exit),
     }
 }
@@ -85,14 +85,14 @@ fn not_json() -> ValidationError {
     ValidationError { path: String::new(), message: format!("{} is not JSON", RunFile::Result.name()) }
 }
 
-fn engine_failed(remains: &ScriptRemains<'_>, said: &str) -> RunError {
+fn engine_failed(turn: &ScriptTurn<'_>, said: &str) -> RunError {
     let shown: String = {
-        let skip = remains.stderr_tail.chars().count().saturating_sub(STDERR_SHOWN);
-        remains.stderr_tail.chars().skip(skip).collect()
+        let skip = turn.stderr_tail.chars().count().saturating_sub(STDERR_SHOWN);
+        turn.stderr_tail.chars().skip(skip).collect()
     };
-    RunError::new(code::ENGINE_FAILED, format!("the script {}{said}", remains.exit))
-        .with("raw_output_path", remains.raw_output)
+    RunError::new(code::ENGINE_FAILED, format!("the script {}{said}", turn.exit))
+        .with("raw_output_path", turn.raw_output)
         .with("hint", "what the script wrote to standard error is in logs/stderr.txt")
-        .with("exit_code", json!(remains.exit.code()))
+        .with("exit_code", json!(turn.exit.code()))
         .with("stderr", shown)
 }

@@ -1,4 +1,4 @@
-//! What a turn came to: a result, a question, a failure, or output that the ladder may still make valid.
+//! What a turn came to: a result, a question, a failure, or output that normalization may still make valid.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(crate) struct Verdict {
 
 /// A turn that lacks nothing but valid output.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Unsettled {
+pub(crate) struct InvalidOutput {
     /// Why it fails if nothing helps.
     pub error: RunError,
     /// How the output was found and checked so far.
@@ -52,13 +52,13 @@ impl Verdict {
         Self { outcome: Err(error), normalized: None, warnings: Vec::new(), answer: None, awaited: None }
     }
 
-    /// What the ladder has to work with, or the verdict as it stands.
-    pub fn unsettled(self) -> Result<Unsettled, Box<Verdict>> {
+    /// What normalization has to work with, or the verdict as it stands.
+    pub fn invalid_output(self) -> Result<InvalidOutput, Box<Verdict>> {
         match self {
             Verdict {
                 outcome: Err(error), normalized: Some(normalized), awaited: Some(completion), warnings, ..
-            } => Ok(Unsettled { error, normalized, warnings, completion }),
-            settled => Err(Box::new(settled)),
+            } => Ok(InvalidOutput { error, normalized, warnings, completion }),
+            verdict => Err(Box::new(verdict)),
         }
     }
 }

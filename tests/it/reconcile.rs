@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use skill_runner::domain::command::{Command, TurnEnd};
-use skill_runner::domain::decide;
+use skill_runner::domain::command::{Command, Conclusion, LastFiles};
 use skill_runner::domain::event::{Event, SessionBound};
 use skill_runner::domain::fact::{Fact, RawRange, Stream};
 use skill_runner::domain::ids::{RunId, Seq};
@@ -19,7 +18,8 @@ use skill_runner::domain::interaction::InteractionId;
 use skill_runner::domain::outcome::{Evidence, StreamProof};
 use skill_runner::domain::run_file::RunFile;
 use skill_runner::domain::time::Timestamp;
-use skill_runner::fcmp::{Page, Scribe};
+use skill_runner::domain::{decide, ending};
+use skill_runner::fcmp::{Encoder, Page};
 use skill_runner::orchestrator::{ListFilter, Orchestrator};
 use skill_runner::registry::Registry;
 use skill_runner::settings::Settings;
@@ -146,14 +146,14 @@ fn settled(data: &Path) -> Account {
     let shim = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
     let account = runtime.block_on(async {
         let service = Orchestrator::start(store, Registry::new("none"), settings, shim).await.unwrap();
-        let jobs = service.list(&ListFilter { limit: usize::MAX, ..ListFilter::default() }).unwrap().jobs;
+        let jobs = service.list(&ListFilter { limit: usize::MAX, ..ListFilter::default() }).await.unwrap().jobs;
         let mut account = Account::new();
         for job in jobs {
             if kind(job.run_id) == Left::Answered {
                 // It goes on, and fails for want of its skill.
                 service.wait(job.run_id, LONG).await.unwrap();
             }
-            account.insert(job.run_id, tell(&service, job.run_id));
+            account.insert(job.run_id, tell(&service, job.run_id).await);
         }
         service.drain(Duration::ZERO).await;
         account
@@ -162,17 +162,17 @@ fn settled(data: &Path) -> Account {
     account
 }
 
-fn tell(service: &Orchestrator, run: RunId) -> Value {
-    assert_eq!(log::flaws(service, run), Vec::<String>::new(), "{:?}", kind(run));
-    let state = service.state(run).unwrap();
-    let batches = service.log().read(run, Seq::START, usize::MAX).unwrap();
+async fn tell(service: &Orchestrator, run: RunId) -> Value {
+    assert_eq!(log::flaws(service, run).await, Vec::<String>::new(), "{:?}", kind(run));
+    let state = service.state(run).await.unwrap();
+    let batches = service.log().read(run, Seq::START, usize::MAX).await.unwrap();
     let events = batches.iter().flat_map(EventBatch::events);
     let types: Vec<Value> =
         events.map(|(_, event)| serde_json::from_slice::<Value>(&event).unwrap()["type"].clone()).collect();
     json!({
-        "left": format!("{:?}", kind(run)), "status": state.status, "final": state.status.is_final(), "types": types,
-        "error": state.error.map(|error| error.code), "recovery": state.recovery_state,
-        "pending": state.pending.map(|pending| pending.interaction.interaction_id),
+        "left": format!("{:?}", kind(run)), "status": state.status(), "final": state.status().is_final(), "types": types,
+        "error": state.error.as_ref().map(|error| &error.code), "recovery": state.recovery_state,
+        "pending": state.pending().map(|pending| pending.interaction.interaction_id),
     })
 }
 
@@ -203,12 +203,7 @@ async fn leave(store: &SledStore, layout: &Layout, run: RunId) {
         let logged = Fact::raw_text(RawRange { stream: Stream::Stdout, from: 0, to: 4 }, "one\n".into());
         pen.write(Command::Record(vec![logged])).await;
     }
-    let cancel = || Command::Cancel {
-        requested_by: "test".into(),
-        reason: "enough".into(),
-        facts: Vec::new(),
-        evidence: no_streams(),
-    };
+    let cancel = || Command::Cancel { requested_by: "test".into(), reason: "enough".into() };
     match kind {
         Left::Queued | Left::AwaitingUpload | Left::Running => {}
         Left::RunningCanceled | Left::CanceledNotSealed => pen.write(cancel()).await,
@@ -230,7 +225,7 @@ async fn leave(store: &SledStore, layout: &Layout, run: RunId) {
 /// Writes a log as the service does.
 struct Pen<'a> {
     store: &'a SledStore,
-    scribe: Scribe,
+    encoder: Encoder,
 }
 
 /// Later than the starts that follow, as if the clock had been set back meanwhile.
@@ -250,26 +245,34 @@ impl<'a> Pen<'a> {
             },
         });
         let started: skill_runner::domain::event::Started = serde_json::from_value(started).unwrap();
-        let request = started.request_id;
-        let (scribe, page) = Scribe::begin(run, started, Timestamp::from_micros(NOW)).unwrap();
-        let pen = Pen { store, scribe };
-        let run_of_request = IndexChange::Put(IndexKey::Request(request), run.as_bytes().to_vec().into());
-        pen.append(page, Seq::START, vec![run_of_request, IndexChange::Put(IndexKey::Open(run), "".into())]).await;
+        let run_of_request = IndexChange::Put(IndexKey::Request(started.request_id), run.as_bytes().to_vec().into());
+        let mut pen = Pen { store, encoder: Encoder::new(run) };
+        pen.decide(
+            Command::Create(Box::new(started)),
+            vec![run_of_request, IndexChange::Put(IndexKey::Open(run), "".into())],
+        )
+        .await;
         pen
     }
 
     async fn write(&mut self, command: Command) {
-        let head = self.scribe.state().head_seq;
+        self.decide(command, vec![]).await;
+    }
+
+    async fn decide(&mut self, command: Command, index: Vec<IndexChange>) {
+        let head = self.encoder.state().map_or(Seq::START, |state| state.head_seq);
         let now = Timestamp::from_micros(NOW + head.0 as i64);
-        let facts = decide(self.scribe.state(), command, now).unwrap();
-        for page in self.scribe.write(facts, now).unwrap() {
-            self.append(page, head, vec![]).await;
+        let ends = self.encoder.state().and_then(|state| ending(state, &command)).is_some();
+        let last_files = ends.then(|| LastFiles { facts: vec![], evidence: no_streams() });
+        let decision = decide(self.encoder.state(), command, last_files, now).unwrap();
+        for page in self.encoder.encode(decision, now).unwrap() {
+            self.append(page, head, index.clone()).await;
         }
     }
 
     async fn append(&self, page: Page, expected_head: Seq, mut index: Vec<IndexChange>) {
         let run = page.head.state.run_id;
-        index.push(IndexChange::Put(IndexKey::Run(run), serde_json::to_vec(&page.head).unwrap().into()));
+        index.push(IndexChange::Put(IndexKey::Run(run), page.head.to_row().unwrap().into()));
         let events = vec![EventBatch { first: page.first, count: page.count, ndjson: page.ndjson.into() }];
         self.store.append(Append { run, expected_head, events, index, require_absent: None }).await.unwrap();
     }
@@ -290,8 +293,8 @@ fn ask() -> Command {
         "interaction_id": 0, "kind": "open_text", "prompt": "Who are you?", "options": [], "ui_hints": null,
         "required_fields": [], "default_decision_policy": "engine_judgement", "context": null,
     });
-    let end = TurnEnd::NeedsInput(serde_json::from_value(question).unwrap());
-    Command::EndTurn { facts: vec![], end, evidence: no_streams() }
+    let conclusion = Conclusion::NeedsInput(serde_json::from_value(question).unwrap());
+    Command::EndTurn { facts: vec![], conclusion }
 }
 
 fn no_streams() -> Evidence {

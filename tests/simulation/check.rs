@@ -13,25 +13,26 @@ use skill_runner::orchestrator::{Orchestrator, Sizes};
 use skill_runner::store::{EventStore, IndexKey};
 
 use crate::log;
+use crate::store::ready;
 use crate::world::World;
 
 /// Everything that can be said of a world at rest.
-pub fn everything(world: &Arc<World>, service: &Orchestrator) {
-    let rows = world.disk.runs(None, 100).unwrap();
+pub async fn everything(world: &Arc<World>, service: &Orchestrator) {
+    let rows = world.disk.runs(None, 100).await.unwrap();
     let mut logs = BTreeMap::new();
     for (run, _) in &rows {
         let name = world.name(*run);
-        for flaw in log::flaws(service, *run) {
+        for flaw in log::flaws(service, *run).await {
             world.violated(format!("{name}: {flaw}"));
         }
-        let state = service.state(*run).unwrap();
-        let events = events(service, *run);
+        let state = service.state(*run).await.unwrap();
+        let events = events(service, *run).await;
         for event in &events {
             let mut data = event["data"].clone();
             data.as_object_mut().map(|data| data.remove("proof"));
             world.note(format!("{name} {} {} {data}", event["seq"], event["type"].as_str().unwrap()));
         }
-        at_rest(world, service, &state, &name);
+        at_rest(world, service, &state, &name).await;
         answers(world, *run, &events, &name);
         logs.insert(*run, (state, events));
     }
@@ -58,31 +59,29 @@ pub fn at_ease(world: &World, service: &Orchestrator) {
     }
 }
 
-fn bytes(service: &Orchestrator, run: RunId) -> Vec<u8> {
+async fn bytes(service: &Orchestrator, run: RunId) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut at = Seq::START;
-    loop {
-        let batches = service.log().read(run, at, 1 << 20).unwrap();
-        let Some(last) = batches.last() else { return bytes };
-        at = last.last();
-        batches.iter().for_each(|batch| bytes.extend_from_slice(&batch.ndjson));
+    let mut events = service.log().events(run, Seq::START);
+    while let Some(page) = events.next_page().await.unwrap() {
+        page.iter().for_each(|batch| bytes.extend_from_slice(&batch.ndjson));
     }
+    bytes
 }
 
-fn events(service: &Orchestrator, run: RunId) -> Vec<Value> {
-    let bytes = bytes(service, run);
+async fn events(service: &Orchestrator, run: RunId) -> Vec<Value> {
+    let bytes = bytes(service, run).await;
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
 
 /// The run is where it may stay, and its files agree.
-fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: &str) {
+async fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: &str) {
     let paths = service.layout().run(state.run_id);
-    if !state.status.is_final() {
-        let waits = state.status == Status::WaitingUser && state.pending.is_some();
-        let awaits = state.status == Status::Queued && state.awaiting_upload;
+    if !state.status().is_final() {
+        let waits = state.status() == Status::WaitingUser && state.pending().is_some();
+        let awaits = state.status() == Status::Queued && state.awaiting_upload;
         if !waits && !awaits {
-            world.violated(format!("{name} is left {}", state.status.as_str()));
+            world.violated(format!("{name} is left {}", state.status().as_str()));
         }
         return;
     }
@@ -90,14 +89,14 @@ fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: &str) 
         fs::read(paths.file(RunFile::Result)).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let told = result.map(|result| (result["status"].clone(), result["error"]["code"].clone()));
     let code = state.error.as_ref().map_or(Value::Null, |error| error.code.clone().into());
-    let logged = (Value::from(state.status.as_str()), code);
+    let logged = (Value::from(state.status().as_str()), code);
     if told.as_ref() != Some(&logged) {
         world.violated(format!("{name} ended {logged:?}, and its result says {told:?}"));
     }
     if !paths.file(RunFile::bundle(state.options.debug)).is_file() {
         world.violated(format!("{name} is final without its bundle"));
     }
-    if world.disk.head(&state.run_id).unwrap() != Seq::START {
+    if world.disk.head(&state.run_id).await.unwrap() != Seq::START {
         world.violated(format!("{name} is final and its events have not left the store"));
     }
 }
@@ -136,7 +135,7 @@ fn promises(world: &World, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
     let gone = |run: &RunId| book.deleted.contains(run);
     for created in book.created.iter().filter(|created| !gone(&created.run_id)) {
         let name = world.name(created.run_id);
-        let request = world.disk.index(&IndexKey::Request(created.request_id)).unwrap();
+        let request = ready(world.disk.index(&IndexKey::Request(created.request_id))).unwrap();
         let (true, Some((state, events))) =
             (request.as_deref() == Some(created.run_id.as_bytes().as_slice()), logs.get(&created.run_id))
         else {
@@ -145,9 +144,9 @@ fn promises(world: &World, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
         };
         let count = |wanted: &str| events.iter().filter(|event| event["type"] == wanted).count();
         if book.canceled.contains(&created.run_id)
-            && (count("run.cancel.requested") != 1 || state.status != Status::Canceled)
+            && (count("run.cancel.requested") != 1 || state.status() != Status::Canceled)
         {
-            world.violated(format!("{name} was canceled and is {}", state.status.as_str()));
+            world.violated(format!("{name} was canceled and is {}", state.status().as_str()));
         }
         if book.uploaded.contains(&created.run_id) && count("input.uploaded") != 1 {
             world.violated(format!("{name} lost its upload"));
@@ -168,11 +167,11 @@ fn promises(world: &World, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
 }
 
 /// All rows and logs.
-pub fn snapshot(world: &World, service: &Orchestrator) -> BTreeMap<String, Vec<u8>> {
+pub async fn snapshot(world: &World, service: &Orchestrator) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
-    for (run, row) in world.disk.runs(None, 100).unwrap() {
+    for (run, row) in world.disk.runs(None, 100).await.unwrap() {
         found.insert(format!("the row of {}", world.name(run)), row.to_vec());
-        found.insert(format!("the log of {}", world.name(run)), bytes(service, run));
+        found.insert(format!("the log of {}", world.name(run)), bytes(service, run).await);
     }
     found
 }

@@ -75,7 +75,7 @@ impl Client {
                 Act::ReplyAgain => self.reply_again().await,
                 Act::Cancel => self.cancel_any().await,
                 Act::Wait => self.wait_any().await,
-                Act::Look => self.look(),
+                Act::Look => self.look().await,
                 Act::CleanUp => self.clean_up().await,
             }
         }
@@ -215,7 +215,7 @@ impl Client {
 
     async fn reply_any(&self) {
         let Some(run) = self.run() else { return };
-        let pending = match self.service.pending(run) {
+        let pending = match self.service.pending(run).await {
             Ok(question) => question.pending,
             Err(error) => return self.refused("look at the question", &error),
         };
@@ -319,14 +319,14 @@ impl Client {
         let Some(run) = self.run() else { return };
         let patience = Duration::from_secs(self.world.dice.pick(&[0, 1, 30]));
         match self.service.wait(run, patience).await {
-            Ok(state) => self.world.note(format!("client: {} is {}", self.world.name(run), state.status.as_str())),
+            Ok(state) => self.world.note(format!("client: {} is {}", self.world.name(run), state.status().as_str())),
             Err(error) => self.refused("wait", &error),
         }
     }
 
-    fn look(&self) {
+    async fn look(&self) {
         let all = ListFilter { limit: 100, ..ListFilter::default() };
-        match self.service.list(&all) {
+        match self.service.list(&all).await {
             Ok(listing) => self.world.note(format!("client: {} runs are listed", listing.jobs.len())),
             Err(error) => self.refused("list", &error),
         }
@@ -334,7 +334,7 @@ impl Client {
 
     async fn clean_up(&self) {
         let all = ListFilter { limit: 100, ..ListFilter::default() };
-        let jobs = match self.service.list(&all) {
+        let jobs = match self.service.list(&all).await {
             Ok(listing) => listing.jobs,
             Err(error) => return self.refused("list", &error),
         };
@@ -346,7 +346,7 @@ impl Client {
             Err(error) => self.refused("clean up", &error),
         }
         // Whatever became final meanwhile may be gone as well.
-        let left = self.service.list(&all).map(|listing| listing.jobs).unwrap_or_default();
+        let left = self.service.list(&all).await.map(|listing| listing.jobs).unwrap_or_default();
         let mut book = self.world.book.lock().unwrap();
         let missing: Vec<RunId> = book.created.iter().map(|created| created.run_id).collect();
         book.deleted.extend(
@@ -360,7 +360,7 @@ impl Client {
     pub async fn see_through(&self, run: RunId) {
         let name = self.world.name(run);
         for _ in 0..40 {
-            let patience = match self.service.state(run) {
+            let patience = match self.service.state(run).await {
                 Ok(state) if state.awaiting_upload => Duration::ZERO,
                 // Longer than every clock of all runs together.
                 Ok(_) | Err(_) => Duration::from_secs(3600),
@@ -369,7 +369,7 @@ impl Client {
                 Ok(state) => state,
                 Err(error) => return self.world.violated(format!("{name}: {}", chain(&error))),
             };
-            match state.status {
+            match state.status() {
                 Status::Succeeded | Status::Failed | Status::Canceled => return,
                 Status::Queued if state.awaiting_upload => match self.world.dice.below(4) {
                     0 => return,
@@ -377,12 +377,12 @@ impl Client {
                     _ => self.upload(run, "good.zip").await,
                 },
                 Status::WaitingUser => {
-                    let Some(pending) = &state.pending else {
+                    let Some(pending) = state.pending() else {
                         return self.world.violated(format!("{name} waits without a question"));
                     };
                     if state.options.interactive_auto_reply {
                         tokio::time::sleep(Duration::from_secs(state.options.interactive_reply_timeout_sec + 60)).await;
-                        if self.service.state(run).is_ok_and(|later| later.head_seq == state.head_seq) {
+                        if self.service.state(run).await.is_ok_and(|later| later.head_seq == state.head_seq) {
                             return self.world.violated(format!("nobody decided for the user of {name}"));
                         }
                         continue;
@@ -398,7 +398,7 @@ impl Client {
                     }
                 }
                 Status::Queued | Status::Running => {
-                    return self.world.violated(format!("{name} is {} for ever", state.status.as_str()));
+                    return self.world.violated(format!("{name} is {} for ever", state.status().as_str()));
                 }
             }
         }

@@ -98,8 +98,8 @@ impl Play {
         }
         self.live(false, None, async |service| self.calm(service).await);
         // A crash leaves what the calm has settled; starting over it again and again changes nothing more.
-        let once = self.live(false, None, async |service| check::snapshot(&self.world, &service));
-        let twice = self.live(false, None, async |service| check::snapshot(&self.world, &service));
+        let once = self.live(false, None, async |service| check::snapshot(&self.world, &service).await);
+        let twice = self.live(false, None, async |service| check::snapshot(&self.world, &service).await);
         if once != twice {
             self.world.violated(format!("a second start changed: {:?}", different(once, twice)));
         }
@@ -204,12 +204,12 @@ impl Play {
 
     async fn calm(&self, service: Orchestrator) {
         self.settle(&service).await;
-        check::everything(&self.world, &service);
+        check::everything(&self.world, &service).await;
     }
 
     /// Without faults every run comes to rest, also without a restart.
     async fn settle(&self, service: &Orchestrator) {
-        let runs: Vec<RunId> = self.world.disk.runs(None, 100).unwrap().into_iter().map(|(run, _)| run).collect();
+        let runs: Vec<RunId> = self.world.disk.runs(None, 100).await.unwrap().into_iter().map(|(run, _)| run).collect();
         let client = self.client(service);
         let all = runs.iter().map(|run| client.see_through(*run));
         futures_util::future::join_all(all).await;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use skill_runner::domain::command::Command;
 use skill_runner::domain::decide;
 use skill_runner::domain::event::Event;
@@ -13,7 +14,7 @@ use skill_runner::domain::fact::Fact;
 use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::domain::outcome::Warning;
 use skill_runner::domain::statechart::Status;
-use skill_runner::fcmp::{LogHead, Scribe};
+use skill_runner::fcmp::{Encoder, LogHead};
 use skill_runner::orchestrator::Clock;
 use skill_runner::store::{
     Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexChange, IndexKey,
@@ -144,25 +145,25 @@ impl Writer {
     }
 
     fn nobody_outlives(&self, run: RunId, row: Option<&Bytes>) {
-        let Some(head) = row.and_then(|row| serde_json::from_slice::<LogHead>(row).ok()) else { return };
-        if head.state.status.is_final() && self.world.engines().iter().any(|(_, engine)| engine.run == run) {
+        let Some(head) = row.and_then(|row| LogHead::from_row(row).ok()) else { return };
+        if head.state.status().is_final() && self.world.engines().iter().any(|(_, engine)| engine.run == run) {
             self.world.violated(format!("{} is final and its engine lives", self.world.name(run)));
         }
     }
 
     /// Somebody else has the log open too and writes a legal event.
     async fn second_writer(&self, run: RunId) {
-        let Ok(Some(row)) = self.world.disk.index(&IndexKey::Run(run)) else { return };
-        let head: LogHead = serde_json::from_slice(&row).unwrap();
-        if head.state.status != Status::Running {
+        let Ok(Some(row)) = self.world.disk.index(&IndexKey::Run(run)).await else { return };
+        let head = LogHead::from_row(&row).unwrap();
+        if head.state.status() != Status::Running {
             return;
         }
         let warning = Warning::new("SECOND_WRITER", "somebody else has this log open");
         let record = Command::Record(vec![Fact::own(Event::Warned(warning))]);
         let expected_head = head.state.head_seq;
-        let facts = decide(&head.state, record, self.world.now()).unwrap();
-        for page in Scribe::resume(head).write(facts, self.world.now()).unwrap() {
-            let row = serde_json::to_vec(&page.head).unwrap();
+        let decision = decide(Some(&head.state), record, None, self.world.now()).unwrap();
+        for page in Encoder::resume(head).encode(decision, self.world.now()).unwrap() {
+            let row = page.head.to_row().unwrap();
             let append = Append {
                 run,
                 expected_head,
@@ -182,34 +183,39 @@ fn kind(event: &[u8]) -> &str {
     text.split_once("\"type\":\"").and_then(|(_, rest)| rest.split_once('"')).map_or("?", |(kind, _)| kind)
 }
 
+/// What the disk of a simulated world says at once.
+pub fn ready<T>(read: BoxFuture<'_, T>) -> T {
+    read.now_or_never().unwrap()
+}
+
 impl EventStore for Store {
     fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
         self.order(|answer| Order::Append(append, answer))
     }
 
-    fn head(&self, run: &RunId) -> Result<Seq, Error> {
+    fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {
         self.world.disk.head(run)
     }
 
-    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
+    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>> {
         self.world.disk.read(run, after, max_bytes)
     }
 
     fn watch(&self, run: &RunId) -> watch::Receiver<Seq> {
-        let (sender, receiver) = watch::channel(self.world.disk.head(run).unwrap());
+        let (sender, receiver) = watch::channel(ready(self.world.disk.head(run)).unwrap());
         self.tails.lock().unwrap().entry(*run).or_default().push(sender);
         receiver
     }
 
-    fn index(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
+    fn index(&self, key: &IndexKey) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
         self.world.disk.index(key)
     }
 
-    fn runs(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
+    fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
         self.world.disk.runs(before, limit)
     }
 
-    fn open_runs(&self) -> Result<Vec<RunId>, Error> {
+    fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
         self.world.disk.open_runs()
     }
 

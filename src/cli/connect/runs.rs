@@ -1,25 +1,38 @@
 //! Reads runs through the running service of the data folder, or else from the store.
 
+use std::future::Future;
 use std::io::BufRead;
+
+use tokio::runtime::Runtime;
 
 use crate::audit::StoredRow;
 use crate::cli::connect::client::Client;
 use crate::cli::connect::{data_folder, service_address};
 use crate::cli::failure::Failure;
 use crate::domain::ids::{RunId, Seq};
-use crate::orchestrator::{Error, RunLog};
+use crate::orchestrator::{Blocking, Error, RunLog};
 use crate::settings::Settings;
 use crate::store::EventBatch;
 use crate::workspace::Layout;
 
-/// Bytes of events read at once.
-const READ_BYTES: usize = 1024 * 1024;
-
 /// Where runs are read from.
 pub(crate) enum Runs {
     Service(Client),
-    /// This process has opened the store.
-    Store(RunLog),
+    /// This process has the store.
+    Store(OfflineLog),
+}
+
+/// The logs of a data folder that no service has.
+pub(crate) struct OfflineLog {
+    pub(crate) log: RunLog,
+    runtime: Runtime,
+}
+
+impl OfflineLog {
+    /// Wait for what is read.
+    pub(crate) fn wait<T>(&self, reading: impl Future<Output = T>) -> T {
+        self.runtime.block_on(reading)
+    }
 }
 
 impl Runs {
@@ -39,14 +52,18 @@ impl Runs {
             )));
         }
         let store = data_folder::open_store(settings)?;
-        Ok(Self::Store(RunLog::new(store, layout)))
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::broken("start the runtime"))?;
+        Ok(Self::Store(OfflineLog { log: RunLog::new(store, layout, Blocking::Threads), runtime }))
     }
 
     /// The run with this request id or run id.
     pub(crate) fn resolve(&self, id: &str) -> Result<RunId, Failure> {
         match self {
             Self::Service(client) => service_address::run_of(client, id),
-            Self::Store(log) => log.resolve(id).map_err(|error| match error {
+            Self::Store(offline) => offline.wait(offline.log.resolve(id)).map_err(|error| match error {
                 Error::RunNotFound { .. } => Failure::unknown_run(id),
                 other => other.into(),
             }),
@@ -67,22 +84,18 @@ impl Runs {
                 let path = format!("/jobs/{run}/events/history?from_seq={from}{to}");
                 lines(client.stream(&path, "application/x-ndjson")?, each)
             }
-            Self::Store(log) => {
+            Self::Store(offline) => {
                 let last = to.unwrap_or(Seq(u64::MAX));
-                let mut after = Seq(from.0.saturating_sub(1));
-                loop {
-                    let batches = log.read(run, after, READ_BYTES)?;
-                    if batches.is_empty() {
-                        return Ok(());
-                    }
-                    for (seq, bytes) in batches.iter().flat_map(EventBatch::events) {
-                        if seq > last {
-                            return Ok(());
-                        }
+                let mut events = offline.log.events(run, Seq(from.0.saturating_sub(1)));
+                while let Some(page) = offline.wait(events.next_page())? {
+                    for (_, bytes) in page.iter().flat_map(EventBatch::events).take_while(|(seq, _)| *seq <= last) {
                         each(&bytes)?;
-                        after = seq;
+                    }
+                    if events.at() >= last {
+                        break;
                     }
                 }
+                Ok(())
             }
         }
     }
@@ -91,7 +104,7 @@ impl Runs {
     pub(crate) fn row(&self, run: RunId) -> Result<StoredRow, Failure> {
         match self {
             Self::Service(client) => Ok(StoredRow::Job(client.get(&format!("/jobs/{run}"))?)),
-            Self::Store(log) => Ok(StoredRow::Head(Box::new(log.head(run)?))),
+            Self::Store(offline) => Ok(StoredRow::Head(Box::new(offline.wait(offline.log.head(run))?))),
         }
     }
 }

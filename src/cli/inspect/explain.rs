@@ -49,9 +49,8 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
     if args.cache {
         let story = match &runs {
             Runs::Service(client) => client.get(&format!("/jobs/{run}/explain/cache"))?,
-            Runs::Store(log) => {
-                serde_json::to_value(log.explain_cache(run)?).map_err(Failure::broken("write the explanation"))?
-            }
+            Runs::Store(offline) => serde_json::to_value(offline.wait(offline.log.explain_cache(run))?)
+                .map_err(Failure::broken("write the explanation"))?,
         };
         return if args.json { output::json(&story) } else { output::line(&cache_lines(&story)) };
     }
@@ -59,9 +58,8 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
         Runs::Service(client) => {
             client.get(&format!("/jobs/{run}/explain?path={}", utf8_percent_encode(&args.path, NON_ALPHANUMERIC)))?
         }
-        Runs::Store(log) => {
-            serde_json::to_value(log.explain(run, &args.path)?).map_err(Failure::broken("write the explanation"))?
-        }
+        Runs::Store(offline) => serde_json::to_value(offline.wait(offline.log.explain(run, &args.path))?)
+            .map_err(Failure::broken("write the explanation"))?,
     };
     if args.json { output::json(&explanation) } else { output::line(&lines_of(&explanation)) }
 }

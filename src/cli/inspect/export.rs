@@ -68,9 +68,9 @@ fn write(runs: &Runs, run: RunId, file: &mut File) -> Result<(), Failure> {
             let mut answer = client.stream(&format!("/jobs/{run}/export"), "application/zip")?;
             io::copy(&mut answer, file).map(drop).map_err(Failure::broken("read the service's answer"))
         }
-        Runs::Store(log) => {
+        Runs::Store(offline) => {
             let mut out = BufWriter::with_capacity(256 * 1024, file);
-            log.export(run, &mut out)?;
+            offline.wait(offline.log.export(run))?.write(&mut out)?;
             out.flush().map_err(Failure::broken("write the export"))
         }
     }

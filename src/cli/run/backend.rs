@@ -83,7 +83,7 @@ impl Backend {
 
     pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
         match self {
-            Self::Embedded(embedded) => embedded.outcome(run),
+            Self::Embedded(embedded) => embedded.outcome(run).await,
             Self::Remote(remote) => remote.outcome(run).await,
         }
     }

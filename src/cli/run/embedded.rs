@@ -86,8 +86,8 @@ impl Embedded {
         Ok(())
     }
 
-    pub(crate) fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
-        let job = self.orchestrator.job(run)?;
+    pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
+        let job = self.orchestrator.job(run).await?;
         let job = serde_json::to_value(job).map_err(Failure::broken("read the job"))?;
         let paths = self.orchestrator.layout().run(run);
         let result = paths.file(RunFile::Result);
@@ -113,9 +113,7 @@ async fn follow(
     let mut head = orchestrator.log().watch(run);
     let mut after = Seq::START;
     loop {
-        let log = orchestrator.log().clone();
-        let read = tokio::task::spawn_blocking(move || log.read(run, after, READ_BYTES)).await;
-        let batches = read.map_err(Failure::broken("read the events"))??;
+        let batches = orchestrator.log().read(run, after, READ_BYTES).await?;
         for (seq, bytes) in batches.iter().flat_map(EventBatch::events) {
             after = seq;
             let last = matches!(

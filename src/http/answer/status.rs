@@ -162,7 +162,9 @@ fn refused(refusal: &Refusal) -> Answer {
         }
         Refusal::IdempotencyConflict => plain(StatusCode::CONFLICT, "IDEMPOTENCY_CONFLICT"),
         // No client can cause this: the handlers only ask for transitions that exist.
-        Refusal::Illegal { .. } => internal(),
+        Refusal::Illegal { .. } | Refusal::NotCreated | Refusal::AlreadyCreated | Refusal::LastFilesMissing => {
+            internal()
+        }
     }
 }
 

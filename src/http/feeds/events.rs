@@ -24,7 +24,7 @@ pub(crate) async fn events(
     let cursor = cursor.max(self::cursor(last_seen)?);
     // Watch before reading: an append between the two would be missed.
     let head = app.orchestrator().log().watch(asked.run());
-    let state = app.orchestrator().state(asked.run())?;
+    let state = app.orchestrator().state(asked.run()).await?;
     let body = Body::from_stream(Follow::new(app, state, head, cursor).stream());
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),

@@ -11,7 +11,6 @@ use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::fcmp::read_envelope;
 use crate::http::answer::problem::Problem;
-use crate::http::server::task::blocking;
 use crate::orchestrator::RunLog;
 use crate::store::EventBatch;
 
@@ -66,7 +65,7 @@ impl Frames {
         let made: Result<_, Option<Problem>> = reader
             .cell
             .get_or_try_init(|| async move {
-                let batches = blocking(move || log.read(run, cursor, PIECE_BYTES)).await.map_err(Some)?;
+                let batches = log.read(run, cursor, PIECE_BYTES).await.map_err(|error| Some(error.into()))?;
                 let frame = frame(&batches).map(Arc::new).ok_or(None)?;
                 self.cache().keep(key, frame.bytes.len());
                 Ok(frame)
@@ -146,14 +145,16 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
-    use crate::store::MemoryStore;
+    use crate::orchestrator::Blocking;
+    use crate::store::SledStore;
     use crate::workspace::Layout;
 
     #[test]
     fn a_reader_that_vanishes_while_it_waits_leaves_nothing_in_the_cache() {
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let frames = Frames::new(RunLog::new(Arc::new(MemoryStore::default()), Layout::new(folder.path())));
+        let store = Arc::new(SledStore::open(folder.path(), |error| panic!("{error}")).unwrap());
+        let frames = Frames::new(RunLog::new(store, Layout::new(folder.path()), Blocking::Threads));
         runtime.block_on(async {
             // The only thread for reads is busy, so that both readers have to wait.
             let (done, busy) = std::sync::mpsc::channel::<()>();

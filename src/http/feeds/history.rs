@@ -15,8 +15,7 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::app::App;
-use crate::http::server::task::blocking;
-use crate::orchestrator::{Error, RunLog};
+use crate::orchestrator::{Error, Events};
 use crate::store::EventBatch;
 
 const DEFAULT_LIMIT: u64 = 1_000;
@@ -42,10 +41,9 @@ pub(crate) async fn history(
     query.finish()?;
     check_order(&window)?;
     let walk = Walk {
-        log: app.orchestrator().log().clone(),
+        events: app.orchestrator().log().events(asked.run(), Seq(window.from_seq.0 - 1)).in_pages_of(PIECE_BYTES),
         run: asked.run(),
         window,
-        at: Seq(window.from_seq.0 - 1),
         left: limit,
         next_seq: None,
         done: false,
@@ -76,11 +74,9 @@ fn check_order(window: &Window) -> Result<(), Problem> {
 
 /// A walk through a window of a log, one piece after the other.
 struct Walk {
-    log: RunLog,
+    events: Events,
     run: RunId,
     window: Window,
-    /// The last event looked at.
-    at: Seq,
     /// How many more may be taken.
     left: u64,
     /// The first event of the window that was not taken.
@@ -100,8 +96,7 @@ impl Walk {
     fn lines(self) -> impl Stream<Item = Result<Bytes, Problem>> {
         let mut walk = self;
         try_stream! {
-            while let (rest, Some(piece)) = walk.step().await? {
-                walk = rest;
+            while let Some(piece) = walk.next().await? {
                 yield piece.ndjson;
             }
         }
@@ -115,9 +110,7 @@ impl Walk {
             yield Bytes::from(format!("{},\"events\":[", head.trim_end_matches('}')));
             let mut count = 0;
             let next_seq = loop {
-                let (rest, piece) = walk.step().await?;
-                walk = rest;
-                let Some(piece) = piece else { break walk.next_seq };
+                let Some(piece) = walk.next().await? else { break walk.next_seq };
                 yield comma_separated(&piece.ndjson, count == 0);
                 count += piece.count;
             };
@@ -126,21 +119,12 @@ impl Walk {
         }
     }
 
-    async fn step(mut self) -> Result<(Self, Option<Piece>), Problem> {
-        blocking(move || {
-            let piece = self.next()?;
-            Ok::<_, Error>((self, piece))
-        })
-        .await
-    }
-
-    /// The next events of the window; none at its end. Blocks on the disk.
-    fn next(&mut self) -> Result<Option<Piece>, Error> {
+    /// The next events of the window; none at its end.
+    async fn next(&mut self) -> Result<Option<Piece>, Error> {
         while !self.done {
-            let batches = self.log.read(self.run, self.at, PIECE_BYTES)?;
+            let page = self.events.next_page().await?.unwrap_or_default();
             let mut taken = Vec::new();
-            for batch in &batches {
-                self.at = batch.last();
+            for batch in &page {
                 if self.window.by_time() {
                     self.take_by_time(batch, &mut taken)?
                 } else {
@@ -150,7 +134,7 @@ impl Walk {
                     break;
                 }
             }
-            self.done |= batches.is_empty();
+            self.done |= page.is_empty();
             let count = taken.iter().map(|batch: &EventBatch| u64::from(batch.count)).sum();
             if let Some(ndjson) = joined(taken) {
                 return Ok(Some(Piece { count, ndjson }));

@@ -72,20 +72,18 @@ pub(crate) async fn range(State(app): State<App>, asked: RunInPath, mut query: Q
     let log = app.orchestrator().log().clone();
     let run = asked.run();
     let path = asked.paths.file(RunFile::of_stream(stream));
-    blocking(move || {
-        let range = read_range(&asked.paths.root, &path, byte_from, byte_to)?;
-        let events = events_on(&log, run, stream, range.byte_from..range.byte_to)?;
-        Ok::<_, Problem>(Json(json!({
-            "stream": stream,
-            "byte_from": range.byte_from,
-            "byte_to": range.byte_to,
-            "content": range.content,
-            "encoding": range.encoding,
-            "total_bytes": range.total_bytes,
-            "events": events,
-        })))
-    })
-    .await
+    let root = asked.paths.root.clone();
+    let range = blocking(move || read_range(&root, &path, byte_from, byte_to)).await?;
+    let events = events_on(&log, run, stream, range.byte_from..range.byte_to).await?;
+    Ok(Json(json!({
+        "stream": stream,
+        "byte_from": range.byte_from,
+        "byte_to": range.byte_to,
+        "content": range.content,
+        "encoding": range.encoding,
+        "total_bytes": range.total_bytes,
+        "events": events,
+    })))
 }
 
 fn stream(given: Option<String>) -> Result<Stream, Problem> {
@@ -96,14 +94,13 @@ fn stream(given: Option<String>) -> Result<Stream, Problem> {
 }
 
 /// The events whose bytes lie in a range of a stream.
-fn events_on(log: &RunLog, run: RunId, stream: Stream, range: std::ops::Range<u64>) -> Result<Vec<Seq>, Error> {
+async fn events_on(log: &RunLog, run: RunId, stream: Stream, range: std::ops::Range<u64>) -> Result<Vec<Seq>, Error> {
     let mut found = Vec::new();
-    let mut at = Seq::START;
-    while !range.is_empty() {
-        let batches = log.read(run, at, SEARCH_BYTES)?;
-        let Some(last) = batches.last().map(EventBatch::last) else { break };
-        at = last;
-        for (seq, text) in batches.iter().flat_map(EventBatch::events) {
+    let mut events = log.events(run, Seq::START).in_pages_of(SEARCH_BYTES);
+    while !range.is_empty()
+        && let Some(page) = events.next_page().await?
+    {
+        for (seq, text) in page.iter().flat_map(EventBatch::events) {
             let Some(raw) = raw_ref(&text).filter(|raw| raw.stream == stream) else { continue };
             if raw.byte_from >= range.end {
                 // The bytes of a stream are logged in order.

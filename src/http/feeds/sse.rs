@@ -72,13 +72,13 @@ impl Follow {
                 let bytes = frame.bytes.clone();
                 return Ok(if frame.terminal { Step::SendLast(bytes) } else { Step::Send(bytes) });
             }
-            if self.state.status.is_final() {
+            if self.state.status().is_final() {
                 return Ok(Step::End);
             }
             if self.cursor > head {
                 // A cursor beyond the head: the run may end without ever reaching it.
-                self.look_again()?;
-                if self.state.status.is_final() || self.cursor < self.state.head_seq {
+                self.look_again().await?;
+                if self.state.status().is_final() || self.cursor < self.state.head_seq {
                     continue;
                 }
             }
@@ -98,8 +98,8 @@ impl Follow {
                 Ok(()) => Ok(None),
                 Err(_) => {
                     // The events have left the store. Of a finished run they are in its file; else the store is closed.
-                    self.look_again()?;
-                    Ok((!self.state.status.is_final()).then_some(Step::End))
+                    self.look_again().await?;
+                    Ok((!self.state.status().is_final()).then_some(Step::End))
                 }
             },
             () = tokio::time::sleep(silence) => Ok(Some(Step::Send(Bytes::from_static(b"event: heartbeat\ndata: {}\n\n")))),
@@ -107,16 +107,16 @@ impl Follow {
         }
     }
 
-    fn look_again(&mut self) -> Result<(), Problem> {
-        self.state = self.app.orchestrator().state(self.state.run_id)?;
+    async fn look_again(&mut self) -> Result<(), Problem> {
+        self.state = self.app.orchestrator().state(self.state.run_id).await?;
         Ok(())
     }
 }
 
 fn snapshot(state: &RunState) -> Bytes {
-    let pending = state.pending.as_ref().map(|pending| pending.interaction.interaction_id);
+    let pending = state.pending().map(|pending| pending.interaction.interaction_id);
     let data = json!({
-        "status": state.status,
+        "status": state.status(),
         "cursor": state.head_seq,
         "pending_interaction_id": pending,
     });

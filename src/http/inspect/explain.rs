@@ -7,7 +7,6 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::app::App;
-use crate::http::server::task::blocking;
 use crate::projection::Explanation;
 
 pub(crate) async fn explain(
@@ -17,10 +16,10 @@ pub(crate) async fn explain(
 ) -> Result<Json<Explanation>, Problem> {
     let path = query.text("path").ok_or_else(|| Problem::invalid("path", "is required, such as /data/items/0"))?;
     query.finish()?;
-    let status = asked.state.status;
+    let status = asked.state.status();
     if !status.is_final() {
         return Err(Problem::ResultNotReady { status });
     }
     let (log, run) = (app.orchestrator().log().clone(), asked.run());
-    Ok(Json(blocking(move || log.explain(run, &path)).await?))
+    Ok(Json(log.explain(run, &path).await?))
 }

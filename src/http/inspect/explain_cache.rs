@@ -7,7 +7,6 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::app::App;
-use crate::http::server::task::blocking;
 use crate::orchestrator::CacheStory;
 
 pub(crate) async fn explain(
@@ -18,5 +17,5 @@ pub(crate) async fn explain(
     query.finish()?;
     let log = app.orchestrator().log().clone();
     let run = asked.run();
-    blocking(move || log.explain_cache(run)).await.map(Json)
+    Ok(Json(log.explain_cache(run).await?))
 }

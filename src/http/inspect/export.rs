@@ -21,17 +21,18 @@ pub(crate) async fn export(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     query.finish()?;
-    let status = asked.state.status;
+    let status = asked.state.status();
     if !status.is_final() {
         return Err(Problem::ResultNotReady { status });
     }
     let (log, run) = (app.orchestrator().log().clone(), asked.run());
     let data = app.orchestrator().layout().data().to_owned();
+    let export = log.export(run).await?;
     let file = blocking(move || {
         // Without a name, so that it is gone as soon as it is sent, or if this process dies.
         let file = tempfile::tempfile_in(data).map_err(Error::io("create a temporary file for the export"))?;
         let mut out = BufWriter::with_capacity(256 * 1024, &file);
-        let written = log.export(run, &mut out)?;
+        let written = export.write(&mut out)?;
         out.flush().map_err(Error::io("write the export"))?;
         drop(out);
         FileAnswer::new(file, format!("{run}.zip"), "application/zip".to_owned(), Some(written.seal))

@@ -20,14 +20,14 @@ use crate::workspace::RunPaths;
 
 pub(crate) async fn all(asked: RunInPath) -> Result<Json<Value>, Problem> {
     let request_id = asked.request();
-    let is_final = asked.state.status.is_final();
+    let is_final = asked.state.status().is_final();
     let manifest = blocking(move || entries(&asked.paths, is_final)).await?;
     let paths: Vec<&str> = manifest.iter().map(|entry| entry.path_rel.as_str()).collect();
     Ok(Json(json!({"request_id": request_id, "artifacts": paths, "manifest": manifest})))
 }
 
 pub(crate) async fn one(asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {
-    let is_final = asked.state.status.is_final();
+    let is_final = asked.state.status().is_final();
     let file = blocking(move || open(&asked.paths, asked.rest, is_final)).await?;
     answer(file, &headers)
 }

@@ -14,7 +14,7 @@ use crate::http::server::task::blocking;
 use crate::orchestrator::Error;
 
 pub(crate) async fn bundle(asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {
-    let status = asked.state.status;
+    let status = asked.state.status();
     if !status.is_final() {
         return Err(Problem::BundleNotReady { status });
     }

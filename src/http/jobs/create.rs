@@ -91,7 +91,7 @@ async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, 
         () = app.closed() => {}
     }
     let waited = Waited(began.elapsed());
-    let job = orchestrator.job(run)?;
+    let job = orchestrator.job(run).await?;
     let result = if job.status.is_final() { Some(result_of(orchestrator.layout().run(run)).await?) } else { None };
     let mut response = Json(Finished { job, result }).into_response();
     response.extensions_mut().insert(waited);

@@ -25,7 +25,7 @@ pub(crate) struct Reply {
 }
 
 pub(crate) async fn pending(State(app): State<App>, asked: RunInPath) -> Result<Json<PendingQuestion>, Problem> {
-    Ok(Json(app.orchestrator().pending(asked.run())?))
+    Ok(Json(app.orchestrator().pending(asked.run()).await?))
 }
 
 pub(crate) async fn reply(

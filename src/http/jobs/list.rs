@@ -7,7 +7,6 @@ use crate::domain::statechart::Status;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::server::app::App;
-use crate::http::server::task::blocking;
 use crate::orchestrator::{ListFilter, Listing};
 
 const DEFAULT_LIMIT: u64 = 50;
@@ -35,8 +34,7 @@ async fn listed(State(app): State<App>, mut query: Query, temporary: Option<bool
         limit: usize::try_from(query.limit("limit", DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX),
     };
     query.finish()?;
-    let orchestrator = app.orchestrator().clone();
-    blocking(move || orchestrator.list(&filter)).await.map(Json)
+    Ok(Json(app.orchestrator().list(&filter).await?))
 }
 
 fn status(text: String) -> Result<Status, Problem> {

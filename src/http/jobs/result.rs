@@ -20,7 +20,7 @@ pub(crate) struct Answer {
 }
 
 pub(crate) async fn result(asked: RunInPath) -> Result<Json<Answer>, Problem> {
-    let status = asked.state.status;
+    let status = asked.state.status();
     if !status.is_final() {
         return Err(Problem::ResultNotReady { status });
     }

@@ -8,16 +8,14 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::app::App;
-use crate::http::server::task::blocking;
 use crate::projection::{Job, job};
 
 pub(crate) async fn status(State(app): State<App>, asked: RunInPath, mut query: Query) -> Result<Json<Job>, Problem> {
     let at_seq = query.whole("at_seq")?;
     query.finish()?;
     let run = asked.run();
-    let Some(seq) = at_seq else { return Ok(Json(app.orchestrator().job(run)?)) };
-    let log = app.orchestrator().log().clone();
-    let state = blocking(move || log.state_at(run, Seq(seq))).await?;
+    let Some(seq) = at_seq else { return Ok(Json(app.orchestrator().job(run).await?)) };
+    let state = app.orchestrator().log().state_at(run, Seq(seq)).await?;
     // The queue is not part of the log, so there is no position for a past state.
     Ok(Json(job(&state, None)))
 }

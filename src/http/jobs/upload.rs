@@ -18,8 +18,8 @@ pub(crate) async fn upload(
     request: Request,
 ) -> Result<Json<Uploaded>, Problem> {
     // Checked again with the upload itself; here it only saves the client from sending the body.
-    if asked.state.status.is_final() {
-        return Err(Error::from(Refusal::RunFinal { status: asked.state.status }).into());
+    if asked.state.status().is_final() {
+        return Err(Error::from(Refusal::RunFinal { status: asked.state.status() }).into());
     }
     if !asked.state.awaiting_upload {
         return Err(Error::from(Refusal::AlreadyUploaded).into());

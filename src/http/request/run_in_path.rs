@@ -39,9 +39,9 @@ impl FromRequestParts<App> for RunInPath {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let mut params = path_params(parts).await?;
         let orchestrator = app.orchestrator();
-        let run = orchestrator.resolve(&params.remove("id").unwrap_or_default())?;
+        let run = orchestrator.resolve(&params.remove("id").unwrap_or_default()).await?;
         record_run(run);
-        let state = orchestrator.state(run)?;
+        let state = orchestrator.state(run).await?;
         if let Some(known) = parts.extensions.get::<KnownRequest>() {
             // A request names one run, so it is not set yet.
             let _ = known.0.set(state.request_id);

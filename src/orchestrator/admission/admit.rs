@@ -1,25 +1,19 @@
-//! Equal runs at the same time run once: who follows is woken, takes the result, or runs itself.
+//! A run that has all it needs gets an equal run's result, waits for an equal run, or enters the queue.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tracing::warn;
+use tracing::debug;
 
-use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
-use crate::domain::state::RunState;
-use crate::domain::statechart::Status;
-use crate::orchestrator::admission::cache::Wanted;
-use crate::orchestrator::admission::single_flight::{Claim, Follower};
-use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::Shared;
-use crate::orchestrator::log::journal::{lost_race, met_final};
+use crate::orchestrator::admission::cache::{self, Entry, Wanted};
+use crate::orchestrator::admission::effects::{follow, wake};
+use crate::orchestrator::log::journal::Step;
+use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::queue::Place;
+use crate::orchestrator::shared::single_flight::Follower;
 
-/// How long to wait for somebody who is ending the same run; it is a matter of one commit.
-const CLAIM_AGAIN: Duration = Duration::from_millis(1);
-
-/// The lead of a run that does not exist yet; given up unless it is kept.
-pub(crate) struct Lead {
+/// The lead of all runs with one key; given up when this is dropped, unless it is kept.
+struct Lead {
     shared: Arc<Shared>,
     key: String,
     run: RunId,
@@ -27,8 +21,14 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
+    /// The lead, unless another run has it.
+    fn take(shared: &Arc<Shared>, wanted: &Wanted) -> Option<Self> {
+        let leads = shared.single_flight.lead(&wanted.key, wanted.run);
+        leads.then(|| Self { shared: shared.clone(), key: wanted.key.clone(), run: wanted.run, kept: false })
+    }
+
     /// The run exists: its end will end the lead.
-    pub fn keep(mut self) {
+    fn keep(mut self) {
         self.kept = true;
     }
 }
@@ -36,108 +36,63 @@ impl Lead {
 impl Drop for Lead {
     fn drop(&mut self) {
         if !self.kept {
-            let next = self.shared.flights.ended(&self.key, self.run, false);
-            self.shared.go_on(next);
+            wake(&self.shared, self.shared.single_flight.ended(&self.key, self.run, false));
         }
     }
 }
 
-impl Shared {
-    /// The lead of all runs with this key, unless another run has it.
-    pub(crate) fn lead(self: &Arc<Self>, key: &str, run: RunId) -> Option<Lead> {
-        let leads = self.flights.lead(key, run);
-        leads.then(|| Lead { shared: self.clone(), key: key.to_owned(), run, kept: false })
-    }
+/// A run on its way in. Dropped before [`Admission::enter`], it leaves no trace.
+pub(crate) struct Admission {
+    wanted: Option<Wanted>,
+    lead: Option<Lead>,
+    entry: Option<Entry>,
+}
 
-    /// A run that exists waits for the equal one that leads; if that is over meanwhile, it goes on at once.
-    pub(crate) fn follow(self: &Arc<Self>, key: &str, follower: Follower) {
-        if let Some(leader) = self.flights.follow(key, follower) {
-            self.go_on(vec![leader]);
-        }
-    }
-
-    /// A run is over: whoever followed it goes on. To call this twice does no harm.
-    pub(crate) fn settled(self: &Arc<Self>, state: &RunState) {
-        if let Some(key) = state.shared_key() {
-            self.go_on(self.flights.ended(key, state.run_id, state.status == Status::Succeeded));
-        }
-    }
-
-    /// A queued run of an earlier life of the service takes its part again; whether it is to go on once the service is
-    /// ready, because a result may be there for it.
-    pub(crate) fn line_up_again(&self, state: &RunState) -> Option<Follower> {
-        let run = state.run_id;
-        let Some(key) = state.shared_key() else {
-            self.queue.requeue(run);
-            return None;
+impl Admission {
+    /// See whether an equal run has a result or is making one. `wanted` is `None` for a run that shares with nobody.
+    pub async fn begin(shared: &Arc<Shared>, wanted: Option<Wanted>) -> Self {
+        let lead = wanted.as_ref().and_then(|wanted| Lead::take(shared, wanted));
+        // Asked for once it leads: a run that led before has left its entry by then.
+        let entry = match (&wanted, &lead) {
+            (Some(wanted), Some(_)) => cache::find(shared, &wanted.key).await.unwrap_or_default(),
+            (Some(_) | None, _) => None,
         };
-        let leader = self.flights.follow(key, Follower { run, place: None })?;
-        if self.cached(key).is_ok_and(|entry| entry.is_some()) {
-            return Some(leader);
-        }
-        self.queue.requeue(run);
-        None
+        Self { wanted, lead, entry }
     }
 
-    /// Let runs that followed take the result, or run themselves.
-    pub(crate) fn go_on(self: &Arc<Self>, followers: Vec<Follower>) {
-        for follower in followers {
-            let (shared, run) = (self.clone(), follower.run);
-            // Begun before this returns, so that the service does not end in between.
-            let working = self.flights.working();
-            tokio::spawn(async move {
-                let claim = shared.claimed(run).await;
-                if let Err(error) = advance(&shared, follower).await {
-                    warn!(run.id = %run, error = %chain(&error), "a run that waited for an equal one runs itself");
-                    shared.queue.requeue(run);
-                    shared.start_next();
-                }
-                drop((claim, working));
-                shared.idle.notify_waiters();
-            });
-        }
+    /// Whether an equal run's result seems to be there, so that no place in the queue is needed.
+    pub fn expects_hit(&self) -> bool {
+        self.entry.is_some()
     }
 
-    /// The sole right to end a queued run.
-    pub(crate) async fn claimed(&self, run: RunId) -> Claim {
-        loop {
-            if let Some(claim) = self.flights.claim(run) {
-                return claim;
+    /// The equal run's result, put into this run's folder, which must exist; `None` when it cannot be used after all.
+    pub async fn take_result(&mut self, shared: &Arc<Shared>) -> Option<Step> {
+        let (wanted, entry) = (self.wanted.as_ref()?, self.entry.take()?);
+        cache::take(shared, wanted, entry).await
+    }
+
+    /// The run is logged and has no result: it follows the run that leads, or enters the queue.
+    pub fn enter(self, shared: &Arc<Shared>, run: RunId, place: Place) {
+        match (self.wanted, self.lead) {
+            (Some(wanted), None) => {
+                debug!(run.id = %run, "the run waits for the result of an equal one");
+                follow(shared, &wanted.key, Follower { run, place: Some(place) });
             }
-            tokio::time::sleep(CLAIM_AGAIN).await;
+            (_, lead) => {
+                keep(lead);
+                place.enter(run);
+            }
         }
     }
 
-    /// The cached result for a queued run, logged; whether there was one. The caller has the claim.
-    pub(crate) async fn finish_from_cache(self: &Arc<Self>, state: &RunState) -> Result<bool, Error> {
-        let Some(wanted) = Wanted::of(state) else { return Ok(false) };
-        let Some(command) = self.take(wanted).await else { return Ok(false) };
-        let mut journal = self.journal(state.run_id)?;
-        journal.commit(command).await?;
-        self.owe(journal.state());
-        Ok(true)
+    /// The run is logged, and either has its result or waits for its files.
+    pub fn stay(self) {
+        keep(self.lead);
     }
 }
 
-async fn advance(shared: &Arc<Shared>, follower: Follower) -> Result<(), Error> {
-    let state = shared.log.head(follower.run)?.state;
-    if state.status.is_final() {
-        shared.settled(&state);
-        return Ok(());
+fn keep(lead: Option<Lead>) {
+    if let Some(lead) = lead {
+        lead.keep();
     }
-    match shared.finish_from_cache(&state).await {
-        Ok(true) => return Ok(()),
-        Ok(false) => {}
-        // Whoever ended it sees to the rest.
-        Err(error) if lost_race(&error) || met_final(&error).is_some() => return Ok(()),
-        Err(error) => return Err(error),
-    }
-    let Some(key) = state.shared_key() else { return Ok(()) };
-    let Some(leader) = shared.flights.follow(key, follower) else { return Ok(()) };
-    match leader.place {
-        Some(place) => place.enter(leader.run),
-        None => shared.queue.requeue(leader.run),
-    }
-    shared.start_next();
-    Ok(())
 }

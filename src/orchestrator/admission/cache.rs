@@ -13,7 +13,8 @@ use crate::artifact;
 use crate::artifact::Contents;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::{sha256_bytes, sha256_hex};
-use crate::domain::command::{Command, TurnEnd};
+use crate::domain::causes::chain;
+use crate::domain::command::{Command, LastFiles};
 use crate::domain::event::{Event, NormalizationLevel};
 use crate::domain::fact::Fact;
 use crate::domain::ids::{RequestId, RunId};
@@ -23,11 +24,9 @@ use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::files;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::Shared;
-use crate::orchestrator::log::journal::read_head;
-use crate::orchestrator::turn::judge::Conclusion;
-use crate::orchestrator::turn::last_files;
-use crate::orchestrator::turn::last_files::listed;
+use crate::orchestrator::log::journal::Step;
+use crate::orchestrator::results::{listed, no_streams};
+use crate::orchestrator::shared::Shared;
 use crate::store::{IndexChange, IndexKey};
 use crate::workspace;
 use crate::workspace::RunPaths;
@@ -56,13 +55,18 @@ pub(crate) fn parse(row: &[u8]) -> Option<Entry> {
     serde_json::from_slice(row).ok()
 }
 
-/// The row to be written with the end of a run, if its result may stand for an equal run's. Blocks.
-pub(crate) fn entry(paths: &RunPaths, state: &RunState, conclusion: &Conclusion) -> Option<IndexChange> {
-    let succeeded = matches!(conclusion.end, TurnEnd::Succeeded { .. }) && !state.cancel_requested;
+/// The row to be written with the end of a run that succeeded, if its result may stand for an equal run's. Blocks.
+pub(crate) fn entry(
+    paths: &RunPaths,
+    state: &RunState,
+    command: &Command,
+    last_files: &LastFiles,
+) -> Option<IndexChange> {
+    let Command::EndTurn { facts, .. } = command else { return None };
     // What the runner asked to be repaired may have drifted: each run takes that risk for itself.
     let repaired = |fact: &Fact| matches!(&fact.event, Event::Normalized(it) if it.level == NormalizationLevel::N3);
-    let key = row(state.shared_key()?).filter(|_| succeeded && !conclusion.facts.iter().any(repaired))?;
-    let artifacts = conclusion.facts.iter().any(|fact| matches!(fact.event, Event::ArtifactIndexed(_)));
+    let key = row(state.shared_key()?).filter(|_| !facts.iter().any(repaired))?;
+    let artifacts = last_files.facts.iter().any(|fact| matches!(fact.event, Event::ArtifactIndexed(_)));
     let mut shared = vec![paths.file(RunFile::Result), paths.file(RunFile::Validation)];
     // Links to artifacts in the result name their run, and a bundle for debugging holds everything of it: those bundles
     // are each run's own.
@@ -76,8 +80,7 @@ pub(crate) fn entry(paths: &RunPaths, state: &RunState, conclusion: &Conclusion)
             files.insert(relative.to_str()?.to_owned(), sha256_hex(&bytes));
         }
     }
-    let artifacts_sha256 = conclusion.evidence.artifacts_sha256.clone();
-    let entry = Entry { run_id: state.run_id, artifacts_sha256, files };
+    let entry = Entry { run_id: state.run_id, artifacts_sha256: last_files.evidence.artifacts_sha256.clone(), files };
     Some(IndexChange::Put(key, Bytes::from(serde_json::to_vec(&entry).ok()?)))
 }
 
@@ -85,7 +88,8 @@ fn read(root: &Path, file: &Path) -> Option<Vec<u8>> {
     files::read_beneath(root, file, FILE_MAX).ok().flatten()
 }
 
-/// A run that is to be spared its engine.
+/// A run that may take an equal run's result.
+#[derive(Clone)]
 pub(crate) struct Wanted {
     pub run: RunId,
     pub request: RequestId,
@@ -101,61 +105,49 @@ impl Wanted {
     }
 }
 
-impl Shared {
-    /// The entry of a key whose run is there.
-    pub(crate) fn cached(&self, key: &str) -> Result<Option<Entry>, Error> {
-        let Some(row) = row(key) else { return Ok(None) };
-        let Some(entry) = self.store.index(&row)?.and_then(|row| parse(&row)) else { return Ok(None) };
-        let source = match read_head(&*self.store, entry.run_id) {
-            Ok(head) => head.state,
-            Err(Error::RunNotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        Ok((source.status == Status::Succeeded).then_some(entry))
-    }
+/// The entry of a key whose run is there.
+pub(crate) async fn find(shared: &Shared, key: &str) -> Result<Option<Entry>, Error> {
+    let Some(row) = row(key) else { return Ok(None) };
+    let Some(entry) = shared.store.index(&row).await?.and_then(|row| parse(&row)) else { return Ok(None) };
+    let source = match shared.log.head(entry.run_id).await {
+        Ok(head) => head.state,
+        Err(Error::RunNotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok((source.status() == Status::Succeeded).then_some(entry))
+}
 
-    /// The row of the entry that names this very run.
-    pub(crate) fn own_entry(&self, state: &RunState) -> Result<Option<IndexKey>, Error> {
-        let Some(row) = state.shared_key().and_then(row) else { return Ok(None) };
-        let entry = self.store.index(&row)?.and_then(|bytes| parse(&bytes));
-        Ok(entry.filter(|entry| entry.run_id == state.run_id).map(|_| row))
-    }
+/// The row of the entry that names this very run.
+pub(crate) async fn own_entry(shared: &Shared, state: &RunState) -> Result<Option<IndexKey>, Error> {
+    let Some(row) = state.shared_key().and_then(row) else { return Ok(None) };
+    let entry = shared.store.index(&row).await?.and_then(|bytes| parse(&bytes));
+    Ok(entry.filter(|entry| entry.run_id == state.run_id).map(|_| row))
+}
 
-    /// Put an equal run's files into this run's folder; the command that logs it. None is a miss: there is no such run, or
-    /// something of it is gone or not what it was.
-    pub(crate) async fn take(self: &Arc<Self>, wanted: Wanted) -> Option<Command> {
-        let entry = match self.cached(&wanted.key) {
-            Ok(entry) => entry?,
-            Err(error) => {
-                warn!(run.id = %wanted.run, %error, "the cache could not be asked");
-                return None;
-            }
-        };
-        let (run, source) = (wanted.run, entry.run_id);
-        let (from, to) = (self.layout.run(source), self.layout.run(run));
-        let took = self.blocking.run("take a cached result", move || match take_over(&from, &to, &entry, &wanted) {
-            Ok((evidence, facts)) => Ok(Command::TakeFromCache {
-                source,
-                cache_key: wanted.key,
-                result_path: RunFile::Result.name().to_owned(),
-                evidence,
-                facts,
-            }),
-            Err(reason) => {
-                put_back(&to);
-                Err(reason)
-            }
-        });
-        match took.await {
-            Ok(Ok(command)) => Some(command),
-            Ok(Err(reason)) => {
-                warn!(run.id = %run, source.id = %source, reason, "a cached result cannot be used");
-                None
-            }
-            Err(error) => {
-                warn!(run.id = %run, %error, "a cached result could not be taken");
-                None
-            }
+/// Put an equal run's files into this run's folder; the step that logs it. `None` is a miss: something of that run is
+/// gone or has changed.
+pub(crate) async fn take(shared: &Arc<Shared>, wanted: &Wanted, entry: Entry) -> Option<Step> {
+    let (run, source) = (wanted.run, entry.run_id);
+    let (from, to) = (shared.layout.run(source), shared.layout.run(run));
+    let wanted = wanted.clone();
+    let took = shared.blocking.run("take a cached result", move || match copy_result(&from, &to, &entry, &wanted) {
+        Ok(last_files) => {
+            Ok(Step { command: Command::TakeFromCache { source, cache_key: wanted.key }, last_files: Some(last_files) })
+        }
+        Err(reason) => {
+            remove_result(&to);
+            Err(reason)
+        }
+    });
+    match took.await {
+        Ok(Ok(step)) => Some(step),
+        Ok(Err(reason)) => {
+            warn!(run.id = %run, source.id = %source, reason, "a cached result cannot be used");
+            None
+        }
+        Err(error) => {
+            warn!(run.id = %run, error = %chain(&error), "a cached result could not be taken");
+            None
         }
     }
 }
@@ -176,7 +168,7 @@ struct Manifest {
 }
 
 /// Check the source and share its files; durable when done. An error is why the source cannot be used.
-fn take_over(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> Result<(Evidence, Vec<Fact>), String> {
+fn copy_result(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> Result<LastFiles, String> {
     let artifacts = proven_artifacts(from, entry)?;
     for (file, sha256) in &entry.files {
         let bytes = read(&from.root, Path::new(file)).ok_or_else(|| format!("{file} is gone"))?;
@@ -211,10 +203,10 @@ fn take_over(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> 
         .map_err(|error| error.to_string())?;
     }
     workspace::sync_run(to).map_err(|error| error.to_string())?;
-    let evidence = Evidence { streams: last_files::no_streams(), artifacts_sha256: entry.artifacts_sha256.clone() };
+    let evidence = Evidence { streams: no_streams(), artifacts_sha256: entry.artifacts_sha256.clone() };
     let warned = warnings.into_iter().map(|warning| Fact::own(Event::Warned(warning)));
     let indexed = artifacts.into_iter().map(|artifact| Fact::own(Event::ArtifactIndexed(artifact)));
-    Ok((evidence, warned.chain(indexed).collect()))
+    Ok(LastFiles { facts: warned.chain(indexed).collect(), evidence })
 }
 
 /// The source's artifacts, if its folder holds exactly those that its proof is about.
@@ -238,7 +230,7 @@ fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>
 }
 
 /// What a failed attempt put into the run's folder goes again: the run will make its own.
-fn put_back(to: &RunPaths) {
+fn remove_result(to: &RunPaths) {
     for place in [
         to.folder(RunFolder::Artifacts),
         to.folder(RunFolder::Result),

@@ -2,5 +2,4 @@
 
 pub(crate) mod admit;
 pub(crate) mod cache;
-pub(crate) mod queue;
-pub(crate) mod single_flight;
+pub(crate) mod effects;

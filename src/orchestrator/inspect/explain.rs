@@ -17,8 +17,6 @@ use crate::orchestrator::log::run_log::RunLog;
 use crate::projection::{Explanation, FilePlace, Origin, Pointer, Precision, Trail, places, span};
 use crate::store::EventBatch;
 
-/// Bytes of events read at once.
-const READ_BYTES: usize = 1024 * 1024;
 /// Longest result that is read, and most bytes of raw output that are looked through.
 const TEXT_MAX: u64 = 32 * 1024 * 1024;
 
@@ -27,41 +25,34 @@ const WRITTEN_RESULTS: [RunFile; 4] =
     [RunFile::RepairResult, RunFile::FallbackResult, RunFile::NormalizerResult, RunFile::SkillResult];
 
 impl RunLog {
-    /// Where a field of a finished run's result came from, by its JSON pointer (`/data/…`). Blocks on the disk.
-    pub fn explain(&self, run: RunId, path: &str) -> Result<Explanation, Error> {
+    /// Where a field of a finished run's result came from, by its JSON pointer (`/data/…`).
+    pub async fn explain(&self, run: RunId, path: &str) -> Result<Explanation, Error> {
         let pointer = Pointer::parse(path).map_err(|error| wrong_path(error.to_string()))?;
         let field = match pointer.split_first() {
             Some(("data", field)) => field,
             Some(_) | None => return Err(wrong_path("only the data of a result is explained: /data/…".to_owned())),
         };
-        let state = self.head(run)?.state;
-        if !state.status.is_final() {
+        let state = self.head(run).await?.state;
+        if !state.status().is_final() {
             return Err(Error::NotReady);
         }
-        let missing = || Error::FieldNotFound { path: path.chars().take(200).collect(), status: state.status };
-        if state.status != Status::Succeeded {
+        let missing = || Error::FieldNotFound { path: path.chars().take(200).collect(), status: state.status() };
+        if state.status() != Status::Succeeded {
             return Err(missing());
         }
-        let root = self.paths(run).root;
-        let text = text(&root, RunFile::Result).ok_or_else(unreadable)?;
-        let place = span(&text, &pointer).ok_or_else(missing)?;
-        let document: Value = serde_json::from_str(&text).map_err(|_| unreadable())?;
-        let value = serde_json::from_str(&text[place.clone()]).map_err(|_| unreadable())?;
-        let trail = self.trail(run)?;
-        let origin = origin(&root, &trail, &document["data"], &field)?;
-        let result = in_file(RunFile::Result, place);
-        let (request_id, validation) = (state.request_id, trail.validation);
-        Ok(Explanation { request_id, run_id: run, path: path.to_owned(), value, result, validation, origin })
+        let trail = self.trail(run).await?;
+        let (root, missing) = (self.paths(run).root, missing());
+        let find = move || find(&root, &trail, &pointer, &field, missing).map(|found| (found, trail.validation));
+        let ((value, result, origin), validation) = self.blocking().run("explain a result", find).await??;
+        let path = path.to_owned();
+        Ok(Explanation { request_id: state.request_id, run_id: run, path, value, result, validation, origin })
     }
 
-    fn trail(&self, run: RunId) -> Result<Trail, Error> {
+    async fn trail(&self, run: RunId) -> Result<Trail, Error> {
         let mut trail = Trail::default();
-        let mut at = Seq::START;
-        loop {
-            let batches = self.read(run, at, READ_BYTES)?;
-            let Some(last) = batches.last().map(EventBatch::last) else { return Ok(trail) };
-            at = last;
-            for (seq, stored) in batches.iter().flat_map(EventBatch::events) {
+        let mut events = self.events(run, Seq::START);
+        while let Some(page) = events.next_page().await? {
+            for (seq, stored) in page.iter().flat_map(EventBatch::events) {
                 let envelope = read_envelope(&stored).map_err(|error| Error::Corrupt {
                     run: run.to_string(),
                     message: format!("event {seq}: {error}"),
@@ -72,7 +63,24 @@ impl RunLog {
                 }
             }
         }
+        Ok(trail)
     }
+}
+
+/// The field's value, its place in the result and where it came from. Blocks.
+fn find(
+    root: &Path,
+    trail: &Trail,
+    pointer: &Pointer,
+    field: &Pointer,
+    missing: Error,
+) -> Result<(Value, FilePlace, Origin), Error> {
+    let text = text(root, RunFile::Result).ok_or_else(unreadable)?;
+    let place = span(&text, pointer).ok_or(missing)?;
+    let document: Value = serde_json::from_str(&text).map_err(|_| unreadable())?;
+    let value = serde_json::from_str(&text[place.clone()]).map_err(|_| unreadable())?;
+    let origin = origin(root, trail, &document["data"], field)?;
+    Ok((value, in_file(RunFile::Result, place), origin))
 }
 
 fn origin(root: &Path, trail: &Trail, data: &Value, field: &Pointer) -> Result<Origin, Error> {

@@ -67,9 +67,9 @@ pub struct CacheStory {
 }
 
 impl RunLog {
-    /// What the cache did for a run, and why. Blocks on the disk.
-    pub fn explain_cache(&self, run: RunId) -> Result<CacheStory, Error> {
-        let state = self.head(run)?.state;
+    /// What the cache did for a run, and why.
+    pub async fn explain_cache(&self, run: RunId) -> Result<CacheStory, Error> {
+        let state = self.head(run).await?.state;
         let story = |outcome, reason: &str, nearest_run, differing_parts| CacheStory {
             request_id: state.request_id,
             run_id: run,
@@ -82,13 +82,13 @@ impl RunLog {
         if let Some(reason) = not_cacheable(&state) {
             return Ok(story(CacheOutcome::NotCacheable, reason, None, Vec::new()));
         }
-        let beginning = self.beginning(run)?;
+        let beginning = self.beginning(run).await?;
         if let Some(source) = beginning.source.filter(|_| state.cache_hit) {
             let reason = "an equal run had succeeded before, and its result was taken";
             return Ok(story(CacheOutcome::Hit, reason, Some(source), Vec::new()));
         }
         let parts = beginning.parts();
-        Ok(match self.nearest(&state, &parts)? {
+        Ok(match self.nearest(&state, &parts).await? {
             None => {
                 let reason = "no earlier run of this skill has succeeded with the cache in use";
                 story(CacheOutcome::Miss, reason, None, Vec::new())
@@ -107,12 +107,12 @@ impl RunLog {
     }
 
     /// The events before a run's first move.
-    fn beginning(&self, run: RunId) -> Result<Beginning, Error> {
+    async fn beginning(&self, run: RunId) -> Result<Beginning, Error> {
         let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
         let (mut started, mut uploaded, mut source) = (None, None, None);
         // The first event may be long, and is read on its own.
-        let first = self.read(run, Seq::START, 1)?;
-        let next = self.read(run, Seq(1), READ_BYTES)?;
+        let first = self.read(run, Seq::START, 1).await?;
+        let next = self.read(run, Seq(1), READ_BYTES).await?;
         let events = first.iter().chain(&next).flat_map(EventBatch::events).map(|(_, event)| event);
         for event in events {
             match read_envelope(&event).map_err(|error| corrupt(error.to_string()))?.event {
@@ -127,23 +127,23 @@ impl RunLog {
     }
 
     /// The earlier success of the same skill that differs in the fewest parts, the newest of them; and these parts.
-    fn nearest(&self, state: &RunState, parts: &[KeyPart]) -> Result<Option<(RunId, Vec<DifferingPart>)>, Error> {
+    async fn nearest(&self, state: &RunState, parts: &[KeyPart]) -> Result<Option<(RunId, Vec<DifferingPart>)>, Error> {
         let mut nearest: Option<(RunId, Vec<DifferingPart>)> = None;
         let (mut before, mut looked_at, mut compared) = (state.run_id, 0, 0);
         while looked_at < RUNS_LOOKED_AT && compared < RUNS_COMPARED {
-            let rows = self.rows(before, SCAN_PAGE)?;
+            let rows = self.rows(before, SCAN_PAGE).await?;
             let Some((last, _)) = rows.last() else { break };
             before = *last;
             looked_at += rows.len();
             for (run, row) in rows {
                 let other = parse_head(run, &row)?.state;
                 // A run that took its result from another is no nearer than that one.
-                let may_serve = other.status == Status::Succeeded && other.shared_key().is_some() && !other.cache_hit;
+                let may_serve = other.status() == Status::Succeeded && other.shared_key().is_some() && !other.cache_hit;
                 if !may_serve || other.skill.id != state.skill.id {
                     continue;
                 }
                 compared += 1;
-                let Ok(beginning) = self.beginning(run) else { continue };
+                let Ok(beginning) = self.beginning(run).await else { continue };
                 let differing = differing(parts, &beginning.parts());
                 if nearest.as_ref().is_none_or(|(_, least)| differing.len() < least.len()) {
                     nearest = Some((run, differing));

@@ -11,54 +11,68 @@ use crate::export::{About, EVENTS, Piece, Written};
 use crate::files::{LookupError, open_beneath};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
-use crate::store::EventBatch;
 
-/// Bytes of events read at once.
-const READ_BYTES: usize = 1024 * 1024;
+/// A finished run, ready to be written as one file.
+pub struct Export {
+    about: About,
+    files: Vec<(String, Piece)>,
+}
+
+impl Export {
+    /// Write the file. Blocks.
+    pub fn write(self, out: &mut impl Write) -> Result<Written, Error> {
+        Ok(export::write(self.about, self.files, out)?)
+    }
+}
 
 impl RunLog {
-    /// Writes a finished run as one file. A run that goes on is refused: what proves an export is its terminal event.
-    pub fn export(&self, run: RunId, out: &mut impl Write) -> Result<Written, Error> {
-        let state = self.head(run)?.state;
-        if !state.status.is_final() {
+    /// Everything a finished run's export holds. A run that goes on is refused: what proves an export is its terminal
+    /// event.
+    pub async fn export(&self, run: RunId) -> Result<Export, Error> {
+        let state = self.head(run).await?.state;
+        if !state.status().is_final() {
             return Err(Error::NotReady);
         }
         let root = self.paths(run).root;
-        let mut names: Vec<String> = export::FILES.iter().map(|file| file.name().to_owned()).collect();
-        for folder in export::FOLDERS {
-            names.extend(artifact::files_below(&root, folder.name())?);
-        }
-        let mut files = Vec::new();
-        for name in names {
-            if let Some(piece) = piece(&root, &name)? {
-                files.push((name, piece));
-            }
-        }
+        let mut files = self.blocking().run("look at the run's files", move || pieces(&root)).await??;
         if !files.iter().any(|(name, _)| name == EVENTS) {
-            files.push((EVENTS.to_owned(), self.unsealed(run, state.head_seq)?));
+            files.push((EVENTS.to_owned(), self.unsealed(run, state.head_seq).await?));
         }
-        let about = About { run_id: run, request_id: state.request_id, status: state.status, events: state.head_seq.0 };
-        Ok(export::write(about, files, out)?)
+        let (request_id, events) = (state.request_id, state.head_seq.0);
+        Ok(Export { about: About { run_id: run, request_id, status: state.status(), events }, files })
     }
 
     /// The log of a run whose sealed file is still to come.
-    fn unsealed(&self, run: RunId, head: Seq) -> Result<Piece, Error> {
+    async fn unsealed(&self, run: RunId, head: Seq) -> Result<Piece, Error> {
         let doing = "copy the log";
         // In the data folder, because the one for temporary files may be memory.
         let mut copy = tempfile::tempfile_in(self.layout().data()).map_err(Error::io(doing))?;
-        let mut at = Seq::START;
-        loop {
-            let batches = self.read(run, at, READ_BYTES)?;
-            let Some(last) = batches.last().map(EventBatch::last) else { break };
-            at = last;
-            batches.iter().try_for_each(|batch| copy.write_all(&batch.ndjson)).map_err(Error::io(doing))?;
+        let mut events = self.events(run, Seq::START);
+        while let Some(page) = events.next_page().await? {
+            let write = move || page.iter().try_for_each(|batch| copy.write_all(&batch.ndjson)).map(|()| copy);
+            copy = self.blocking().run(doing, write).await?.map_err(Error::io(doing))?;
         }
-        if at != head {
-            let message = format!("it ends at {at}, before {head}");
+        if events.at() != head {
+            let message = format!("it ends at {}, before {head}", events.at());
             return Err(Error::Corrupt { run: run.to_string(), message });
         }
         copy.rewind().and_then(|()| Piece::whole(copy)).map_err(Error::io(doing))
     }
+}
+
+/// The files of the run that an export holds.
+fn pieces(root: &Path) -> Result<Vec<(String, Piece)>, Error> {
+    let mut names: Vec<String> = export::FILES.iter().map(|file| file.name().to_owned()).collect();
+    for folder in export::FOLDERS {
+        names.extend(artifact::files_below(root, folder.name())?);
+    }
+    let mut files = Vec::new();
+    for name in names {
+        if let Some(piece) = piece(root, &name)? {
+            files.push((name, piece));
+        }
+    }
+    Ok(files)
 }
 
 /// A file of the run; none where there is none, or something that is no file.

@@ -5,3 +5,4 @@ pub(crate) mod explain_cache;
 pub(crate) mod export;
 
 pub use explain_cache::{CacheOutcome, CacheStory, DifferingPart};
+pub use export::Export;

@@ -5,32 +5,47 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tracing::info;
 
-use crate::domain::cache_key::{canonical, sha256_bytes, sha256_hex};
+use crate::domain::cache_key::{canonical, sha256_hex};
+use crate::domain::command::Command;
 use crate::domain::engine::Engine;
-use crate::domain::event::{Event, Started, ValidationError};
-use crate::domain::ids::{RunId, Seq};
+use crate::domain::event::{Started, ValidationError};
+use crate::domain::ids::{RequestId, RunId};
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::fcmp::read_envelope;
 use crate::files;
+use crate::orchestrator::admission::admit::Admission;
 use crate::orchestrator::admission::cache::Wanted;
-use crate::orchestrator::admission::single_flight::Follower;
+use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::{Created, Orchestrator, Shared};
+use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::intake::plan::{plan, plan_without_skill};
 use crate::orchestrator::intake::request::CreateRequest;
-use crate::orchestrator::log::journal::Journal;
-use crate::prompt::contract;
-use crate::registry;
+use crate::orchestrator::log::idempotency::idempotency_row;
+use crate::orchestrator::log::journal::{FirstRows, Journal, Step};
+use crate::orchestrator::results::pretty;
+use crate::orchestrator::shared::Shared;
 use crate::registry::{Installed, NotUsable};
 use crate::settings::RestartQueued;
-use crate::skill::{Intake, Skill};
-use crate::store;
-use crate::store::{IndexChange, IndexKey};
-use crate::workspace;
-use crate::workspace::RunPaths;
+use crate::store::{self, IndexChange};
+use crate::workspace::{self, RunPaths};
+
+/// Answer to a created run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    /// The client's name for it.
+    pub request_id: RequestId,
+    /// Its own name.
+    pub run_id: RunId,
+    /// Whether an equal run's result was taken.
+    pub cache_hit: bool,
+    /// Where it is.
+    pub status: Status,
+    /// Whether files are to be uploaded first.
+    pub awaiting_upload: bool,
+}
 
 /// What an idempotency key led to.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,7 +91,7 @@ impl Orchestrator {
     ) -> Result<Created, Error> {
         let shared = &self.shared;
         let idempotency = idempotency_key.map(|key| (sha256_hex(key.as_bytes()), body_hash(&request)));
-        if let Some(first) = shared.first_answer(&idempotency)? {
+        if let Some(first) = shared.first_answer(&idempotency).await? {
             return Ok(first);
         }
         shared.admits()?;
@@ -101,55 +116,48 @@ impl Orchestrator {
     ) -> Result<Option<Created>, Error> {
         let shared = &self.shared;
         let run = RunId(shared.clock.new_id());
-        // Nobody ends the run before it has its part: it is in the queue, follows, or has its result.
-        let _claim = shared.claimed(run).await;
-        let request_id = started.request_id;
-        let wanted = wanted(shared, run, &started);
-        let lead = wanted.as_ref().and_then(|wanted| shared.lead(&wanted.key, run));
-        // Asked for once it leads: a run that led before has left its entry by then.
-        let cached =
-            lead.is_some() && wanted.as_ref().is_some_and(|it| shared.cached(&it.key).is_ok_and(|it| it.is_some()));
-        let place = if started.awaiting_upload || cached { None } else { Some(shared.place()?) };
+        // Nobody ends the run before it is in the queue, follows an equal run, or has its result.
+        let _lock = shared.run_locks.lock(run).await;
+        let (request_id, awaiting_upload) = (started.request_id, started.awaiting_upload);
+        let mut admission = Admission::begin(shared, wanted(shared, run, &started)).await;
+        let mut place = match awaiting_upload || admission.expects_hit() {
+            true => None,
+            false => Some(shared.place()?),
+        };
         let installed = match &begins {
             Begins::WithSkill(installed, _) => Some(installed.clone()),
             Begins::WithRequest(_) => None,
         };
         let written = write_folder(shared, run, &started, begins).await;
-        // An update that came meanwhile may have left one version's name on another's files: then this never was.
+        // An update that came meanwhile may have left one version's name on another's files: nothing is created then.
         if installed.is_some_and(|installed| !shared.is_still_installed(&installed)) {
-            let _ = workspace::remove_run(&shared.layout.run(run));
-            let _ = files::remove_tree(&shared.layout.request(request_id));
+            self.remove_folders(run, request_id);
             return Ok(None);
         }
         written?;
-        let follows = wanted.as_ref().map(|wanted| wanted.key.clone()).filter(|_| lead.is_none());
-        let take = match wanted.filter(|_| cached) {
-            Some(wanted) => shared.take(wanted).await,
-            None => None,
-        };
+        let hit = admission.take_result(shared).await;
+        let cache_hit = hit.is_some();
         let answer = Created {
             request_id,
             run_id: run,
-            cache_hit: take.is_some(),
-            status: if take.is_some() { Status::Succeeded } else { Status::Queued },
-            awaiting_upload: started.awaiting_upload,
+            cache_hit,
+            status: if cache_hit { Status::Succeeded } else { Status::Queued },
+            awaiting_upload,
         };
-        let runs = take.is_none() && !started.awaiting_upload;
-        let (rows, absent) = idempotency_changes(idempotency.as_ref(), &answer)?;
+        let rows = idempotency_rows(idempotency.as_ref(), &answer)?;
         let created = async {
-            let place = match place {
-                None if runs => Some(shared.place()?),
-                place => place,
-            };
-            let journal = Journal::create(shared, run, started, take, rows, absent).await?;
-            Ok::<_, Error>((place, journal))
+            if place.is_none() && !cache_hit && !awaiting_upload {
+                place = Some(shared.place()?);
+            }
+            let mut steps = vec![Step::from(Command::Create(Box::new(started)))];
+            steps.extend(hit);
+            Journal::create(shared.store.clone(), shared.clock.clone(), run, steps, rows).await
         };
-        let (place, journal) = match created.await {
-            Ok(created) => created,
+        let journal = match created.await {
+            Ok(journal) => journal,
             Err(error) => {
                 // Nothing was created, so nothing may be left.
-                let _ = workspace::remove_run(&shared.layout.run(run));
-                let _ = files::remove_tree(&shared.layout.request(request_id));
+                self.remove_folders(run, request_id);
                 return match (error, idempotency) {
                     (Error::Store(store::Error::Taken { value }), Some((_, body))) => {
                         first_answer(&value, body).map(Some)
@@ -158,24 +166,32 @@ impl Orchestrator {
                 };
             }
         };
+        tell_creation(journal.state(), cache_hit);
         if journal.state().temporary {
             shared.temp_runs().insert(run);
         }
-        if let Some(lead) = lead {
-            lead.keep();
+        match place {
+            Some(place) => admission.enter(shared, run, place),
+            None => admission.stay(),
         }
-        match (place, follows) {
-            (place, Some(key)) => shared.follow(&key, Follower { run, place }),
-            (Some(place), None) => {
-                place.enter(run);
-                shared.start_next();
-            }
-            // It is over, or waits for its files.
-            (None, None) if answer.cache_hit => shared.owe(journal.state()),
-            (None, None) => {}
+        if cache_hit {
+            perform(shared, journal.state());
         }
         Ok(Some(answer))
     }
+
+    fn remove_folders(&self, run: RunId, request: RequestId) {
+        // What stays is swept at the next start.
+        let _ = workspace::remove_run(&self.shared.layout.run(run));
+        let _ = files::remove_tree(&self.shared.layout.request(request));
+    }
+}
+
+fn tell_creation(state: &RunState, cache_hit: bool) {
+    info!(
+        run.id = %state.run_id, request.id = %state.request_id, skill = state.skill.id, engine = state.engine,
+        cache_hit, awaiting_upload = state.awaiting_upload, "run created"
+    );
 }
 
 impl Shared {
@@ -217,21 +233,13 @@ fn wanted(shared: &Shared, run: RunId, started: &Started) -> Option<Wanted> {
     Wanted::of(&RunState::open(run, started, shared.clock.now()))
 }
 
-/// The index row of an idempotency key, by the key's hash in hexadecimal.
-pub(crate) fn idempotency_row(hash: &str) -> Option<IndexKey> {
-    sha256_bytes(hash).map(IndexKey::Idempotency)
-}
-
-fn idempotency_changes(
-    idempotency: Option<&(String, String)>,
-    answer: &Created,
-) -> Result<(Vec<IndexChange>, Option<IndexKey>), Error> {
-    let Some((key, body)) = idempotency else { return Ok((Vec::new(), None)) };
-    let Some(row) = idempotency_row(key) else { return Ok((Vec::new(), None)) };
+fn idempotency_rows(idempotency: Option<&(String, String)>, answer: &Created) -> Result<FirstRows, Error> {
+    let Some((key, body)) = idempotency else { return Ok(FirstRows::default()) };
+    let Some(row) = idempotency_row(key) else { return Ok(FirstRows::default()) };
     let first = FirstAnswer { body_sha256: body.clone(), answer: answer.clone() };
     let bytes = serde_json::to_vec(&first)
         .map_err(|error| Error::Corrupt { run: answer.run_id.to_string(), message: error.to_string() })?;
-    Ok((vec![IndexChange::Put(row, Bytes::from(bytes))], Some(row)))
+    Ok(FirstRows { put: vec![IndexChange::Put(row, Bytes::from(bytes))], require_absent: Some(row) })
 }
 
 fn first_answer(stored: &[u8], body: &str) -> Result<Created, Error> {
@@ -327,19 +335,12 @@ pub(crate) fn write_request(paths: &RunPaths, started: &Started) -> Result<(), f
     files::write_whole(&paths.file(RunFile::Skill), &skill)
 }
 
-/// JSON for people and programs, with an end of line.
-pub(crate) fn pretty(value: &Value) -> Vec<u8> {
-    let mut text = format!("{value:#}");
-    text.push('\n');
-    text.into_bytes()
-}
-
 impl Shared {
     /// What a client's key led to before.
-    fn first_answer(&self, idempotency: &Idempotency) -> Result<Option<Created>, Error> {
+    async fn first_answer(&self, idempotency: &Idempotency) -> Result<Option<Created>, Error> {
         let Some((key, body)) = idempotency else { return Ok(None) };
         let Some(row) = idempotency_row(key) else { return Ok(None) };
-        self.store.index(&row)?.map(|first| first_answer(&first, body)).transpose()
+        self.store.index(&row).await?.map(|first| first_answer(&first, body)).transpose()
     }
 
     /// The installed skill of that name.
@@ -360,40 +361,5 @@ impl Shared {
     fn is_still_installed(&self, installed: &Installed) -> bool {
         let now = self.registry.lookup(&installed.skill.id);
         now.is_ok_and(|now| now.skill.fingerprint == installed.skill.fingerprint)
-    }
-
-    /// The skill a run was created with: the installed one while unchanged, else the run's own copy.
-    pub fn skill_of(&self, state: &RunState) -> Result<Skill, Error> {
-        if let Ok(installed) = self.registry.lookup(&state.skill.id)
-            && installed.skill.fingerprint == state.skill.fingerprint
-        {
-            return Ok(installed.skill.clone());
-        }
-        let copy = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
-        match registry::load_dir(&copy, Intake::Installed) {
-            // A copy that carries the contract was prepared for its engine already, and was whole then.
-            Ok(installed)
-                if installed.skill.fingerprint == state.skill.fingerprint
-                    || contract::stands_in(&installed.skill.body) =>
-            {
-                Ok(installed.skill.clone())
-            }
-            Ok(_) | Err(_) => Err(Error::Corrupt {
-                run: state.run_id.to_string(),
-                message: "its copy of the skill is not what it was created with".into(),
-            }),
-        }
-    }
-
-    /// A run's first event.
-    pub fn started(&self, run: RunId) -> Result<Started, Error> {
-        let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
-        let batches = self.log.read(run, Seq::START, 1)?;
-        let (_, first) =
-            batches.first().and_then(|batch| batch.events().next()).ok_or_else(|| corrupt("it is empty".into()))?;
-        match read_envelope(&first).map_err(|error| corrupt(error.to_string()))?.event {
-            Some(Event::Started(started)) => Ok(started),
-            _ => Err(corrupt("its first event is not conversation.started".into())),
-        }
     }
 }

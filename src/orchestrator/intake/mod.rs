@@ -6,5 +6,6 @@ pub(crate) mod request;
 pub(crate) mod temp;
 pub(crate) mod upload;
 
+pub use create::Created;
 pub use request::{CreateRequest, OptionsRequest};
 pub use upload::{Delivery, Uploaded};

@@ -11,8 +11,8 @@ use crate::domain::ids::RequestId;
 use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
 use crate::engine;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::Shared;
 use crate::orchestrator::intake::request::{CreateRequest, OptionsRequest};
+use crate::orchestrator::shared::Shared;
 use crate::skill::{Skill, inputs};
 use crate::workspace::Manifest;
 

@@ -13,15 +13,17 @@ use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::files;
-use crate::orchestrator::admission::queue::Place;
-use crate::orchestrator::admission::single_flight::Follower;
+use crate::orchestrator::admission::admit::Admission;
+use crate::orchestrator::admission::cache::Wanted;
+use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::{Orchestrator, Shared};
+use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::intake::plan::{key_of, rejected};
 use crate::orchestrator::intake::temp::Delivered;
-use crate::orchestrator::log::journal::{lost_race, met_final};
-use crate::workspace;
-use crate::workspace::{Manifest, UploadLimits};
+use crate::orchestrator::log::journal::{Step, lost_race, met_final};
+use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::queue::Place;
+use crate::workspace::{self, Manifest, UploadLimits};
 
 const PACKAGE_MISSING: &str =
     "this run's skill comes with its upload: send the part \"skill_package\" with the package's zip";
@@ -55,9 +57,9 @@ impl Orchestrator {
         let shared = &self.shared;
         shared.admits()?;
         let _alone = Uploading::begin(shared.clone(), run)?;
-        let state = shared.log.head(run)?.state;
-        if state.status.is_final() {
-            return Err(Refusal::RunFinal { status: state.status }.into());
+        let state = shared.log.head(run).await?.state;
+        if state.status().is_final() {
+            return Err(Refusal::RunFinal { status: state.status() }.into());
         }
         if !state.awaiting_upload {
             return Err(Refusal::AlreadyUploaded.into());
@@ -73,14 +75,14 @@ impl Orchestrator {
         let manifest_sha256 = manifest.sha256();
         let (cache_key, _) = match &delivered {
             Some(Delivered { planned, package, .. }) => key_of(planned, &manifest_sha256, Some(&package.sha256)),
-            None => key_of(&shared.started(run)?, &manifest_sha256, None),
+            None => key_of(&shared.log.first(run).await?, &manifest_sha256, None),
         };
-        // Nobody ends the run from here until it has its part: it is in the queue, follows, or has its result.
-        let _claim = shared.claimed(run).await;
-        let mut journal = shared.journal(run)?;
-        if journal.state().status.is_final() {
+        // Nobody ends the run from here until it is in the queue, follows an equal run, or has its result.
+        let _lock = shared.run_locks.lock(run).await;
+        let mut journal = shared.journal(run).await?;
+        if journal.state().status().is_final() {
             let _ = files::remove_tree(&shared.layout.request(state.request_id));
-            return Err(Refusal::RunFinal { status: journal.state().status }.into());
+            return Err(Refusal::RunFinal { status: journal.state().status() }.into());
         }
         if let Some(delivered) = &delivered {
             self.place_package(&state, delivered).await?;
@@ -91,7 +93,7 @@ impl Orchestrator {
             if lost_race(&error) || met_final(&error).is_some() {
                 // A cancel has come in between; the files are of no use then.
                 let _ = files::remove_tree(&shared.layout.request(state.request_id));
-                return Err(self.refused_upload(run)?);
+                return Err(self.refused_upload(run).await?);
             }
             let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));
             return Err(error);
@@ -104,7 +106,7 @@ impl Orchestrator {
         )?;
         // Where it held nothing else.
         let _ = std::fs::remove_dir(shared.layout.request(state.request_id));
-        let cache_hit = self.line_up(journal.state(), place).await?;
+        let cache_hit = self.admit(journal.state(), place).await;
         Ok(Uploaded {
             request_id: state.request_id,
             cache_hit,
@@ -139,30 +141,32 @@ impl Orchestrator {
         Ok(staged??)
     }
 
-    /// A run that has all it needs takes its part: an equal run's result, a wait for it, or a place in the queue.
-    /// Whether it has its result.
-    async fn line_up(&self, state: &RunState, place: Place) -> Result<bool, Error> {
+    /// A run that has all it needs gets an equal run's result, waits for it, or enters the queue. Whether it has its result.
+    async fn admit(&self, state: &RunState, place: Place) -> bool {
         let (shared, run) = (&self.shared, state.run_id);
-        if let Some(key) = state.shared_key() {
-            let Some(lead) = shared.lead(key, run) else {
-                shared.follow(key, Follower { run, place: Some(place) });
-                return Ok(false);
-            };
-            // It exists, so its end ends its lead, however it comes about.
-            lead.keep();
-            match shared.finish_from_cache(state).await {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
+        let mut admission = Admission::begin(shared, Wanted::of(state)).await;
+        if let Some(hit) = admission.take_result(shared).await {
+            match self.log_hit(run, hit).await {
+                Ok(()) => {
+                    admission.stay();
+                    return true;
+                }
                 Err(error) => warn!(run.id = %run, error = %chain(&error), "a cached result could not be logged"),
             }
         }
-        place.enter(run);
-        shared.start_next();
-        Ok(false)
+        admission.enter(shared, run, place);
+        false
     }
 
-    fn refused_upload(&self, run: RunId) -> Result<Error, Error> {
-        let status = self.state(run)?.status;
+    async fn log_hit(&self, run: RunId, hit: Step) -> Result<(), Error> {
+        let mut journal = self.shared.journal(run).await?;
+        journal.commit(hit).await?;
+        perform(&self.shared, journal.state());
+        Ok(())
+    }
+
+    async fn refused_upload(&self, run: RunId) -> Result<Error, Error> {
+        let status = self.state(run).await?.status();
         Ok(Refusal::RunFinal { status }.into())
     }
 

@@ -1,123 +1,160 @@
-//! One run's log under the pen: decide, encode, append; a conflict means somebody else wrote.
+//! The one way into a run's log: decide on a command, encode what follows, append it. A conflict means that somebody
+//! else wrote first.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::domain::command::{Command, Refusal};
-use crate::domain::decide;
-use crate::domain::event::Started;
+use crate::domain::command::{Command, LastFiles, Refusal};
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::fcmp::{LogHead, Page, Scribe};
+use crate::domain::{Ending, decide, ending};
+use crate::fcmp::{Encoder, LogHead, Page};
 use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::Shared;
-use crate::store;
-use crate::store::{Append, EventBatch, EventStore, IndexChange, IndexKey};
+use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey};
 
-/// Most bytes of two pages that are appended as one; rows need room beside them.
+/// Most bytes of pages that are appended together; rows need room beside them.
 const ONE_APPEND: usize = 768 * 1024;
 
 /// Writes one run's log.
 pub(crate) struct Journal {
     store: Arc<dyn EventStore>,
     clock: Arc<dyn Clock>,
-    scribe: Scribe,
+    head: LogHead,
 }
 
-impl Shared {
-    /// A run's log, opened at its end.
-    pub fn journal(&self, run: RunId) -> Result<Journal, Error> {
-        let head = read_head(&*self.store, run)?;
-        Ok(Journal { store: self.store.clone(), clock: self.clock.clone(), scribe: Scribe::resume(head) })
+/// A command, with the run's last files where it ends the run.
+pub(crate) struct Step {
+    pub command: Command,
+    pub last_files: Option<LastFiles>,
+}
+
+impl From<Command> for Step {
+    fn from(command: Command) -> Self {
+        Self { command, last_files: None }
     }
 }
 
+/// Rows that commit with a new run, and one that must not be there yet.
+#[derive(Default)]
+pub(crate) struct FirstRows {
+    pub put: Vec<IndexChange>,
+    pub require_absent: Option<IndexKey>,
+}
+
 impl Journal {
-    /// Create a run: its first event, what follows from it at once, its rows, and what else must commit with them.
+    /// The log of a run that exists, opened at its end.
+    pub async fn open(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, run: RunId) -> Result<Self, Error> {
+        let head = read_head(&*store, run).await?;
+        Ok(Self { store, clock, head })
+    }
+
+    /// Create a run. Its creation and the steps that follow at once are one append where they fit one, so that nobody
+    /// sees the first event alone.
     pub async fn create(
-        shared: &Shared,
+        store: Arc<dyn EventStore>,
+        clock: Arc<dyn Clock>,
         run: RunId,
-        started: Started,
-        then: Option<Command>,
-        more: Vec<IndexChange>,
-        require_absent: Option<IndexKey>,
+        steps: Vec<Step>,
+        rows: FirstRows,
     ) -> Result<Self, Error> {
-        let request = started.request_id;
-        let now = shared.clock.now();
-        let (scribe, first) = Scribe::begin(run, started, now)?;
-        let mut journal = Self { store: shared.store.clone(), clock: shared.clock.clone(), scribe };
-        let mut pages = match then {
-            Some(command) => journal.scribe.clone().write(decide(journal.state(), command, now)?, now)?,
-            None => Vec::new(),
-        };
-        // The first event and what follows are one append where they fit one: then nobody ever sees the one alone.
-        let joined = pages.first().is_some_and(|next| first.ndjson.len() + next.ndjson.len() <= ONE_APPEND);
-        let mut append = if joined {
-            let next = pages.remove(0);
-            let head = next.head.clone();
-            let mut append = journal.append(next, Seq::START)?;
-            append.events.insert(0, batch(first));
-            journal.scribe = Scribe::resume(head);
-            append
-        } else {
-            journal.append(first, Seq::START)?
-        };
-        append.index.push(IndexChange::Put(IndexKey::Request(request), Bytes::copy_from_slice(run.as_bytes())));
+        let mut writes = plan(Encoder::new(run), steps, &*clock)?.into_iter();
+        let first = writes.next().ok_or(Refusal::NotCreated)?;
+        let (head, mut append) = (first.head.clone(), first.into_append(Seq::START)?);
+        let request = Bytes::copy_from_slice(run.as_bytes());
+        append.index.push(IndexChange::Put(IndexKey::Request(head.state.request_id), request));
         append.index.push(IndexChange::Put(IndexKey::Open(run), Bytes::new()));
-        append.index.extend(more);
-        append.require_absent = require_absent;
-        journal.store.append(append).await?;
-        journal.write(pages, Vec::new()).await?;
+        append.index.extend(rows.put);
+        append.require_absent = rows.require_absent;
+        store.append(append).await?;
+        let mut journal = Self { store, clock, head };
+        journal.write(writes, Vec::new()).await?;
         Ok(journal)
     }
 
     /// The run as logged.
     pub fn state(&self) -> &RunState {
-        self.scribe.state()
+        &self.head.state
+    }
+
+    /// How this command would end the run; `None` when it would not.
+    pub fn ending(&self, command: &Command) -> Option<Ending> {
+        ending(self.state(), command)
     }
 
     /// Decide on a command and log what follows from it; durable when `Ok`.
-    pub async fn commit(&mut self, command: Command) -> Result<(), Error> {
-        self.commit_with(command, Vec::new()).await
+    pub async fn commit(&mut self, step: impl Into<Step>) -> Result<(), Error> {
+        self.commit_with(step, Vec::new()).await
     }
 
     /// The same, with rows that commit together with the last event.
-    pub async fn commit_with(&mut self, command: Command, rows: Vec<IndexChange>) -> Result<(), Error> {
-        let now = self.clock.now();
-        let facts = decide(self.state(), command, now)?;
-        if facts.is_empty() {
-            return Ok(());
-        }
-        // The scribe is replaced only when the store has everything: a failed append leaves no trace.
-        let pages = self.scribe.clone().write(facts, now)?;
-        self.write(pages, rows).await
+    pub async fn commit_with(&mut self, step: impl Into<Step>, rows: Vec<IndexChange>) -> Result<(), Error> {
+        let writes = plan(Encoder::resume(self.head.clone()), vec![step.into()], &*self.clock)?;
+        self.write(writes.into_iter(), rows).await
     }
 
-    async fn write(&mut self, pages: Vec<Page>, mut rows: Vec<IndexChange>) -> Result<(), Error> {
-        let last = pages.len().saturating_sub(1);
-        for (i, page) in pages.into_iter().enumerate() {
-            let head = page.head.clone();
-            let mut append = self.append(page, self.state().head_seq)?;
+    async fn write(
+        &mut self,
+        writes: impl ExactSizeIterator<Item = Write>,
+        mut rows: Vec<IndexChange>,
+    ) -> Result<(), Error> {
+        let last = writes.len().saturating_sub(1);
+        for (i, write) in writes.enumerate() {
+            let head = write.head.clone();
+            let mut append = write.into_append(self.head.state.head_seq)?;
             if i == last {
                 append.index.append(&mut rows);
             }
             self.store.append(append).await?;
-            self.scribe = Scribe::resume(head);
+            // Only now: a failed append leaves no trace.
+            self.head = head;
         }
         Ok(())
     }
+}
 
-    fn append(&self, page: Page, expected_head: Seq) -> Result<Append, Error> {
-        let run = page.head.state.run_id;
-        let row = serde_json::to_vec(&page.head)
-            .map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })?;
+/// Pages that are appended together, and the end of the log after them.
+struct Write {
+    pages: Vec<Page>,
+    bytes: usize,
+    head: LogHead,
+}
+
+/// What the steps write, decided one after the other.
+fn plan(mut encoder: Encoder, steps: Vec<Step>, clock: &dyn Clock) -> Result<Vec<Write>, Error> {
+    let now = clock.now();
+    let mut writes: Vec<Write> = Vec::with_capacity(1);
+    for Step { command, last_files } in steps {
+        let decision = decide(encoder.state(), command, last_files, now)?;
+        if decision.is_empty() {
+            continue;
+        }
+        for page in encoder.encode(decision, now)? {
+            let (bytes, head) = (page.ndjson.len(), page.head.clone());
+            match writes.last_mut().filter(|last| last.bytes + bytes <= ONE_APPEND) {
+                Some(last) => {
+                    last.pages.push(page);
+                    last.bytes += bytes;
+                    last.head = head;
+                }
+                None => writes.push(Write { pages: vec![page], bytes, head }),
+            }
+        }
+    }
+    Ok(writes)
+}
+
+impl Write {
+    fn into_append(self, expected_head: Seq) -> Result<Append, Error> {
+        let run = self.head.state.run_id;
+        let row =
+            self.head.to_row().map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })?;
         Ok(Append {
             run,
             expected_head,
-            events: vec![batch(page)],
+            events: self.pages.into_iter().map(batch).collect(),
             index: vec![IndexChange::Put(IndexKey::Run(run), row.into())],
             require_absent: None,
         })
@@ -129,8 +166,8 @@ fn batch(page: Page) -> EventBatch {
 }
 
 /// A run's row: its folded state and chain.
-pub(crate) fn read_head(store: &dyn EventStore, run: RunId) -> Result<LogHead, Error> {
-    match store.index(&IndexKey::Run(run))? {
+pub(crate) async fn read_head(store: &dyn EventStore, run: RunId) -> Result<LogHead, Error> {
+    match store.index(&IndexKey::Run(run)).await? {
         Some(row) => parse_head(run, &row),
         None => Err(Error::RunNotFound { id: run.to_string() }),
     }
@@ -138,7 +175,7 @@ pub(crate) fn read_head(store: &dyn EventStore, run: RunId) -> Result<LogHead, E
 
 /// A run's row from its bytes.
 pub(crate) fn parse_head(run: RunId, row: &[u8]) -> Result<LogHead, Error> {
-    serde_json::from_slice(row).map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })
+    LogHead::from_row(row).map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })
 }
 
 /// Whether an append lost a race: reload and decide again.

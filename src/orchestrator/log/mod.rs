@@ -1,7 +1,9 @@
 //! The logs of runs: written by a journal, read from the store or a sealed file, sealed when a run is final.
 
+pub(crate) mod coverage;
+pub(crate) mod idempotency;
 pub(crate) mod journal;
 pub(crate) mod run_log;
 pub(crate) mod seal;
 
-pub use run_log::RunLog;
+pub use run_log::{Events, RunLog};

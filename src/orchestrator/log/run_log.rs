@@ -1,44 +1,82 @@
 //! A run's log for readers: from the store while it is live, from its sealed file afterwards.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::domain::event::{Event, Started};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::fcmp::{LogHead, read_envelope};
+use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::read_head;
 use crate::store::{EventBatch, EventStore, IndexKey, SealedLog};
 use crate::workspace::{Layout, RunPaths};
 
-/// Most bytes read at once while folding.
-const FOLD_BYTES: usize = 1024 * 1024;
+/// Bytes of one page of events, unless the reader wants another size.
+const PAGE_BYTES: usize = 1024 * 1024;
 
 /// Reads logs of runs, live or finished.
 #[derive(Clone)]
 pub struct RunLog {
     store: Arc<dyn EventStore>,
     layout: Layout,
+    blocking: Blocking,
+}
+
+/// Pages through a run's log from a cursor on.
+pub struct Events {
+    log: RunLog,
+    run: RunId,
+    at: Seq,
+    page_bytes: usize,
+}
+
+impl Events {
+    /// Pages of about this size.
+    #[must_use]
+    pub fn in_pages_of(mut self, bytes: usize) -> Self {
+        self.page_bytes = bytes;
+        self
+    }
+
+    /// The next page, which is never empty; `None` at the durable head.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<EventBatch>>, Error> {
+        let page = self.log.read(self.run, self.at, self.page_bytes).await?;
+        let Some(last) = page.last() else { return Ok(None) };
+        self.at = last.last();
+        Ok(Some(page))
+    }
+
+    /// The last event that was read.
+    pub fn at(&self) -> Seq {
+        self.at
+    }
 }
 
 impl RunLog {
     /// A reader over a store and the folder of sealed logs.
-    pub fn new(store: Arc<dyn EventStore>, layout: Layout) -> Self {
-        Self { store, layout }
+    pub fn new(store: Arc<dyn EventStore>, layout: Layout, blocking: Blocking) -> Self {
+        Self { store, layout, blocking }
     }
 
     /// The run with this request id or run id.
-    pub fn resolve(&self, id: &str) -> Result<RunId, Error> {
+    pub async fn resolve(&self, id: &str) -> Result<RunId, Error> {
         let unknown = || Error::RunNotFound { id: id.chars().take(64).collect() };
         let given: RunId = id.parse().map_err(|_| unknown())?;
-        if let Some(row) = self.store.index(&IndexKey::Request(RequestId(given.0)))? {
+        if let Some(row) = self.store.index(&IndexKey::Request(RequestId(given.0))).await? {
             return row.as_ref().try_into().map(RunId::from_bytes).map_err(|_| unknown());
         }
-        self.store.index(&IndexKey::Run(given))?.map(|_| given).ok_or_else(unknown)
+        self.store.index(&IndexKey::Run(given)).await?.map(|_| given).ok_or_else(unknown)
+    }
+
+    /// Where work that blocks is done.
+    pub(crate) fn blocking(&self) -> &Blocking {
+        &self.blocking
     }
 
     /// The data folder.
@@ -51,28 +89,40 @@ impl RunLog {
         self.layout.run(run)
     }
 
-    /// Events from exactly `after + 1` on, about `max_bytes` of them; empty at the durable head. Blocks on the disk.
-    pub fn read(&self, run: RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
+    /// The events after this one, page by page.
+    pub fn events(&self, run: RunId, after: Seq) -> Events {
+        Events { log: self.clone(), run, at: after, page_bytes: PAGE_BYTES }
+    }
+
+    /// Events from exactly `after + 1` on, about `max_bytes` of them; empty at the durable head.
+    pub async fn read(&self, run: RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
         let sealed = self.layout.run(run).file(RunFile::Events);
-        // An engine may write in its run's folder: until the run is over, a file there is a forgery.
-        let forged = || !self.head(run).is_ok_and(|head| head.state.status.is_final());
         if sealed.symlink_metadata().is_ok() {
-            if forged() {
-                return Ok(self.store.read(&run, after, max_bytes)?);
+            if !self.is_final(run).await {
+                return Ok(self.store.read(&run, after, max_bytes).await?);
             }
-            if let Some(batches) = read_sealed(&sealed, after, max_bytes)? {
+            if let Some(batches) = self.read_sealed(sealed.clone(), after, max_bytes).await? {
                 return Ok(batches);
             }
         }
-        let batches = self.store.read(&run, after, max_bytes)?;
+        let batches = self.store.read(&run, after, max_bytes).await?;
         if !batches.is_empty() {
             return Ok(batches);
         }
         // The log may have been sealed, and its events have left the store, between the two looks.
-        if sealed.symlink_metadata().is_err() || forged() {
+        if sealed.symlink_metadata().is_err() || !self.is_final(run).await {
             return Ok(batches);
         }
-        Ok(read_sealed(&sealed, after, max_bytes)?.unwrap_or_default())
+        Ok(self.read_sealed(sealed, after, max_bytes).await?.unwrap_or_default())
+    }
+
+    /// An engine may write in its run's folder: until the run is over, a sealed log there is a forgery.
+    async fn is_final(&self, run: RunId) -> bool {
+        self.head(run).await.is_ok_and(|head| head.state.status().is_final())
+    }
+
+    async fn read_sealed(&self, path: PathBuf, after: Seq, max_bytes: usize) -> Result<Option<Vec<EventBatch>>, Error> {
+        self.blocking.run("read a sealed log", move || read_sealed(&path, after, max_bytes)).await?
     }
 
     /// The durable head, to wait on. Watch first, then read, then wait.
@@ -81,39 +131,48 @@ impl RunLog {
     }
 
     /// The run as its row says.
-    pub fn head(&self, run: RunId) -> Result<LogHead, Error> {
-        read_head(&*self.store, run)
+    pub async fn head(&self, run: RunId) -> Result<LogHead, Error> {
+        read_head(&*self.store, run).await
     }
 
     /// Rows of runs before this one, newest first.
-    pub(crate) fn rows(&self, before: RunId, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
-        Ok(self.store.runs(Some(before), limit)?)
+    pub(crate) async fn rows(&self, before: RunId, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
+        Ok(self.store.runs(Some(before), limit).await?)
+    }
+
+    /// A run's first event.
+    pub(crate) async fn first(&self, run: RunId) -> Result<Started, Error> {
+        let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
+        let page = self.read(run, Seq::START, 1).await?;
+        let (_, first) =
+            page.first().and_then(|batch| batch.events().next()).ok_or_else(|| corrupt("it is empty".into()))?;
+        match read_envelope(&first).map_err(|error| corrupt(error.to_string()))?.event {
+            Some(Event::Started(started)) => Ok(started),
+            _ => Err(corrupt("its first event is not conversation.started".into())),
+        }
     }
 
     /// The run as it was after one event.
-    pub fn state_at(&self, run: RunId, seq: Seq) -> Result<RunState, Error> {
-        let head = self.head(run)?.state.head_seq;
+    pub async fn state_at(&self, run: RunId, seq: Seq) -> Result<RunState, Error> {
+        let head = self.head(run).await?.state.head_seq;
         if seq > head || seq == Seq::START {
             return Err(Error::SeqOutOfRange { seq, head });
         }
-        self.fold(run, seq).map(|head| head.state)
+        Ok(self.fold(run, seq).await?.state)
     }
 
     /// The log folded from its first event up to one: the truth the row is a copy of.
-    pub fn fold(&self, run: RunId, to: Seq) -> Result<LogHead, Error> {
+    pub async fn fold(&self, run: RunId, to: Seq) -> Result<LogHead, Error> {
         let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
         let mut folded: Option<LogHead> = None;
-        let mut at = Seq::START;
-        while at < to {
-            let batches = self.read(run, at, FOLD_BYTES)?;
-            if batches.is_empty() {
-                return Err(corrupt(format!("it ends at {at}, before {to}")));
-            }
-            for (seq, bytes) in batches.iter().flat_map(EventBatch::events).take_while(|(seq, _)| *seq <= to) {
+        let mut events = self.events(run, Seq::START);
+        while events.at() < to {
+            let at = events.at();
+            let page = events.next_page().await?.ok_or_else(|| corrupt(format!("it ends at {at}, before {to}")))?;
+            for (seq, bytes) in page.iter().flat_map(EventBatch::events).take_while(|(seq, _)| *seq <= to) {
                 let envelope = read_envelope(&bytes).map_err(|error| corrupt(format!("event {seq}: {error}")))?;
                 let after = LogHead::after(folded.take(), &envelope, &bytes);
                 folded = Some(after.ok_or_else(|| corrupt("its first event is not conversation.started".into()))?);
-                at = seq;
             }
         }
         folded.ok_or_else(|| corrupt("it is empty".into()))

@@ -1,6 +1,7 @@
 //! Finished runs leave the store: their log becomes a file, and after a grace time their events go.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::files;
 use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
 use crate::store;
-use crate::store::{EventBatch, EventStore, SealedLog, seal};
+use crate::store::{EventBatch, EventStore, SealedLog, Sealing};
 use crate::workspace::Layout;
 
 /// Bytes of events read at once while sealing.
@@ -99,25 +100,20 @@ impl Worker {
 
     async fn seal(&self, run: RunId) -> Result<(), Error> {
         // What was asked for twice has left the store by now, and an empty log must not take the place of the whole one.
-        if self.is_forgotten(run) || self.store.head(&run)? == Seq::START {
+        let head = self.store.head(&run).await?;
+        if self.is_forgotten(run) || head == Seq::START {
             return Ok(());
         }
-        let store = self.store.clone();
-        let path = self.layout.run(run).file(RunFile::Events);
-        self.blocking
-            .run("seal the log", move || {
-                let mut at = Seq::START;
-                let batches = std::iter::from_fn(move || match store.read(&run, at, READ_BYTES) {
-                    Ok(batches) if batches.is_empty() => None,
-                    Ok(batches) => {
-                        at = batches.last().map_or(at, EventBatch::last);
-                        Some(batches.into_iter().map(Ok).collect::<Vec<_>>())
-                    }
-                    Err(error) => Some(vec![Err(error)]),
-                });
-                seal(&path, batches.flatten())
-            })
-            .await??;
+        let mut sealing = None;
+        let mut at = Seq::START;
+        while at < head {
+            let page = self.store.read(&run, at, READ_BYTES).await?;
+            let Some(last) = page.last().map(EventBatch::last) else { return Ok(()) };
+            at = last;
+            let path = self.layout.run(run).file(RunFile::Events);
+            let write = move || write_page(&path, sealing, &page, last == head);
+            sealing = self.blocking.run("seal the log", write).await??;
+        }
         Ok(())
     }
 
@@ -151,13 +147,27 @@ impl Worker {
 
     /// Whether the file holds all that the store holds: after this the store forgets it.
     async fn is_whole(&self, run: RunId) -> bool {
-        let (store, path) = (self.store.clone(), self.layout.run(run).file(RunFile::Events));
-        let compared = self.blocking.run("compare a sealed log", move || {
-            let sealed = SealedLog::open(&path)?.head();
-            Ok::<bool, store::Error>(sealed == store.head(&run)?)
-        });
-        matches!(compared.await, Ok(Ok(true)))
+        let path = self.layout.run(run).file(RunFile::Events);
+        let sealed = self.blocking.run("open a sealed log", move || SealedLog::open(&path).map(|log| log.head())).await;
+        let Ok(Ok(sealed)) = sealed else { return false };
+        self.store.head(&run).await.is_ok_and(|head| head == sealed)
     }
+}
+
+/// Write one page of a sealed log; the rest is returned until the last page is written. Blocks.
+fn write_page(
+    path: &Path,
+    begun: Option<Sealing>,
+    page: &[EventBatch],
+    last: bool,
+) -> Result<Option<Sealing>, store::Error> {
+    let mut sealing = begun.map_or_else(|| Sealing::begin(path), Ok)?;
+    page.iter().try_for_each(|batch| sealing.push(batch))?;
+    if last {
+        sealing.finish()?;
+        return Ok(None);
+    }
+    Ok(Some(sealing))
 }
 
 #[cfg(test)]
@@ -187,7 +197,7 @@ mod tests {
         let worker = worker(folder.path()).await;
         worker.seal(RUN).await.unwrap();
         worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
-        assert_eq!(worker.store.head(&RUN).unwrap(), Seq::START);
+        assert_eq!(worker.store.head(&RUN).await.unwrap(), Seq::START);
         worker.seal(RUN).await.unwrap();
         assert_eq!(std::fs::read(worker.layout.run(RUN).file(RunFile::Events)).unwrap(), b"{}\n");
     }
@@ -199,6 +209,6 @@ mod tests {
         worker.seal(RUN).await.unwrap();
         std::fs::write(worker.layout.run(RUN).file(RunFile::Events), "").unwrap();
         worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
-        assert_eq!(worker.store.head(&RUN).unwrap(), Seq(1));
+        assert_eq!(worker.store.head(&RUN).await.unwrap(), Seq(1));
     }
 }

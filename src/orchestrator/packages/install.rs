@@ -106,7 +106,7 @@ impl Installation {
 }
 
 /// Settles what a killed process left of its installations: finished or taken back, with a record that says so.
-pub fn settle_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error> {
+pub fn recover_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error> {
     // A skills folder that cannot be written keeps nobody from running what is in it.
     let settled = registry::settle(skills_dir).unwrap_or_else(|error| {
         warn!(error = %chain(&error), "installations that were cut short could not be settled");

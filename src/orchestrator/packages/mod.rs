@@ -2,6 +2,7 @@
 
 pub(crate) mod install;
 pub(crate) mod record;
+pub(crate) mod temporary;
 pub(crate) mod unpack;
 
 pub use install::{NotInstalled, install_here};

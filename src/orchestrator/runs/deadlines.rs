@@ -11,35 +11,17 @@ use crate::domain::causes::chain;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::RunId;
 use crate::domain::time::Timestamp;
-use crate::orchestrator::environment::clock::Clock;
+use crate::orchestrator::admission::effects::perform;
+use crate::orchestrator::environment::Clock;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::Shared;
 use crate::orchestrator::log::journal::lost_race;
+use crate::orchestrator::shared::Shared;
 
 /// Longest nap: the wall clock may be set while we wait.
 const NAP: Duration = Duration::from_secs(30);
 
 /// When a decision that could not be logged is tried again.
 const AGAIN_AFTER_SECONDS: u64 = 5;
-
-/// Takes deadlines.
-pub(crate) struct Deadlines {
-    /// Unbounded, because there is at most one entry for each waiting run and its reader never waits for a client.
-    orders: mpsc::UnboundedSender<(Timestamp, RunId)>,
-}
-
-impl Deadlines {
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<(Timestamp, RunId)>) {
-        let (orders, received) = mpsc::unbounded_channel();
-        (Self { orders }, received)
-    }
-
-    /// Decide for this run's user at this moment.
-    pub fn at(&self, moment: Timestamp, run: RunId) {
-        // The watcher ends only with the service; then the next start takes the deadline up again.
-        let _ = self.orders.send((moment, run));
-    }
-}
 
 /// Decide whatever is due, until the service ends.
 pub(crate) async fn watch(
@@ -51,7 +33,7 @@ pub(crate) async fn watch(
     loop {
         let nap = due.first().map_or(NAP, |(moment, _)| until(*moment, clock.now()).min(NAP));
         tokio::select! {
-            // In a fixed order, so that two equal worlds go the same way.
+            // In a fixed order, so that two equal simulations go the same way.
             biased;
             order = orders.recv() => match order {
                 Some(order) => { due.insert(order); }
@@ -79,12 +61,12 @@ fn until(moment: Timestamp, now: Timestamp) -> Duration {
 /// A user who answers at the same moment wins or loses as a whole.
 async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
     loop {
-        // Not while a cancel writes the run's last files: they would lie in the way of the turn to come.
-        let _claim = shared.claimed(run).await;
-        let mut journal = shared.journal(run)?;
+        // Not while a cancel writes the run's last files: the turn to come would find them.
+        let _lock = shared.run_locks.lock(run).await;
+        let mut journal = shared.journal(run).await?;
         match journal.commit(Command::AutoDecide).await {
             Ok(()) => {
-                shared.owe(journal.state());
+                perform(shared, journal.state());
                 return Ok(());
             }
             Err(error) if lost_race(&error) => {}

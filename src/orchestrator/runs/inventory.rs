@@ -7,8 +7,10 @@ use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
 use crate::files;
+use crate::orchestrator::admission::cache;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::parse_head;
 use crate::projection::{Job, job};
 use crate::store::IndexKey;
@@ -58,7 +60,7 @@ pub struct Cleaned {
 
 impl ListFilter {
     fn matches(&self, run: &RunState) -> bool {
-        self.status.is_none_or(|status| status == run.status)
+        self.status.is_none_or(|status| status == run.status())
             && self.skill_id.as_ref().is_none_or(|skill| *skill == run.skill.id)
             && self.temporary.is_none_or(|temporary| temporary == run.temporary)
             && self.engine.as_ref().is_none_or(|engine| *engine == run.engine)
@@ -67,11 +69,11 @@ impl ListFilter {
 
 impl Orchestrator {
     /// Runs, newest first.
-    pub fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
+    pub async fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
         let mut jobs = Vec::new();
         let mut before = filter.before;
         loop {
-            let rows = self.shared.store.runs(before, SCAN_PAGE)?;
+            let rows = self.shared.store.runs(before, SCAN_PAGE).await?;
             let last = rows.len() < SCAN_PAGE;
             for (run, row) in rows {
                 let state = parse_head(run, &row)?.state;
@@ -95,13 +97,13 @@ impl Orchestrator {
         let mut before = None;
         let mut kept = 0;
         loop {
-            let rows = self.shared.store.runs(before, SCAN_PAGE)?;
+            let rows = self.shared.store.runs(before, SCAN_PAGE).await?;
             let Some((last, _)) = rows.last() else { return Ok(cleaned) };
             before = Some(*last);
             for (run, row) in rows {
                 let state = parse_head(run, &row)?.state;
                 let old = older_than.is_none_or(|moment| state.updated_at < moment);
-                if !state.status.is_final() || self.shared.live().contains_key(&run) {
+                if !state.status().is_final() || self.shared.live.contains(run) {
                     continue;
                 }
                 if kept < keep_last || !old {
@@ -122,8 +124,8 @@ impl Orchestrator {
         let run = state.run_id;
         let shared = &self.shared;
         let mut keys = vec![IndexKey::Request(state.request_id)];
-        keys.extend(state.idempotency_sha256.as_deref().and_then(crate::orchestrator::intake::create::idempotency_row));
-        let entry = shared.own_entry(state)?;
+        keys.extend(state.idempotency_sha256.as_deref().and_then(idempotency_row));
+        let entry = cache::own_entry(shared, state).await?;
         keys.extend(entry);
         // The rows go first: files without a row are swept at the next start, a row without files would be a lie.
         shared.sealer.forget(run);

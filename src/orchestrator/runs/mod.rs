@@ -1,11 +1,15 @@
-//! All runs of the service: driven by actors, answered by users, decided by deadlines, recovered after a restart, listed
-//! and deleted.
+//! All runs of the service: started and driven by actors, answered by users, canceled, decided by deadlines, recovered
+//! after a restart, listed and deleted.
 
 pub(crate) mod actor;
+pub(crate) mod cancel;
 pub(crate) mod deadlines;
+pub(crate) mod dispatch;
 pub(crate) mod inventory;
 pub(crate) mod recovery;
 pub(crate) mod reply;
+pub(crate) mod temp_sweep;
 
+pub use cancel::Canceled;
 pub use inventory::{Cleaned, ListFilter, Listing};
 pub use reply::{PendingQuestion, Replied};

@@ -8,6 +8,7 @@ use crate::domain::ids::{RequestId, RunId};
 use crate::domain::interaction::{Interaction, InteractionId};
 use crate::domain::request::ExecutionMode;
 use crate::domain::statechart::Status;
+use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::journal::lost_race;
@@ -40,13 +41,13 @@ pub struct PendingQuestion {
 
 impl Orchestrator {
     /// The question a run waits with.
-    pub fn pending(&self, run: RunId) -> Result<PendingQuestion, Error> {
-        let state = self.state(run)?;
+    pub async fn pending(&self, run: RunId) -> Result<PendingQuestion, Error> {
+        let state = self.state(run).await?;
         if state.options.execution_mode != ExecutionMode::Interactive {
             return Err(Refusal::NotInteractive.into());
         }
-        let pending = state.pending.map(|pending| pending.interaction);
-        Ok(PendingQuestion { request_id: state.request_id, status: state.status, pending })
+        let pending = state.pending().map(|pending| pending.interaction.clone());
+        Ok(PendingQuestion { request_id: state.request_id, status: state.status(), pending })
     }
 
     /// Answer a run's question. The accepted reply and the run's return to the queue are one commit.
@@ -59,17 +60,17 @@ impl Orchestrator {
     ) -> Result<Replied, Error> {
         check_lengths(&response, idempotency_key.as_deref())?;
         loop {
-            // Not while a cancel writes the run's last files: they would lie in the way of the turn to come.
-            let claim = self.shared.claimed(run).await;
-            let mut journal = self.shared.journal(run)?;
+            // Not while a cancel writes the run's last files: the turn to come would find them.
+            let lock = self.shared.run_locks.lock(run).await;
+            let mut journal = self.shared.journal(run).await?;
             let before = journal.state().head_seq;
             let (response, idempotency_key) = (response.clone(), idempotency_key.clone());
             match journal.commit(Command::Reply { interaction_id, response, idempotency_key }).await {
                 Ok(()) => {
-                    drop(claim);
+                    drop(lock);
                     // A repeat wrote nothing and moves nothing.
                     if journal.state().head_seq > before {
-                        self.shared.owe(journal.state());
+                        perform(&self.shared, journal.state());
                     }
                     let request_id = journal.state().request_id;
                     return Ok(Replied { request_id, status: Status::Queued, accepted: true });

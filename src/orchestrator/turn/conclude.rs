@@ -1,153 +1,216 @@
-//! A turn behind its engine: judged, carried up the ladder where it must be, closed and logged.
+//! The end of a turn: its output is judged, normalized where it must be, the last files are written, the end is logged.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use tokio::sync::mpsc;
-
-use crate::domain::command::{Command, RestartQueued};
+use crate::artifact;
+use crate::domain::command::{Command, Conclusion, LastFiles, RestartQueued};
+use crate::domain::ending;
+use crate::domain::event::Event;
 use crate::domain::fact::Fact;
-use crate::domain::run_file::RunFile;
+use crate::domain::outcome::{RunError, StreamProof, Warning, code};
 use crate::domain::state::RunState;
-use crate::files;
+use crate::domain::statechart::Status;
+use crate::orchestrator::admission::cache;
+use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::Shared;
-use crate::orchestrator::log::journal::Journal;
-use crate::orchestrator::runs::actor::Message;
-use crate::orchestrator::turn::hybrid::ScriptCall;
-use crate::orchestrator::turn::judge;
-use crate::orchestrator::turn::judge::{Conclusion, Judged, Turned};
-use crate::orchestrator::turn::normalize;
-use crate::orchestrator::turn::process::Deadline;
-use crate::orchestrator::turn::result_file::FileMark;
-use crate::orchestrator::turn::watch::TurnOver;
+use crate::orchestrator::log::journal::Step;
+use crate::orchestrator::results::{FinalFiles, write_files};
+use crate::orchestrator::turn::current::Turn;
+use crate::orchestrator::turn::hybrid;
+use crate::orchestrator::turn::judge::{self, Judged, JudgedProcess};
+use crate::orchestrator::turn::normalize::steps_for;
+use crate::orchestrator::turn::script_call::ScriptCall;
+use crate::orchestrator::turn::watch::{Watched, warned};
 use crate::skill::Skill;
-use crate::supervisor::Ended;
+use crate::store::IndexChange;
+use crate::supervisor::{Ended, StreamTotals};
 use crate::verdict::stop::Stop;
-use crate::verdict::verdict::Verdict;
+use crate::verdict::verdict::{InvalidOutput, Outcome, Verdict};
 use crate::workspace::RunPaths;
 
-/// A turn whose engine has ended.
-pub(crate) struct Ending<'a> {
-    pub shared: &'a Arc<Shared>,
-    pub journal: &'a mut Journal,
-    pub mailbox: &'a mut mpsc::Receiver<Message>,
-    pub skill: Arc<Skill>,
-    /// The script that stands behind the engine.
-    pub script: Option<ScriptCall>,
-    /// The result file as the turn found it.
-    pub result_before: Option<FileMark>,
-    /// When the turn's time is over.
-    pub deadline: Deadline,
-    /// What is to be logged and not yet is.
-    pub facts: Vec<Fact>,
-    /// The end of the turn's last process.
-    pub ended: Ended,
-    /// Why the whole turn was stopped, if it was.
-    pub stop: Option<Stop>,
+/// The end of a turn, ready to be logged.
+struct Concluded {
+    step: Step,
+    /// The row under which an equal run finds this one's result.
+    cached: Option<IndexChange>,
 }
 
-impl Ending<'_> {
-    /// Judge the turn, write the last files, log the end.
-    pub async fn finish(mut self, over: TurnOver) -> Result<(), Error> {
-        let engine = self.take_over(over);
-        let turned = match self.script.take() {
-            None => Ok(Turned {
-                exit: engine.exit,
-                stop: engine.stop,
-                reader: engine.reader,
-                dismissed: engine.dismissed,
-                result_before: self.result_before,
-                behind_engine: None,
-            }),
-            Some(script) => self.run_script(script, engine).await?,
-        };
-        let conclusion = match turned {
-            Err(verdict) => self.close(*verdict).await?,
-            Ok(turned) => {
-                let rungs = normalize::rungs(&self.skill, self.shared.settings.runs.repair, &turned.reader);
-                match self.judge(turned, rungs.is_empty()).await? {
-                    Judged::Closed(conclusion) => *conclusion,
-                    Judged::Open { unsettled, kept } => {
-                        let verdict = self.climb(rungs, *unsettled, kept).await?;
-                        self.close(verdict).await?
-                    }
+/// What judging a turn's output led to.
+enum AfterJudging {
+    Concluded(Box<Concluded>),
+    /// The output may still be made valid; `kept` tells whether the engine left a result file.
+    Normalize {
+        invalid: Box<InvalidOutput>,
+        kept: bool,
+        facts: Vec<Fact>,
+    },
+}
+
+/// Judge the turn, write the last files, log the end. `script` is what a hybrid skill runs behind its engine.
+pub(crate) async fn conclude(mut turn: Turn<'_>, engine: Watched, script: Option<ScriptCall>) -> Result<(), Error> {
+    let process = turn.absorb(engine);
+    let judged = match script {
+        None => Ok(JudgedProcess { process, result_before: turn.result_before, part: Judged::Whole }),
+        Some(script) => hybrid::run_script(&mut turn, script, process).await?,
+    };
+    let concluded = match judged {
+        Err(verdict) => close(&mut turn, *verdict).await?,
+        Ok(judged) => {
+            let steps = steps_for(&turn.skill, turn.shared.settings.runs.repair, &judged.process.reader);
+            match judge_output(&mut turn, judged, steps.is_empty()).await? {
+                AfterJudging::Concluded(concluded) => *concluded,
+                AfterJudging::Normalize { invalid, kept, facts } => {
+                    turn.facts = facts;
+                    let verdict = turn.normalize(steps, *invalid, kept).await?;
+                    close(&mut turn, verdict).await?
                 }
             }
-        };
-        self.log(conclusion).await
-    }
-
-    /// Judge what was left; unless the ladder may help, close the turn at once.
-    async fn judge(&mut self, turned: Turned, last: bool) -> Result<Judged, Error> {
-        let (ended, facts) = (self.ended.clone(), std::mem::take(&mut self.facts));
-        let (judged, facts) = self
-            .blocking(move |paths, state, skill| {
-                let (verdict, kept) = judge::judge(paths, state, skill, turned)?;
-                let settled = if last {
-                    verdict
-                } else {
-                    match verdict.unsettled() {
-                        Ok(unsettled) => return Ok((Judged::Open { unsettled: Box::new(unsettled), kept }, facts)),
-                        Err(settled) => *settled,
-                    }
-                };
-                let closed = judge::close(paths, state, skill, settled, facts, &ended)?;
-                Ok((Judged::Closed(Box::new(closed)), Vec::new()))
-            })
-            .await?;
-        self.facts = facts;
-        Ok(judged)
-    }
-
-    async fn close(&mut self, verdict: Verdict) -> Result<Conclusion, Error> {
-        let (ended, facts) = (self.ended.clone(), std::mem::take(&mut self.facts));
-        self.blocking(move |paths, state, skill| {
-            judge::reclaim(paths)?;
-            judge::close(paths, state, skill, verdict, facts, &ended)
-        })
-        .await
-    }
-
-    /// Log what is to be logged; the bytes it points to are made durable before.
-    pub(crate) async fn log_facts(&mut self) -> Result<(), Error> {
-        if self.facts.is_empty() {
-            return Ok(());
         }
-        self.blocking(|paths, _, _| {
-            Ok(files::sync_files(&paths.root, &[paths.file(RunFile::Stdout), paths.file(RunFile::Stderr)])?)
-        })
-        .await?;
-        self.journal.commit(Command::Record(std::mem::take(&mut self.facts))).await
-    }
+    };
+    log(turn, concluded).await
+}
 
-    /// Work on the run's files, off the runtime's threads.
-    pub(crate) async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&RunPaths, &RunState, &Skill) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let state = self.journal.state().clone();
-        let paths = self.shared.layout.run(state.run_id);
-        let skill = self.skill.clone();
-        self.shared.blocking.run("conclude the run", move || work(&paths, &state, &skill)).await?
-    }
-
-    async fn log(self, conclusion: Conclusion) -> Result<(), Error> {
-        let Conclusion { facts, end, evidence, cached } = conclusion;
-        let interrupted = self.stop == Some(Stop::Shutdown) && !self.journal.state().cancel_requested;
-        let command = if interrupted {
-            Command::Reconcile { restart_queued: RestartQueued::Fail, tails: facts, evidence }
-        } else {
-            Command::EndTurn { facts, end, evidence }
-        };
-        self.journal.commit_with(command, cached.into_iter().collect()).await?;
-        let state = self.journal.state();
-        self.shared.owe(state);
-        let request = self.shared.layout.request_engine_config(state.request_id);
-        if state.status.is_final() && request.exists() {
-            // The configuration a client sent may hold secrets; nobody needs it any more.
-            let _ = std::fs::remove_file(&request);
-            let _ = request.parent().map(std::fs::remove_dir);
+/// Judge what was left; unless normalization may help, close the turn at once.
+async fn judge_output(turn: &mut Turn<'_>, judged: JudgedProcess, last: bool) -> Result<AfterJudging, Error> {
+    let closing = Closing::of(turn);
+    turn.blocking(move |paths, state, skill| {
+        let (verdict, kept) = judge::judge(paths, state, skill, judged)?;
+        if last {
+            return closing.write(paths, state, skill, verdict).map(|it| AfterJudging::Concluded(Box::new(it)));
         }
-        Ok(())
+        match verdict.invalid_output() {
+            Ok(invalid) => Ok(AfterJudging::Normalize { invalid: Box::new(invalid), kept, facts: closing.facts }),
+            Err(verdict) => {
+                closing.write(paths, state, skill, *verdict).map(|it| AfterJudging::Concluded(Box::new(it)))
+            }
+        }
+    })
+    .await
+}
+
+async fn close(turn: &mut Turn<'_>, verdict: Verdict) -> Result<Concluded, Error> {
+    let closing = Closing::of(turn);
+    turn.blocking(move |paths, state, skill| {
+        judge::reclaim(paths)?;
+        closing.write(paths, state, skill, verdict)
+    })
+    .await
+}
+
+/// What is known of a turn besides the verdict on it.
+struct Closing {
+    facts: Vec<Fact>,
+    ended: Ended,
+    shutdown: bool,
+}
+
+impl Closing {
+    fn of(turn: &mut Turn<'_>) -> Self {
+        let facts = std::mem::take(&mut turn.facts);
+        Self { facts, ended: turn.ended.clone(), shutdown: turn.stop == Some(Stop::Shutdown) }
     }
+
+    /// Write the last files of a turn that is judged, if it ends the run. No process of the run may have run since its
+    /// places were reclaimed. Blocks.
+    fn write(
+        mut self,
+        paths: &RunPaths,
+        state: &RunState,
+        skill: &Skill,
+        verdict: Verdict,
+    ) -> Result<Concluded, Error> {
+        let Verdict { outcome, normalized, warnings, .. } = verdict;
+        let mut facts = std::mem::take(&mut self.facts);
+        facts.extend(warnings.into_iter().map(warned));
+        let (conclusion, data) = match outcome {
+            Ok(Outcome::Ask(interaction)) => (Conclusion::NeedsInput(interaction), None),
+            Ok(Outcome::Done(completion, data)) => (Conclusion::Succeeded(completion), Some(data)),
+            Err(error) => (Conclusion::Failed(error), None),
+        };
+        // A question leaves the run open; its files are looked at when it ends.
+        let asks = self.command(Vec::new(), conclusion.clone());
+        if ending(state, &asks).is_none() {
+            return Ok(Concluded { step: self.command(facts, conclusion).into(), cached: None });
+        }
+        let indexed = artifact::index(&paths.root, &skill.artifact_contract())?;
+        facts.extend(indexed.refused.iter().map(|refused| warned(refused_artifact(refused))));
+        let warnings = facts.iter().filter_map(warning_in).cloned().collect();
+        facts.extend(normalized.clone().map(|normalized| Fact::own(Event::Normalized(normalized))));
+        let conclusion = match (conclusion, missing(&indexed)) {
+            (Conclusion::Succeeded(_), Some(error)) => Conclusion::Failed(error),
+            (conclusion, _) => conclusion,
+        };
+        let command = self.command(facts, conclusion);
+        let Some(ending) = ending(state, &command) else {
+            return Ok(Concluded { step: command.into(), cached: None });
+        };
+        let found = indexed.entries.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
+        let succeeded = ending.status() == Status::Succeeded;
+        let evidence = write_files(
+            paths,
+            FinalFiles {
+                state,
+                ending: &ending,
+                data: data.filter(|_| succeeded),
+                artifacts: indexed.entries,
+                warnings,
+                normalized,
+                streams: streams(&self.ended),
+            },
+        )?;
+        let last_files = LastFiles { facts: found, evidence };
+        let cached = if succeeded { cache::entry(paths, state, &command, &last_files) } else { None };
+        Ok(Concluded { step: Step { command, last_files: Some(last_files) }, cached })
+    }
+
+    /// A turn that the end of the service cut short is not the engine's failure.
+    fn command(&self, facts: Vec<Fact>, conclusion: Conclusion) -> Command {
+        if self.shutdown {
+            return Command::Reconcile { restart_queued: RestartQueued::Fail, facts };
+        }
+        Command::EndTurn { facts, conclusion }
+    }
+}
+
+async fn log(turn: Turn<'_>, concluded: Concluded) -> Result<(), Error> {
+    let Concluded { step, cached } = concluded;
+    turn.journal.commit_with(step, cached.into_iter().collect()).await?;
+    let state = turn.journal.state();
+    perform(turn.shared, state);
+    let request = turn.shared.layout.request_engine_config(state.request_id);
+    if state.status().is_final() && request.exists() {
+        // The configuration a client sent may hold secrets; nobody needs it any more.
+        let _ = std::fs::remove_file(&request);
+        let _ = request.parent().map(std::fs::remove_dir);
+    }
+    Ok(())
+}
+
+fn warning_in(fact: &Fact) -> Option<&Warning> {
+    match &fact.event {
+        Event::Warned(warning) => Some(warning),
+        _ => None,
+    }
+}
+
+fn streams(ended: &Ended) -> BTreeMap<String, StreamProof> {
+    let proof = |totals: &StreamTotals| StreamProof { bytes: totals.bytes, sha256: totals.sha256.clone() };
+    BTreeMap::from([("stdout".to_owned(), proof(&ended.stdout)), ("stderr".to_owned(), proof(&ended.stderr))])
+}
+
+fn missing(indexed: &artifact::Indexed) -> Option<RunError> {
+    if indexed.missing.is_empty() {
+        return None;
+    }
+    let named = |pattern: &str| format!("artifacts/{}", pattern.trim_start_matches("artifacts/"));
+    let patterns: Vec<String> = indexed.missing.iter().map(|entry| named(&entry.pattern)).collect();
+    let message = format!("required artifacts are missing: {}", patterns.join(", "));
+    Some(RunError::new(code::ARTIFACT_MISSING, message).with("missing", patterns))
+}
+
+fn refused_artifact(refused: &artifact::Refused) -> Warning {
+    let message = format!("{} is not an artifact: {}", refused.path_rel, refused.reason);
+    let mut warning = Warning::new("ARTIFACT_REFUSED", message);
+    warning.details.insert("path".into(), refused.path_rel.clone().into());
+    warning
 }

@@ -1,6 +1,9 @@
-//! One turn of a run's engine: prepared, started, watched, judged, normalized, concluded.
+//! One turn of a run's engine: prepared, started, watched, judged, normalized, concluded. Also the end of a run at rest.
 
+pub(crate) mod at_rest;
 pub(crate) mod conclude;
+pub(crate) mod current;
+pub(crate) mod deadline;
 pub(crate) mod hybrid;
 pub(crate) mod judge;
 pub(crate) mod last_files;
@@ -12,4 +15,6 @@ pub(crate) mod raw_files;
 pub(crate) mod reader;
 pub(crate) mod repair;
 pub(crate) mod result_file;
+pub(crate) mod script_call;
+pub(crate) mod start;
 pub(crate) mod watch;

@@ -4,28 +4,24 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::domain::fact::Stream;
-use crate::domain::outcome::{RunError, Warning, code};
-use crate::domain::run_file::{RunFile, RunFolder};
+use crate::domain::event::Started;
+use crate::domain::outcome::{RunError, code};
+use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::engine::script;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::Shared;
-use crate::orchestrator::turn::hybrid::ScriptCall;
-use crate::orchestrator::turn::last_files;
+use crate::orchestrator::log::coverage::Coverage;
+use crate::orchestrator::shared::Shared;
+use crate::orchestrator::turn::last_files::forget_unlogged_start;
 use crate::orchestrator::turn::prepare_cli::prepare_cli;
-use crate::orchestrator::turn::process::Stage;
-use crate::orchestrator::turn::result_file;
-use crate::orchestrator::turn::result_file::FileMark;
+use crate::orchestrator::turn::result_file::{self, FileMark};
+use crate::orchestrator::turn::script_call::ScriptCall;
+use crate::orchestrator::turn::start::{Inputs, Start};
 use crate::skill::manifest::EntrypointKind;
 use crate::skill::{Skill, command, inputs};
-use crate::workspace;
-use crate::workspace::RunPaths;
-
-/// Where programs are looked for when the service itself was started without a PATH.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+use crate::workspace::{self, RunPaths};
 
 /// An engine about to start.
 pub(crate) struct Prepared {
@@ -34,44 +30,36 @@ pub(crate) struct Prepared {
     /// The script that is to run behind the engine.
     pub script: Option<ScriptCall>,
     /// Where this turn's bytes begin in the files of standard output and standard error.
-    pub from: (u64, u64),
+    pub from: Coverage,
     /// The result file as this turn finds it.
     pub result_before: Option<FileMark>,
 }
 
-/// A turn's inputs.
-pub(crate) struct Inputs {
-    pub input: Map<String, Value>,
-    pub parameter: Map<String, Value>,
-}
-
-/// What a kind of engine adds to the common preparations.
-pub(crate) struct Start {
-    pub stage: Stage,
-    /// Program and arguments as they may be shown.
-    pub shown_argv: Vec<String>,
-    pub engine_version: String,
-    pub parser_version: &'static str,
-    pub isolation: &'static str,
-    /// What a user of this engine has to be told.
-    pub warning: Option<Warning>,
-}
-
 /// Prepare a turn; the inner error is the run's, the outer the runner's.
 pub(crate) async fn prepare(shared: &Arc<Shared>, state: &RunState) -> Result<Result<Prepared, RunError>, Error> {
-    let shared = shared.clone();
-    let state = state.clone();
-    shared.blocking.clone().run("prepare the run", move || prepare_blocking(&shared, &state)).await?
+    let started = shared.log.first(state.run_id).await?;
+    // This turn's bytes begin behind those that the log covers.
+    let from = match state.turns {
+        0 => None,
+        _ => Some(Coverage::of(&shared.log, state.run_id).await?),
+    };
+    let (owned, state) = (shared.clone(), state.clone());
+    shared.blocking.run("prepare the run", move || prepare_blocking(&owned, &state, started, from)).await?
 }
 
-fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared, RunError>, Error> {
+fn prepare_blocking(
+    shared: &Shared,
+    state: &RunState,
+    started: Started,
+    from: Option<Coverage>,
+) -> Result<Result<Prepared, RunError>, Error> {
     let skill = match shared.skill_of(state) {
         Ok(skill) => skill,
         Err(Error::Corrupt { message, .. }) => return Ok(Err(RunError::new(code::INTERNAL, message))),
         Err(error) => return Err(error),
     };
     let paths = shared.layout.run(state.run_id);
-    last_files::forget_unlogged_start(&paths, state)?;
+    forget_unlogged_start(&paths, state)?;
     workspace::create_run(&paths)?;
     if state.turns > 0 {
         // Only a result written in this turn counts.
@@ -82,7 +70,6 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
     if staging.exists() {
         workspace::promote_uploads(&staging, &paths.folder(RunFolder::Uploads))?;
     }
-    let started = shared.started(state.run_id)?;
     let uploaded = file_names(&paths.folder(RunFolder::Uploads))?;
     let input = match inputs::resolve(
         &skill,
@@ -112,14 +99,13 @@ fn prepare_blocking(shared: &Shared, state: &RunState) -> Result<Result<Prepared
         Ok(start) => start,
         Err(error) => return Ok(Err(error)),
     };
-    let from = (
-        begin_stream(shared, state, Stream::Stdout, &paths.file(RunFile::Stdout))?,
-        begin_stream(shared, state, Stream::Stderr, &paths.file(RunFile::Stderr))?,
-    );
+    if let Some(from) = from {
+        from.cut_files(&paths)?;
+    }
     // A file of that name may be an earlier turn's: only one written in this turn counts.
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let result_before = named.and_then(|named| result_file::mark(&paths, Some(named)));
-    Ok(Ok(Prepared { start, skill, script, from, result_before }))
+    Ok(Ok(Prepared { start, skill, script, from: from.unwrap_or_default(), result_before }))
 }
 
 /// The skill's script with what it is to be told.
@@ -148,29 +134,6 @@ fn script_start(state: &RunState, paths: &RunPaths, call: ScriptCall) -> Start {
         isolation: "process-tree",
         warning: None,
     }
-}
-
-/// The service's own PATH.
-pub(crate) fn path_variable() -> String {
-    std::env::var("PATH").unwrap_or_else(|_| DEFAULT_PATH.to_owned())
-}
-
-/// Where a turn's bytes begin: behind what the log covers. Bytes behind that are of a start that was never logged.
-pub(crate) fn begin_stream(shared: &Shared, state: &RunState, stream: Stream, path: &Path) -> Result<u64, Error> {
-    if state.turns == 0 {
-        return Ok(0);
-    }
-    let covered = crate::orchestrator::runs::recovery::covered_bytes(shared, state.run_id, stream)?;
-    let doing = || format!("open {}", path.display());
-    let file = match std::fs::OpenOptions::new().write(true).open(path) {
-        // A stream that never said anything may have gone with a start that was taken back.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && covered == 0 => return Ok(0),
-        opened => opened.map_err(Error::io(doing()))?,
-    };
-    if file.metadata().map_err(Error::io(doing()))?.len() > covered {
-        file.set_len(covered).map_err(Error::io(doing()))?;
-    }
-    Ok(covered)
 }
 
 fn file_names(folder: &Path) -> Result<BTreeSet<String>, Error> {

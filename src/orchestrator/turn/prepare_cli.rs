@@ -12,13 +12,12 @@ use crate::engine;
 use crate::engine::{Adapter, ConfigFile, LINE_MAX, LaunchPlan, OutputSchema, Turn, config};
 use crate::files;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::handle::Shared;
-use crate::orchestrator::intake::create::pretty;
-use crate::orchestrator::turn::prepare::{Inputs, Start};
+use crate::orchestrator::results::pretty;
+use crate::orchestrator::shared::Shared;
 use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::reader::TurnReader;
-use crate::prompt;
-use crate::prompt::contract;
+use crate::orchestrator::turn::start::{Inputs, Start};
+use crate::prompt::{self, contract};
 use crate::settings::Sandbox;
 use crate::skill::Skill;
 use crate::skill::manifest::{Network, Template};
@@ -64,7 +63,7 @@ pub(crate) fn prepare_repair(
 }
 
 fn no_session() -> RunError {
-    let message = "the engine never named its session, so it cannot be gone on with";
+    let message = "the engine never named its session, so it cannot be resumed";
     RunError::new(code::SESSION_RESUME_FAILED, message)
 }
 

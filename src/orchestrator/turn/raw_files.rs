@@ -31,7 +31,7 @@ impl RawFiles {
     }
 
     /// Restores those that are not as they were; whether there were any. Blocks.
-    pub(crate) fn put_back(&self, paths: &RunPaths) -> Result<bool, Error> {
+    pub(crate) fn restore(&self, paths: &RunPaths) -> Result<bool, Error> {
         let changed: Vec<_> = self.0.iter().filter(|(file, kept)| bytes(paths, *file).as_ref() != Some(kept)).collect();
         if changed.is_empty() {
             return Ok(false);

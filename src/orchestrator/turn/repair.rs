@@ -6,22 +6,22 @@ use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 use crate::domain::state::RunState;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::turn::conclude::Ending;
+use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::judge;
-use crate::orchestrator::turn::judge::Asked;
-use crate::orchestrator::turn::normalize::Taken;
 use crate::orchestrator::turn::prepare_cli::prepare_repair;
 use crate::orchestrator::turn::result_file;
 use crate::prompt::contract;
 use crate::skill::Skill;
+use crate::verdict::normalize::StepResult;
+use crate::verdict::stop::Stop;
 use crate::verdict::verdict::Outcome;
 
 /// Most violations an engine is told of.
 const TOLD_MAX: usize = 20;
 
-impl Ending<'_> {
+impl Turn<'_> {
     /// Ask the session again, within the turn and its time.
-    pub(crate) async fn repair(&mut self, so_far: &Normalized, error: &RunError) -> Result<Taken, Error> {
+    pub(crate) async fn repair(&mut self, so_far: &Normalized, error: &RunError) -> Result<StepResult, Error> {
         // The session may have been named in what is not logged yet.
         self.log_facts().await?;
         let problem = problem(so_far, error);
@@ -37,29 +37,33 @@ impl Ending<'_> {
             .await?;
         let (start, before) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return Ok(Taken::failed(error.message)),
+            Err(error) => return Ok(StepResult::failed(error.message)),
         };
-        let end = match self.stage(start.stage, self.deadline).await? {
+        let end = match self.run_process(start.stage, self.deadline).await? {
             Ok(end) => end,
-            Err(failure) => return Ok(Taken::failed(format!("it could not be started: {}", chain(&failure)))),
+            Err(failure) => return Ok(StepResult::failed(format!("it could not be started: {}", chain(&failure)))),
         };
-        if let Some(stop @ crate::verdict::stop::Stop::HardTimeout { .. }) = &end.stop {
+        if let Some(stop @ Stop::HardTimeout { .. }) = &end.stop {
             // The time is the whole turn's.
             self.stop = Some(stop.clone());
         }
         self.blocking(move |paths, state, skill| {
-            let verdict = judge::judge_repair(paths, state, skill, Asked { end, before })?;
+            let verdict = judge::judge_repair(paths, state, skill, end, before)?;
             let normalized = verdict.normalized;
             let checked = normalized.as_ref().map(|normalized| normalized.steps.clone()).unwrap_or_default();
             let errors = normalized.map(|normalized| normalized.validation_errors);
             Ok(match verdict.outcome {
-                Ok(Outcome::Done(_, data)) => {
-                    Taken { ok: true, detail: "the engine answered again".into(), checked, errors, data: Some(data) }
-                }
-                Ok(Outcome::Ask(_)) => Taken::failed("the engine asked a question instead of answering"),
+                Ok(Outcome::Done(_, data)) => StepResult {
+                    ok: true,
+                    detail: "the engine answered again".into(),
+                    checked,
+                    errors,
+                    data: Some(data),
+                },
+                Ok(Outcome::Ask(_)) => StepResult::failed("the engine asked a question instead of answering"),
                 Err(error) => {
                     let detail = format!("{}: {}", error.code, error.message);
-                    Taken { ok: errors.is_some(), detail, checked, errors, data: None }
+                    StepResult { ok: errors.is_some(), detail, checked, errors, data: None }
                 }
             })
         })

@@ -2,21 +2,22 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use serde_json::json;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::domain::command::Command;
 use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
-use crate::domain::outcome::{Evidence, Warning};
+use crate::domain::outcome::Warning;
 use crate::domain::statechart::Status;
 use crate::engine::StreamReader;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Journal;
-use crate::orchestrator::runs::actor::Message;
-use crate::orchestrator::turn::process::Deadline;
+use crate::orchestrator::shared::live::{CancelMessage, Mailbox};
+use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::reader::TurnReader;
-use crate::supervisor::{Ended, Output, Process};
+use crate::supervisor::{Ended, Output, Process, ProcessExit};
 use crate::verdict::stop::Stop;
 
 /// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
@@ -38,10 +39,17 @@ pub(crate) struct Clocks {
     pub stdout_limit: u64,
 }
 
-/// The end of a turn: what is not logged yet, and why it was stopped.
-pub(crate) struct TurnOver {
-    pub facts: Vec<Fact>,
+/// A process that was watched to its end, and what of it is not logged yet.
+pub(crate) struct Watched {
+    pub process: FinishedProcess,
     pub ended: Ended,
+    pub facts: Vec<Fact>,
+}
+
+/// How a process of a turn ended, to be judged.
+pub(crate) struct FinishedProcess {
+    pub exit: ProcessExit,
+    /// Why it was stopped, if it was.
     pub stop: Option<Stop>,
     pub reader: TurnReader,
     /// Whether the engine had ended its turn, would not exit, and was ended.
@@ -55,7 +63,9 @@ pub(crate) struct Attempt<'a> {
     pub stderr: StreamReader,
     pub reader: TurnReader,
     pub clocks: Clocks,
-    pub mailbox: &'a mut mpsc::Receiver<Message>,
+    pub mailbox: &'a mut Mailbox,
+    /// Canceled when the service ends.
+    pub stopping: CancellationToken,
     pub stop: Option<Stop>,
     /// The end of what it wrote last.
     pub last_output: Vec<u8>,
@@ -63,7 +73,7 @@ pub(crate) struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// See the process through: log what it writes, mind the clocks, hear requests. `facts` are logged before.
-    pub async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<TurnOver, Error> {
+    pub async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<Watched, Error> {
         match self.attend(journal, facts).await {
             Ok((facts, ended, dismissed)) => Ok(self.over(facts, ended, dismissed)),
             Err(error) => {
@@ -89,7 +99,8 @@ impl Attempt<'_> {
             let stalls = self.stop.is_none() && !dismissed && !stall.is_zero();
             tokio::select! {
                 biased;
-                Some(message) = self.mailbox.recv() => self.hear(message, journal).await?,
+                Some(message) = self.mailbox.recv() => self.cancel(message, journal).await?,
+                () = self.stopping.cancelled(), if self.stop.is_none() => self.stop(Stop::Shutdown),
                 output = self.process.next() => {
                     match self.take(output, &mut facts)? {
                         Taken::Ended(ended) => return Ok((facts, ended, dismissed)),
@@ -101,7 +112,7 @@ impl Attempt<'_> {
                     self.stop(Stop::HardTimeout { seconds: self.clocks.hard.seconds });
                 }
                 () = tokio::time::sleep_until(stall_at), if stalls => {
-                    let processes = serde_json::json!(self.process.snapshot().await);
+                    let processes = json!(self.process.snapshot().await);
                     let last_output = String::from_utf8_lossy(&self.last_output).into_owned();
                     let seconds = self.clocks.stall_timeout_seconds;
                     self.stop(Stop::Stalled { seconds, processes, last_output });
@@ -178,11 +189,17 @@ impl Attempt<'_> {
     }
 
     /// The last process is gone: everything is read to its end.
-    fn over(mut self, mut facts: Vec<Fact>, ended: Ended, dismissed: bool) -> TurnOver {
+    fn over(mut self, mut facts: Vec<Fact>, ended: Ended, dismissed: bool) -> Watched {
         self.stdout.flush(&mut self.reader, &mut facts);
         self.stderr.flush(&mut self.reader, &mut facts);
         facts.extend(self.reader.finish().into_iter().map(Fact::own));
-        TurnOver { facts, ended, stop: self.stop, reader: self.reader, dismissed }
+        facts.extend(warnings(&ended).into_iter().map(warned));
+        if dismissed {
+            let message = "the engine had finished its turn but did not exit in time, so it was ended";
+            facts.push(warned(Warning::new("ENGINE_DID_NOT_EXIT", message)));
+        }
+        let process = FinishedProcess { exit: ended.exit, stop: self.stop, reader: self.reader, dismissed };
+        Watched { process, ended, facts }
     }
 
     fn show_unfinished(&mut self, facts: &mut Vec<Fact>) {
@@ -196,20 +213,14 @@ impl Attempt<'_> {
         self.stop.get_or_insert(why);
     }
 
-    async fn hear(&mut self, message: Message, journal: &mut Journal) -> Result<(), Error> {
-        match message {
-            Message::Cancel { requested_by, reason, answer } => {
-                let evidence = Evidence { streams: Default::default(), artifacts_sha256: String::new() };
-                let facts = Vec::new();
-                let committed = journal.commit(Command::Cancel { requested_by, reason, facts, evidence }).await;
-                let accepted = committed.is_ok();
-                // Whoever asked may be gone; the cancel stands all the same.
-                let _ = answer.send(committed.map(|()| Status::Running));
-                if accepted {
-                    self.stop(Stop::Canceled);
-                }
-            }
-            Message::Shutdown => self.stop(Stop::Shutdown),
+    async fn cancel(&mut self, message: CancelMessage, journal: &mut Journal) -> Result<(), Error> {
+        let CancelMessage { requested_by, reason, answer } = message;
+        let committed = journal.commit(Command::Cancel { requested_by, reason }).await;
+        let accepted = committed.is_ok();
+        // Whoever asked may be gone; the cancel stands all the same.
+        let _ = answer.send(committed.map(|()| Status::Running));
+        if accepted {
+            self.stop(Stop::Canceled);
         }
         Ok(())
     }
@@ -240,8 +251,8 @@ fn raw_bytes(facts: &[Fact]) -> usize {
     facts.iter().filter_map(|fact| fact.raw).map(|raw| usize::try_from(raw.to - raw.from).unwrap_or(usize::MAX)).sum()
 }
 
-/// Facts about what the supervisor had to do.
-pub(crate) fn warnings(ended: &Ended) -> Vec<Warning> {
+/// Warnings about what the supervisor had to do.
+fn warnings(ended: &Ended) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for (name, totals) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
         if totals.dropped > 0 {
@@ -262,6 +273,6 @@ pub(crate) fn warnings(ended: &Ended) -> Vec<Warning> {
 }
 
 /// A warning as a fact.
-pub(crate) fn warned(warning: &Warning) -> Fact {
-    Fact::own(Event::Warned(warning.clone()))
+pub(crate) fn warned(warning: Warning) -> Fact {
+    Fact::own(Event::Warned(warning))
 }

@@ -30,36 +30,57 @@ pub struct Sealed {
     pub bytes: u64,
 }
 
-/// Writes a run's whole log to `path`. For every process the file appears complete or not at all; it survives a power
-/// cut only after a sync of its file system, which is the caller's to make before the events leave the store: one
+/// A sealed log being written, page by page. For every process the file appears complete or not at all; it survives a
+/// power cut only after a sync of its file system, which is the caller's to make before the events leave the store: one
 /// sync then serves all the seals since the last.
-pub fn seal(path: &Path, batches: impl Iterator<Item = Result<EventBatch, Error>>) -> Result<Sealed, Error> {
-    let folder = folder_of(path);
-    let mut temp = temp_in(folder)?;
-    let mut index = Builder::default();
-    let mut head = Seq::START;
-    {
-        let mut out = BufWriter::with_capacity(256 * 1024, temp.as_file_mut());
-        for batch in batches {
-            let batch = batch?;
-            if let Some(reason) = batch.flaw() {
-                return Err(Error::Malformed { reason });
-            }
-            if batch.first != head.next() {
-                return Err(Error::Malformed { reason: format!("a batch begins at {} after {head}", batch.first) });
-            }
-            out.write_all(&batch.ndjson).map_err(Error::io("write", path))?;
-            index.add(&batch.ndjson);
-            head = batch.last();
-        }
-        out.flush().map_err(Error::io("write", path))?;
+pub struct Sealing {
+    path: PathBuf,
+    out: BufWriter<tempfile::NamedTempFile>,
+    index: Builder,
+    head: Seq,
+}
+
+impl Sealing {
+    /// Begin the file that is to stand at `path`.
+    pub fn begin(path: &Path) -> Result<Self, Error> {
+        let out = BufWriter::with_capacity(256 * 1024, temp_in(folder_of(path))?);
+        Ok(Self { path: path.to_owned(), out, index: Builder::default(), head: Seq::START })
     }
-    let index = index.finish();
-    let sealed = Sealed { head: index.head(), bytes: index.log_bytes() };
-    // The index first: a log without one would be scanned, an index without a log is never looked at.
-    write_index(path, &index)?;
-    temp.persist(path).map_err(|error| Error::io("write", path)(error.error))?;
-    Ok(sealed)
+
+    /// Add the events that follow.
+    pub fn push(&mut self, batch: &EventBatch) -> Result<(), Error> {
+        if let Some(reason) = batch.flaw() {
+            return Err(Error::Malformed { reason });
+        }
+        if batch.first != self.head.next() {
+            return Err(Error::Malformed { reason: format!("a batch begins at {} after {}", batch.first, self.head) });
+        }
+        self.out.write_all(&batch.ndjson).map_err(Error::io("write", &self.path))?;
+        self.index.add(&batch.ndjson);
+        self.head = batch.last();
+        Ok(())
+    }
+
+    /// Put the file in its place.
+    pub fn finish(self) -> Result<Sealed, Error> {
+        let Self { path, out, index, .. } = self;
+        let temp = out.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
+        let index = index.finish();
+        let sealed = Sealed { head: index.head(), bytes: index.log_bytes() };
+        // The index first: a log without one would be scanned, an index without a log is never looked at.
+        write_index(&path, &index)?;
+        temp.persist(&path).map_err(|error| Error::io("write", &path)(error.error))?;
+        Ok(sealed)
+    }
+}
+
+/// Writes a whole log to `path`; see [`Sealing`].
+pub fn seal(path: &Path, batches: impl Iterator<Item = Result<EventBatch, Error>>) -> Result<Sealed, Error> {
+    let mut sealing = Sealing::begin(path)?;
+    for batch in batches {
+        sealing.push(&batch?)?;
+    }
+    sealing.finish()
 }
 
 /// A sealed log, open for reading. Any number of readers may share it.

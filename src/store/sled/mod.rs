@@ -1,11 +1,13 @@
 //! The sled back end: one tree, one writer thread, durable against loss of power.
 
+use std::future::ready;
 use std::path::Path;
 use std::sync::{Arc, RwLock, mpsc};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
 
 use self::read::{Inflight, Shared};
 use self::writer::{Request, Writer};
@@ -29,9 +31,7 @@ pub struct SledStore {
     // wait for an answer, and what they wait with is their own memory.
     requests: Option<mpsc::Sender<Request>>,
     writer: Option<JoinHandle<()>>,
-    // Before the claim, so that sled has let go of its files when the directory becomes free.
     shared: Arc<Shared>,
-    _claim: folder::Claim,
 }
 
 impl SledStore {
@@ -46,7 +46,8 @@ impl SledStore {
         let config = sled::Config::new().path(&store_dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
         let db = folder::open_db(&store_dir, &config)?;
         let files = folder::Files::open(&store_dir).map_err(Error::io("sync", &store_dir))?;
-        let shared = Arc::new(Shared { db, inflight: RwLock::new(Inflight::default()), tails: Tails::default() });
+        let shared =
+            Arc::new(Shared { db, inflight: RwLock::new(Inflight::default()), tails: Tails::default(), _claim: claim });
 
         let (requests, receiver) = mpsc::channel();
         let writer = Writer {
@@ -60,7 +61,20 @@ impl SledStore {
             .name("store-writer".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", &store_dir))?;
-        Ok(SledStore { requests: Some(requests), writer: Some(writer), shared, _claim: claim })
+        Ok(SledStore { requests: Some(requests), writer: Some(writer), shared })
+    }
+
+    /// Reads where it holds up nobody: pages that left sled's cache come from the disk. Single rows and heads are read in
+    /// place.
+    fn on_a_thread<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, Error>> {
+        let shared = self.shared.clone();
+        let read = spawn_blocking(move || read(&shared));
+        Box::pin(async {
+            read.await.unwrap_or_else(|panic| Err(Error::Unavailable { source: Error::cause(panic.to_string()) }))
+        })
     }
 
     /// Hands a request to the writer.
@@ -98,16 +112,17 @@ impl EventStore for SledStore {
     fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
         match admission::check_shape(&append) {
             Ok(()) => self.ask(|answer| Request::Append(append, answer)),
-            Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
+            Err(refusal) => Box::pin(ready(Err(refusal))),
         }
     }
 
-    fn head(&self, run: &RunId) -> Result<Seq, Error> {
-        self.shared.head(run)
+    fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {
+        Box::pin(ready(self.shared.head(run)))
     }
 
-    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
-        self.shared.read(run, after, max_bytes)
+    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>> {
+        let run = *run;
+        self.on_a_thread(move |shared| shared.read(&run, after, max_bytes))
     }
 
     fn watch(&self, run: &RunId) -> watch::Receiver<Seq> {
@@ -115,16 +130,16 @@ impl EventStore for SledStore {
         self.shared.tails.subscribe(run, || self.shared.head(run).unwrap_or_default())
     }
 
-    fn index(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
-        self.shared.index(key)
+    fn index(&self, key: &IndexKey) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        Box::pin(ready(self.shared.index(key)))
     }
 
-    fn runs(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
-        self.shared.runs(before, limit)
+    fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
+        self.on_a_thread(move |shared| shared.runs(before, limit))
     }
 
-    fn open_runs(&self) -> Result<Vec<RunId>, Error> {
-        self.shared.open_runs()
+    fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
+        Box::pin(ready(self.shared.open_runs()))
     }
 
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {

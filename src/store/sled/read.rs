@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::{Bytes, BytesMut};
 
+use super::folder::Claim;
 use super::keys::{self, Piece, RowStart};
 use crate::domain::ids::{RunId, Seq};
 use crate::store::batch::Page;
@@ -16,6 +17,9 @@ pub(super) struct Shared {
     pub(super) db: sled::Db,
     pub(super) inflight: RwLock<Inflight>,
     pub(super) tails: Tails,
+    // Behind the database, so that sled has let go of its files when the directory becomes free; and here, so that
+    // this waits for the last read.
+    pub(super) _claim: Claim,
 }
 
 /// What readers see in place of the group now being written. sled shows inserts before they are

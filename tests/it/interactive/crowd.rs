@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use serde_json::Value;
+use skill_runner::domain::Decision;
 use skill_runner::domain::event::Event;
 use skill_runner::domain::fact::Fact;
 use skill_runner::domain::ids::{RequestId, RunId, Seq};
-use skill_runner::fcmp::{Envelope, Page, Scribe, read_envelope};
+use skill_runner::fcmp::{Encoder, Envelope, Page, read_envelope};
 use skill_runner::store::{Append, EventBatch, EventStore, IndexChange, IndexKey, SledStore};
 use uuid::Uuid;
 
@@ -82,16 +83,15 @@ fn copy(template: &[Envelope]) -> (RunId, Append) {
     let now = template.last().unwrap().ts;
     let Some(Event::Started(mut created)) = template[0].event.clone() else { panic!("{:?}", template[0]) };
     created.request_id = request;
-    let (mut scribe, first) = Scribe::begin(run, created, now).unwrap();
     let kept = template[1..].iter().filter_map(|envelope| envelope.event.clone()).filter(|event| {
         matches!(
             event,
             Event::StateChanged(_) | Event::TurnStarted(_) | Event::SessionBound(_) | Event::InputRequired(_)
         )
     });
-    let rest = scribe.write(kept.map(Fact::own).collect(), now).unwrap();
-    let pages: Vec<Page> = std::iter::once(first).chain(rest).collect();
-    let row = serde_json::to_vec(&pages.last().unwrap().head).unwrap();
+    let facts = std::iter::once(Event::Started(created)).chain(kept).map(Fact::own).collect();
+    let pages: Vec<Page> = Encoder::new(run).encode(Decision { facts, terminal: None }, now).unwrap();
+    let row = pages.last().unwrap().head.to_row().unwrap();
     let batch = |page: Page| EventBatch { first: page.first, count: page.count, ndjson: page.ndjson.into() };
     let append = Append {
         run,

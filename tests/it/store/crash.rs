@@ -79,9 +79,9 @@ async fn a_failed_disk_fails_the_waiting_appends_and_stops_the_store() {
     assert!(matches!(after, Err(Error::Closed)), "{after:?}");
 
     // What was on its way stays unseen.
-    assert_eq!(store.head(&run).unwrap(), Seq(3));
-    assert_eq!(store.index(&IndexKey::Run(run)).unwrap(), None);
-    assert_eq!(store.runs(None, 9).unwrap(), []);
+    assert_eq!(store.head(&run).await.unwrap(), Seq(3));
+    assert_eq!(store.index(&IndexKey::Run(run)).await.unwrap(), None);
+    assert_eq!(store.runs(None, 9).await.unwrap(), []);
     drop(store);
 }
 
@@ -97,26 +97,31 @@ async fn a_disk_that_is_nearly_full_refuses_appends_and_lets_runs_be_deleted() {
     std::fs::write(&filler, vec![1; 40 << 20]).unwrap();
     let refused = store.append(contract::events(run, Seq(3), 1)).await;
     assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
-    assert_eq!(contract::holds_whole_log(&store, run).unwrap(), Seq(3));
+    assert_eq!(contract::holds_whole_log(&store, run).await.unwrap(), Seq(3));
 
     std::fs::remove_file(&filler).unwrap();
     store.append(contract::events(run, Seq(3), 1)).await.unwrap();
     std::fs::write(&filler, vec![1; 40 << 20]).unwrap();
     store.delete_run(&run, vec![]).await.unwrap();
-    assert_eq!(store.head(&run).unwrap(), Seq::START);
+    assert_eq!(store.head(&run).await.unwrap(), Seq::START);
 }
 
 /// Opens the store and finds at least what was acknowledged, without a hole, with rows that fit the events.
 fn check(data: &Path, acknowledged: &HashMap<u128, u64>, round: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(check_store(data, acknowledged, round));
+}
+
+async fn check_store(data: &Path, acknowledged: &HashMap<u128, u64>, round: usize) {
     let store = SledStore::open(data, |error| panic!("{error:?}")).unwrap();
     // sled writes its log before such files, so there must be none.
     assert_eq!(std::fs::read_dir(data.join("store/blobs")).unwrap().count(), 0);
     for n in 0..RUNS {
         let run = contract::run(n);
-        let head = contract::holds_whole_log(&store, run).unwrap();
+        let head = contract::holds_whole_log(&store, run).await.unwrap();
         let acknowledged = acknowledged.get(&n).copied().unwrap_or(0);
         assert!(head.0 >= acknowledged, "round {round}: run {n} was at {acknowledged} and is now at {head}");
-        let row = store.index(&IndexKey::Run(run)).unwrap();
+        let row = store.index(&IndexKey::Run(run)).await.unwrap();
         let of = row.as_ref().map(|row| String::from_utf8_lossy(row).split_once(' ').unwrap().0.to_owned());
         assert_eq!(
             of,
@@ -149,7 +154,7 @@ fn append_until_killed() {
 
 async fn append_forever(store: Arc<SledStore>, n: u128) {
     let run = contract::run(n);
-    let mut head = store.head(&run).unwrap();
+    let mut head = store.head(&run).await.unwrap();
     loop {
         let count = (head.0 % 7 + 1) as u32;
         let mut append = contract::events(run, head, count);

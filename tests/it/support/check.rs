@@ -10,7 +10,11 @@ use super::{Server, log};
 
 /// The log keeps every rule, and the files are what it says.
 pub fn log_on_disk(server: &Server, run: &str) {
-    assert_eq!(log::flaws(&server.orchestrator, run.parse().unwrap()), Vec::<String>::new(), "run {run}");
+    assert_eq!(
+        server.block_on(log::flaws(&server.orchestrator, run.parse().unwrap())),
+        Vec::<String>::new(),
+        "run {run}"
+    );
 }
 
 /// The same, and what the API says about it: history, stream and the bytes behind every event.

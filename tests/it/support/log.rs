@@ -12,22 +12,20 @@ use skill_runner::orchestrator::Orchestrator;
 use skill_runner::store::EventBatch;
 
 /// What is wrong with a run's log.
-pub fn flaws(service: &Orchestrator, run: RunId) -> Vec<String> {
+pub async fn flaws(service: &Orchestrator, run: RunId) -> Vec<String> {
     let mut flaws = Vec::new();
     let mut auditor = Auditor::default();
-    let mut at = Seq::START;
-    loop {
-        let batches = service.log().read(run, at, 1 << 20).unwrap();
-        let Some(last) = batches.last() else { break };
-        at = last.last();
-        for (_, event) in batches.iter().flat_map(EventBatch::events) {
+    let mut events = service.log().events(run, Seq::START);
+    while let Some(page) = events.next_page().await.unwrap() {
+        for (_, event) in page.iter().flat_map(EventBatch::events) {
             auditor.push(&event);
         }
     }
-    let state = service.state(run).unwrap();
+    let at = events.at();
+    let state = service.state(run).await.unwrap();
     if state.head_seq != at {
         flaws.push(format!("its row ends at {}, its log at {at}", state.head_seq));
-    } else if service.log().fold(run, at).unwrap().state != state {
+    } else if service.log().fold(run, at).await.unwrap().state != state {
         flaws.push("its row is not its fold".to_owned());
     }
     let mut files = BTreeMap::new();
@@ -37,7 +35,7 @@ pub fn flaws(service: &Orchestrator, run: RunId) -> Vec<String> {
             files.insert(stream, StreamProof { bytes: bytes.len() as u64, sha256: sha256_hex(&bytes) });
         }
     }
-    let expect = if state.status.is_final() { Expect::Final } else { Expect::Any };
+    let expect = if state.status().is_final() { Expect::Final } else { Expect::Any };
     flaws.extend(auditor.finish(&files, expect).iter().map(|violation| format!("{violation:?}")));
     flaws
 }

@@ -225,7 +225,8 @@ impl Drop for Server {
         if !std::thread::panicking() {
             self.drain();
             let all = ListFilter { limit: usize::MAX, ..ListFilter::default() };
-            for job in self.orchestrator.list(&all).unwrap().jobs {
+            let listed = self.block_on(self.orchestrator.list(&all)).unwrap();
+            for job in listed.jobs {
                 check::log_on_disk(self, &job.run_id.to_string());
             }
             self.stop();

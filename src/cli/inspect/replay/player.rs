@@ -41,7 +41,7 @@ impl Player {
         let head = head
             .ok_or_else(|| Failure::Broken("the recording does not begin with the first event of a run".to_owned()))?;
         let says_how = matches!(envelope.event, Some(Event::Completed(_) | Event::Failed(_)));
-        let waits = head.state.status.is_final() && !says_how;
+        let waits = head.state.status().is_final() && !says_how;
         self.head = Some(head);
         self.held.push(stored);
         if waits { Ok(()) } else { self.show().await }

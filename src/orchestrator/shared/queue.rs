@@ -3,6 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::domain::ids::RunId;
 
 /// The queue and the slots; a plain structure behind a short lock.
@@ -11,6 +13,7 @@ pub(crate) struct Queue {
     inner: Mutex<Inner>,
     max_running: usize,
     max_queued: usize,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +34,7 @@ pub(crate) struct Place {
 
 impl Queue {
     pub fn new(max_running: usize, max_queued: usize) -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::default(), max_running, max_queued })
+        Arc::new(Self { inner: Mutex::default(), max_running, max_queued, changed: Notify::new() })
     }
 
     /// A place for one more run, unless the queue is full.
@@ -46,9 +49,10 @@ impl Queue {
         Some(Place { queue: self.clone(), used: false })
     }
 
-    /// Queue a run of an earlier life of the service; it had its place then.
+    /// Queue a run that had its place before: it was answered, or the service was restarted.
     pub fn requeue(&self, run: RunId) {
         self.lock().waiting.push_back(run);
+        self.changed.notify_one();
     }
 
     /// The next run to start, if a slot is free. The slot is taken.
@@ -67,9 +71,15 @@ impl Queue {
     /// Give a slot back.
     pub fn finished(&self, run: RunId) {
         self.lock().running.remove(&run);
+        self.changed.notify_one();
     }
 
-    /// Take a run out of the line; whether it was there.
+    /// Wait until there may be another run to start. A change since the last wait counts.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Take a run out of the queue; whether it was there.
     pub fn remove(&self, run: RunId) -> bool {
         let mut inner = self.lock();
         let before = inner.waiting.len();
@@ -100,12 +110,13 @@ impl Queue {
 }
 
 impl Place {
-    /// Put the run in line.
+    /// Put the run in the queue.
     pub fn enter(mut self, run: RunId) {
         self.used = true;
         let mut inner = self.queue.lock();
         inner.reserved -= 1;
         inner.waiting.push_back(run);
+        self.queue.changed.notify_one();
     }
 }
 

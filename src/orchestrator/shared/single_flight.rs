@@ -1,22 +1,20 @@
 //! Runs that want the same result at the same time: one leads, the others follow it and hold no slot.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::domain::ids::RunId;
-use crate::orchestrator::admission::queue::Place;
+use crate::orchestrator::shared::queue::Place;
 
 /// Who leads and who follows, by cache key; a plain structure behind a short lock.
 #[derive(Debug, Default)]
-pub(crate) struct Flights {
+pub(crate) struct SingleFlight {
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     flights: HashMap<String, Flight>,
-    claimed: HashSet<RunId>,
-    working: usize,
 }
 
 #[derive(Debug)]
@@ -32,20 +30,7 @@ pub(crate) struct Follower {
     pub place: Option<Place>,
 }
 
-/// The sole right to end a queued run at rest: two at once would write each other's last files.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    flights: Arc<Flights>,
-    run: RunId,
-}
-
-/// Something that is to be done before the service ends.
-#[derive(Debug)]
-pub(crate) struct Working {
-    flights: Arc<Flights>,
-}
-
-impl Flights {
+impl SingleFlight {
     /// Lead, unless somebody does already.
     pub fn lead(&self, key: &str, run: RunId) -> bool {
         let mut inner = self.lock();
@@ -94,37 +79,9 @@ impl Flights {
         }
     }
 
-    /// Claim a run; none while somebody else has it.
-    pub fn claim(self: &Arc<Self>, run: RunId) -> Option<Claim> {
-        self.lock().claimed.insert(run).then(|| Claim { flights: self.clone(), run })
-    }
-
-    /// Begin something that is to be done before the service ends.
-    pub fn working(self: &Arc<Self>) -> Working {
-        self.lock().working += 1;
-        Working { flights: self.clone() }
-    }
-
-    /// Whether all of that is done.
-    pub fn at_rest(&self) -> bool {
-        self.lock().working == 0
-    }
-
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.flights.lock().claimed.remove(&self.run);
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        self.flights.lock().working -= 1;
     }
 }
 
@@ -147,8 +104,8 @@ mod tests {
     }
 
     /// Run 1 leads, 2 to 4 follow.
-    fn flown() -> Flights {
-        let flights = Flights::default();
+    fn flown() -> SingleFlight {
+        let flights = SingleFlight::default();
         assert!(flights.lead("k", run(1)) && !flights.lead("k", run(9)));
         assert!((2..=4).all(|n| flights.follow("k", follower(n)).is_none()));
         flights
@@ -178,24 +135,5 @@ mod tests {
         assert_eq!(runs(flights.ended("k", run(3), false)), [run(4)]);
         assert_eq!(runs(flights.ended("k", run(4), false)), []);
         assert!(flights.lock().flights.is_empty());
-    }
-
-    #[test]
-    fn a_run_is_claimed_by_one_at_a_time() {
-        let flights = Arc::new(Flights::default());
-        let claim = flights.claim(run(1)).unwrap();
-        assert!(flights.claim(run(1)).is_none() && flights.claim(run(2)).is_some());
-        drop(claim);
-        assert!(flights.claim(run(1)).is_some());
-    }
-
-    #[test]
-    fn the_service_is_at_rest_when_everything_begun_is_done() {
-        let flights = Arc::new(Flights::default());
-        let (one, other) = (flights.working(), flights.working());
-        drop(one);
-        assert!(!flights.at_rest());
-        drop(other);
-        assert!(flights.at_rest());
     }
 }

@@ -1,0 +1,67 @@
+//! How output was found and checked: levels, steps, and the places where it breaks its schema.
+
+use serde::{Deserialize, Serialize};
+
+/// How much the output had to be changed to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NormalizationLevel {
+    /// It parsed as it stood.
+    #[serde(rename = "none")]
+    None,
+    /// Deterministic, syntax only.
+    N0,
+    /// The skill's normalizer.
+    N1,
+    /// The skill's fallback.
+    N2,
+    /// The runner's repair.
+    N3,
+}
+
+impl NormalizationLevel {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::N0 => "N0",
+            Self::N1 => "N1",
+            Self::N2 => "N2",
+            Self::N3 => "N3",
+        }
+    }
+}
+
+/// One step of the normalization chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NormalizationStep {
+    /// Its name.
+    pub step: String,
+    /// Whether it led to valid output.
+    pub ok: bool,
+    /// What it did or why it did not help.
+    pub detail: String,
+}
+
+/// One place where a value breaks its schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValidationError {
+    /// JSON pointer into the value.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// Data of `output.normalized`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Normalized {
+    /// How far the chain had to go.
+    pub level: NormalizationLevel,
+    /// Whether the output passes its schema.
+    pub valid: bool,
+    /// Where the output was found.
+    pub source: String,
+    /// The steps, in order.
+    pub steps: Vec<NormalizationStep>,
+    /// What is wrong with it.
+    pub validation_errors: Vec<ValidationError>,
+}

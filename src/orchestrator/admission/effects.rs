@@ -1,0 +1,133 @@
+//! What follows when a run has moved: it is queued, sealed, decided later; runs that waited for its result go on.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use crate::domain::causes::chain;
+use crate::domain::run_file::RunFile;
+use crate::domain::state::RunState;
+use crate::domain::statechart::Status;
+use crate::domain::{Effect, effects};
+use crate::orchestrator::admission::cache::{self, Wanted};
+use crate::orchestrator::error::Error;
+use crate::orchestrator::log::journal::{lost_race, met_final};
+use crate::orchestrator::packages::temporary;
+use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::single_flight::Follower;
+
+/// Do what a run in this state needs.
+pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
+    for effect in effects(state) {
+        match effect {
+            Effect::Enqueue => shared.queue.requeue(state.run_id),
+            Effect::Seal => {
+                shared.sealer.seal_soon(state.run_id);
+                leader_ended(shared, state);
+            }
+            Effect::RemovePackage => temporary::remove_soon(shared, state),
+            Effect::DecideAt(moment) => shared.deadlines.at(moment, state.run_id),
+            // The actor of a running run sees to these itself.
+            Effect::Supervise | Effect::StopEngine => {}
+        }
+    }
+}
+
+/// The same for a run of an earlier process of the service. A run that may find an equal run's result is returned: it is to be
+/// woken once the service is ready.
+pub(crate) async fn perform_again(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
+    let run = state.run_id;
+    let mut later = None;
+    for effect in effects(state) {
+        match effect {
+            Effect::Enqueue => later = enter_again(shared, state).await,
+            Effect::Seal => {
+                // A power cut may have torn a sealed file whose events are still in the store.
+                let _ = std::fs::remove_file(shared.layout.run(run).file(RunFile::Events));
+                shared.sealer.seal_soon(run);
+            }
+            Effect::RemovePackage => temporary::remove_soon(shared, state),
+            // Nothing runs after a restart.
+            Effect::Supervise | Effect::StopEngine => {}
+            Effect::DecideAt(moment) => shared.deadlines.at(moment, run),
+        }
+    }
+    later
+}
+
+/// A run that exists waits for the equal one that leads; if that is over meanwhile, it goes on at once.
+pub(crate) fn follow(shared: &Arc<Shared>, key: &str, follower: Follower) {
+    if let Some(leader) = shared.single_flight.follow(key, follower) {
+        wake(shared, vec![leader]);
+    }
+}
+
+/// A run is over: whoever followed it goes on. To call this twice does no harm.
+pub(crate) fn leader_ended(shared: &Arc<Shared>, state: &RunState) {
+    if let Some(key) = state.shared_key() {
+        let with_result = state.status() == Status::Succeeded;
+        wake(shared, shared.single_flight.ended(key, state.run_id, with_result));
+    }
+}
+
+/// A queued run of an earlier process leads or follows again. It is returned if a result may be there for it: then it is to be
+/// woken once the service is ready.
+async fn enter_again(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
+    let run = state.run_id;
+    let Some(key) = state.shared_key() else {
+        shared.queue.requeue(run);
+        return None;
+    };
+    let leader = shared.single_flight.follow(key, Follower { run, place: None })?;
+    if cache::find(shared, key).await.is_ok_and(|entry| entry.is_some()) {
+        return Some(leader);
+    }
+    shared.queue.requeue(run);
+    None
+}
+
+/// Let runs that followed take the result, or run themselves.
+pub(crate) fn wake(shared: &Arc<Shared>, followers: Vec<Follower>) {
+    for follower in followers {
+        let (owned, run) = (shared.clone(), follower.run);
+        shared.tasks.spawn(async move {
+            let _lock = owned.run_locks.lock(run).await;
+            if let Err(error) = advance(&owned, follower).await {
+                warn!(run.id = %run, error = %chain(&error), "no equal run's result could be taken; the run starts itself");
+                owned.queue.requeue(run);
+            }
+        });
+    }
+}
+
+async fn advance(shared: &Arc<Shared>, follower: Follower) -> Result<(), Error> {
+    let state = shared.log.head(follower.run).await?.state;
+    if state.status().is_final() {
+        leader_ended(shared, &state);
+        return Ok(());
+    }
+    let Some(wanted) = Wanted::of(&state) else { return Ok(()) };
+    match finish_from_cache(shared, &state, &wanted).await {
+        Ok(true) => return Ok(()),
+        Ok(false) => {}
+        // Whoever ended it sees to the rest.
+        Err(error) if lost_race(&error) || met_final(&error).is_some() => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let Some(leader) = shared.single_flight.follow(&wanted.key, follower) else { return Ok(()) };
+    match leader.place {
+        Some(place) => place.enter(leader.run),
+        None => shared.queue.requeue(leader.run),
+    }
+    Ok(())
+}
+
+/// The cached result for a queued run, logged; whether there was one.
+async fn finish_from_cache(shared: &Arc<Shared>, state: &RunState, wanted: &Wanted) -> Result<bool, Error> {
+    let Ok(Some(entry)) = cache::find(shared, &wanted.key).await else { return Ok(false) };
+    let Some(step) = cache::take(shared, wanted, entry).await else { return Ok(false) };
+    let mut journal = shared.journal(state.run_id).await?;
+    journal.commit(step).await?;
+    perform(shared, journal.state());
+    Ok(true)
+}

@@ -1,0 +1,79 @@
+//! The beginning and the end of the service: recover, take work, drain.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::orchestrator::environment::Environment;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::log::seal::Sealer;
+use crate::orchestrator::packages::install::INSTALLS_MAX;
+use crate::orchestrator::runs::{deadlines, dispatch, recovery, temp_sweep};
+use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::context::Parts;
+use crate::orchestrator::shared::deadlines::Deadlines;
+use crate::registry::Registry;
+use crate::settings::Settings;
+use crate::store::EventStore;
+use crate::workspace::Layout;
+
+impl Orchestrator {
+    /// Take over a data folder: recover what an earlier process left, then take work.
+    pub async fn start(
+        store: Arc<dyn EventStore>,
+        registry: Registry,
+        settings: Settings,
+        shim: PathBuf,
+    ) -> Result<Self, Error> {
+        Self::start_in(Environment::real(&settings), store, registry, settings, shim).await
+    }
+
+    /// The same in an environment that may be simulated.
+    pub async fn start_in(
+        environment: Environment,
+        store: Arc<dyn EventStore>,
+        registry: Registry,
+        settings: Settings,
+        shim: PathBuf,
+    ) -> Result<Self, Error> {
+        let Environment { clock, blocking, engines, installed_engines } = environment;
+        let layout = Layout::new(&settings.paths.data_dir);
+        let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
+        let sealer = Sealer::new(store.clone(), layout.clone(), blocking.clone(), seal_grace);
+        let (deadlines, due) = Deadlines::new();
+        let shared = Arc::new(Shared::new(Parts {
+            store,
+            layout,
+            settings,
+            registry,
+            installed_engines,
+            clock,
+            blocking,
+            engines,
+            shim,
+            sealer,
+            deadlines,
+            installs_max: INSTALLS_MAX,
+        }));
+        recovery::recover(&shared).await?;
+        tokio::spawn(deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
+        tokio::spawn(temp_sweep::sweep_often(Arc::downgrade(&shared)));
+        let (queue, closing) = (shared.queue.clone(), shared.closing.clone());
+        tokio::spawn(dispatch::dispatch(Arc::downgrade(&shared), queue, closing));
+        Ok(Self { shared })
+    }
+
+    /// End: take no new work, let running engines finish for so long, then stop them and log what became of their runs.
+    pub async fn drain(&self, grace: Duration) {
+        let shared = &self.shared;
+        shared.closing.cancel();
+        shared.queue.close();
+        shared.tasks.close();
+        if tokio::time::timeout(grace, shared.tasks.wait()).await.is_err() {
+            shared.stopping.cancel();
+            shared.tasks.wait().await;
+        }
+        shared.sealer.finish().await;
+    }
+}

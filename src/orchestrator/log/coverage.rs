@@ -1,0 +1,107 @@
+//! Raw output and the log: how far events cover a stream, and facts for the bytes that none covers.
+
+use std::fs::File;
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::path::Path;
+
+use crate::domain::event::RAW_TEXT_MAX;
+use crate::domain::fact::{Fact, Stream};
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::run_file::RunFile;
+use crate::engine::{LineParser, Reading, StreamReader};
+use crate::fcmp::read_envelope;
+use crate::files;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::log::run_log::RunLog;
+use crate::store::EventBatch;
+use crate::workspace::RunPaths;
+
+/// How many bytes of standard output and standard error the log covers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Coverage {
+    pub stdout: u64,
+    pub stderr: u64,
+}
+
+impl Coverage {
+    /// How far a run's log covers its streams.
+    pub async fn of(log: &RunLog, run: RunId) -> Result<Self, Error> {
+        let mut covered = Self::default();
+        let mut events = log.events(run, Seq::START);
+        while let Some(page) = events.next_page().await? {
+            for (_, bytes) in page.iter().flat_map(EventBatch::events) {
+                let envelope = read_envelope(&bytes)
+                    .map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })?;
+                if let Some(raw) = envelope.raw_ref {
+                    match raw.stream {
+                        Stream::Stdout => covered.stdout = covered.stdout.max(raw.byte_to),
+                        Stream::Stderr => covered.stderr = covered.stderr.max(raw.byte_to),
+                        // No engine is read through a pseudo-terminal.
+                        Stream::Pty => {}
+                    }
+                }
+            }
+        }
+        Ok(covered)
+    }
+
+    /// Cut the files to what the log covers: bytes behind that are of a start that was never logged. Blocks.
+    pub fn cut_files(self, paths: &RunPaths) -> Result<(), Error> {
+        cut(&paths.file(RunFile::Stdout), self.stdout)?;
+        cut(&paths.file(RunFile::Stderr), self.stderr)
+    }
+
+    /// Facts for the bytes that reached their file but not the log; the files are durable then. Blocks.
+    pub fn missing_facts(self, paths: &RunPaths) -> Result<Vec<Fact>, Error> {
+        let mut facts = Vec::new();
+        for (stream, path, covered) in [
+            (Stream::Stdout, paths.file(RunFile::Stdout), self.stdout),
+            (Stream::Stderr, paths.file(RunFile::Stderr), self.stderr),
+        ] {
+            match files::open_regular(&path) {
+                Ok(file) => read_rest(file, stream, covered, &mut facts)
+                    .map_err(Error::io(format!("read {}", path.display())))?,
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(facts)
+    }
+}
+
+fn read_rest(mut file: File, stream: Stream, covered: u64, facts: &mut Vec<Fact>) -> std::io::Result<()> {
+    file.seek(SeekFrom::Start(covered))?;
+    let mut reader = StreamReader::new(stream, covered, RAW_TEXT_MAX);
+    files::for_each_chunk(
+        &file,
+        |error| error,
+        |chunk| {
+            reader.push(chunk, &mut NoParser, facts);
+            Ok(())
+        },
+    )?;
+    reader.flush(&mut NoParser, facts);
+    file.sync_data()
+}
+
+fn cut(path: &Path, covered: u64) -> Result<(), Error> {
+    let doing = || format!("open {}", path.display());
+    let file = match std::fs::OpenOptions::new().write(true).open(path) {
+        // A stream that never said anything may have gone with a start that was taken back.
+        Err(error) if error.kind() == ErrorKind::NotFound && covered == 0 => return Ok(()),
+        opened => opened.map_err(Error::io(doing()))?,
+    };
+    if file.metadata().map_err(Error::io(doing()))?.len() > covered {
+        file.set_len(covered).map_err(Error::io(doing()))?;
+    }
+    Ok(())
+}
+
+/// After a crash every line is evidence, and none is an event of the engine.
+struct NoParser;
+
+impl LineParser for NoParser {
+    fn read(&mut self, _: Stream, _: &str) -> Reading {
+        Reading::Unclaimed
+    }
+}

@@ -1,0 +1,103 @@
+//! A cancel, wherever the run is: asked of its actor, or carried out at rest.
+
+use serde::Serialize;
+use tracing::info;
+
+use crate::domain::command::{Command, Refusal};
+use crate::domain::ids::{RequestId, RunId};
+use crate::domain::statechart::Status;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::log::journal::{lost_race, met_final};
+use crate::orchestrator::runs::actor;
+use crate::orchestrator::turn::at_rest;
+use crate::store;
+
+/// Answer to a cancel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Canceled {
+    /// The client's name for the run.
+    pub request_id: RequestId,
+    /// Its own name.
+    pub run_id: RunId,
+    /// Where it is now.
+    pub status: Status,
+    /// Whether the cancel has an effect.
+    pub accepted: bool,
+    /// In words.
+    pub message: String,
+}
+
+impl Orchestrator {
+    /// Stop a run, wherever it is.
+    pub async fn cancel(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Canceled, Error> {
+        loop {
+            let outcome = match self.shared.live.cancel(run, requested_by, reason).await {
+                Some(outcome) => outcome,
+                None => self.cancel_at_rest(run, requested_by, reason).await,
+            };
+            match outcome {
+                Ok(status) => {
+                    info!(run.id = %run, status = status.as_str(), "run canceled");
+                    let message = if status.is_final() { "the run is canceled" } else { "the run is being stopped" };
+                    return self.canceled(run, status, true, message).await;
+                }
+                // Somebody else wrote first, or it has got an actor: look again.
+                Err(error) if lost_race(&error) => tokio::task::yield_now().await,
+                Err(error) => {
+                    let Some(status) = met_final(&error) else { return Err(error) };
+                    return self.canceled(run, status, false, "the run is over already").await;
+                }
+            }
+        }
+    }
+
+    async fn cancel_at_rest(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Status, Error> {
+        let shared = &self.shared;
+        let _lock = shared.run_locks.lock(run).await;
+        // Whoever had the lock before may have let it start. If not, it is taken out of the queue: nobody starts it any
+        // more while it is being ended.
+        let was_queued = {
+            let live = shared.live.lock();
+            if live.contains(run) { None } else { Some(shared.queue.remove(run)) }
+        };
+        let Some(was_queued) = was_queued else { return Err(self.conflict(run).await?) };
+        let ended = self.end_at_rest(run, requested_by, reason).await;
+        if was_queued && ended.is_err() {
+            // It could not be ended, so it keeps its right to run; one that is over by now is passed over.
+            shared.queue.requeue(run);
+        }
+        ended
+    }
+
+    async fn end_at_rest(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Status, Error> {
+        let shared = &self.shared;
+        let mut journal = shared.journal(run).await?;
+        let status = journal.state().status();
+        if status.is_final() {
+            return Err(Refusal::RunFinal { status }.into());
+        }
+        if status == Status::Running {
+            // Unless it has got its actor meanwhile, or its actor has just ended it, nobody drives it any more: its actor
+            // broke, and could not say so. It is failed now, or the cancel is.
+            if !shared.live.contains(run) && !self.state(run).await?.status().is_final() {
+                let broken = Error::io("drive the run")(std::io::Error::other("its actor is gone"));
+                actor::give_up(shared, run, &broken).await?;
+            }
+            return Err(self.conflict(run).await?);
+        }
+        let (requested_by, reason) = (requested_by.into(), reason.into());
+        at_rest::commit(shared, &mut journal, Command::Cancel { requested_by, reason }).await?;
+        Ok(journal.state().status())
+    }
+
+    /// The run has moved: whoever decided on what it was looks again.
+    async fn conflict(&self, run: RunId) -> Result<Error, Error> {
+        Ok(store::Error::Conflict { actual: self.state(run).await?.head_seq }.into())
+    }
+
+    async fn canceled(&self, run: RunId, status: Status, accepted: bool, message: &str) -> Result<Canceled, Error> {
+        let request_id = self.state(run).await?.request_id;
+        Ok(Canceled { request_id, run_id: run, status, accepted, message: message.into() })
+    }
+}

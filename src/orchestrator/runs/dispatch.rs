@@ -1,0 +1,67 @@
+//! Starts queued runs while slots are free, each with an actor of its own.
+
+use std::sync::{Arc, Weak};
+
+use tracing::{Instrument, error, info, info_span};
+
+use crate::domain::causes::chain;
+use crate::domain::ids::RunId;
+use crate::domain::state::RunState;
+use crate::orchestrator::admission::effects::leader_ended;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::runs::actor;
+use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::live::Mailbox;
+use crate::orchestrator::shared::queue::Queue;
+
+/// Start runs as they become ready, until the service ends.
+pub(crate) async fn dispatch(shared: Weak<Shared>, queue: Arc<Queue>, closing: tokio_util::sync::CancellationToken) {
+    loop {
+        match shared.upgrade() {
+            Some(shared) => start_ready(&shared),
+            None => return,
+        }
+        tokio::select! {
+            // In a fixed order, so that two equal simulations go the same way.
+            biased;
+            () = closing.cancelled() => return,
+            () = queue.changed() => {}
+        }
+    }
+}
+
+fn start_ready(shared: &Arc<Shared>) {
+    // Leaving the queue and getting an actor is one step for whoever holds this lock: a cancel meets one or the other.
+    let mut live = shared.live.lock();
+    while let Some(run) = shared.queue.next() {
+        let mailbox = live.enter(run);
+        shared.tasks.spawn(drive(shared.clone(), run, mailbox).instrument(info_span!("run", run.id = %run)));
+    }
+}
+
+async fn drive(shared: Arc<Shared>, run: RunId, mailbox: Mailbox) {
+    // In a task of its own, so that a panic costs one run and no slot.
+    let driven = tokio::spawn(actor::run(shared.clone(), run, mailbox).in_current_span());
+    if let Err(panic) = driven.await {
+        error!(%panic, "the actor of a run broke");
+        let broken = Error::io("drive the run")(std::io::Error::other("its actor panicked"));
+        if let Err(again) = actor::give_up(&shared, run, &broken).await {
+            error!(error = %chain(&again), "the run's failure could not be logged");
+        }
+    }
+    shared.live.leave(run);
+    shared.queue.finished(run);
+    if let Ok(head) = shared.log.head(run).await
+        && head.state.status().is_final()
+    {
+        tell_end(&head.state);
+        // Done before, unless its actor broke or found it over: whoever follows it must not wait for ever.
+        leader_ended(&shared, &head.state);
+    }
+}
+
+fn tell_end(state: &RunState) {
+    let millis = state.updated_at.as_micros().saturating_sub(state.created_at.as_micros()) / 1000;
+    let code = state.error.as_ref().map(|error| error.code.as_str());
+    info!(request.id = %state.request_id, status = state.status().as_str(), code, millis, "run ended");
+}

@@ -1,0 +1,161 @@
+//! The one value that all parts of the orchestrator hold.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::domain::ids::RunId;
+use crate::domain::state::RunState;
+use crate::installed_engines::InstalledEngines;
+use crate::orchestrator::environment::{Blocking, Clock};
+use crate::orchestrator::error::Error;
+use crate::orchestrator::log::journal::Journal;
+use crate::orchestrator::log::run_log::RunLog;
+use crate::orchestrator::log::seal::Sealer;
+use crate::orchestrator::shared::deadlines::Deadlines;
+use crate::orchestrator::shared::live::LiveRuns;
+use crate::orchestrator::shared::queue::{Place, Queue};
+use crate::orchestrator::shared::run_lock::RunLocks;
+use crate::orchestrator::shared::single_flight::SingleFlight;
+use crate::prompt::contract;
+use crate::registry::{self, Registry};
+use crate::settings::Settings;
+use crate::skill::{Intake, Skill};
+use crate::store::EventStore;
+use crate::supervisor::Spawner;
+use crate::workspace::{self, Layout};
+
+/// What all parts of the orchestrator share.
+pub(crate) struct Shared {
+    pub store: Arc<dyn EventStore>,
+    pub log: RunLog,
+    pub layout: Layout,
+    pub settings: Settings,
+    pub registry: Registry,
+    pub installed_engines: InstalledEngines,
+    pub clock: Arc<dyn Clock>,
+    pub blocking: Blocking,
+    pub engines: Arc<dyn Spawner>,
+    /// The program that supervises engines: skill-runner itself.
+    pub shim: PathBuf,
+    pub queue: Arc<Queue>,
+    pub single_flight: SingleFlight,
+    pub run_locks: Arc<RunLocks>,
+    pub sealer: Sealer,
+    pub deadlines: Deadlines,
+    pub live: LiveRuns,
+    pub uploading: Mutex<HashSet<RunId>>,
+    pub installs: Arc<Semaphore>,
+    temp_runs: Mutex<BTreeSet<RunId>>,
+    /// Everything that is to be done before the service ends.
+    pub tasks: TaskTracker,
+    /// Canceled when the service takes no new work.
+    pub closing: CancellationToken,
+    /// Canceled when engines that still run are to be stopped.
+    pub stopping: CancellationToken,
+}
+
+/// What a new [`Shared`] is made of, besides what is empty at first.
+pub(crate) struct Parts {
+    pub store: Arc<dyn EventStore>,
+    pub layout: Layout,
+    pub settings: Settings,
+    pub registry: Registry,
+    pub installed_engines: InstalledEngines,
+    pub clock: Arc<dyn Clock>,
+    pub blocking: Blocking,
+    pub engines: Arc<dyn Spawner>,
+    pub shim: PathBuf,
+    pub sealer: Sealer,
+    pub deadlines: Deadlines,
+    pub installs_max: usize,
+}
+
+impl Shared {
+    pub fn new(parts: Parts) -> Self {
+        let runs = &parts.settings.runs;
+        Self {
+            log: RunLog::new(parts.store.clone(), parts.layout.clone(), parts.blocking.clone()),
+            queue: Queue::new(runs.max_running_jobs, runs.max_queued_jobs),
+            store: parts.store,
+            layout: parts.layout,
+            settings: parts.settings,
+            registry: parts.registry,
+            installed_engines: parts.installed_engines,
+            clock: parts.clock,
+            blocking: parts.blocking,
+            engines: parts.engines,
+            shim: parts.shim,
+            single_flight: SingleFlight::default(),
+            run_locks: Arc::default(),
+            sealer: parts.sealer,
+            deadlines: parts.deadlines,
+            live: LiveRuns::default(),
+            uploading: Mutex::default(),
+            installs: Arc::new(Semaphore::new(parts.installs_max)),
+            temp_runs: Mutex::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+        }
+    }
+
+    /// A run's log, opened at its end.
+    pub async fn journal(&self, run: RunId) -> Result<Journal, Error> {
+        Journal::open(self.store.clone(), self.clock.clone(), run).await
+    }
+
+    /// Whether new work is taken.
+    pub fn admits(&self) -> Result<(), Error> {
+        if self.closing.is_cancelled() {
+            return Err(Error::ShuttingDown);
+        }
+        let free = workspace::free_bytes(self.layout.data())?;
+        let floor = self.settings.limits.min_free_bytes;
+        if free < floor { Err(Error::InsufficientStorage { free, floor }) } else { Ok(()) }
+    }
+
+    /// A place in the queue.
+    pub fn place(&self) -> Result<Place, Error> {
+        self.queue.reserve().ok_or(Error::QueueFull { limit: self.settings.runs.max_queued_jobs })
+    }
+
+    /// The temporary runs that the sweeper has to look at. Nothing can panic while it holds the lock.
+    pub fn temp_runs(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.temp_runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The skill a run was created with: the installed one while unchanged, else the run's own copy. Blocks.
+    pub fn skill_of(&self, state: &RunState) -> Result<Skill, Error> {
+        if let Ok(installed) = self.registry.lookup(&state.skill.id)
+            && installed.skill.fingerprint == state.skill.fingerprint
+        {
+            return Ok(installed.skill.clone());
+        }
+        let copy = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
+        match registry::load_dir(&copy, Intake::Installed) {
+            // A copy that carries the contract was prepared for its engine already, and was whole then.
+            Ok(installed)
+                if installed.skill.fingerprint == state.skill.fingerprint
+                    || contract::stands_in(&installed.skill.body) =>
+            {
+                Ok(installed.skill.clone())
+            }
+            Ok(_) | Err(_) => Err(Error::Corrupt {
+                run: state.run_id.to_string(),
+                message: "its copy of the skill is not what it was created with".into(),
+            }),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Background tasks hold no `Shared` while they wait; they end with it.
+        self.closing.cancel();
+    }
+}

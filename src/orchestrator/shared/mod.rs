@@ -1,0 +1,10 @@
+//! What all parts of the orchestrator share: the queue, locks, mailboxes of running runs, timers, tasks.
+
+pub(crate) mod context;
+pub(crate) mod deadlines;
+pub(crate) mod live;
+pub(crate) mod queue;
+pub(crate) mod run_lock;
+pub(crate) mod single_flight;
+
+pub(crate) use context::Shared;

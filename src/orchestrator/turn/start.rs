@@ -1,0 +1,24 @@
+//! What is known about an engine when it is about to start.
+
+use serde_json::{Map, Value};
+
+use crate::domain::outcome::Warning;
+use crate::orchestrator::turn::process::Stage;
+
+/// A turn's inputs.
+pub(crate) struct Inputs {
+    pub input: Map<String, Value>,
+    pub parameter: Map<String, Value>,
+}
+
+/// What a kind of engine adds to the common preparations.
+pub(crate) struct Start {
+    pub stage: Stage,
+    /// Program and arguments as they may be shown.
+    pub shown_argv: Vec<String>,
+    pub engine_version: String,
+    pub parser_version: &'static str,
+    pub isolation: &'static str,
+    /// What a user of this engine has to be told.
+    pub warning: Option<Warning>,
+}
