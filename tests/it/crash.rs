@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use skill_runner::domain::outcome::StreamProof;
 use skill_runner::fcmp::audit::{Auditor, Expect};
 
 use crate::support::random::Random;
-use crate::support::{LONG, script_skill};
+use crate::support::{LONG, program, script_skill};
 
 const ROUNDS: u64 = 100;
 const CREATORS: usize = 3;
@@ -96,7 +96,7 @@ impl Drop for Server {
 
 impl Server {
     pub fn start(folder: &Path, restart_queued: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_skill-runner"))
+        let mut child = program()
             .args(["serve", "--port", "0", "--data-dir", "data", "--skills-dir", "skills"])
             .env("SKILL_RUNNER_RESTART_QUEUED", restart_queued)
             .env("SKILL_RUNNER_MAX_RUNNING_JOBS", "3")

@@ -17,12 +17,17 @@ const KEY: &str = "dummy";
 
 /// One test per engine of each kind.
 macro_rules! on_every_cli {
-    ($($kind:ident),* $(,)?) => {
-        mod codex { $(#[test] fn $kind() { super::$kind("codex"); })* }
-        mod gemini { $(#[test] fn $kind() { super::$kind("gemini"); })* }
-        mod opencode { $(#[test] fn $kind() { super::$kind("opencode"); })* }
-        mod claude { $(#[test] fn $kind() { super::$kind("claude"); })* }
-        mod qwen { $(#[test] fn $kind() { super::$kind("qwen"); })* }
+    ($($kind:ident),* $(,)?) => { on_every_cli!(@ [codex gemini opencode claude qwen] [$($kind)*]); };
+    (@ [$($engine:ident)*] $kinds:tt) => { $(on_every_cli!(@@ $engine $kinds);)* };
+    (@@ $engine:ident [$($kind:ident)*]) => {
+        mod $engine {$(
+            #[test]
+            fn $kind() {
+                if !crate::support::clis::left_out(concat!(module_path!(), "::", stringify!($kind))) {
+                    super::$kind(stringify!($engine));
+                }
+            }
+        )*}
     };
 }
 use on_every_cli;

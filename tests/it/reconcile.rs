@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Program, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ use skill_runner::store::{Append, EventBatch, EventStore, IndexChange, IndexKey,
 use skill_runner::workspace::{self, Layout};
 use uuid::Uuid;
 
-use crate::support::{LONG, log};
+use crate::support::{LONG, log, program};
 
 /// More and more runs, until enough starts are killed at their work: a fast start or a slow look may miss it.
 const CROWDS: [u128; 4] = [200, 400, 800, 1600];
@@ -110,7 +110,7 @@ fn written(data: &Path) -> usize {
 
 /// Starts the service and kills it when so many runs have their last files, or when it is ready.
 fn start_and_kill(data: &Path, when: usize) {
-    let mut child: Child = Program::new(env!("CARGO_BIN_EXE_skill-runner"))
+    let mut child: Child = program()
         .args(["serve", "--port", "0", "--skills-dir", "none", "--data-dir"])
         .arg(data)
         .env("LOG_LEVEL", "error")

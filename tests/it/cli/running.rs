@@ -186,7 +186,9 @@ fn a_write_that_fails_in_the_store_ends_the_process_at_once() {
     let place = Place::new();
     // Files may not grow past half a KiB here, so the store's first write fails.
     let script = format!("trap '' XFSZ; ulimit -f 1; exec '{}' run tiny --json", env!("CARGO_BIN_EXE_skill-runner"));
-    let ended = std::process::Command::new("sh").args(["-c", &script]).current_dir(place.path()).output().unwrap();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script]).current_dir(place.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    let ended = shell.output().unwrap();
     let stderr = String::from_utf8(ended.stderr).unwrap();
     assert_eq!((ended.status.code(), ended.stdout), (Some(1), Vec::new()), "{stderr}");
     assert!(stderr.contains("the event store failed; ending"), "{stderr}");

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 use skill_runner::domain::cache_key::sha256_hex;
@@ -14,7 +14,7 @@ use skill_runner::domain::outcome::StreamProof;
 use skill_runner::fcmp::audit::{Auditor, Expect};
 
 use super::pose::{self, Pose};
-use crate::support::{Answer, Call, Sse};
+use crate::support::{Answer, Call, Sse, program};
 
 /// A service; killed when dropped.
 pub struct Service {
@@ -39,7 +39,7 @@ impl Service {
     /// The same, with these variables besides.
     pub fn set(folder: &Path, pose: &Pose, variables: &[(&str, &str)]) -> Service {
         pose::skill(&folder.join("skills"), "ask", None);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_skill-runner"))
+        let mut child = program()
             .args(["serve", "--port", "0", "--data-dir", "data", "--skills-dir", "skills"])
             .env("SKILL_RUNNER_CODEX_BIN", pose.command())
             .env("SKILL_RUNNER_MIN_FREE_BYTES", "0")

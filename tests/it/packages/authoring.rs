@@ -2,17 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{package, tree, write_package};
-use crate::support::Server;
 use crate::support::zips::deflated;
+use crate::support::{Server, program};
 
 fn cli(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_skill-runner")).args(args).current_dir(folder).output().unwrap()
+    program().args(args).current_dir(folder).output().unwrap()
 }
 
 #[track_caller]

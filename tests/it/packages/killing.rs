@@ -16,7 +16,7 @@ use skill_runner::skill::Intake;
 use crate::crash::Server;
 use crate::support::random::Random;
 use crate::support::zips::zip_folder;
-use crate::support::{Call, LONG, script_skill};
+use crate::support::{Call, LONG, program, script_skill};
 
 const SERVICES: u64 = 10;
 const COMMANDS: u64 = 16;
@@ -179,7 +179,7 @@ fn kill_9_of_the_command_at_any_moment_leaves_the_old_skill_or_the_new() {
     let install = |patch: u64| {
         let source = folder.path().join("source");
         package(&source, &format!("1.0.{patch}"));
-        Command::new(env!("CARGO_BIN_EXE_skill-runner"))
+        program()
             .args(["skill", "install", "source/demo", "--data-dir", "data", "--skills-dir", "skills"])
             .current_dir(folder.path())
             .stdout(Stdio::null())

@@ -121,7 +121,7 @@ fn reparse_reads_the_same_from_the_raw_bytes_and_shows_a_change_of_the_parser() 
     assert!(status.success());
     drop(server);
     let reparse = || {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_skill-runner"))
+        let output = crate::support::program()
             .args(["--data-dir", kept.to_str().unwrap(), "reparse", &run])
             .current_dir(&copy)
             .output()

@@ -1,6 +1,7 @@
 //! The real CLIs, at the versions their adapters were measured with, installed once per machine.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,6 +9,16 @@ use skill_runner::engine::{self, Install};
 
 /// The engines whose CLIs can be had.
 pub const NAMES: [&str; 5] = ["codex", "gemini", "opencode", "claude", "qwen"];
+
+/// Whether `SKILL_RUNNER_TEST_CLIS=off` leaves this test out. It is then said past the harness, which shows the output of
+/// failed tests alone.
+pub fn left_out(test: &str) -> bool {
+    let off = std::env::var_os("SKILL_RUNNER_TEST_CLIS").is_some_and(|value| value == "off");
+    if off {
+        let _ = writeln!(std::io::stderr(), "NOT RUN (SKILL_RUNNER_TEST_CLIS=off): {test}");
+    }
+    off
+}
 
 /// The folder that holds the CLIs' `node_modules`. Without npm and its registry this fails: a test that passes because
 /// there was nothing to test would be worse.

@@ -12,6 +12,7 @@ pub mod zips;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,13 @@ pub use package::script_skill;
 
 /// The folder of the skills that ship, as a setting.
 pub const SHIPPED: (&str, &str) = ("skills_dir", concat!(env!("CARGO_MANIFEST_DIR"), "/skills"));
+
+/// The program, without the variable that is for tests alone: it would be refused as a setting.
+pub fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_skill-runner"));
+    program.env_remove("SKILL_RUNNER_TEST_CLIS");
+    program
+}
 
 /// Longest time anything in a test may take.
 pub const LONG: Duration = Duration::from_secs(60);
