@@ -1,0 +1,34 @@
+# The tasks of the project. Each line also works as it stands, without just.
+
+# List the tasks.
+default:
+    @just --list
+
+# Form and lints.
+check:
+    cargo fmt --check
+    cargo clippy --all-targets --locked -- -D warnings
+
+# Everything, with the real CLIs (needs npm and its registry once per machine).
+test:
+    cargo test --locked
+
+# Everything but the real CLIs.
+test-offline:
+    SKILL_RUNNER_TEST_CLIS=off cargo test --locked
+
+# How close the service comes to the machine's limits.
+bench *part:
+    cargo bench --locked --bench limits -- {{part}}
+
+# What must hold before a change lands.
+ci:
+    .ci/run
+
+# Write the form.
+fmt:
+    cargo fmt
+
+# The pages of the library.
+docs:
+    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked
