@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::scan::{Repairs, Scan, is_double, is_single, scan};
-use super::{Step, StepName};
+use super::step::{Step, StepName};
 
 /// How often, on average, a byte may be looked at again: what takes more is not an answer but an attack.
 const LOOKS_PER_BYTE: usize = 4;

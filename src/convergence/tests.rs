@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::StepName::{self, *};
 use super::scan::{Scan, scan};
-use super::{Convergence, Level, Outcome, Step, Violation, converge, parse};
+use super::{Convergence, Level, Outcome, Step, converge, parse};
 use crate::skill::schema::Validator;
+use crate::skill::schema::Violation;
 
 fn check(text: &str, value: Value, steps: &[StepName]) {
     let parsed = parse(text);

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::parse::{Outcome, Parsed, parse, validate};
 use super::question::{Question, question, split_block};
-use super::{Outcome, Parsed, parse, validate};
 use crate::domain::event::ValidationError;
 use crate::skill::schema::Validator;
 

@@ -6,7 +6,6 @@ use crate::domain::ids::Seq;
 use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
 use crate::files;
-use crate::orchestrator::packages::unpack::PackageRefused;
 use crate::skill::Finding;
 use crate::{artifact, export, store, workspace};
 
@@ -129,15 +128,6 @@ impl From<artifact::Error> for Error {
             pattern @ artifact::Error::Pattern { .. } => {
                 Error::Io { doing: "index the artifacts".into(), source: std::io::Error::other(pattern) }
             }
-        }
-    }
-}
-
-impl From<PackageRefused> for Error {
-    fn from(refused: PackageRefused) -> Self {
-        match refused {
-            PackageRefused::Zip(error) => error.into(),
-            PackageRefused::Package { findings } => Error::PackageInvalid { findings },
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The plan of the house, kept by force: layers, pure rooms, one idea per file.
+//! The plan of the code, enforced: layers, pure modules, no import cycles, one idea per file.
 
 mod engine_names;
+mod imports;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::Visit;
 
-/// The rooms and their layers; a room names only rooms of lower layers.
+/// The modules and their layers; a module imports only modules of lower layers.
 const LAYERS: &[(&str, u8)] = &[
     ("domain", 0),
     ("engine", 1),
@@ -36,7 +37,24 @@ const LAYERS: &[(&str, u8)] = &[
 /// Layers up to this one are pure.
 const PURE_UP_TO: u8 = 4;
 
-/// First parts of paths that no pure room may name outside its tests.
+/// The parts of the orchestrator in their order; a part imports only itself and the parts before it.
+const ORCHESTRATOR: &[&str] = &[
+    "error",
+    "environment",
+    "log",
+    "results",
+    "shared",
+    "handle",
+    "packages",
+    "admission",
+    "turn",
+    "runs",
+    "intake",
+    "inspect",
+    "lifecycle",
+];
+
+/// First parts of paths that no pure module may name outside its tests.
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::net::TcpStream",
@@ -65,7 +83,7 @@ const LINES_MAX: usize = 500;
 
 struct Source {
     path: PathBuf,
-    room: String,
+    module: String,
     text: String,
 }
 
@@ -81,9 +99,9 @@ fn sources() -> Vec<Source> {
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let relative = path.strip_prefix(&root).unwrap();
                 let first = relative.components().next().unwrap().as_os_str().to_str().unwrap();
-                let room = first.trim_end_matches(".rs").to_owned();
+                let module = first.trim_end_matches(".rs").to_owned();
                 let text = fs::read_to_string(&path).unwrap();
-                found.push(Source { path: relative.to_owned(), room, text });
+                found.push(Source { path: relative.to_owned(), module, text });
             }
         }
     }
@@ -143,7 +161,7 @@ fn names(source: &Source) -> Vec<String> {
     names.0
 }
 
-/// Files that hold only tests are not bound by the rules of their room.
+/// Files that hold only tests are not bound by the rules of their module.
 fn test_files(sources: &[Source]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for source in sources {
@@ -164,22 +182,21 @@ fn test_files(sources: &[Source]) -> Vec<PathBuf> {
     files
 }
 
-#[test]
-fn every_room_names_only_lower_rooms_and_pure_rooms_touch_nothing() {
+/// Imports of higher layers, and impure names in pure modules.
+fn misplaced(sources: &[Source]) -> Vec<String> {
     let layers: BTreeMap<&str, u8> = LAYERS.iter().copied().collect();
-    let sources = sources();
-    let tests = test_files(&sources);
+    let tests = test_files(sources);
     let mut broken = Vec::new();
     for source in sources.iter().filter(|source| !tests.contains(&source.path)) {
-        let Some(layer) = layers.get(source.room.as_str()) else {
-            assert!(matches!(source.room.as_str(), "main" | "lib"), "{} is in no known room", source.path.display());
+        let Some(layer) = layers.get(source.module.as_str()) else {
+            assert!(matches!(source.module.as_str(), "main" | "lib"), "{} has no layer", source.path.display());
             continue;
         };
         for name in names(source) {
             if let Some(rest) = name.strip_prefix("crate::") {
-                let room = rest.split("::").next().unwrap();
-                let lower = layers.get(room).is_some_and(|other| other < layer);
-                if room != source.room && !lower {
+                let module = rest.split("::").next().unwrap();
+                let lower = layers.get(module).is_some_and(|other| other < layer);
+                if module != source.module && !lower {
                     broken.push(format!("{} (layer {layer}) names {name}", source.path.display()));
                 }
             }
@@ -189,7 +206,30 @@ fn every_room_names_only_lower_rooms_and_pure_rooms_touch_nothing() {
             }
         }
     }
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    broken
+}
+
+#[test]
+fn every_module_imports_only_lower_modules_and_pure_modules_touch_nothing() {
+    assert_eq!(misplaced(&sources()), Vec::<String>::new());
+}
+
+#[test]
+fn a_planted_upward_import_and_a_planted_impure_name_are_found() {
+    let planted = |text: &str| [Source { path: "domain/x.rs".into(), module: "domain".into(), text: text.into() }];
+    let upward = misplaced(&planted("use crate::http::serve;"));
+    assert_eq!(upward, ["domain/x.rs (layer 0) names crate::http::serve"]);
+    assert_eq!(misplaced(&planted("fn f() { std::fs::read(p); }")), ["domain/x.rs is pure but names std::fs::read"]);
+}
+
+#[test]
+fn no_file_imports_itself_through_others() {
+    assert_eq!(imports::Imports::of(&sources()).cycles(), Vec::<Vec<PathBuf>>::new());
+}
+
+#[test]
+fn the_parts_of_the_orchestrator_import_only_parts_before_them() {
+    assert_eq!(imports::Imports::of(&sources()).against("orchestrator", ORCHESTRATOR), Vec::<String>::new());
 }
 
 #[test]
@@ -213,17 +253,17 @@ fn every_file_says_what_it_is_for_and_holds_one_idea() {
 }
 
 #[test]
-fn every_pure_room_denies_impure_calls_to_clippy_too() {
-    for (room, layer) in LAYERS {
-        let text = fs::read_to_string(format!("{}/src/{room}/mod.rs", env!("CARGO_MANIFEST_DIR"))).unwrap();
+fn every_pure_module_denies_impure_calls_to_clippy_too() {
+    for (module, layer) in LAYERS {
+        let text = fs::read_to_string(format!("{}/src/{module}/mod.rs", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let denies = text.contains("#![deny(clippy::disallowed_methods, clippy::disallowed_types)]");
-        assert_eq!(denies, *layer <= PURE_UP_TO, "src/{room}/mod.rs");
+        assert_eq!(denies, *layer <= PURE_UP_TO, "src/{module}/mod.rs");
     }
 }
 
 #[test]
 fn the_checks_find_what_they_look_for() {
-    let source = |text: &str| Source { path: "x.rs".into(), room: "domain".into(), text: text.into() };
+    let source = |text: &str| Source { path: "x.rs".into(), module: "domain".into(), text: text.into() };
     let found = names(&source(
         "use std::{fs, io::Write as W}; #[cfg(test)] mod t { use tokio::net; } fn f() { crate::http::serve(); }",
     ));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::files;
+use crate::orchestrator::error::Error;
 use crate::registry;
 use crate::registry::Installed;
 use crate::skill::{Finding, Intake};
@@ -24,6 +25,15 @@ pub enum PackageRefused {
         /// All that is wrong with it.
         findings: Vec<Finding>,
     },
+}
+
+impl From<PackageRefused> for Error {
+    fn from(refused: PackageRefused) -> Self {
+        match refused {
+            PackageRefused::Zip(error) => error.into(),
+            PackageRefused::Package { findings } => Error::PackageInvalid { findings },
+        }
+    }
 }
 
 /// Unpacks the zip of a package into an empty folder of the caller's, who removes it when this fails, and reads the

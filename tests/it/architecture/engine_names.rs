@@ -87,7 +87,7 @@ fn only_the_list_and_the_folder_of_an_engine_name_it() {
 
 #[test]
 fn the_check_finds_a_name_wherever_the_code_has_it() {
-    let source = |text: &str| Source { path: "x.rs".into(), room: "http".into(), text: text.into() };
+    let source = |text: &str| Source { path: "x.rs".into(), module: "http".into(), text: text.into() };
     for text in [
         "const A: &str = \"CODEX_HOME\";",
         "fn f() { Engine::Codex; }",

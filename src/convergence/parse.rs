@@ -1,0 +1,102 @@
+//! Text to a validated value: read as JSON, its syntax repaired where needed, checked against the schema.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::extract;
+use super::step::{Step, StepName};
+use crate::domain::validation::NormalizationLevel as Level;
+use crate::skill::schema::{Validator, Violation};
+
+/// A text read as JSON, or not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parsed {
+    /// How far it had to be carried; without a value, how far it was tried.
+    pub level: Level,
+    /// The value, when there is one.
+    pub value: Option<Value>,
+    /// What was done, in order.
+    pub steps: Vec<Step>,
+}
+
+/// How a text came out against a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A value that keeps the schema.
+    Valid,
+    /// No JSON at all.
+    Missing,
+    /// JSON that breaks the schema.
+    Invalid,
+}
+
+/// A text read and validated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Convergence {
+    /// How far the text had to be carried.
+    pub level: Level,
+    /// The value, valid or not.
+    pub value: Option<Value>,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// What was done, in order.
+    pub steps: Vec<Step>,
+    /// Where the value breaks the schema.
+    pub validation_errors: Vec<Violation>,
+}
+
+impl Convergence {
+    /// Whether the value keeps the schema.
+    pub fn valid(&self) -> bool {
+        match self.outcome {
+            Outcome::Valid => true,
+            Outcome::Missing | Outcome::Invalid => false,
+        }
+    }
+}
+
+/// Reads a text as JSON: as it stands, else with its syntax repaired and never a guess at its meaning.
+pub fn parse(text: &str) -> Parsed {
+    let text = text.trim();
+    match serde_json::from_str(text) {
+        Ok(value) => Parsed {
+            level: Level::None,
+            value: Some(value),
+            steps: vec![Step::new(StepName::AsIs, true, "the text is JSON as it stands")],
+        },
+        Err(error) => {
+            let mut steps = vec![Step::new(StepName::AsIs, false, error.to_string())];
+            let value = extract::value(text, &mut steps);
+            Parsed { level: Level::N0, value, steps }
+        }
+    }
+}
+
+/// Checks a value, or a part of one, and gives the step to record.
+pub fn validate(value: &Value, schema: &Validator) -> (Step, Vec<Violation>) {
+    let violations = schema.errors(value);
+    let step = match violations.first() {
+        None => Step::new(StepName::Validate, true, "the value keeps the output schema"),
+        Some(first) => {
+            let detail = format!("{} violations, the first at {:?}: {}", violations.len(), first.path, first.message);
+            Step::new(StepName::Validate, false, detail)
+        }
+    };
+    (step, violations)
+}
+
+/// Reads a text and checks the value it holds.
+pub fn converge(text: &str, schema: &Validator) -> Convergence {
+    let Parsed { level, value, mut steps } = parse(text);
+    let (outcome, validation_errors) = match &value {
+        None => (Outcome::Missing, Vec::new()),
+        Some(value) => {
+            let (step, violations) = validate(value, schema);
+            let outcome = if step.ok { Outcome::Valid } else { Outcome::Invalid };
+            steps.push(step);
+            (outcome, violations)
+        }
+    };
+    Convergence { level, value, outcome, steps, validation_errors }
+}
