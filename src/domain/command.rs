@@ -108,6 +108,25 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Its name, for logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Create(_) => "create",
+            Command::Upload { .. } => "upload",
+            Command::TakeFromCache { .. } => "take_from_cache",
+            Command::StartTurn { .. } => "start_turn",
+            Command::Record(_) => "record",
+            Command::EndTurn { .. } => "end_turn",
+            Command::Reject { .. } => "reject",
+            Command::Reply { .. } => "reply",
+            Command::AutoDecide => "auto_decide",
+            Command::Cancel { .. } => "cancel",
+            Command::Reconcile { .. } => "reconcile",
+        }
+    }
+}
+
 /// A run's last files, as they are on disk before the run is said to be over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LastFiles {

@@ -46,6 +46,11 @@ impl Encoder {
         Self { run: head.state.run_id, head: Some(head), engine_json }
     }
 
+    /// Whose log it is.
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
     /// The run as logged so far.
     pub fn state(&self) -> Option<&RunState> {
         self.head.as_ref().map(|head| &head.state)

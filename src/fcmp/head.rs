@@ -82,3 +82,52 @@ fn with_question_in_status(mut row: Value) -> Value {
     }
     row
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::event::{Event, Started};
+    use crate::domain::state::Phase;
+    use crate::domain::time::Timestamp;
+
+    /// A run that waits for its user, as version 0.1 stored it: the question beside the status.
+    #[test]
+    fn a_row_of_an_earlier_version_is_read() {
+        let started: Started = serde_json::from_value(json!({
+            "request_id": Uuid::from_u128(2), "skill": {"id": "ask", "version": "1.0.0", "fingerprint": ""},
+            "engine": "script", "model": null, "execution_mode": "interactive", "input": {}, "parameter": {},
+            "awaiting_upload": false, "idempotency_sha256": null,
+            "runtime_options": {
+                "execution_mode": "interactive", "no_cache": false, "debug": false, "debug_keep_temp": false,
+                "verbose": false, "interactive_auto_reply": false, "interactive_reply_timeout_sec": 1200,
+                "hard_timeout_seconds": 60, "stall_timeout_seconds": 0,
+            },
+        }))
+        .unwrap();
+        let now = Timestamp::from_micros(5);
+        let run = RunId(Uuid::from_u128(1));
+        let mut state = RunState::open(run, &started, now);
+        let question = json!({
+            "interaction_id": 1, "kind": "open_text", "prompt": "Who?", "options": [], "ui_hints": null,
+            "required_fields": [], "default_decision_policy": "", "context": null,
+        });
+        let changed = json!({
+            "from": "running", "to": "waiting_user", "trigger": "turn.needs_input", "updated_at": now,
+            "pending_interaction_id": 1,
+        });
+        state.apply(&Event::InputRequired(serde_json::from_value(question).unwrap()), now);
+        state.apply(&Event::StateChanged(serde_json::from_value(changed).unwrap()), now);
+        let Phase::WaitingUser(pending) = state.phase.clone() else { panic!("{:?}", state.phase) };
+        let head = LogHead { state, chain: Chain::start(run) };
+        let row = head.to_row().unwrap();
+        assert_eq!(LogHead::from_row(&row).unwrap(), head);
+        let mut old: Value = serde_json::from_slice(&row).unwrap();
+        old["state"]["status"] = json!("waiting_user");
+        old["state"]["pending"] = json!(pending);
+        assert_eq!(LogHead::from_row(old.to_string().as_bytes()).unwrap(), head);
+        assert!(LogHead::from_row(b"{}").is_err() && LogHead::from_row(b"no").is_err());
+    }
+}

@@ -5,5 +5,6 @@ mod engines;
 pub mod place;
 mod reading;
 mod request_log;
+mod run_log;
 mod running;
 mod serving;

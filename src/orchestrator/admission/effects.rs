@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::domain::causes::chain;
 use crate::domain::run_file::RunFile;
@@ -22,6 +22,7 @@ pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
         match effect {
             Effect::Enqueue => shared.queue.requeue(state.run_id),
             Effect::Seal => {
+                tell_end(state);
                 shared.sealer.seal_soon(state.run_id);
                 leader_ended(shared, state);
             }
@@ -31,6 +32,14 @@ pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
             Effect::Supervise | Effect::StopEngine => {}
         }
     }
+}
+
+/// The one line that every run leaves at its end.
+pub(crate) fn tell_end(state: &RunState) {
+    let duration_ms = state.updated_at.as_micros().saturating_sub(state.created_at.as_micros()) / 1000;
+    let code = state.error.as_ref().map_or("none", |error| error.code.as_str());
+    let status = state.status().as_str();
+    info!(run.id = %state.run_id, request.id = %state.request_id, status, code, duration_ms, "run ended");
 }
 
 /// The same for a run of an earlier process of the service. A run that may find an equal run's result is returned: it is to be

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tracing::debug;
 
 use crate::domain::command::{Command, LastFiles, Refusal};
 use crate::domain::ids::{RunId, Seq};
@@ -127,10 +128,16 @@ fn plan(mut encoder: Encoder, steps: Vec<Step>, clock: &dyn Clock) -> Result<Vec
     let now = clock.now();
     let mut writes: Vec<Write> = Vec::with_capacity(1);
     for Step { command, last_files } in steps {
-        let decision = decide(encoder.state(), command, last_files, now)?;
+        let name = command.name();
+        let decision = decide(encoder.state(), command, last_files, now).inspect_err(|refusal| {
+            debug!(run.id = %encoder.run(), command = name, %refusal, "refused");
+        })?;
         if decision.is_empty() {
+            debug!(run.id = %encoder.run(), command = name, "changes nothing");
             continue;
         }
+        let (events, ends) = (decision.facts.len(), decision.terminal.is_some());
+        debug!(run.id = %encoder.run(), command = name, events, ends, "decided");
         for page in encoder.encode(decision, now)? {
             let (bytes, head) = (page.ndjson.len(), page.head.clone());
             match writes.last_mut().filter(|last| last.bytes + bytes <= ONE_APPEND) {

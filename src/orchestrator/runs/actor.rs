@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{debug, error, warn};
+use tracing::field::display;
+use tracing::{Span, debug, error, info, warn};
 
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, Conclusion};
@@ -71,6 +72,7 @@ async fn fail(shared: &Arc<Shared>, run: RunId, failure: &Error, mailbox: &mut M
 
 async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Result<(), Error> {
     let mut journal = shared.journal(run).await?;
+    Span::current().record("request.id", display(journal.state().request_id));
     if journal.state().status() != Status::Queued || journal.state().awaiting_upload {
         return Ok(());
     }
@@ -90,9 +92,10 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
             return at_rest::reject(shared, &mut journal, process::not_started(&program, &failure)).await;
         }
     };
+    let pid = process.pid();
     let start = Command::StartTurn {
         command: shown_argv,
-        pid: process.pid(),
+        pid,
         engine_version,
         parser_version: parser_version.to_owned(),
         isolation: isolation.to_owned(),
@@ -103,7 +106,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
             .await;
         return Err(error);
     }
-    tracing::info!(turn = journal.state().turns, "engine started");
+    info!(engine = journal.state().engine, turn = journal.state().turns, pid, "run started");
     if let Some(warning) = warning
         && let Err(error) = journal.commit(Command::Record(vec![warned(warning)])).await
     {

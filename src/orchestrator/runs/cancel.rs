@@ -38,7 +38,7 @@ impl Orchestrator {
             };
             match outcome {
                 Ok(status) => {
-                    info!(run.id = %run, status = status.as_str(), "run canceled");
+                    info!(run.id = %run, status = status.as_str(), requested_by, "cancel accepted");
                     let message = if status.is_final() { "the run is canceled" } else { "the run is being stopped" };
                     return self.canceled(run, status, true, message).await;
                 }

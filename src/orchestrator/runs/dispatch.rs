@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Weak};
 
-use tracing::{Instrument, error, info, info_span};
+use tracing::field::Empty;
+use tracing::{Instrument, error, error_span};
 
 use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
-use crate::domain::state::RunState;
 use crate::orchestrator::admission::effects::leader_ended;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::runs::actor;
@@ -35,7 +35,9 @@ fn start_ready(shared: &Arc<Shared>) {
     let mut live = shared.live.lock();
     while let Some(run) = shared.queue.next() {
         let mailbox = live.enter(run);
-        shared.tasks.spawn(drive(shared.clone(), run, mailbox).instrument(info_span!("run", run.id = %run)));
+        // At the level of errors, so that no log level removes the ids from the lines it leaves.
+        let span = error_span!(parent: None, "run", run.id = %run, request.id = Empty);
+        shared.tasks.spawn(drive(shared.clone(), run, mailbox).instrument(span));
     }
 }
 
@@ -54,14 +56,7 @@ async fn drive(shared: Arc<Shared>, run: RunId, mailbox: Mailbox) {
     if let Ok(head) = shared.log.head(run).await
         && head.state.status().is_final()
     {
-        tell_end(&head.state);
         // Done before, unless its actor broke or found it over: whoever follows it must not wait for ever.
         leader_ended(&shared, &head.state);
     }
-}
-
-fn tell_end(state: &RunState) {
-    let millis = state.updated_at.as_micros().saturating_sub(state.created_at.as_micros()) / 1000;
-    let code = state.error.as_ref().map(|error| error.code.as_str());
-    info!(request.id = %state.request_id, status = state.status().as_str(), code, millis, "run ended");
 }

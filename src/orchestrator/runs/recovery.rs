@@ -12,7 +12,7 @@ use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::files;
-use crate::orchestrator::admission::effects::{perform_again, wake};
+use crate::orchestrator::admission::effects::{perform_again, tell_end, wake};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::lost_race;
 use crate::orchestrator::packages::install::recover_installs;
@@ -108,6 +108,9 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error
         Status::Queued | Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => vec![],
     };
     at_rest::log(shared, &mut journal, Command::Reconcile { restart_queued, facts }).await?;
+    if journal.state().status().is_final() {
+        tell_end(journal.state());
+    }
     Ok(journal.state().clone())
 }
 
