@@ -11,7 +11,7 @@ mod tests;
 mod turn;
 
 pub use crate::domain::validation::NormalizationLevel as Level;
-pub use parse::{Convergence, Outcome, Parsed, converge, parse, validate};
+pub use parse::{Convergence, Parsed, Validity, converge, parse, validate};
 pub use question::Question;
 pub use step::{Step, StepName};
-pub use turn::{DONE_MARKER, Decision, TurnWords, WordsDecision, decide_turn, decide_words};
+pub use turn::{DONE_MARKER, TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words};

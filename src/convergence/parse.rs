@@ -22,7 +22,7 @@ pub struct Parsed {
 /// How a text came out against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum Validity {
     /// A value that keeps the schema.
     Valid,
     /// No JSON at all.
@@ -39,7 +39,7 @@ pub struct Convergence {
     /// The value, valid or not.
     pub value: Option<Value>,
     /// How it came out.
-    pub outcome: Outcome,
+    pub outcome: Validity,
     /// What was done, in order.
     pub steps: Vec<Step>,
     /// Where the value breaks the schema.
@@ -50,8 +50,8 @@ impl Convergence {
     /// Whether the value keeps the schema.
     pub fn valid(&self) -> bool {
         match self.outcome {
-            Outcome::Valid => true,
-            Outcome::Missing | Outcome::Invalid => false,
+            Validity::Valid => true,
+            Validity::Missing | Validity::Invalid => false,
         }
     }
 }
@@ -90,10 +90,10 @@ pub fn validate(value: &Value, schema: &Validator) -> (Step, Vec<Violation>) {
 pub fn converge(text: &str, schema: &Validator) -> Convergence {
     let Parsed { level, value, mut steps } = parse(text);
     let (outcome, validation_errors) = match &value {
-        None => (Outcome::Missing, Vec::new()),
+        None => (Validity::Missing, Vec::new()),
         Some(value) => {
             let (step, violations) = validate(value, schema);
-            let outcome = if step.ok { Outcome::Valid } else { Outcome::Invalid };
+            let outcome = if step.ok { Validity::Valid } else { Validity::Invalid };
             steps.push(step);
             (outcome, violations)
         }

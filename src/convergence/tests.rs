@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::StepName::{self, *};
 use super::scan::{Scan, scan};
-use super::{Convergence, Level, Outcome, Step, converge, parse};
+use super::{Convergence, Level, Step, Validity, converge, parse};
 use crate::skill::schema::Validator;
 use crate::skill::schema::Violation;
 
@@ -144,7 +144,7 @@ fn convergence_tells_valid_invalid_and_missing_apart() {
         Convergence {
             level: Level::None,
             value: Some(json!({ "a": 1 })),
-            outcome: Outcome::Valid,
+            outcome: Validity::Valid,
             steps: vec![as_is(), Step::new(Validate, true, "the value keeps the output schema")],
             validation_errors: vec![],
         }
@@ -155,12 +155,12 @@ fn convergence_tells_valid_invalid_and_missing_apart() {
         Convergence {
             level: Level::None,
             value: Some(json!({})),
-            outcome: Outcome::Invalid,
+            outcome: Validity::Invalid,
             steps: vec![as_is(), Step::new(Validate, false, format!("1 violations, the first at \"\": {error}"))],
             validation_errors: vec![Violation { path: String::new(), message: error.into() }],
         }
     );
-    assert_eq!(converge("nothing", &schema).outcome, Outcome::Missing);
+    assert_eq!(converge("nothing", &schema).outcome, Validity::Missing);
 }
 
 #[test]

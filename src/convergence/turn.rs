@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::parse::{Outcome, Parsed, parse, validate};
+use super::parse::{Parsed, Validity, parse, validate};
 use super::question::{Question, question, split_block};
 use crate::domain::event::ValidationError;
 use crate::skill::schema::Validator;
@@ -29,7 +29,7 @@ pub struct TurnWords<'a> {
 
 /// What follows.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Decision {
+pub enum TurnVerdict {
     /// Valid output.
     Completed {
         /// The output.
@@ -52,7 +52,7 @@ pub enum Decision {
         /// What is wrong.
         errors: Vec<ValidationError>,
         /// Whether there is any JSON at all.
-        outcome: Outcome,
+        outcome: Validity,
     },
     /// The attempts are used up.
     AttemptsUsedUp,
@@ -61,7 +61,7 @@ pub enum Decision {
 }
 
 /// Decide on a turn.
-pub fn decide_turn(words: &TurnWords<'_>) -> Decision {
+pub fn judge_turn(words: &TurnWords<'_>) -> TurnVerdict {
     // An ask block enriches a question; what stands in it is no output and no marker.
     let (around, _) = split_block(words.text);
     let (text, marked_line) = without_marker_line(&around);
@@ -82,20 +82,20 @@ pub fn decide_turn(words: &TurnWords<'_>) -> Decision {
     let marked = marked_line || member == Some(Value::Bool(true));
     let errors = parsed.value.as_ref().map(|value| validate(value, words.output).1);
     match (parsed.value.clone(), errors) {
-        (Some(value), Some(errors)) if errors.is_empty() => Decision::Completed { value, parsed, source, marked },
+        (Some(value), Some(errors)) if errors.is_empty() => TurnVerdict::Completed { value, parsed, source, marked },
         (_, errors) if marked => {
-            let outcome = if errors.is_some() { Outcome::Invalid } else { Outcome::Missing };
-            Decision::Invalid { parsed, source, errors: errors.unwrap_or_default(), outcome }
+            let outcome = if errors.is_some() { Validity::Invalid } else { Validity::Missing };
+            TurnVerdict::Invalid { parsed, source, errors: errors.unwrap_or_default(), outcome }
         }
         (_, _) => ask(words, question(words.text, None)),
     }
 }
 
-fn ask(words: &TurnWords<'_>, asked: Option<Question>) -> Decision {
+fn ask(words: &TurnWords<'_>, asked: Option<Question>) -> TurnVerdict {
     if used_up(words.attempt, words.max_attempt) {
-        return Decision::AttemptsUsedUp;
+        return TurnVerdict::AttemptsUsedUp;
     }
-    asked.map_or(Decision::Silent, |question| Decision::Ask(Box::new(question)))
+    asked.map_or(TurnVerdict::Silent, |question| TurnVerdict::Ask(Box::new(question)))
 }
 
 fn used_up(attempt: u32, max_attempt: Option<u32>) -> bool {
@@ -104,7 +104,7 @@ fn used_up(attempt: u32, max_attempt: Option<u32>) -> bool {
 
 /// What follows from a turn whose words are not the result.
 #[derive(Debug, Clone, PartialEq)]
-pub enum WordsDecision {
+pub enum WordsVerdict {
     /// The engine says that it is done; its words, without the marker.
     Done(String),
     /// The user is asked.
@@ -116,22 +116,22 @@ pub enum WordsDecision {
 }
 
 /// Decide on a turn whose words a script makes the result of: done by the marker alone, since no schema speaks of them.
-pub fn decide_words(text: &str, attempt: u32, max_attempt: Option<u32>) -> WordsDecision {
+pub fn judge_words(text: &str, attempt: u32, max_attempt: Option<u32>) -> WordsVerdict {
     let (around, _) = split_block(text);
     let (words, marked) = without_marker_line(&around);
     let mut said = parse(&words);
     let member = take_marker(&mut said);
     if member == Some(Value::Bool(true)) {
-        return WordsDecision::Done(said.value.map(|value| value.to_string()).unwrap_or_default());
+        return WordsVerdict::Done(said.value.map(|value| value.to_string()).unwrap_or_default());
     }
     if marked && member.is_none() {
-        return WordsDecision::Done(words.trim().to_owned());
+        return WordsVerdict::Done(words.trim().to_owned());
     }
     if used_up(attempt, max_attempt) {
-        return WordsDecision::AttemptsUsedUp;
+        return WordsVerdict::AttemptsUsedUp;
     }
     let explicit = said.value.as_ref().and_then(Value::as_object).filter(|_| member.is_some());
-    question(text, explicit).map_or(WordsDecision::Silent, |asked| WordsDecision::Ask(Box::new(asked)))
+    question(text, explicit).map_or(WordsVerdict::Silent, |asked| WordsVerdict::Ask(Box::new(asked)))
 }
 
 /// The marker as a member of the output, which it is no part of.
@@ -153,12 +153,12 @@ mod tests {
 
     use super::*;
 
-    fn decide(text: &str, attempt: u32) -> Decision {
+    fn decide(text: &str, attempt: u32) -> TurnVerdict {
         let output = Validator::new(
             &json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}),
         )
         .unwrap();
-        decide_turn(&TurnWords {
+        judge_turn(&TurnWords {
             text,
             structured: None,
             result_file: None,
@@ -170,7 +170,7 @@ mod tests {
 
     fn completed(text: &str) -> Option<(Value, bool)> {
         match decide(text, 1) {
-            Decision::Completed { value, marked, .. } => Some((value, marked)),
+            TurnVerdict::Completed { value, marked, .. } => Some((value, marked)),
             _ => None,
         }
     }
@@ -185,25 +185,25 @@ mod tests {
 
     #[test]
     fn words_for_a_script_are_done_by_the_marker_alone() {
-        let done = |words: &str| WordsDecision::Done(words.to_owned());
-        assert_eq!(decide_words("Ann, 41\n__SKILL_DONE__\n", 1, None), done("Ann, 41"));
-        assert_eq!(decide_words(r#"{"__SKILL_DONE__": true, "a": 1}"#, 1, None), done(r#"{"a":1}"#));
+        let done = |words: &str| WordsVerdict::Done(words.to_owned());
+        assert_eq!(judge_words("Ann, 41\n__SKILL_DONE__\n", 1, None), done("Ann, 41"));
+        assert_eq!(judge_words(r#"{"__SKILL_DONE__": true, "a": 1}"#, 1, None), done(r#"{"a":1}"#));
         for asks in ["Who?", r#"{"name": "Ann"}"#, "{\"__SKILL_DONE__\": false, \"message\": \"Who?\"}\n__SKILL_DONE__"]
         {
-            assert!(matches!(decide_words(asks, 1, Some(2)), WordsDecision::Ask(_)), "{asks}");
-            assert_eq!(decide_words(asks, 2, Some(2)), WordsDecision::AttemptsUsedUp);
+            assert!(matches!(judge_words(asks, 1, Some(2)), WordsVerdict::Ask(_)), "{asks}");
+            assert_eq!(judge_words(asks, 2, Some(2)), WordsVerdict::AttemptsUsedUp);
         }
-        assert_eq!(decide_words(" ", 1, None), WordsDecision::Silent);
+        assert_eq!(judge_words(" ", 1, None), WordsVerdict::Silent);
     }
 
     #[test]
     fn a_marker_inside_a_sentence_is_none() {
-        assert!(matches!(decide("I will write __SKILL_DONE__ when I know your name.", 1), Decision::Ask(_)));
+        assert!(matches!(decide("I will write __SKILL_DONE__ when I know your name.", 1), TurnVerdict::Ask(_)));
     }
 
     #[test]
     fn an_explicit_question_is_never_output_even_if_it_would_pass() {
-        let Decision::Ask(asked) = decide(r#"{"__SKILL_DONE__": false, "name": "x", "message": "Who are you?"}"#, 1)
+        let TurnVerdict::Ask(asked) = decide(r#"{"__SKILL_DONE__": false, "name": "x", "message": "Who are you?"}"#, 1)
         else {
             panic!("not asked")
         };
@@ -214,7 +214,7 @@ mod tests {
     fn the_assistants_word_stands_above_a_file_that_it_left() {
         let output = Validator::new(&json!({"type": "object"})).unwrap();
         let decide = |text| {
-            decide_turn(&TurnWords {
+            judge_turn(&TurnWords {
                 text,
                 structured: None,
                 result_file: Some(r#"{"name": "draft"}"#),
@@ -223,27 +223,30 @@ mod tests {
                 max_attempt: None,
             })
         };
-        assert!(matches!(decide(r#"{"__SKILL_DONE__": false, "message": "Is it good?"}"#), Decision::Ask(_)));
+        assert!(matches!(decide(r#"{"__SKILL_DONE__": false, "message": "Is it good?"}"#), TurnVerdict::Ask(_)));
         let done = decide(r#"{"__SKILL_DONE__": true}"#);
-        assert!(matches!(done, Decision::Completed { marked: true, source: "result_file", .. }), "{done:?}");
+        assert!(matches!(done, TurnVerdict::Completed { marked: true, source: "result_file", .. }), "{done:?}");
     }
 
     #[test]
     fn what_stands_in_an_ask_block_is_neither_output_nor_marker() {
         let text = "Which?\n<ASK_USER_YAML>\noptions:\n  - {\"name\": \"Ann\", \"label\": \"A\"}\nprompt: |\n  __SKILL_DONE__\n</ASK_USER_YAML>";
-        assert!(matches!(decide(text, 1), Decision::Ask(_)));
+        assert!(matches!(decide(text, 1), TurnVerdict::Ask(_)));
     }
 
     #[test]
     fn a_marker_with_invalid_output_fails_and_attempts_end() {
         assert!(matches!(
             decide("{\"name\": 3}\n__SKILL_DONE__", 1),
-            Decision::Invalid { outcome: Outcome::Invalid, .. }
+            TurnVerdict::Invalid { outcome: Validity::Invalid, .. }
         ));
-        assert!(matches!(decide("all done\n__SKILL_DONE__", 1), Decision::Invalid { outcome: Outcome::Missing, .. }));
-        assert!(matches!(decide("What is your name?", 2), Decision::Ask(_)));
-        assert_eq!(decide("What is your name?", 3), Decision::AttemptsUsedUp);
+        assert!(matches!(
+            decide("all done\n__SKILL_DONE__", 1),
+            TurnVerdict::Invalid { outcome: Validity::Missing, .. }
+        ));
+        assert!(matches!(decide("What is your name?", 2), TurnVerdict::Ask(_)));
+        assert_eq!(decide("What is your name?", 3), TurnVerdict::AttemptsUsedUp);
         assert!(completed("{\"name\": \"Ann\"}").is_some());
-        assert_eq!(decide("  ", 1), Decision::Silent);
+        assert_eq!(decide("  ", 1), TurnVerdict::Silent);
     }
 }

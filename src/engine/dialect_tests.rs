@@ -117,7 +117,7 @@ fn denied_tools_are_told_once_at_the_end_of_a_turn_that_succeeded() {
         ],
     );
     assert_eq!(warning_codes(&events), ["ENGINE_PERMISSION_DENIED"]);
-    assert_eq!(report.end, Some(TurnEnd::Succeeded));
+    assert_eq!(report.end, Some(ReportedEnd::Succeeded));
     assert_eq!(report.denials, [Denial { tool: "WebSearch".into(), call_id: "t1".into() }]);
 }
 
@@ -130,7 +130,7 @@ fn an_opencode_turn_that_ends_without_stop_or_with_an_error_after_it_has_not_suc
     let ends = |lines: &[serde_json::Value]| read("opencode", lines).1.end;
     assert_eq!(ends(&[rejected.clone(), step("tool-calls")]), None);
     assert_eq!(ends(&[step("stop"), error]), None);
-    assert_eq!(ends(&[step("stop")]), Some(TurnEnd::Succeeded));
+    assert_eq!(ends(&[step("stop")]), Some(ReportedEnd::Succeeded));
     let (events, _) = read("opencode", &[rejected]);
     assert!(
         matches!(&events[1], Event::CommandExecution(command) if command.status == "failed" && command.output == "rejected")

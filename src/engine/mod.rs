@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod adapter;
+mod answer;
 pub(crate) mod config;
 mod excerpt;
 mod failure;
@@ -17,7 +18,6 @@ mod report;
 mod session;
 mod tool_schema;
 mod turn;
-mod verdict;
 
 mod claude;
 mod codex;
@@ -28,6 +28,7 @@ mod qwen;
 pub mod script;
 
 pub use adapter::{Adapter, Install};
+pub use answer::{EngineAnswer, answer};
 pub use excerpt::EXCERPT_MAX;
 pub use failure::Failure;
 pub use framer::{LineFramer, Piece};
@@ -35,8 +36,7 @@ pub use launch::{Launch, PoliteSignal};
 pub use parser::{LINE_MAX, TurnParser};
 pub use process_exit::ProcessExit;
 pub use reader::{LineParser, Reading, StreamReader};
-pub use report::{Denial, TurnEnd, TurnReport};
-pub use verdict::{EngineExit, EngineVerdict, verdict};
+pub use report::{Denial, ReportedEnd, TurnReport};
 
 pub(crate) use launch::{ConfigFile, LaunchPlan};
 pub(crate) use login::Login;

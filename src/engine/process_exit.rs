@@ -9,6 +9,8 @@ pub enum ProcessExit {
     Code(i32),
     /// This signal ended it.
     Signal(i32),
+    /// It is an engine that had reported the end of its turn but did not exit in time, and the runner stopped it.
+    Dismissed,
     /// The process that waited for it was killed first, and the status was lost.
     Unknown,
 }
@@ -18,7 +20,7 @@ impl ProcessExit {
     pub fn code(self) -> Option<i32> {
         match self {
             Self::Code(code) => Some(code),
-            Self::Signal(_) | Self::Unknown => None,
+            Self::Signal(_) | Self::Dismissed | Self::Unknown => None,
         }
     }
 }
@@ -29,6 +31,7 @@ impl fmt::Display for ProcessExit {
         match self {
             Self::Code(code) => write!(f, "exited with status {code}"),
             Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            Self::Dismissed => f.write_str("was stopped"),
             Self::Unknown => f.write_str("ended, but its exit status was lost"),
         }
     }

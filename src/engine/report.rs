@@ -18,7 +18,7 @@ const NAMES_MAX: usize = 20;
 
 /// The end of a turn as the engine reported it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TurnEnd {
+pub enum ReportedEnd {
     /// It finished its turn.
     Succeeded,
     /// It failed.
@@ -48,7 +48,7 @@ pub struct TurnReport {
     /// The tokens and cost of this turn.
     pub usage: Option<Usage>,
     /// The end, once the engine reported it.
-    pub end: Option<TurnEnd>,
+    pub end: Option<ReportedEnd>,
     /// The last error that the engine did not report as the end.
     pub last_error: Option<Failure>,
     /// The engine's message that it does not know the session.
@@ -97,7 +97,7 @@ impl TurnReport {
             // The engine silently began a new session, which lacks the conversation so far.
             let message = format!("the engine was to continue session {wanted} but began {handle}");
             self.lost_session = Some(message.clone());
-            self.end = Some(TurnEnd::Failed(Failure::new(code::SESSION_RESUME_FAILED, &message)));
+            self.end = Some(ReportedEnd::Failed(Failure::new(code::SESSION_RESUME_FAILED, &message)));
             return Some(Event::Warned(Warning::new("SESSION_HANDLE_CHANGED", message)));
         }
         Some(Event::SessionBound(SessionBound { handle_kind: self.handle_kind.to_owned(), handle: handle.to_owned() }))
@@ -129,14 +129,14 @@ impl TurnReport {
     pub(crate) fn succeeded(&mut self) {
         // A turn in the wrong session cannot succeed.
         if self.lost_session.is_none() {
-            self.end = Some(TurnEnd::Succeeded);
+            self.end = Some(ReportedEnd::Succeeded);
         }
     }
 
     /// The engine reports that its turn failed.
     pub(crate) fn failed(&mut self, failure: Failure) {
         if self.lost_session.is_none() {
-            self.end = Some(TurnEnd::Failed(failure));
+            self.end = Some(ReportedEnd::Failed(failure));
         }
     }
 

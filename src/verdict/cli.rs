@@ -3,14 +3,13 @@
 use serde_json::Value;
 
 use crate::convergence;
-use crate::convergence::{Decision, Question, TurnWords, WordsDecision};
+use crate::convergence::{Question, TurnVerdict, TurnWords, WordsVerdict};
 use crate::domain::event::NormalizationStep;
 use crate::domain::outcome::{Completion, RunError, Warning, code};
 use crate::domain::request::ExecutionMode;
 use crate::domain::run_file::RunFile;
 use crate::engine;
-use crate::engine::EngineExit;
-use crate::engine::{Adapter, EngineVerdict, TurnReport};
+use crate::engine::{Adapter, EngineAnswer, ProcessExit, TurnReport};
 use crate::skill::schema::Validator;
 use crate::verdict::stop::Stop;
 use crate::verdict::verdict::{Outcome, Verdict, check, invalid, missing_output, placed, steps, with_hints};
@@ -22,7 +21,7 @@ const INTERACTIVE_MAX_ATTEMPT_EXCEEDED: &str = "INTERACTIVE_MAX_ATTEMPT_EXCEEDED
 pub(crate) struct CliTurn<'a> {
     pub adapter: &'static Adapter,
     pub report: &'a TurnReport,
-    pub exit: EngineExit,
+    pub exit: ProcessExit,
     pub stop: Option<Stop>,
     /// The result file, when the skill wrote one in this turn.
     pub skill_result: Option<&'a str>,
@@ -38,9 +37,9 @@ pub(crate) fn judge_cli(turn: &CliTurn<'_>) -> Verdict {
     if let Some(stop) = &turn.stop {
         return Verdict::failed(stop.error());
     }
-    let (text, structured) = match engine_verdict(turn) {
-        EngineVerdict::Failed(error) => return Verdict::failed(error.bounded()),
-        EngineVerdict::Succeeded { text, structured } => (text, structured),
+    let (text, structured) = match engine_answer(turn) {
+        Err(error) => return Verdict::failed(error.bounded()),
+        Ok(EngineAnswer { text, structured }) => (text, structured),
     };
     if turn.mode == ExecutionMode::Interactive {
         return judge_interactive(turn, &text, structured.as_ref());
@@ -62,7 +61,7 @@ pub(crate) fn judge_cli(turn: &CliTurn<'_>) -> Verdict {
 /// Judge a turn that may ask.
 fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>) -> Verdict {
     let structured = structured.map(Value::to_string);
-    let decision = convergence::decide_turn(&TurnWords {
+    let decision = convergence::judge_turn(&TurnWords {
         text,
         structured: structured.as_deref(),
         result_file: turn.skill_result,
@@ -71,7 +70,7 @@ fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>)
         max_attempt: turn.max_attempt,
     });
     match decision {
-        Decision::Completed { value, parsed, source, marked } => {
+        TurnVerdict::Completed { value, parsed, source, marked } => {
             let completion = if marked { Completion::DoneMarker } else { Completion::Schema };
             let mut verdict = check(placed(source), &parsed, value.clone(), turn.output, completion);
             if !marked {
@@ -81,12 +80,12 @@ fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>)
             verdict.answer = Some(value);
             verdict
         }
-        Decision::Invalid { parsed, source, errors, outcome } => match outcome {
-            convergence::Outcome::Missing => {
+        TurnVerdict::Invalid { parsed, source, errors, outcome } => match outcome {
+            convergence::Validity::Missing => {
                 let message = "the engine says that it is done, but its answer holds no JSON";
                 missing_output(placed(source), &parsed, message, Completion::DoneMarker)
             }
-            convergence::Outcome::Invalid | convergence::Outcome::Valid => {
+            convergence::Validity::Invalid | convergence::Validity::Valid => {
                 let mut steps = steps(&parsed);
                 steps.push(NormalizationStep {
                     step: "validate".into(),
@@ -98,9 +97,9 @@ fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>)
                 verdict
             }
         },
-        Decision::Ask(question) => asked(*question),
-        Decision::AttemptsUsedUp => attempts_used_up(turn),
-        Decision::Silent => {
+        TurnVerdict::Ask(question) => asked(*question),
+        TurnVerdict::AttemptsUsedUp => attempts_used_up(turn),
+        TurnVerdict::Silent => {
             let message = "the engine ended its turn without a word: no output and no question";
             missing_output(placed("assistant_message"), &convergence::parse(text), message, Completion::Schema)
         }
@@ -112,17 +111,17 @@ pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
     if let Some(stop) = &turn.stop {
         return Err(Box::new(Verdict::failed(stop.error())));
     }
-    let text = match engine_verdict(turn) {
-        EngineVerdict::Failed(error) => return Err(Box::new(Verdict::failed(error.bounded()))),
-        EngineVerdict::Succeeded { text, .. } => text,
+    let text = match engine_answer(turn) {
+        Err(error) => return Err(Box::new(Verdict::failed(error.bounded()))),
+        Ok(answer) => answer.text,
     };
     match turn.mode {
         ExecutionMode::Auto => Ok(text),
-        ExecutionMode::Interactive => match convergence::decide_words(&text, turn.attempt, turn.max_attempt) {
-            WordsDecision::Done(words) => Ok(words),
-            WordsDecision::Ask(question) => Err(Box::new(asked(*question))),
-            WordsDecision::AttemptsUsedUp => Err(Box::new(attempts_used_up(turn))),
-            WordsDecision::Silent => {
+        ExecutionMode::Interactive => match convergence::judge_words(&text, turn.attempt, turn.max_attempt) {
+            WordsVerdict::Done(words) => Ok(words),
+            WordsVerdict::Ask(question) => Err(Box::new(asked(*question))),
+            WordsVerdict::AttemptsUsedUp => Err(Box::new(attempts_used_up(turn))),
+            WordsVerdict::Silent => {
                 let message = "the engine ended its turn without a word: neither done nor a question";
                 Err(Box::new(Verdict::failed(with_hints(
                     RunError::new(code::OUTPUT_MISSING, message),
@@ -133,8 +132,8 @@ pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
     }
 }
 
-fn engine_verdict(turn: &CliTurn<'_>) -> EngineVerdict {
-    engine::verdict(turn.adapter, turn.report, turn.exit)
+fn engine_answer(turn: &CliTurn<'_>) -> Result<EngineAnswer, RunError> {
+    engine::answer(turn.adapter, turn.report, turn.exit)
 }
 
 fn asked(question: Question) -> Verdict {

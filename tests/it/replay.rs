@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use skill_runner::domain::event::Event;
 use skill_runner::domain::fact::{Fact, RawRange, Stream};
+use skill_runner::domain::outcome::RunError;
 use skill_runner::domain::outcome::Usage;
-use skill_runner::engine::{
-    self, Adapter, EngineExit, EngineVerdict, LINE_MAX, ProcessExit, StreamReader, TurnEnd, TurnReport,
-};
+use skill_runner::engine::{self, Adapter, EngineAnswer, LINE_MAX, ProcessExit, ReportedEnd, StreamReader, TurnReport};
 
 /// One recorded turn.
 #[derive(Debug, Clone)]
@@ -23,7 +22,7 @@ struct Case {
     adapter: &'static Adapter,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    exit: EngineExit,
+    exit: ProcessExit,
     resumed_from: Option<String>,
     usage_before: Usage,
 }
@@ -35,7 +34,7 @@ struct Played {
     stderr: Vec<Fact>,
     at_the_end: Vec<Event>,
     report: TurnReport,
-    verdict: EngineVerdict,
+    verdict: Result<EngineAnswer, RunError>,
 }
 
 fn cases() -> Vec<Case> {
@@ -54,10 +53,10 @@ fn case(adapter: &'static Adapter, folder: PathBuf) -> Case {
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let turn: Value = serde_json::from_slice(&read("exit.json")).unwrap();
     let number = |value: &Value| i32::try_from(value.as_i64().unwrap()).unwrap();
-    let exit = EngineExit::Ended(match &turn["exit"]["code"] {
+    let exit = match &turn["exit"]["code"] {
         Value::Null => ProcessExit::Signal(number(&turn["exit"]["signal"])),
         code => ProcessExit::Code(number(code)),
-    });
+    };
     Case {
         adapter,
         stdout: read("stdout.raw"),
@@ -94,7 +93,7 @@ fn play(case: &Case, cut: impl Fn(&[u8]) -> Vec<usize>) -> Played {
     let stderr = read(Stream::Stderr, &case.stderr);
     let at_the_end = parser.finish();
     let report = parser.report().clone();
-    let verdict = engine::verdict(case.adapter, &report, case.exit);
+    let verdict = engine::answer(case.adapter, &report, case.exit);
     Played { stdout, stderr, at_the_end, report, verdict }
 }
 
@@ -146,13 +145,13 @@ fn golden(played: &Played) -> Value {
     let report = &played.report;
     json!({
         "verdict": match &played.verdict {
-            EngineVerdict::Succeeded { text, structured } => json!({ "succeeded": { "text": text, "structured": structured } }),
-            EngineVerdict::Failed(error) => json!({ "failed": error }),
+            Ok(EngineAnswer { text, structured }) => json!({ "succeeded": { "text": text, "structured": structured } }),
+            Err(error) => json!({ "failed": error }),
         },
         "said_end": match &report.end {
             None => Value::Null,
-            Some(TurnEnd::Succeeded) => json!("succeeded"),
-            Some(TurnEnd::Failed(failure)) => json!({ "failed": failure.code }),
+            Some(ReportedEnd::Succeeded) => json!("succeeded"),
+            Some(ReportedEnd::Failed(failure)) => json!({ "failed": failure.code }),
         },
         "handle": report.handle,
         "usage": report.usage,
@@ -216,10 +215,10 @@ fn recorded(engine: &str, name: &str) -> Case {
     case(engine::adapter_named(engine).unwrap(), root.join(engine).join(name))
 }
 
-fn code_of(verdict: &EngineVerdict) -> &str {
+fn code_of(verdict: &Result<EngineAnswer, RunError>) -> &str {
     match verdict {
-        EngineVerdict::Succeeded { .. } => "succeeded",
-        EngineVerdict::Failed(error) => &error.code,
+        Ok(_) => "succeeded",
+        Err(error) => &error.code,
     }
 }
 
@@ -259,7 +258,7 @@ fn a_resumed_turn_that_comes_back_with_another_session_has_failed() {
         let played = play(&case, whole);
         assert_eq!(code_of(&played.verdict), "SESSION_RESUME_FAILED", "{engine}");
         // The runner need not wait for a turn that has lost its conversation.
-        assert!(matches!(played.report.end, Some(TurnEnd::Failed(_))), "{engine}");
+        assert!(matches!(played.report.end, Some(ReportedEnd::Failed(_))), "{engine}");
         assert!(!played.stdout.iter().any(|fact| matches!(fact.event, Event::SessionBound(_))), "{engine}");
     }
 }
@@ -268,12 +267,12 @@ fn a_resumed_turn_that_comes_back_with_another_session_has_failed() {
 fn an_engine_dismissed_after_its_end_has_succeeded_and_one_that_broke_after_it_has_not() {
     for engine in ["codex", "claude", "gemini", "qwen", "opencode"] {
         let ended_by = |exit| play(&Case { exit, ..recorded(engine, "b_tool_then_json") }, whole).verdict;
-        let succeeded = ended_by(EngineExit::Ended(ProcessExit::Code(0)));
+        let succeeded = ended_by(ProcessExit::Code(0));
         let text = r#"{"status":"ok","artifact":"artifacts/notes.md"}"#.to_owned();
-        assert_eq!(succeeded, EngineVerdict::Succeeded { text, structured: None }, "{engine}");
-        assert_eq!(ended_by(EngineExit::Dismissed), succeeded, "{engine}");
+        assert_eq!(succeeded, Ok(EngineAnswer { text, structured: None }), "{engine}");
+        assert_eq!(ended_by(ProcessExit::Dismissed), succeeded, "{engine}");
         for broken in [ProcessExit::Code(1), ProcessExit::Signal(9), ProcessExit::Unknown] {
-            assert_eq!(code_of(&ended_by(EngineExit::Ended(broken))), "ENGINE_FAILED", "{engine} {broken:?}");
+            assert_eq!(code_of(&ended_by(broken)), "ENGINE_FAILED", "{engine} {broken:?}");
         }
     }
 }

@@ -129,7 +129,8 @@ mod tests {
     use super::*;
     use crate::domain::event::{AssistantMessage, SessionBound};
     use crate::domain::fact::Stream;
-    use crate::engine::{EngineExit, EngineVerdict, LineParser, ProcessExit, Reading, verdict};
+    use crate::domain::outcome::RunError;
+    use crate::engine::{EngineAnswer, LineParser, ProcessExit, Reading, answer};
 
     const BLOCK: [&str; 3] = [
         "<Execution Info>",
@@ -137,7 +138,7 @@ mod tests {
         "</Execution Info>",
     ];
 
-    fn read(stdout: &[&str], stderr: &[&str]) -> (Vec<Event>, EngineVerdict) {
+    fn read(stdout: &[&str], stderr: &[&str]) -> (Vec<Event>, Result<EngineAnswer, RunError>) {
         let mut parser = ADAPTER.parser(None, Usage::default());
         let mut events = Vec::new();
         for (stream, lines) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
@@ -148,7 +149,7 @@ mod tests {
             }
         }
         events.extend(parser.finish());
-        (events, verdict(&ADAPTER, parser.report(), EngineExit::Ended(ProcessExit::Code(0))))
+        (events, answer(&ADAPTER, parser.report(), ProcessExit::Code(0)))
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
         let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
         let message = AssistantMessage { message_id: "message-1".into(), text: "Hello\nthere".into() };
         let expected = vec![Event::SessionBound(handle), Event::UsageReported(usage), Event::AssistantMessage(message)];
-        let succeeded = EngineVerdict::Succeeded { text: "Hello\nthere".into(), structured: None };
+        let succeeded = Ok(EngineAnswer { text: "Hello\nthere".into(), structured: None });
         let answer = ["Hello", "there"];
         assert_eq!(read(&answer, &BLOCK), (expected.clone(), succeeded.clone()));
         assert_eq!(read(&[&answer[..], &BLOCK].concat(), &[]), (expected, succeeded));
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn an_exit_without_an_answer_or_with_a_complaint_of_its_service_is_a_failure() {
         for (stdout, stderr) in [(&[][..], &[][..]), (&["Hm"], &["Error when talking to iFlow API: fetch failed"])] {
-            assert!(matches!(read(stdout, stderr).1, EngineVerdict::Failed(_)), "{stdout:?}");
+            assert!(read(stdout, stderr).1.is_err(), "{stdout:?}");
         }
     }
 }

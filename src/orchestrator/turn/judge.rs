@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::domain::outcome::{RunError, code};
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
-use crate::engine::{Adapter, EngineExit, TurnParser, script};
+use crate::engine::{Adapter, TurnParser, script};
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::results::pretty;
@@ -54,7 +54,7 @@ pub(crate) fn judge(
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref().filter(|_| part == Judged::Whole);
     let skill_result = result_file::keep(paths, named, result_before, &paths.file(RunFile::SkillResult))?;
     let kept = skill_result.is_some();
-    let FinishedProcess { exit, stop, reader, dismissed } = process;
+    let FinishedProcess { exit, stop, reader } = process;
     let verdict = match reader {
         TurnReader::Script(_) => {
             let (output, output_json, from) = match part {
@@ -79,7 +79,7 @@ pub(crate) fn judge(
         }
         TurnReader::Cli(parser, adapter) => {
             files::write_whole(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
-            let engine = Engine { parser: &parser, adapter, exit: engine_exit(exit, dismissed), stop };
+            let engine = Engine { parser: &parser, adapter, exit, stop };
             let verdict = judge_cli(&engine.turn(state, skill, skill_result.as_deref()));
             keep_answer(&paths.file(RunFile::EngineOutputJson), &verdict)?;
             verdict
@@ -97,14 +97,14 @@ pub(crate) fn judge_repair(
     before: Option<FileMark>,
 ) -> Result<Verdict, Error> {
     reclaim(paths)?;
-    let FinishedProcess { exit, stop, reader, dismissed } = process;
+    let FinishedProcess { exit, stop, reader } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
         return Ok(Verdict::failed(RunError::new(code::INTERNAL, "only an engine can be asked again")));
     };
     files::write_whole(&paths.file(RunFile::RepairOutput), final_text(&parser).as_bytes())?;
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let written = result_file::keep(paths, named, before, &paths.file(RunFile::RepairResult))?;
-    let engine = Engine { parser: &parser, adapter, exit: engine_exit(exit, dismissed), stop };
+    let engine = Engine { parser: &parser, adapter, exit, stop };
     Ok(judge_cli(&engine.turn(state, skill, written.as_deref())))
 }
 
@@ -118,13 +118,13 @@ pub(crate) fn engine_words(
     reclaim(paths)?;
     // What the engine wrote there is not the script's result.
     result_file::clear(paths)?;
-    let FinishedProcess { exit, stop, reader, dismissed } = process;
+    let FinishedProcess { exit, stop, reader } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
         let error = RunError::new(code::INTERNAL, "a hybrid skill runs on an engine");
         return Ok(Err(Box::new(Verdict::failed(error))));
     };
     files::write_whole(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
-    let engine = Engine { parser: &parser, adapter, exit: engine_exit(exit, dismissed), stop };
+    let engine = Engine { parser: &parser, adapter, exit, stop };
     Ok(judge_words(&engine.turn(state, skill, None)))
 }
 
@@ -147,15 +147,11 @@ fn keep_answer(place: &Path, verdict: &Verdict) -> Result<(), Error> {
     }
 }
 
-fn engine_exit(exit: ProcessExit, dismissed: bool) -> EngineExit {
-    if dismissed { EngineExit::Dismissed } else { EngineExit::Ended(exit) }
-}
-
 /// An agent CLI that has ended.
 struct Engine<'a> {
     parser: &'a TurnParser,
     adapter: &'static Adapter,
-    exit: EngineExit,
+    exit: ProcessExit,
     stop: Option<Stop>,
 }
 

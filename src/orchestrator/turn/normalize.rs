@@ -179,9 +179,10 @@ fn failure_of(end: &FinishedProcess) -> Option<String> {
         (Some(Stop::Canceled), _) => Some("the run was canceled meanwhile".to_owned()),
         (Some(Stop::Shutdown), _) => Some("the service ended meanwhile".to_owned()),
         (None, ProcessExit::Code(0)) => None,
-        (None, exit @ (ProcessExit::Code(_) | ProcessExit::Signal(_) | ProcessExit::Unknown)) => {
-            Some(format!("it {exit}"))
-        }
+        (
+            None,
+            exit @ (ProcessExit::Code(_) | ProcessExit::Signal(_) | ProcessExit::Dismissed | ProcessExit::Unknown),
+        ) => Some(format!("it {exit}")),
     }
 }
 

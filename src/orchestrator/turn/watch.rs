@@ -52,8 +52,6 @@ pub(crate) struct FinishedProcess {
     /// Why it was stopped, if it was.
     pub stop: Option<Stop>,
     pub reader: TurnReader,
-    /// Whether the engine had ended its turn, would not exit, and was ended.
-    pub dismissed: bool,
 }
 
 /// An engine being watched.
@@ -198,7 +196,8 @@ impl Attempt<'_> {
             let message = "the engine had finished its turn but did not exit in time, so it was ended";
             facts.push(warned(Warning::new("ENGINE_DID_NOT_EXIT", message)));
         }
-        let process = FinishedProcess { exit: ended.exit, stop: self.stop, reader: self.reader, dismissed };
+        let exit = if dismissed { ProcessExit::Dismissed } else { ended.exit };
+        let process = FinishedProcess { exit, stop: self.stop, reader: self.reader };
         Watched { process, ended, facts }
     }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use skill_runner::domain::event::Event;
-use skill_runner::engine::{self, EngineExit, ProcessExit};
+use skill_runner::engine::{self, ProcessExit};
 
 use super::{Case, Played, code_of, play, recorded, whole};
 
@@ -159,7 +159,7 @@ proptest! {
     fn no_output_is_lost_or_read_differently_by_another_chunking((engine, stdout) in any_output(), length in 1usize..90) {
         let adapter = engine::adapter_named(ENGINES[engine]).unwrap();
         let case = Case {
-            folder: "random".into(), adapter, stderr: stdout.clone(), stdout, exit: EngineExit::Ended(ProcessExit::Code(0)),
+            folder: "random".into(), adapter, stderr: stdout.clone(), stdout, exit: ProcessExit::Code(0),
             resumed_from: None, usage_before: Default::default(),
         };
         // `play` checks that every byte of both streams is covered.

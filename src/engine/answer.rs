@@ -1,45 +1,31 @@
-//! Whether a turn succeeded: judged by the engine's own report and its exit, never by the exit alone.
+//! What an engine answered: its own report counts, and its exit, never the exit alone.
 
 use serde_json::{Value, json};
 
 use super::adapter::Adapter;
 use super::failure::Failure;
 use super::process_exit::ProcessExit;
-use super::report::{TurnEnd, TurnReport};
+use super::report::{ReportedEnd, TurnReport};
 use crate::domain::outcome::{RunError, code};
 
-/// The end of an engine's process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineExit {
-    /// It ended by itself, or something else ended it.
-    Ended(ProcessExit),
-    /// It had reported the end of its turn but did not exit in time, and the runner stopped it.
-    Dismissed,
-}
-
-/// The verdict on a turn.
+/// What an engine answered in a turn that it finished. Whether this is good output is judged elsewhere.
 #[derive(Debug, Clone, PartialEq)]
-pub enum EngineVerdict {
-    /// The engine finished its turn. Its output is not judged yet.
-    Succeeded {
-        /// The assistant's last message.
-        text: String,
-        /// The engine's own structured output.
-        structured: Option<Value>,
-    },
-    /// The engine did not finish its turn.
-    Failed(RunError),
+pub struct EngineAnswer {
+    /// The assistant's last message.
+    pub text: String,
+    /// The engine's own structured output.
+    pub structured: Option<Value>,
 }
 
-/// Judges a turn by its report and by the end of its process.
-pub fn verdict(adapter: &Adapter, report: &TurnReport, exit: EngineExit) -> EngineVerdict {
+/// The engine's answer, or why it did not finish its turn.
+pub fn answer(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Result<EngineAnswer, RunError> {
     let failure = match (&report.end, exit) {
-        (Some(TurnEnd::Succeeded), EngineExit::Ended(ProcessExit::Code(0)) | EngineExit::Dismissed) => {
+        (Some(ReportedEnd::Succeeded), ProcessExit::Code(0) | ProcessExit::Dismissed) => {
             let text = report.final_text.clone().unwrap_or_default();
-            return EngineVerdict::Succeeded { text, structured: report.structured.clone() };
+            return Ok(EngineAnswer { text, structured: report.structured.clone() });
         }
-        (Some(TurnEnd::Failed(failure)), _) => failure.clone(),
-        (Some(TurnEnd::Succeeded), EngineExit::Ended(exit)) => {
+        (Some(ReportedEnd::Failed(failure)), _) => failure.clone(),
+        (Some(ReportedEnd::Succeeded), exit) => {
             let message = format!("{} said that it finished, but it {exit}", adapter.name());
             Failure::new(code::ENGINE_FAILED, &message)
         }
@@ -50,12 +36,9 @@ pub fn verdict(adapter: &Adapter, report: &TurnReport, exit: EngineExit) -> Engi
         Some(words) => Failure::new(code::SESSION_RESUME_FAILED, &format!("the session could not be resumed: {words}")),
         None => failure,
     };
-    let exit_code = match exit {
-        EngineExit::Ended(exit) => exit.code(),
-        EngineExit::Dismissed => None,
-    };
+    let exit_code = exit.code();
     let error = failure.with_status(exit_code.and_then(adapter.http_status_of_exit)).into_error();
-    EngineVerdict::Failed(error.with("exit_code", json!(exit_code)).with("stderr", report.stderr_tail.trim_end()))
+    Err(error.with("exit_code", json!(exit_code)).with("stderr", report.stderr_tail.trim_end()))
 }
 
 /// The engine's message about a session it does not know, on standard error or in its final error.
@@ -63,25 +46,22 @@ fn lost_session(adapter: &Adapter, report: &TurnReport) -> Option<String> {
     report.resumed_from.as_ref()?;
     let on_stderr = report.lost_session.clone();
     on_stderr.or_else(|| match &report.end {
-        Some(TurnEnd::Failed(failure)) => {
+        Some(ReportedEnd::Failed(failure)) => {
             let known = adapter.lost_session_words.iter().any(|words| failure.message.contains(words));
             known.then(|| failure.message.clone())
         }
-        Some(TurnEnd::Succeeded) | None => None,
+        Some(ReportedEnd::Succeeded) | None => None,
     })
 }
 
 /// A turn whose end the engine did not report has failed, even with exit code 0.
-fn unfinished(adapter: &Adapter, report: &TurnReport, exit: EngineExit) -> Failure {
-    let how = match exit {
-        EngineExit::Ended(exit) => format!("{} did not finish its turn: it {exit}", adapter.name()),
-        EngineExit::Dismissed => format!("{} did not finish its turn: it was stopped", adapter.name()),
-    };
+fn unfinished(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Failure {
+    let how = format!("{} did not finish its turn: it {exit}", adapter.name());
     match &report.last_error {
         Some(error) => Failure { message: format!("{how}; its last error was: {}", error.message), ..error.clone() },
         None => {
             let message = match (exit, complaint(&report.stderr_tail)) {
-                (EngineExit::Ended(ProcessExit::Code(code)), Some(line)) if code != 0 => {
+                (ProcessExit::Code(code), Some(line)) if code != 0 => {
                     format!("{how}; on standard error it said: {line}")
                 }
                 _ => how,
