@@ -1,4 +1,4 @@
-//! The ladder behind the first validation: the skill's normalizer, its fallback, the runner's repair.
+//! Normalization behind the first validation: the skill's normalizer, its fallback, the runner's repair.
 
 mod repair;
 
@@ -278,7 +278,7 @@ fn waiting(server: &Server) -> String {
 }
 
 #[test]
-fn a_cancel_in_the_middle_of_the_ladder_ends_the_step_and_the_run() {
+fn a_cancel_in_the_middle_of_normalization_ends_the_step_and_the_run() {
     let server = Server::start();
     let run = waiting(&server);
     assert_eq!(server.post(&format!("/v1/jobs/{run}/cancel"), &json!({})).status, 200);
@@ -291,7 +291,7 @@ fn a_cancel_in_the_middle_of_the_ladder_ends_the_step_and_the_run() {
 }
 
 #[test]
-fn a_service_that_ends_in_the_middle_of_the_ladder_ends_the_run() {
+fn a_service_that_ends_in_the_middle_of_normalization_ends_the_run() {
     let server = Server::start();
     let run = waiting(&server);
     server.drain();
@@ -303,7 +303,7 @@ fn a_service_that_ends_in_the_middle_of_the_ladder_ends_the_run() {
 }
 
 #[test]
-fn a_service_that_is_killed_in_the_middle_of_the_ladder_leaves_no_process_and_a_whole_log() {
+fn a_service_that_is_killed_in_the_middle_of_normalization_leaves_no_process_and_a_whole_log() {
     let (folder, pose) = (tempfile::tempdir().unwrap(), Pose::new());
     let waits = json!({"command": "sh -c 'echo $$; sleep 600' step"});
     let extras = json!({"output": output(), "runner": {"normalizer": waits}});
