@@ -64,7 +64,7 @@ impl Orchestrator {
         self.shared.log.resolve(id).await
     }
 
-    /// The run as it stands.
+    /// The run as it is now.
     pub async fn state(&self, run: RunId) -> Result<RunState, Error> {
         Ok(self.shared.log.head(run).await?.state)
     }

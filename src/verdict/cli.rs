@@ -106,7 +106,7 @@ fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>)
     }
 }
 
-/// Judge a turn of an engine that a script stands behind: its words, or a question, or why there are none.
+/// Judge a turn of a hybrid skill's engine: its words, or a question, or why there are none.
 pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
     if let Some(stop) = &turn.stop {
         return Err(Box::new(Verdict::failed(stop.error())));

@@ -52,7 +52,7 @@ impl Verdict {
         Self { outcome: Err(error), normalized: None, warnings: Vec::new(), answer: None, awaited: None }
     }
 
-    /// What normalization has to work with, or the verdict as it stands.
+    /// What normalization has to work with, or the verdict itself.
     pub fn invalid_output(self) -> Result<InvalidOutput, Box<Verdict>> {
         match self {
             Verdict {

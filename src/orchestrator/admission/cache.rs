@@ -63,7 +63,7 @@ pub(crate) fn entry(
     last_files: &LastFiles,
 ) -> Option<IndexChange> {
     let Command::EndTurn { facts, .. } = command else { return None };
-    // What the runner asked to be repaired may have drifted: each run takes that risk for itself.
+    // A repaired result may have drifted from what the engine found, so it is not shared.
     let repaired = |fact: &Fact| matches!(&fact.event, Event::Normalized(it) if it.level == NormalizationLevel::N3);
     let key = row(state.shared_key()?).filter(|_| !facts.iter().any(repaired))?;
     let artifacts = last_files.facts.iter().any(|fact| matches!(fact.event, Event::ArtifactIndexed(_)));
@@ -229,7 +229,7 @@ fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>
     Ok(artifacts)
 }
 
-/// What a failed attempt put into the run's folder goes again: the run will make its own.
+/// Removes what a failed attempt put into the run's folder: the run makes its own.
 fn remove_result(to: &RunPaths) {
     for place in [
         to.folder(RunFolder::Artifacts),

@@ -93,7 +93,7 @@ fn origin(root: &Path, trail: &Trail, data: &Value, field: &Pointer) -> Result<O
         return Ok(origin);
     }
     let Some((stream, bytes)) = trail.turn() else { return Ok(Origin::Unknown) };
-    // An answer stands at the end of what was said.
+    // An answer is at the end of the output.
     let from = bytes.start.max(bytes.end.saturating_sub(TEXT_MAX));
     let raw = open_beneath(root, Path::new(RunFile::of_stream(stream).name()))
         .ok()

@@ -21,7 +21,7 @@ const RUNS_LOOKED_AT: usize = 10_000;
 const RUNS_COMPARED: usize = 200;
 /// Rows read at once.
 const SCAN_PAGE: usize = 256;
-/// Bytes of events read at once: all that is wanted stands near the beginning.
+/// Bytes of events read at once: what is wanted is near the beginning.
 const READ_BYTES: usize = 64 * 1024;
 
 /// What the cache did for a run.

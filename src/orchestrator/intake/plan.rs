@@ -22,7 +22,7 @@ const INLINE_MAX: usize = 512 * 1024;
 /// The longest time an option may ask for, as in the service's own settings: a week. No clock counts without end.
 const LONGEST_SECONDS: u64 = 7 * 24 * 3600;
 
-/// What stands for a skill, and for an engine that nobody named, until the package is there. No skill can be called so.
+/// The name of the skill, and of an engine that was not named, until the package is there. No skill can have this name.
 const UNTIL_UPLOAD: &str = "(known with the upload)";
 
 pub(crate) fn rejected(code: &'static str, message: String) -> Error {

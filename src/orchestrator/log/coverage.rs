@@ -87,7 +87,7 @@ fn read_rest(mut file: File, stream: Stream, covered: u64, facts: &mut Vec<Fact>
 fn cut(path: &Path, covered: u64) -> Result<(), Error> {
     let doing = || format!("open {}", path.display());
     let file = match std::fs::OpenOptions::new().write(true).open(path) {
-        // A stream that never said anything may have gone with a start that was taken back.
+        // A stream without output may have been removed with a start that was undone.
         Err(error) if error.kind() == ErrorKind::NotFound && covered == 0 => return Ok(()),
         opened => opened.map_err(Error::io(doing()))?,
     };

@@ -21,10 +21,10 @@ use crate::workspace::Layout;
 
 /// Bytes of events read at once while sealing.
 const READ_BYTES: usize = 1024 * 1024;
-/// How often runs past their grace are let go.
-const LET_GO_EVERY: Duration = Duration::from_secs(1);
+/// How often the events of sealed runs are deleted from the store.
+const DELETE_EVERY: Duration = Duration::from_secs(1);
 
-/// Seals finished runs, one after the other, out of their way.
+/// Seals finished runs one after the other, in the background.
 pub(crate) struct Sealer {
     /// Unbounded, because it carries sixteen bytes for each finished run and its reader never waits for a client.
     orders: mpsc::UnboundedSender<Order>,
@@ -76,10 +76,10 @@ struct Worker {
 impl Worker {
     async fn work(self, mut orders: mpsc::UnboundedReceiver<Order>) {
         let mut sealed: Vec<(Instant, RunId)> = Vec::new();
-        let mut ticks = tokio::time::interval(LET_GO_EVERY);
+        let mut ticks = tokio::time::interval(DELETE_EVERY);
         loop {
             tokio::select! {
-                // In a fixed order, so that two equal worlds go the same way.
+                // In a fixed order, so that two equal simulations go the same way.
                 biased;
                 order = orders.recv() => match order {
                     None => return,
@@ -89,7 +89,7 @@ impl Worker {
                         Err(error) => warn!(run.id = %run, error = %chain(&error), "the log was not sealed; the next start tries again"),
                     },
                 },
-                _ = ticks.tick() => self.let_go(&mut sealed).await,
+                _ = ticks.tick() => self.delete_due(&mut sealed).await,
             }
         }
     }
@@ -118,7 +118,7 @@ impl Worker {
     }
 
     /// Events leave the store only after one sync has made all their files durable.
-    async fn let_go(&self, sealed: &mut Vec<(Instant, RunId)>) {
+    async fn delete_due(&self, sealed: &mut Vec<(Instant, RunId)>) {
         let now = Instant::now();
         let due = sealed.partition_point(|(at, _)| *at <= now);
         if due == 0 {
@@ -196,7 +196,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let worker = worker(folder.path()).await;
         worker.seal(RUN).await.unwrap();
-        worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
+        worker.delete_due(&mut vec![(Instant::now(), RUN)]).await;
         assert_eq!(worker.store.head(&RUN).await.unwrap(), Seq::START);
         worker.seal(RUN).await.unwrap();
         assert_eq!(std::fs::read(worker.layout.run(RUN).file(RunFile::Events)).unwrap(), b"{}\n");
@@ -208,7 +208,7 @@ mod tests {
         let worker = worker(folder.path()).await;
         worker.seal(RUN).await.unwrap();
         std::fs::write(worker.layout.run(RUN).file(RunFile::Events), "").unwrap();
-        worker.let_go(&mut vec![(Instant::now(), RUN)]).await;
+        worker.delete_due(&mut vec![(Instant::now(), RUN)]).await;
         assert_eq!(worker.store.head(&RUN).await.unwrap(), Seq(1));
     }
 }

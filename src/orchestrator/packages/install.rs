@@ -47,7 +47,7 @@ impl Orchestrator {
         blocking.await.map_err(|error| Error::io("unpack the package")(error.into()))?
     }
 
-    /// An installation as it stands.
+    /// An installation as it is now.
     pub fn install_of(&self, id: Uuid) -> Result<Option<Install>, Error> {
         Records::new(&self.shared.layout).read(id)
     }
@@ -87,7 +87,7 @@ impl Installation {
         } else if self.install.status == InstallStatus::Succeeded {
             clear(staging);
         } else {
-            // Without a plan in it the room goes; with one, something is half done that the next start settles.
+            // Without a plan the staging folder is removed; with one, an exchange is half done, and the next start finishes it.
             drop(staging);
         }
         self.teller.send_replace(self.install);
@@ -109,14 +109,14 @@ impl Installation {
 pub fn recover_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error> {
     // A skills folder that cannot be written keeps nobody from running what is in it.
     let settled = registry::settle(skills_dir).unwrap_or_else(|error| {
-        warn!(error = %chain(&error), "installations that were cut short could not be settled");
+        warn!(error = %chain(&error), "interrupted installations could not be recovered");
         Vec::new()
     });
     let done = |id: Uuid| settled.iter().find(|settled| settled.staging.id() == id)?.done.clone();
-    Records::new(layout).settle(done)?;
+    Records::new(layout).recover(done)?;
     for settled in settled {
-        let (id, outcome) = (settled.staging.id(), if settled.done.is_some() { "finished" } else { "taken back" });
-        info!(install = %id, outcome, "settled an installation that was cut short");
+        let (id, outcome) = (settled.staging.id(), if settled.done.is_some() { "finished" } else { "undone" });
+        info!(install = %id, outcome, "recovered an interrupted installation");
         clear(settled.staging);
     }
     Ok(())
@@ -125,7 +125,7 @@ pub fn recover_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error>
 fn clear(staging: Staging) {
     let id = staging.id();
     if let Err(error) = staging.clear() {
-        warn!(install = %id, error = %chain(&error), "the room of an installation could not be cleared");
+        warn!(install = %id, error = %chain(&error), "the staging folder of an installation could not be removed");
     }
 }
 

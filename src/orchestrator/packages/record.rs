@@ -159,7 +159,7 @@ impl Records {
         Ok(files::write_durably(&self.file(install.request_id), &bytes)?)
     }
 
-    /// An installation as it stands.
+    /// An installation as it is now.
     pub(crate) fn read(&self, id: Uuid) -> Result<Option<Install>, Error> {
         let path = self.file(id);
         let Some(bytes) = files::read_optional(&path)? else { return Ok(None) };
@@ -167,8 +167,8 @@ impl Records {
         read.map_err(|error| Error::io(format!("read {}", path.display()))(error.into()))
     }
 
-    /// Ends what an earlier life of the service left open: as `done` tells, else as interrupted.
-    pub(crate) fn settle(&self, done: impl Fn(Uuid) -> Option<Done>) -> Result<(), Error> {
+    /// Ends what an earlier process of the service left open: as `done` tells, else as interrupted.
+    pub(crate) fn recover(&self, done: impl Fn(Uuid) -> Option<Done>) -> Result<(), Error> {
         for id in self.ids() {
             let Some(mut install) = self.read(id)?.filter(|install| !install.status.is_final()) else { continue };
             match done(id) {

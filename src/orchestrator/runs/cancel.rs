@@ -64,7 +64,7 @@ impl Orchestrator {
         let Some(was_queued) = was_queued else { return Err(self.conflict(run).await?) };
         let ended = self.end_at_rest(run, requested_by, reason).await;
         if was_queued && ended.is_err() {
-            // It could not be ended, so it keeps its right to run; one that is over by now is passed over.
+            // It could not be ended, so it goes back into the queue; the dispatcher skips one that is over by now.
             shared.queue.requeue(run);
         }
         ended
@@ -79,7 +79,7 @@ impl Orchestrator {
         }
         if status == Status::Running {
             // Unless it has got its actor meanwhile, or its actor has just ended it, nobody drives it any more: its actor
-            // broke, and could not say so. It is failed now, or the cancel is.
+            // broke and could not log it. Either the run is failed now, or the cancel is refused.
             if !shared.live.contains(run) && !self.state(run).await?.status().is_final() {
                 let broken = Error::io("drive the run")(std::io::Error::other("its actor is gone"));
                 actor::give_up(shared, run, &broken).await?;

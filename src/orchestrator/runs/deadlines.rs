@@ -17,7 +17,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::lost_race;
 use crate::orchestrator::shared::Shared;
 
-/// Longest nap: the wall clock may be set while we wait.
+/// Longest wait: the wall clock may be set meanwhile.
 const NAP: Duration = Duration::from_secs(30);
 
 /// When a decision that could not be logged is tried again.
@@ -58,7 +58,7 @@ fn until(moment: Timestamp, now: Timestamp) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// A user who answers at the same moment wins or loses as a whole.
+/// If a user answers at the same moment, either the answer or this decision is logged, never both.
 async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
     loop {
         // Not while a cancel writes the run's last files: the turn to come would find them.

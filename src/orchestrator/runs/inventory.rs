@@ -127,7 +127,7 @@ impl Orchestrator {
         keys.extend(state.idempotency_sha256.as_deref().and_then(idempotency_row));
         let entry = cache::own_entry(shared, state).await?;
         keys.extend(entry);
-        // The rows go first: files without a row are swept at the next start, a row without files would be a lie.
+        // The rows go first: files without a row are swept at the next start, a row without files would promise files that are gone.
         shared.sealer.forget(run);
         shared.store.delete_run(&run, keys).await?;
         let paths = shared.layout.run(run);

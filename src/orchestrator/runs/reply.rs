@@ -1,4 +1,4 @@
-//! Answers of users: accepted exactly once, and with them the right to go on.
+//! Answers of users: each question is answered once, and the run is queued with the answer.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Who may run, who waits, who is turned away.
+//! The queue: which runs may start, which wait, and when a new one is refused.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

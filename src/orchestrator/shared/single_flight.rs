@@ -104,7 +104,7 @@ mod tests {
     }
 
     /// Run 1 leads, 2 to 4 follow.
-    fn flown() -> SingleFlight {
+    fn with_followers() -> SingleFlight {
         let flights = SingleFlight::default();
         assert!(flights.lead("k", run(1)) && !flights.lead("k", run(9)));
         assert!((2..=4).all(|n| flights.follow("k", follower(n)).is_none()));
@@ -113,14 +113,14 @@ mod tests {
 
     #[test]
     fn a_result_is_for_all_and_the_next_one_leads_anew() {
-        let flights = flown();
+        let flights = with_followers();
         assert_eq!(runs(flights.ended("k", run(1), true)), [run(2), run(3), run(4)]);
         assert!(flights.lead("k", run(5)));
     }
 
     #[test]
     fn after_a_failure_the_next_in_line_leads_and_the_others_follow_it() {
-        let flights = flown();
+        let flights = with_followers();
         assert_eq!(runs(flights.ended("k", run(1), false)), [run(2)]);
         assert!(flights.follow("k", follower(2)).is_some(), "it leads already");
         assert_eq!(runs(flights.ended("k", run(1), true)), [], "a run is over once");
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_follower_that_is_over_is_passed_over_and_the_last_one_leaves_nothing() {
-        let flights = flown();
+        let flights = with_followers();
         assert_eq!(runs(flights.ended("k", run(2), false)), []);
         assert_eq!(runs(flights.ended("k", run(1), false)), [run(3)]);
         assert_eq!(runs(flights.ended("k", run(3), false)), [run(4)]);

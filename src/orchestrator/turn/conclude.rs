@@ -8,6 +8,7 @@ use crate::domain::ending;
 use crate::domain::event::Event;
 use crate::domain::fact::Fact;
 use crate::domain::outcome::{RunError, StreamProof, Warning, code};
+use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::orchestrator::admission::cache;
@@ -202,7 +203,7 @@ fn missing(indexed: &artifact::Indexed) -> Option<RunError> {
     if indexed.missing.is_empty() {
         return None;
     }
-    let named = |pattern: &str| format!("artifacts/{}", pattern.trim_start_matches("artifacts/"));
+    let named = |pattern: &str| RunFolder::Artifacts.join(RunFolder::Artifacts.strip(pattern).unwrap_or(pattern));
     let patterns: Vec<String> = indexed.missing.iter().map(|entry| named(&entry.pattern)).collect();
     let message = format!("required artifacts are missing: {}", patterns.join(", "));
     Some(RunError::new(code::ARTIFACT_MISSING, message).with("missing", patterns))

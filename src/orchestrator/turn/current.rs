@@ -65,7 +65,7 @@ impl Turn<'_> {
         Ok(Ok(finished))
     }
 
-    /// A process is over: what it left to log is to be logged, and its streams end where the next one's begin.
+    /// A process is over: its remaining facts are to be logged, and the streams of the next process begin where its streams end.
     pub fn absorb(&mut self, watched: Watched) -> FinishedProcess {
         let Watched { process, ended, facts } = watched;
         self.facts.extend(facts);

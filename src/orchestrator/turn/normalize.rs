@@ -60,7 +60,7 @@ impl Turn<'_> {
     ) -> Result<Verdict, Error> {
         let InvalidOutput { error, normalized: mut so_far, mut warnings, completion } = invalid;
         for step in steps {
-            // How far the chain has come is seen while its next step runs.
+            // Readers see how far normalization has come while its next step runs.
             self.facts.extend(warnings.drain(..).map(warned));
             self.facts.push(Fact::own(Event::Normalized(so_far.clone())));
             let result = match &step {
@@ -97,7 +97,7 @@ impl Turn<'_> {
         let Some(time) = self.step_time() else { return Ok(StepResult::failed("no time is left for it")) };
         let (argv, run_dir, home) = self
             .blocking(move |paths, state, skill| {
-                // The place of the result is the command's alone.
+                // Only what this command writes may be found as the result.
                 workspace::create_run(paths)?;
                 result_file::clear(paths)?;
                 let schema = paths.file(RunFile::OutputSchema);
@@ -163,13 +163,13 @@ impl Turn<'_> {
     }
 }
 
-/// Where the output is that nobody could use, in the run's folder.
+/// Where the invalid output is, in the run's folder.
 fn raw_output(error: &RunError) -> String {
     let named = error.details.get("raw_output_path").and_then(Value::as_str);
     named.unwrap_or(RunFile::EngineOutput.name()).to_owned()
 }
 
-/// Why a step that ran is no good, if it is none.
+/// Why a step that ran did not help; `None` when it ended well.
 fn failure_of(end: &FinishedProcess) -> Option<String> {
     match (&end.stop, end.exit) {
         (Some(Stop::HardTimeout { seconds }), _) => Some(format!("it did not finish within {seconds} s")),

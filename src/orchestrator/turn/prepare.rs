@@ -89,7 +89,7 @@ fn prepare_blocking(
             (script_call(state, &skill, &paths, &given).map(|call| script_start(state, &paths, call)), None)
         }
         EntrypointKind::Prompt => (prepare_cli(shared, state, &skill, &paths, &given)?, None),
-        // A script that cannot be called is known before the engine costs anything.
+        // A script that cannot be called fails the run before the engine costs anything.
         EntrypointKind::Hybrid => match script_call(state, &skill, &paths, &given) {
             Ok(call) => (prepare_cli(shared, state, &skill, &paths, &given)?, Some(call)),
             Err(error) => (Err(error), None),

@@ -72,7 +72,7 @@ struct Told<'a> {
     /// The session to go on with.
     resume: Option<&'a str>,
     text: &'a str,
-    /// What stands above the text among the prompts; nothing above the first.
+    /// The heading of this text among the prompts; the first has none.
     heading: Option<String>,
 }
 
@@ -236,7 +236,7 @@ fn keep_prompt(path: &Path, told: &Told<'_>) -> Result<(), Error> {
     let Some(heading) = &told.heading else { return Ok(files::write_whole(path, told.text.as_bytes())?) };
     let section = format!("\n\n----- {heading} -----\n\n{}", told.text);
     let whole = match read_optional(path)? {
-        // A start that a crash took back has left its prompt.
+        // A start that a crash undid has left its prompt.
         Some(earlier) if earlier.ends_with(&section) => return Ok(()),
         Some(earlier) => format!("{}{section}", earlier.trim_end()),
         None => told.text.to_owned(),

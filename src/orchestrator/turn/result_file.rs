@@ -49,7 +49,7 @@ pub(crate) fn keep(
     Ok(Some(text_of(bytes)))
 }
 
-/// Takes away what stands at `result/result.json`, so that only what comes now is found there.
+/// Removes `result/result.json`, so that only what is written from now on is found there.
 pub(crate) fn clear(paths: &RunPaths) -> Result<(), Error> {
     Ok(files::remove_file(&paths.file(RunFile::Result))?)
 }

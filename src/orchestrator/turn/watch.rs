@@ -22,12 +22,12 @@ use crate::verdict::stop::Stop;
 
 /// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
 const STEP_BYTES: usize = 128 * 1024;
-/// What is to be logged waits this long for what comes next.
-const COMPANY: Duration = Duration::from_millis(5);
+/// Facts wait this long for more, so that one append covers them.
+const BATCH_WAIT: Duration = Duration::from_millis(5);
 /// An unfinished line is shown after this long.
 const UNFINISHED_LINE_WAITS: Duration = Duration::from_millis(500);
 
-/// How much of the last output a stall's account shows.
+/// How much of the last output the error of a stalled run shows.
 const LAST_OUTPUT: usize = 1024;
 
 /// The clocks of one process.
@@ -70,12 +70,12 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// See the process through: log what it writes, mind the clocks, hear requests. `facts` are logged before.
+    /// Watch the process to its end: log what it writes, enforce the time limits, carry out a cancel. `facts` are logged first.
     pub async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<Watched, Error> {
         match self.attend(journal, facts).await {
             Ok((facts, ended, dismissed)) => Ok(self.over(facts, ended, dismissed)),
             Err(error) => {
-                // Whoever accounts for the turn now needs files that nobody writes to any more.
+                // Whoever logs the failure needs files that no process writes to any more.
                 end(self.process).await;
                 Err(error)
             }
@@ -130,7 +130,7 @@ impl Attempt<'_> {
                 return Ok((facts, ended, dismissed));
             }
             if dismiss_at.is_none() && self.reader.ended() {
-                // What the engine still does is tidying up; in a session that is not the run's, not even that.
+                // The turn is over and the engine only cleans up; in a session that is not the run's it need not even do that.
                 let grace = if self.reader.lost_its_session() { Duration::ZERO } else { self.clocks.exit_grace };
                 dismiss_at = Some(Instant::now() + grace);
             }
@@ -138,10 +138,10 @@ impl Attempt<'_> {
         }
     }
 
-    /// Take what is there, up to a bound, so that one append serves it all. Something to log waits a moment for
-    /// company: most short engines end right after they have spoken, and their end is logged with their words.
+    /// Take the output that is ready, up to a bound, so that one append covers it. Facts wait a moment for more:
+    /// most short engines end right after their last output, and their end is then logged with it.
     async fn take_ready(&mut self, facts: &mut Vec<Fact>) -> Result<Option<Ended>, Error> {
-        let patience = tokio::time::sleep(COMPANY);
+        let patience = tokio::time::sleep(BATCH_WAIT);
         tokio::pin!(patience);
         while raw_bytes(facts) < STEP_BYTES {
             let output = match self.process.try_next() {
@@ -206,7 +206,7 @@ impl Attempt<'_> {
         self.stderr.show_unfinished(&mut self.reader, facts);
     }
 
-    /// The first reason stands.
+    /// The first reason counts.
     fn stop(&mut self, why: Stop) {
         self.process.stop(self.clocks.kill_grace);
         self.stop.get_or_insert(why);
@@ -216,7 +216,7 @@ impl Attempt<'_> {
         let CancelMessage { requested_by, reason, answer } = message;
         let committed = journal.commit(Command::Cancel { requested_by, reason }).await;
         let accepted = committed.is_ok();
-        // Whoever asked may be gone; the cancel stands all the same.
+        // Whoever asked may be gone; the cancel is carried out all the same.
         let _ = answer.send(committed.map(|()| Status::Running));
         if accepted {
             self.stop(Stop::Canceled);
