@@ -7,11 +7,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cli::connect::service_address::running_service;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
+use crate::domain::codes::Exit;
 use crate::domain::engine::Engine;
 use crate::engine::{self, Adapter};
 use crate::installed_engines::{InstalledEngines, Models, Status, Upgrade, UpgradeStatus};

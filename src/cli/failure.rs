@@ -6,52 +6,10 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::domain::causes::chain;
+use crate::domain::codes::{ErrorCode, Exit};
 use crate::domain::command::Refusal;
 use crate::settings::Problem;
 use crate::{audit, orchestrator, store};
-
-/// The exit status of the program, apart from 0 for success.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// The run or the check failed, or something broke.
-    Failed,
-    /// The command line or the configuration is wrong.
-    Usage,
-    /// The service cannot be reached, or is shutting down.
-    Unreachable,
-    NotFound,
-    Refused,
-    Interrupted,
-}
-
-impl Exit {
-    pub(crate) const fn status(self) -> u8 {
-        match self {
-            Self::Failed => 1,
-            Self::Usage => 2,
-            Self::Unreachable => 3,
-            Self::NotFound => 4,
-            Self::Refused => 5,
-            // As shells number the end by SIGINT.
-            Self::Interrupted => 130,
-        }
-    }
-
-    /// The exit status for an error code of the API.
-    fn of_code(code: &str) -> Self {
-        match code {
-            "ARTIFACT_NOT_FOUND" | "ENGINE_NOT_FOUND" | "FIELD_NOT_FOUND" | "FILE_NOT_FOUND" | "INSTALL_NOT_FOUND"
-            | "REQUEST_NOT_FOUND" | "ROUTE_NOT_FOUND" | "SKILL_NOT_FOUND" | "UPGRADE_NOT_FOUND" => Self::NotFound,
-            "FORBIDDEN_HOST" | "FORBIDDEN_ORIGIN" | "UNAUTHORIZED" => Self::Usage,
-            "SHUTTING_DOWN" => Self::Unreachable,
-            // The input was fine: it was too early, too much, or the service broke.
-            "BUNDLE_NOT_READY" | "INSUFFICIENT_STORAGE" | "INTERNAL" | "QUEUE_FULL" | "RESULT_NOT_READY" => {
-                Self::Failed
-            }
-            _ => Self::Refused,
-        }
-    }
-}
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -61,7 +19,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// The runner refuses; nothing was changed.
     Refused {
-        /// For programs, as in the API.
+        /// For programs, as in the API. It is text because a newer service may know more codes.
         code: String,
         message: String,
         details: Value,
@@ -84,13 +42,13 @@ impl Failure {
         move |error| Self::Broken(format!("{doing}: {}", chain(&error)))
     }
 
+    pub(crate) fn refused(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::Refused { code: code.as_str().to_owned(), message: message.into(), details: Value::Null }
+    }
+
     pub(crate) fn unknown_run(id: &str) -> Self {
         let id: String = id.chars().take(64).collect();
-        Self::Refused {
-            code: "REQUEST_NOT_FOUND".to_owned(),
-            message: format!("no run has the request id or run id {id:?}"),
-            details: Value::Null,
-        }
+        Self::refused(ErrorCode::RequestNotFound, format!("no run has the request id or run id {id:?}"))
     }
 
     /// The failure as the API would answer it.
@@ -98,8 +56,8 @@ impl Failure {
         let error = |code: &str, message: &str, details: &Value| json!({"error": {"code": code, "message": message, "details": details}});
         match self {
             Self::Refused { code, message, details } => Some(error(code, message, details)),
-            Self::Unreachable(message) => Some(error("SERVICE_UNREACHABLE", message, &Value::Null)),
-            Self::Broken(message) => Some(error("INTERNAL", message, &Value::Null)),
+            Self::Unreachable(message) => Some(error(ErrorCode::ServiceUnreachable.as_str(), message, &Value::Null)),
+            Self::Broken(message) => Some(error(ErrorCode::Internal.as_str(), message, &Value::Null)),
             Self::Configuration(_)
             | Self::Usage(_)
             | Self::NotFound(_)
@@ -113,7 +71,7 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Configuration(_) | Self::Usage(_) => Exit::Usage,
-            Self::Refused { code, .. } => Exit::of_code(code),
+            Self::Refused { code, .. } => ErrorCode::from_text(code).map_or(Exit::Refused, |code| code.info().exit),
             Self::Unreachable(_) => Exit::Unreachable,
             Self::NotFound(_) => Exit::NotFound,
             Self::Unusable(_) => Exit::Refused,
@@ -136,6 +94,9 @@ impl Failure {
                 eprintln!("error: {code}: {message}");
                 for line in detail_lines(&details) {
                     eprintln!("  {line}");
+                }
+                if let Some(code) = ErrorCode::from_text(&code) {
+                    eprintln!("hint: {}", code.info().hint.cli);
                 }
             }
             Self::Usage(message)
@@ -191,38 +152,31 @@ impl From<audit::Error> for Failure {
 impl From<orchestrator::Error> for Failure {
     fn from(error: orchestrator::Error) -> Self {
         use orchestrator::Error as E;
-        let (code, details) = match &error {
-            E::Rejected { code, details, .. } => (*code, json!(details)),
-            E::RunNotFound { .. } => ("REQUEST_NOT_FOUND", Value::Null),
-            E::SkillNotFound { .. } => ("SKILL_NOT_FOUND", Value::Null),
-            E::PackageInvalid { findings } => ("SKILL_PACKAGE_INVALID", json!({"findings": findings})),
-            E::IdempotencyConflict => ("IDEMPOTENCY_CONFLICT", Value::Null),
-            E::QueueFull { .. } | E::InstallsBusy { .. } => ("QUEUE_FULL", Value::Null),
-            E::ShuttingDown => ("SHUTTING_DOWN", Value::Null),
-            E::InsufficientStorage { .. } => ("INSUFFICIENT_STORAGE", Value::Null),
-            E::SeqOutOfRange { .. } => ("SEQ_OUT_OF_RANGE", Value::Null),
-            E::FieldNotFound { .. } => ("FIELD_NOT_FOUND", Value::Null),
-            E::NotReady => ("RESULT_NOT_READY", Value::Null),
-            E::Refused(refusal) => refused(refusal),
-            E::Contract(_) | E::Store(_) | E::Corrupt { .. } | E::Io { .. } => return Self::Broken(chain(&error)),
-        };
-        Self::Refused { code: code.to_owned(), message: error.to_string(), details }
-    }
-}
-
-/// A refusal of the rules as the API calls it.
-fn refused(refusal: &Refusal) -> (&'static str, Value) {
-    match refusal {
-        Refusal::RunFinal { .. } => ("RUN_FINAL", Value::Null),
-        Refusal::AlreadyUploaded => ("ALREADY_UPLOADED", Value::Null),
-        Refusal::NotInteractive => ("NOT_INTERACTIVE", Value::Null),
-        Refusal::InteractionStale { .. } => ("INTERACTION_STALE", Value::Null),
-        Refusal::InteractionNotPending { .. } => ("INTERACTION_NOT_PENDING", Value::Null),
-        Refusal::ResponseInvalid { flaws, .. } => ("INPUT_VALIDATION_FAILED", json!(flaws)),
-        Refusal::IdempotencyConflict => ("IDEMPOTENCY_CONFLICT", Value::Null),
-        Refusal::Illegal { .. } | Refusal::NotCreated | Refusal::AlreadyCreated | Refusal::LastFilesMissing => {
-            ("REFUSED", Value::Null)
+        let code = error.code();
+        if code == ErrorCode::Internal {
+            return Self::Broken(chain(&error));
         }
+        let details = match &error {
+            E::Rejected { details, .. } => json!(details),
+            E::PackageInvalid { findings } => json!({"findings": findings}),
+            E::Refused(Refusal::ResponseInvalid { flaws, .. }) => json!(flaws),
+            E::Refused(_)
+            | E::RunNotFound { .. }
+            | E::SkillNotFound { .. }
+            | E::IdempotencyConflict
+            | E::QueueFull { .. }
+            | E::InstallsBusy { .. }
+            | E::ShuttingDown
+            | E::InsufficientStorage { .. }
+            | E::SeqOutOfRange { .. }
+            | E::NotReady
+            | E::FieldNotFound { .. }
+            | E::Contract(_)
+            | E::Store(_)
+            | E::Corrupt { .. }
+            | E::Io { .. } => Value::Null,
+        };
+        Self::Refused { code: code.as_str().to_owned(), message: chain(&error), details }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::codes::WarningCode;
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
 use crate::domain::outcome::Warning;
 
@@ -40,7 +41,7 @@ pub fn question(text: &str, explicit: Option<&Map<String, Value>>) -> Option<Que
     let mut warning = None;
     if too_long(&interaction) {
         let message = format!("the question's ui_hints are longer than {QUESTION_MAX} bytes and are left out");
-        warning = Some(Warning::new("ASK_BLOCK_INVALID", message));
+        warning = Some(Warning::new(WarningCode::AskBlockInvalid, message));
         interaction.ui_hints = Value::Null;
     }
     let block_warning = block.and_then(|block| match read_block(block, &plain) {
@@ -50,7 +51,7 @@ pub fn question(text: &str, explicit: Option<&Map<String, Value>>) -> Option<Que
         }
         Err(reason) => {
             let message = format!("the ask block could not be used and the question is asked as plain text: {reason}");
-            Some(Warning::new("ASK_BLOCK_INVALID", message))
+            Some(Warning::new(WarningCode::AskBlockInvalid, message))
         }
     });
     let warning = block_warning.or(warning);

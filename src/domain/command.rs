@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::codes::ErrorCode;
 use super::event::{Started, UploadedPackage};
 use super::fact::Fact;
 use super::ids::RunId;
@@ -191,4 +192,23 @@ pub enum Refusal {
         /// Where the run is.
         status: Status,
     },
+}
+
+impl Refusal {
+    /// The code that clients see.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::RunFinal { .. } => ErrorCode::RunFinal,
+            Self::AlreadyUploaded => ErrorCode::AlreadyUploaded,
+            Self::NotInteractive => ErrorCode::NotInteractive,
+            Self::InteractionStale { .. } => ErrorCode::InteractionStale,
+            Self::InteractionNotPending { .. } => ErrorCode::InteractionNotPending,
+            Self::ResponseInvalid { .. } => ErrorCode::InputValidationFailed,
+            Self::IdempotencyConflict => ErrorCode::IdempotencyConflict,
+            // No client can cause these: only transitions that exist are asked for.
+            Self::NotCreated | Self::AlreadyCreated | Self::LastFilesMissing | Self::Illegal { .. } => {
+                ErrorCode::Internal
+            }
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! How a run ends: decided here, once, before anybody writes a file that says so.
 
+use super::codes::ErrorCode;
 use super::command::{Command, Conclusion, RestartQueued};
 use super::event::{Completed, Event, Failed};
-use super::outcome::{Completion, Evidence, Proof, RunError, Usage, code};
+use super::outcome::{Completion, Evidence, Proof, RunError, Usage};
 use super::run_file::RunFile;
 use super::state::{Phase, RunState};
 use super::statechart::{Status, Trigger, target};
@@ -37,12 +38,12 @@ impl Ending {
     }
 
     fn canceled() -> Self {
-        Ending::Canceled(RunError::new(code::CANCELED_BY_USER, "the run was canceled on request"))
+        Ending::Canceled(RunError::new(ErrorCode::CanceledByUser, "the run was canceled on request"))
     }
 
     fn interrupted() -> Self {
         Ending::Failed(RunError::new(
-            code::ORCHESTRATOR_RESTART_INTERRUPTED,
+            ErrorCode::OrchestratorRestartInterrupted,
             "the service ended while the run was under way; start the run again",
         ))
     }
@@ -92,7 +93,7 @@ fn after_restart(run: &RunState, restart_queued: RestartQueued) -> Option<Ending
         Phase::Running | Phase::Asking(_) => Some(Ending::interrupted()),
         Phase::WaitingUser(_) if run.session_handle.is_some() => None,
         Phase::WaitingUser(_) => Some(Ending::Failed(RunError::new(
-            code::SESSION_RESUME_FAILED,
+            ErrorCode::SessionResumeFailed,
             "the service was restarted and the engine's session cannot be resumed; start the run again",
         ))),
         Phase::Succeeded | Phase::Failed | Phase::Canceled => None,

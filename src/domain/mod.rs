@@ -4,6 +4,7 @@
 pub mod artifact;
 pub mod cache_key;
 pub mod causes;
+pub mod codes;
 pub mod command;
 mod decide;
 mod effect;

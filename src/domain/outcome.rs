@@ -5,37 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::codes::{ErrorCode, WarningCode};
 use super::validation::NormalizationLevel;
-
-/// Codes the runner itself gives to failed runs; script skills add their own.
-pub mod code {
-    /// The engine broke or lied about its success.
-    pub const ENGINE_FAILED: &str = "ENGINE_FAILED";
-    /// The engine's program is not there.
-    pub const ENGINE_NOT_INSTALLED: &str = "ENGINE_NOT_INSTALLED";
-    /// The wall clock ran out.
-    pub const TIMEOUT: &str = "TIMEOUT";
-    /// The engine wrote nothing for too long.
-    pub const STALLED: &str = "STALLED";
-    /// A script wrote more than it may.
-    pub const OUTPUT_LIMIT_EXCEEDED: &str = "OUTPUT_LIMIT_EXCEEDED";
-    /// The output breaks its schema.
-    pub const SCHEMA_VALIDATION_FAILED: &str = "SCHEMA_VALIDATION_FAILED";
-    /// There is no output.
-    pub const OUTPUT_MISSING: &str = "OUTPUT_MISSING";
-    /// A promised file is not there.
-    pub const ARTIFACT_MISSING: &str = "ARTIFACT_MISSING";
-    /// A required input file is not there.
-    pub const MISSING_INPUT_FILES: &str = "MISSING_INPUT_FILES";
-    /// The engine does not know the session any more.
-    pub const SESSION_RESUME_FAILED: &str = "SESSION_RESUME_FAILED";
-    /// The service ended while the run was under way.
-    pub const ORCHESTRATOR_RESTART_INTERRUPTED: &str = "ORCHESTRATOR_RESTART_INTERRUPTED";
-    /// Somebody canceled it.
-    pub const CANCELED_BY_USER: &str = "CANCELED_BY_USER";
-    /// The runner itself failed.
-    pub const INTERNAL: &str = "INTERNAL";
-}
 
 /// Longest message of an error, in characters; a script may write megabytes.
 const MESSAGE_MAX: usize = 4000;
@@ -49,7 +20,7 @@ const BRIEF_DETAILS_MAX: usize = 1024;
 /// Why a run failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunError {
-    /// For programs.
+    /// For programs: the text of an `ErrorCode`, or a script's own.
     pub code: String,
     /// For people: what was wrong and what to do.
     pub message: String,
@@ -59,8 +30,13 @@ pub struct RunError {
 
 impl RunError {
     /// An error without particulars.
-    pub fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into(), details: Map::new() }
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code: code.as_str().to_owned(), message: message.into(), details: Map::new() }
+    }
+
+    /// An error that a script reported, with a code of its own, cut to what an event may carry.
+    pub fn of_script(code: String, message: String, details: Map<String, Value>) -> Self {
+        Self { code, message, details }.bounded()
     }
 
     /// The same error, cut to what an event may carry; the raw output has the rest.
@@ -128,9 +104,9 @@ impl Warning {
     }
 
     /// A warning outside normalization, without particulars.
-    pub fn new(code: &str, message: impl Into<String>) -> Self {
+    pub fn new(code: WarningCode, message: impl Into<String>) -> Self {
         Self {
-            code: code.to_owned(),
+            code: code.as_str().to_owned(),
             message: message.into(),
             level: WarningLevel::Warning,
             normalization_level: None,

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::codes::ErrorCode;
 use super::command::{Command, Conclusion, LastFiles, Refusal, RestartQueued};
 use super::event::{Event, Started};
 use super::fact::{Fact, RawRange, Stream};
@@ -76,7 +77,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         Fact::own(Event::SessionBound(super::event::SessionBound { handle_kind: "thread".into(), handle: "h".into() }));
     let ends = prop_oneof![
         Just(Conclusion::Succeeded(Completion::Exit)),
-        Just(Conclusion::Failed(RunError::new("ENGINE_FAILED", "broken"))),
+        Just(Conclusion::Failed(RunError::new(ErrorCode::EngineFailed, "broken"))),
         Just(Conclusion::NeedsInput(question())),
     ];
     let requeue = any::<bool>().prop_map(|again| if again { RestartQueued::Requeue } else { RestartQueued::Fail });
@@ -100,7 +101,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         }),
         2 => prop::collection::vec(prop_oneof![Just(raw), Just(bound)], 0..3).prop_map(Command::Record),
         3 => ends.prop_map(|conclusion| Command::EndTurn { facts: vec![], conclusion }),
-        1 => Just(Command::Reject { error: RunError::new("MISSING_INPUT_FILES", "x") }),
+        1 => Just(Command::Reject { error: RunError::new(ErrorCode::MissingInputFiles, "x") }),
         3 => (1u64..4, 0u8..3, prop::option::of("[ab]")).prop_map(|(id, body, key)| Command::Reply {
             interaction_id: InteractionId(id),
             response: json!(body),

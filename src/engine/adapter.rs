@@ -8,6 +8,7 @@ use super::parser::{Dialect, TurnParser};
 use super::report::TurnReport;
 use super::session::HandleKind;
 use super::turn::{Turn, TurnRefused};
+use crate::domain::codes::WarningCode;
 use crate::domain::engine::Engine;
 use crate::domain::outcome::{Usage, Warning};
 
@@ -138,7 +139,7 @@ impl Adapter {
             State::Active => None,
             State::Sunset => {
                 let message = format!("the service behind {} is closed; move to another engine", self.name());
-                Some(Warning::new("ENGINE_SUNSET", message))
+                Some(Warning::new(WarningCode::EngineSunset, message))
             }
         }
     }

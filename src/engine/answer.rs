@@ -6,7 +6,8 @@ use super::adapter::Adapter;
 use super::failure::Failure;
 use super::process_exit::ProcessExit;
 use super::report::{ReportedEnd, TurnReport};
-use crate::domain::outcome::{RunError, code};
+use crate::domain::outcome::RunError;
+use crate::domain::codes::ErrorCode;
 
 /// What an engine answered in a turn that it finished. Whether this is good output is judged elsewhere.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,13 +28,15 @@ pub fn answer(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Resu
         (Some(ReportedEnd::Failed(failure)), _) => failure.clone(),
         (Some(ReportedEnd::Succeeded), exit) => {
             let message = format!("{} said that it finished, but it {exit}", adapter.name());
-            Failure::new(code::ENGINE_FAILED, &message)
+            Failure::new(ErrorCode::EngineFailed, &message)
         }
         (None, _) => unfinished(adapter, report, exit),
     };
     // A lost session is the cause of whatever else went wrong.
     let failure = match lost_session(adapter, report) {
-        Some(words) => Failure::new(code::SESSION_RESUME_FAILED, &format!("the session could not be resumed: {words}")),
+        Some(words) => {
+            Failure::new(ErrorCode::SessionResumeFailed, &format!("the session could not be resumed: {words}"))
+        }
         None => failure,
     };
     let exit_code = exit.code();

@@ -2,14 +2,8 @@
 
 use serde_json::Value;
 
-use crate::domain::outcome::{RunError, code};
-
-/// The engine cannot be given its configuration.
-pub(crate) const ENGINE_CONFIG_INVALID: &str = "ENGINE_CONFIG_INVALID";
-/// The engine has no login, or the one it has is refused.
-pub(crate) const ENGINE_AUTH_REQUIRED: &str = "ENGINE_AUTH_REQUIRED";
-/// The model's service takes no more requests at present.
-pub(crate) const ENGINE_RATE_LIMITED: &str = "ENGINE_RATE_LIMITED";
+use crate::domain::codes::ErrorCode;
+use crate::domain::outcome::RunError;
 
 /// Words of engines and services that mean a missing or refused login, in lower case.
 const AUTH_WORDS: [&str; 14] = [
@@ -46,7 +40,7 @@ const RATE_WORDS: [&str; 9] = [
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     /// The code of the run's error.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// In the engine's own words.
     pub(crate) message: String,
     /// The HTTP status of the model's service, where it is known.
@@ -55,7 +49,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure whose kind is known.
-    pub(crate) fn new(code: &'static str, message: &str) -> Self {
+    pub(crate) fn new(code: ErrorCode, message: &str) -> Self {
         Self { code, message: super::excerpt::text(message), http_status: None }
     }
 
@@ -67,7 +61,7 @@ impl Failure {
 
     /// The same failure, sorted again when a status tells what the words did not.
     pub(crate) fn with_status(mut self, http_status: Option<u16>) -> Self {
-        if self.code == code::ENGINE_FAILED {
+        if self.code == ErrorCode::EngineFailed {
             self.code = http_status.and_then(by_status).unwrap_or(self.code);
         }
         self.http_status = self.http_status.or(http_status);
@@ -80,23 +74,23 @@ impl Failure {
     }
 }
 
-fn by_status(status: u16) -> Option<&'static str> {
+fn by_status(status: u16) -> Option<ErrorCode> {
     match status {
-        401 | 403 => Some(ENGINE_AUTH_REQUIRED),
-        429 => Some(ENGINE_RATE_LIMITED),
+        401 | 403 => Some(ErrorCode::EngineAuthRequired),
+        429 => Some(ErrorCode::EngineRateLimited),
         _ => None,
     }
 }
 
-fn by_words(message: &str) -> &'static str {
+fn by_words(message: &str) -> ErrorCode {
     let message = message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if says(&AUTH_WORDS) {
-        ENGINE_AUTH_REQUIRED
+        ErrorCode::EngineAuthRequired
     } else if says(&RATE_WORDS) {
-        ENGINE_RATE_LIMITED
+        ErrorCode::EngineRateLimited
     } else {
-        code::ENGINE_FAILED
+        ErrorCode::EngineFailed
     }
 }
 
@@ -107,18 +101,21 @@ mod tests {
     #[test]
     fn failures_are_sorted_by_status_first_and_by_words_else() {
         let sorted = |status, message| Failure::classify(status, message).code;
-        assert_eq!(sorted(Some(401), "x"), ENGINE_AUTH_REQUIRED);
-        assert_eq!(sorted(Some(429), "x"), ENGINE_RATE_LIMITED);
-        assert_eq!(sorted(Some(500), "rate limit service is down"), ENGINE_RATE_LIMITED);
-        assert_eq!(sorted(None, "unexpected status 401 Unauthorized: no"), ENGINE_AUTH_REQUIRED);
-        assert_eq!(sorted(None, "exceeded retry limit, last status: 429 Too Many Requests"), ENGINE_RATE_LIMITED);
-        assert_eq!(sorted(None, "stream disconnected before completion"), code::ENGINE_FAILED);
+        assert_eq!(sorted(Some(401), "x"), ErrorCode::EngineAuthRequired);
+        assert_eq!(sorted(Some(429), "x"), ErrorCode::EngineRateLimited);
+        assert_eq!(sorted(Some(500), "rate limit service is down"), ErrorCode::EngineRateLimited);
+        assert_eq!(sorted(None, "unexpected status 401 Unauthorized: no"), ErrorCode::EngineAuthRequired);
+        assert_eq!(
+            sorted(None, "exceeded retry limit, last status: 429 Too Many Requests"),
+            ErrorCode::EngineRateLimited
+        );
+        assert_eq!(sorted(None, "stream disconnected before completion"), ErrorCode::EngineFailed);
     }
 
     #[test]
     fn a_status_learnt_later_sorts_only_what_was_unsorted() {
         let later = |words| Failure::classify(None, words).with_status(Some(429)).code;
-        assert_eq!(later("it broke"), ENGINE_RATE_LIMITED);
-        assert_eq!(later("not logged in"), ENGINE_AUTH_REQUIRED);
+        assert_eq!(later("it broke"), ErrorCode::EngineRateLimited);
+        assert_eq!(later("not logged in"), ErrorCode::EngineAuthRequired);
     }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::failure::ENGINE_CONFIG_INVALID;
 use super::turn::TurnRefused;
 use super::*;
+use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 
@@ -108,7 +108,7 @@ fn codex_gets_a_models_name_and_its_effort_apart() {
 fn a_secret_in_codexs_configuration_is_refused_and_in_the_others_only_masked_in_the_record() {
     let secret = json!({ "provider": { "x": { "apiKey": "hidden" } } });
     let refused = plan_with("codex", &secret, |_| {}).unwrap_err();
-    assert_eq!(RunError::from(refused).code, ENGINE_CONFIG_INVALID);
+    assert_eq!(RunError::from(refused).code, ErrorCode::EngineConfigInvalid);
     let opencode = plan_with("opencode", &secret, |_| {}).unwrap();
     assert!(variable(&opencode, "OPENCODE_CONFIG_CONTENT").unwrap().contains("hidden"));
     assert!(!opencode.recorded_config.to_string().contains("hidden") && !argv(&opencode).contains("hidden"));
@@ -166,7 +166,7 @@ fn a_handle_or_model_an_engine_could_misread_is_refused() {
         }
         for model in ["--yolo", "", "a\nb"] {
             let refused = plan(adapter.name(), |turn| turn.model = Some(model)).unwrap_err();
-            assert_eq!(RunError::from(refused).code, ENGINE_CONFIG_INVALID, "{} {model}", adapter.name());
+            assert_eq!(RunError::from(refused).code, ErrorCode::EngineConfigInvalid, "{} {model}", adapter.name());
         }
     }
 }

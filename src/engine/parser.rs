@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::excerpt;
 use super::reader::{LineParser, Reading};
 use super::report::TurnReport;
+use crate::domain::codes::WarningCode;
 use crate::domain::event::{CommandExecution, Event, ToolCall};
 use crate::domain::fact::Stream;
 use crate::domain::outcome::Warning;
@@ -137,7 +138,7 @@ fn unrecognized(names: &[String]) -> Warning {
         "some output of the engine was not recognized and is kept as raw text: {}; its version may be newer than the parser",
         names.join(", ")
     );
-    let mut warning = Warning::new("ENGINE_OUTPUT_UNRECOGNIZED", message);
+    let mut warning = Warning::new(WarningCode::EngineOutputUnrecognized, message);
     warning.details.insert("types".into(), names.into());
     warning
 }
@@ -146,7 +147,7 @@ fn denied(report: &TurnReport) -> Warning {
     let mut tools: Vec<&str> = report.denials.iter().map(|denial| denial.tool.as_str()).collect();
     tools.dedup();
     let message = format!("the engine was not allowed to use: {}", tools.join(", "));
-    let mut warning = Warning::new("ENGINE_PERMISSION_DENIED", message);
+    let mut warning = Warning::new(WarningCode::EnginePermissionDenied, message);
     let calls: Vec<&str> = report.denials.iter().map(|denial| denial.call_id.as_str()).collect();
     warning.details.insert("tools".into(), tools.into());
     warning.details.insert("call_ids".into(), calls.into());

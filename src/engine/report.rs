@@ -3,8 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
+use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::event::{AssistantMessage, Event, SessionBound};
-use crate::domain::outcome::{Usage, Warning, WarningLevel, code};
+use crate::domain::outcome::{Usage, Warning, WarningLevel};
 
 /// Characters of standard error kept for the error of a failed turn.
 const STDERR_KEPT: usize = 2000;
@@ -90,15 +91,15 @@ impl TurnReport {
         if handle.len() > HANDLE_MAX {
             let message =
                 format!("the engine's name for its session has {} bytes, more than {HANDLE_MAX}", handle.len());
-            return Some(Event::Warned(Warning::new("SESSION_HANDLE_INVALID", message)));
+            return Some(Event::Warned(Warning::new(WarningCode::SessionHandleInvalid, message)));
         }
         self.handle = Some(handle.to_owned());
         if let Some(wanted) = self.resumed_from.as_deref().filter(|wanted| *wanted != handle) {
             // The engine silently began a new session, which lacks the conversation so far.
             let message = format!("the engine was to continue session {wanted} but began {handle}");
             self.lost_session = Some(message.clone());
-            self.end = Some(ReportedEnd::Failed(Failure::new(code::SESSION_RESUME_FAILED, &message)));
-            return Some(Event::Warned(Warning::new("SESSION_HANDLE_CHANGED", message)));
+            self.end = Some(ReportedEnd::Failed(Failure::new(ErrorCode::SessionResumeFailed, &message)));
+            return Some(Event::Warned(Warning::new(WarningCode::SessionHandleChanged, message)));
         }
         Some(Event::SessionBound(SessionBound { handle_kind: self.handle_kind.to_owned(), handle: handle.to_owned() }))
     }
@@ -150,7 +151,7 @@ impl TurnReport {
     /// An error after which the engine tries again.
     pub(crate) fn retrying(&mut self, http_status: Option<u16>, message: &str) -> Event {
         self.last_error = Some(Failure::classify(http_status, message));
-        warned("ENGINE_RETRYING", message, WarningLevel::Info)
+        warned(WarningCode::EngineRetrying, message, WarningLevel::Info)
     }
 
     /// Remembers the name of an unknown kind of line.
@@ -191,17 +192,17 @@ pub(crate) fn since(before: Usage, total: Usage) -> Usage {
 
 /// An error that is not necessarily the end.
 pub(crate) fn engine_error(message: &str) -> Event {
-    warned("ENGINE_ERROR", message, WarningLevel::Warning)
+    warned(WarningCode::EngineError, message, WarningLevel::Warning)
 }
 
 /// A remark of the engine.
 pub(crate) fn remark(message: &str) -> Event {
-    warned("ENGINE_REMARK", message, WarningLevel::Info)
+    warned(WarningCode::EngineRemark, message, WarningLevel::Info)
 }
 
-fn warned(code: &str, message: &str, level: WarningLevel) -> Event {
+fn warned(code: WarningCode, message: &str, level: WarningLevel) -> Event {
     Event::Warned(Warning {
-        code: code.to_owned(),
+        code: code.as_str().to_owned(),
         message: super::excerpt::text(message),
         level,
         normalization_level: None,

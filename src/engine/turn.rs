@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::failure::ENGINE_CONFIG_INVALID;
+use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
-use crate::domain::outcome::{RunError, code};
+use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 
 /// Everything a turn depends on. Nothing else is read: no file, no clock, no environment.
@@ -60,8 +60,8 @@ pub(crate) enum TurnRefused {
 impl From<TurnRefused> for RunError {
     fn from(refused: TurnRefused) -> Self {
         let code = match &refused {
-            TurnRefused::Handle { .. } => code::SESSION_RESUME_FAILED,
-            TurnRefused::Model { .. } | TurnRefused::Config { .. } => ENGINE_CONFIG_INVALID,
+            TurnRefused::Handle { .. } => ErrorCode::SessionResumeFailed,
+            TurnRefused::Model { .. } | TurnRefused::Config { .. } => ErrorCode::EngineConfigInvalid,
         };
         RunError::new(code, refused.to_string())
     }

@@ -1,5 +1,6 @@
 //! Why the orchestrator says no, or broke.
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
@@ -18,8 +19,8 @@ pub enum Error {
     /// The request itself is wrong; nothing was created.
     #[error("{message}")]
     Rejected {
-        /// As in the API: INPUT_VALIDATION_FAILED, UNKNOWN_INPUT_KEY, SKILL_ENGINE_UNSUPPORTED, INVALID_ZIP, ….
-        code: &'static str,
+        /// The code that clients see.
+        code: ErrorCode,
         /// What was wrong and what to do.
         message: String,
         /// Where, by JSON pointer.
@@ -153,9 +154,47 @@ impl From<workspace::UploadError> for Error {
 }
 
 impl Error {
+    /// The code that clients see.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::Rejected { code, .. } => *code,
+            Self::RunNotFound { .. } => ErrorCode::RequestNotFound,
+            Self::SkillNotFound { .. } => ErrorCode::SkillNotFound,
+            Self::PackageInvalid { .. } => ErrorCode::SkillPackageInvalid,
+            Self::IdempotencyConflict => ErrorCode::IdempotencyConflict,
+            Self::QueueFull { .. } | Self::InstallsBusy { .. } => ErrorCode::QueueFull,
+            Self::ShuttingDown => ErrorCode::ShuttingDown,
+            Self::InsufficientStorage { .. } => ErrorCode::InsufficientStorage,
+            Self::SeqOutOfRange { .. } => ErrorCode::SeqOutOfRange,
+            Self::NotReady => ErrorCode::ResultNotReady,
+            Self::FieldNotFound { .. } => ErrorCode::FieldNotFound,
+            Self::Store(error) => of_store(error),
+            Self::Contract(_) | Self::Corrupt { .. } | Self::Io { .. } => ErrorCode::Internal,
+        }
+    }
+
     /// A failed file operation.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let doing = doing.into();
         move |source| Error::Io { doing, source }
+    }
+}
+
+fn of_store(error: &store::Error) -> ErrorCode {
+    match error {
+        store::Error::TooLarge { .. } => ErrorCode::PayloadTooLarge,
+        store::Error::Full { .. } => ErrorCode::InsufficientStorage,
+        store::Error::Closed => ErrorCode::ShuttingDown,
+        store::Error::Conflict { .. }
+        | store::Error::Taken { .. }
+        | store::Error::Malformed { .. }
+        | store::Error::Unavailable { .. }
+        | store::Error::Corrupt { .. }
+        | store::Error::CorruptFile { .. }
+        | store::Error::Locked { .. }
+        | store::Error::Format { .. }
+        | store::Error::Io { .. }
+        | store::Error::Engine { .. } => ErrorCode::Internal,
     }
 }

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use super::installed::{Entry, Installed, NotUsable};
 use super::load;
 use super::survey::Survey;
+use crate::domain::codes::FindingCode;
 use crate::skill::agent::{self, AgentPackage};
 use crate::skill::{Finding, Intake, PackageFiles, lint};
 
@@ -101,7 +102,7 @@ pub fn load_agent(path: &Path) -> Result<Vec<AgentPackage>, Vec<Finding>> {
 /// The packages an agent's folder stands for. Of the findings about its other files only a size beyond the limit counts.
 fn packages(dir: &Path, role: &str, survey: &Survey) -> Result<Vec<AgentPackage>, Vec<Finding>> {
     let mut findings = survey.findings.clone();
-    findings.retain(|finding| finding.code == "PACKAGE_TOO_LARGE");
+    findings.retain(|finding| finding.code == FindingCode::PackageTooLarge);
     if !findings.is_empty() {
         return Err(findings);
     }

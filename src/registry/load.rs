@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::installed::Installed;
 use super::survey::{Look, MAX_TOTAL_BYTES, Survey};
+use crate::domain::codes::FindingCode;
 use crate::files::{self, for_each_chunk};
 use crate::skill::package::MAX_READ_BYTES;
 use crate::skill::{Finding, Intake, PackageFiles, lint};
@@ -44,7 +45,7 @@ pub(crate) fn load(dir: &Path, folder: &str, mut survey: Survey, intake: Intake)
 /// The finding about a folder that changed during every attempt to read it.
 pub(crate) fn changing() -> Finding {
     let message = "the folder kept changing while it was read";
-    Finding::error("CHANGING", "", message, "try again when the change is done")
+    Finding::error(FindingCode::Changing, "", message, "try again when the change is done")
 }
 
 /// A file is no longer the one that was looked at.
@@ -75,7 +76,12 @@ pub(crate) fn contents(dir: &Path, survey: &Survey, findings: &mut Vec<Finding>)
             Ok(Added::AsSeen) => {}
             Ok(Added::Changed) => return Err(Changed),
             Err(error) => {
-                findings.push(Finding::error("UNREADABLE", &look.path, error.to_string(), "make it readable"));
+                findings.push(Finding::error(
+                    FindingCode::Unreadable,
+                    &look.path,
+                    error.to_string(),
+                    "make it readable",
+                ));
             }
         }
     }
@@ -142,5 +148,5 @@ pub(crate) fn outside(path: &Path) -> Result<(PathBuf, String, Survey), Vec<Find
 
 fn not_a_folder(path: &Path) -> Finding {
     let message = format!("{} is not a folder that can be read", path.display());
-    Finding::error("UNREADABLE", "", message, "give the path of an existing folder")
+    Finding::error(FindingCode::Unreadable, "", message, "give the path of an existing folder")
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::domain::codes::FindingCode;
 use crate::skill::Finding;
 
 /// Most files of a package.
@@ -89,7 +90,7 @@ impl Walk {
     fn folder(&mut self, dir: &Path, prefix: &str, depth: usize, waiting: &mut Vec<(PathBuf, String, usize)>) {
         let entries = match fs::read_dir(dir) {
             Ok(entries) => entries,
-            Err(error) => return self.finding("UNREADABLE", prefix, &error.to_string(), "make it readable"),
+            Err(error) => return self.finding(FindingCode::Unreadable, prefix, &error.to_string(), "make it readable"),
         };
         for entry in entries {
             let found = entry.and_then(|entry| Ok((entry.file_name(), entry.path(), entry.metadata()?)));
@@ -98,13 +99,13 @@ impl Walk {
                 // It was removed while the folder was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    self.finding("UNREADABLE", prefix, &error.to_string(), "make it readable");
+                    self.finding(FindingCode::Unreadable, prefix, &error.to_string(), "make it readable");
                     continue;
                 }
             };
             let Some(name) = name.to_str() else {
                 self.finding(
-                    "NAME_NOT_UTF8",
+                    FindingCode::NameNotUtf8,
                     &format!("{prefix}{}", name.to_string_lossy()),
                     "its name is not UTF-8",
                     "rename it",
@@ -124,9 +125,9 @@ impl Walk {
             } else if kind.is_file() {
                 self.file(path, &metadata);
             } else if kind.is_symlink() {
-                self.finding("SYMLINK", &path, "it is a symbolic link", "put the file itself in its place");
+                self.finding(FindingCode::Symlink, &path, "it is a symbolic link", "put the file itself in its place");
             } else {
-                self.finding("SPECIAL_FILE", &path, "it is neither a file nor a folder", "remove it");
+                self.finding(FindingCode::SpecialFile, &path, "it is neither a file nor a folder", "remove it");
             }
             if self.survey.too_large {
                 return;
@@ -146,10 +147,10 @@ impl Walk {
 
     fn too_large(&mut self, message: &str) {
         self.survey.too_large = true;
-        self.finding("PACKAGE_TOO_LARGE", "", message, "keep data out of the package");
+        self.finding(FindingCode::PackageTooLarge, "", message, "keep data out of the package");
     }
 
-    fn finding(&mut self, code: &'static str, path: &str, message: &str, hint: &str) {
+    fn finding(&mut self, code: FindingCode, path: &str, message: &str, hint: &str) {
         self.survey.findings.push(Finding::error(code, path, message, hint));
     }
 }

@@ -9,6 +9,7 @@ use super::finding::Finding;
 use super::lint::is_id;
 use super::manifest;
 use super::package::{PackageFiles, stays_inside};
+use crate::domain::codes::FindingCode;
 
 /// Where an agent folder lists its skills.
 pub const PATH: &str = "agent.yaml";
@@ -58,7 +59,8 @@ pub fn packages(role: &str, files: &PackageFiles) -> Result<Vec<AgentPackage>, V
             Ok(package) if made.iter().any(|other| other.id == package.id) => {
                 let message = format!("two skills would be called {:?}", package.id);
                 findings.push(
-                    Finding::error("NAME_CLASH", PATH, message, "rename one").at(format!("/skills/{index}/name")),
+                    Finding::error(FindingCode::NameClash, PATH, message, "rename one")
+                        .at(format!("/skills/{index}/name")),
                 );
             }
             Ok(package) => made.push(package),
@@ -70,7 +72,7 @@ pub fn packages(role: &str, files: &PackageFiles) -> Result<Vec<AgentPackage>, V
 
 fn listed(files: &PackageFiles) -> Result<Vec<AgentSkill>, Finding> {
     let invalid = |message: String| {
-        Finding::error("AGENT_INVALID", PATH, message, "list skills as - name: …, entry: …, timeout: …")
+        Finding::error(FindingCode::AgentInvalid, PATH, message, "list skills as - name: …, entry: …, timeout: …")
     };
     let text = files.text(PATH).map_err(|_| invalid("the folder has no readable agent.yaml".into()))?;
     let agent: AgentFile = serde_norway::from_str(text).map_err(|error| invalid(error.to_string()))?;
@@ -93,13 +95,13 @@ fn package(
     let id = id(role, &skill.name);
     if !is_id(&id) {
         let hint = "name role and skill with a-z, 0-9 and single -, at most 64 characters together";
-        return Err(Finding::error("NAME_INVALID", PATH, format!("{id:?} cannot be a skill's id"), hint));
+        return Err(Finding::error(FindingCode::NameInvalid, PATH, format!("{id:?} cannot be a skill's id"), hint));
     }
     let script = script_path(skill);
     let text = stays_inside(&script).then(|| files.text(&script).ok()).flatten();
     let (Some(text), Some((folder, file))) = (text, script.rsplit_once('/')) else {
         let message = format!("the script {script:?} is not a text file of the folder");
-        return Err(Finding::error("FILE_MISSING", PATH, message, "correct the entry, or add the script"));
+        return Err(Finding::error(FindingCode::FileMissing, PATH, message, "correct the entry, or add the script"));
     };
     let mut made = contract(&id, role, skill, file);
     made.insert(format!("scripts/{file}"), text.into());
@@ -194,7 +196,7 @@ mod tests {
     fn everything_that_keeps_a_package_from_being_made_is_told() {
         let codes = |yaml: &str| -> Vec<(&'static str, String)> {
             let folder = files(&[(PATH, yaml), (".claude/skills/a.py", "x")]);
-            packages("role", &folder).unwrap_err().into_iter().map(|f| (f.code, f.pointer)).collect()
+            packages("role", &folder).unwrap_err().into_iter().map(|f| (f.code.as_str(), f.pointer)).collect()
         };
         assert_eq!(codes("skills: ["), [("AGENT_INVALID", String::new())]);
         assert_eq!(codes("name: x"), [("AGENT_INVALID", String::new())]);

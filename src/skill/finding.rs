@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::domain::codes::FindingCode;
+
 /// How grave a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -20,7 +22,7 @@ pub struct Finding {
     /// How grave it is.
     pub severity: Severity,
     /// A stable name for the rule, in upper case.
-    pub code: &'static str,
+    pub code: FindingCode,
     /// The file of the package; empty when it is about the package as a whole.
     pub file: String,
     /// The place in that file, as a JSON pointer; empty means all of it.
@@ -33,7 +35,7 @@ pub struct Finding {
 
 impl Finding {
     /// An error about the package or one of its files as a whole.
-    pub fn error(code: &'static str, file: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn error(code: FindingCode, file: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             code,
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_finding_reads_as_one_line_with_its_place() {
-        let finding = Finding::error("OLD_KEY", "assets/runner.json", "the key is no longer read", "rename it");
+        let finding = Finding::error(FindingCode::OldKey, "assets/runner.json", "the key is no longer read", "rename it");
         let at_key = finding.clone().as_warning().at("/key");
         assert_eq!(finding.to_string(), "error OLD_KEY: assets/runner.json: the key is no longer read; rename it");
         assert_eq!(

@@ -10,41 +10,17 @@ use super::finding::escape;
 use super::input_schema::{is_closed, properties};
 use super::manifest::EntrypointKind;
 use super::schema::{Validator, Violation};
+use crate::domain::codes::ErrorCode;
 
 /// The action of a script when nobody names one.
 const DEFAULT_ACTION: &str = "run";
 
-/// Which rule a request broke.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RejectionCode {
-    /// A file field was given as JSON.
-    FileInputInline,
-    /// A field the skill does not have.
-    UnknownInputKey,
-    /// The inline input breaks its schema.
-    InputValidationFailed,
-    /// The parameter breaks its schema.
-    ParameterValidationFailed,
-}
-
-impl RejectionCode {
-    /// The code as clients see it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FileInputInline => "FILE_INPUT_INLINE",
-            Self::UnknownInputKey => "UNKNOWN_INPUT_KEY",
-            Self::InputValidationFailed => "INPUT_VALIDATION_FAILED",
-            Self::ParameterValidationFailed => "PARAMETER_VALIDATION_FAILED",
-        }
-    }
-}
-
 /// A request the skill cannot take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", code.as_str())]
+#[error("{code}: {message}")]
 pub struct Rejection {
     /// The rule.
-    pub code: RejectionCode,
+    pub code: ErrorCode,
     /// What was wrong and what to do.
     pub message: String,
     /// The places, relative to `input` or `parameter`.
@@ -61,13 +37,13 @@ pub struct MissingFiles {
 
 /// Checks what is given as JSON; nothing given is an empty object.
 pub fn check_request(skill: &Skill, input: Option<&Value>, parameter: Option<&Value>) -> Result<(), Rejection> {
-    let input = object(input, RejectionCode::InputValidationFailed, "input")?;
-    let parameter = object(parameter, RejectionCode::ParameterValidationFailed, "parameter")?;
+    let input = object(input, ErrorCode::InputValidationFailed, "input")?;
+    let parameter = object(parameter, ErrorCode::ParameterValidationFailed, "parameter")?;
     refuse_inline_files(skill, &input)?;
     refuse_unknown_keys(skill, &input)?;
-    check(&skill.checks.inline_input, input, RejectionCode::InputValidationFailed, "input")?;
+    check(&skill.checks.inline_input, input, ErrorCode::InputValidationFailed, "input")?;
     let parameter = without_reserved_action(skill, parameter);
-    check(&skill.checks.parameter, parameter, RejectionCode::ParameterValidationFailed, "parameter")
+    check(&skill.checks.parameter, parameter, ErrorCode::ParameterValidationFailed, "parameter")
 }
 
 /// The run's input: files as absolute paths below `uploads_dir`, inline values as they are.
@@ -106,7 +82,7 @@ pub fn script_action(skill: &Skill, parameter: Option<&Value>) -> String {
     asked.or(declared).unwrap_or(DEFAULT_ACTION).into()
 }
 
-fn object(value: Option<&Value>, code: RejectionCode, what: &str) -> Result<Map<String, Value>, Rejection> {
+fn object(value: Option<&Value>, code: ErrorCode, what: &str) -> Result<Map<String, Value>, Rejection> {
     match value {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(fields)) => Ok(fields.clone()),
@@ -126,7 +102,7 @@ fn refuse_inline_files(skill: &Skill, input: &Map<String, Value>) -> Result<(), 
     }
     let keys = given.join(", ");
     Err(Rejection {
-        code: RejectionCode::FileInputInline,
+        code: ErrorCode::FileInputInline,
         message: format!(
             "{keys}: a file input, which cannot be given in `input`; leave it out there and upload a zip \
              that holds a file of exactly that name at its top"
@@ -145,7 +121,7 @@ fn refuse_unknown_keys(skill: &Skill, input: &Map<String, Value>) -> Result<(), 
     let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
     let fields = if names.is_empty() { "no input fields".into() } else { format!("the fields {}", names.join(", ")) };
     Err(Rejection {
-        code: RejectionCode::UnknownInputKey,
+        code: ErrorCode::UnknownInputKey,
         message: format!("{} is not an input of {}, which has {fields}", unknown.join(", "), skill.id),
         details: at_each(&unknown, "the skill has no such input"),
     })
@@ -164,7 +140,7 @@ fn without_reserved_action(skill: &Skill, mut parameter: Map<String, Value>) -> 
     parameter
 }
 
-fn check(validator: &Validator, fields: Map<String, Value>, code: RejectionCode, what: &str) -> Result<(), Rejection> {
+fn check(validator: &Validator, fields: Map<String, Value>, code: ErrorCode, what: &str) -> Result<(), Rejection> {
     let details = validator.errors(&Value::Object(fields));
     let Some(first) = details.first() else { return Ok(()) };
     let place = if first.path.is_empty() { String::new() } else { format!(" at {}", first.path) };

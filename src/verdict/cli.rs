@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use crate::convergence;
 use crate::convergence::{Question, TurnVerdict, TurnWords, WordsVerdict};
+use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::event::NormalizationStep;
-use crate::domain::outcome::{Completion, RunError, Warning, code};
+use crate::domain::outcome::{Completion, RunError, Warning};
 use crate::domain::request::ExecutionMode;
 use crate::domain::run_file::RunFile;
 use crate::engine;
@@ -13,9 +14,6 @@ use crate::engine::{Adapter, EngineAnswer, ProcessExit, TurnReport};
 use crate::skill::schema::Validator;
 use crate::verdict::stop::Stop;
 use crate::verdict::verdict::{Outcome, Verdict, check, invalid, missing_output, placed, steps, with_hints};
-
-/// The attempts of an interactive run are used up.
-const INTERACTIVE_MAX_ATTEMPT_EXCEEDED: &str = "INTERACTIVE_MAX_ATTEMPT_EXCEEDED";
 
 /// What an agent CLI left to be judged.
 pub(crate) struct CliTurn<'a> {
@@ -75,7 +73,7 @@ fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>)
             let mut verdict = check(placed(source), &parsed, value.clone(), turn.output, completion);
             if !marked {
                 let message = "the output passes its schema, but the engine did not say that it is done";
-                verdict.warnings.push(Warning::new("INTERACTIVE_COMPLETED_WITHOUT_DONE_MARKER", message));
+                verdict.warnings.push(Warning::new(WarningCode::InteractiveCompletedWithoutDoneMarker, message));
             }
             verdict.answer = Some(value);
             verdict
@@ -124,7 +122,7 @@ pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
             WordsVerdict::Silent => {
                 let message = "the engine ended its turn without a word: neither done nor a question";
                 Err(Box::new(Verdict::failed(with_hints(
-                    RunError::new(code::OUTPUT_MISSING, message),
+                    RunError::new(ErrorCode::OutputMissing, message),
                     RunFile::EngineOutput.name(),
                 ))))
             }
@@ -149,6 +147,6 @@ fn asked(question: Question) -> Verdict {
 fn attempts_used_up(turn: &CliTurn<'_>) -> Verdict {
     let message =
         format!("after {} turns there is still no output; raise max_attempt or make the skill ask less", turn.attempt);
-    let error = RunError::new(INTERACTIVE_MAX_ATTEMPT_EXCEEDED, message);
+    let error = RunError::new(ErrorCode::InteractiveMaxAttemptExceeded, message);
     Verdict::failed(error.with("max_attempt", turn.max_attempt))
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::convergence::StepName;
+use crate::domain::codes::WarningCode;
 use crate::domain::event::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
 use crate::domain::outcome::{Warning, WarningLevel};
 use crate::domain::run_file::RunFile;
@@ -85,20 +86,22 @@ pub(crate) fn warning(step: &NormalizeStep, result: &StepResult) -> Warning {
     };
     let why = result.checked.iter().rev().find(|step| !step.ok).map_or(&result.detail, |step| &step.detail);
     let (code, message, level) = match (&result.data, step) {
-        (None, _) => {
-            ("NORMALIZATION_FAILED", format!("{by} did not make the output valid: {why}"), WarningLevel::Warning)
-        }
+        (None, _) => (
+            WarningCode::NormalizationFailed,
+            format!("{by} did not make the output valid: {why}"),
+            WarningLevel::Warning,
+        ),
         (Some(_), NormalizeStep::Normalizer(_) | NormalizeStep::Fallback(_)) => {
-            ("OUTPUT_NORMALIZED", format!("the output was made valid by {by}"), WarningLevel::Info)
+            (WarningCode::OutputNormalized, format!("the output was made valid by {by}"), WarningLevel::Info)
         }
         (Some(_), NormalizeStep::Repair) => (
-            "OUTPUT_REPAIRED",
+            WarningCode::OutputRepaired,
             format!("the output was made valid by {by}; it may have drifted from what the engine found first"),
             WarningLevel::Warning,
         ),
     };
     Warning {
-        code: code.to_owned(),
+        code: code.as_str().to_owned(),
         message,
         level,
         normalization_level: Some(step.level()),

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::convergence;
 use crate::convergence::Parsed;
+use crate::domain::codes::ErrorCode;
 use crate::domain::event::{NormalizationStep, ValidationError};
-use crate::domain::outcome::{Completion, RunError, code};
+use crate::domain::outcome::{Completion, RunError};
 use crate::domain::run_file::RunFile;
 use crate::engine::ProcessExit;
 use crate::engine::script;
@@ -44,9 +45,7 @@ pub(crate) fn judge_script(turn: &ScriptTurn<'_>) -> Verdict {
     let answer = script::read_answer(&value);
     let mut verdict = match answer {
         // A failure keeps its own code, whatever the exit status says.
-        Answer::Failure(error) => {
-            Verdict::failed(RunError { code: error.code, message: error.message, details: error.details }.bounded())
-        }
+        Answer::Failure(error) => Verdict::failed(RunError::of_script(error.code, error.message, error.details)),
         Answer::Success { .. } | Answer::NotAnEnvelope(_) if turn.exit != ProcessExit::Code(0) => {
             let said = if matches!(answer, Answer::Success { .. }) { " although its answer says success" } else { "" };
             Verdict::failed(engine_failed(turn, said))
@@ -90,7 +89,7 @@ fn engine_failed(turn: &ScriptTurn<'_>, said: &str) -> RunError {
         let skip = turn.stderr_tail.chars().count().saturating_sub(STDERR_SHOWN);
         turn.stderr_tail.chars().skip(skip).collect()
     };
-    RunError::new(code::ENGINE_FAILED, format!("the script {}{said}", turn.exit))
+    RunError::new(ErrorCode::EngineFailed, format!("the script {}{said}", turn.exit))
         .with("raw_output_path", turn.raw_output)
         .with("hint", "what the script wrote to standard error is in logs/stderr.txt")
         .with("exit_code", json!(turn.exit.code()))

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::domain::outcome::{RunError, code};
+use crate::domain::codes::ErrorCode;
+use crate::domain::outcome::RunError;
 
 /// Why an engine is being stopped.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,14 +26,14 @@ impl Stop {
     /// The run's error for this reason.
     pub fn error(&self) -> RunError {
         match self {
-            Stop::Canceled => RunError::new(code::CANCELED_BY_USER, "the run was canceled on request"),
+            Stop::Canceled => RunError::new(ErrorCode::CanceledByUser, "the run was canceled on request"),
             Stop::HardTimeout { seconds } => RunError::new(
-                code::TIMEOUT,
+                ErrorCode::Timeout,
                 format!("the engine did not finish within {seconds} s; raise hard_timeout_seconds or make it faster"),
             )
             .with("hard_timeout_seconds", *seconds),
             Stop::Stalled { seconds, processes, last_output } => RunError::new(
-                code::STALLED,
+                ErrorCode::Stalled,
                 format!(
                     "the engine wrote nothing for {seconds} s; raise stall_timeout_seconds or let it report progress"
                 ),
@@ -41,17 +42,17 @@ impl Stop {
             .with("processes", processes.clone())
             .with("last_output", last_output.as_str()),
             Stop::OutputLimit { limit } => RunError::new(
-                code::OUTPUT_LIMIT_EXCEEDED,
+                ErrorCode::OutputLimitExceeded,
                 format!(
                     "the script wrote more than {limit} bytes to standard output; write large results to artifacts/"
                 ),
             )
             .with("limit_bytes", *limit),
             Stop::LogFailed { message } => {
-                RunError::new(code::INTERNAL, format!("the engine's output could not be kept: {message}"))
+                RunError::new(ErrorCode::Internal, format!("the engine's output could not be kept: {message}"))
             }
             Stop::Shutdown => RunError::new(
-                code::ORCHESTRATOR_RESTART_INTERRUPTED,
+                ErrorCode::OrchestratorRestartInterrupted,
                 "the service ended while the run was under way; start the run again",
             ),
         }

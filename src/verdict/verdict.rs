@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use crate::convergence;
 use crate::convergence::Parsed;
+use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::event::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
 use crate::domain::interaction::Interaction;
-use crate::domain::outcome::{Completion, RunError, Warning, WarningLevel, code};
+use crate::domain::outcome::{Completion, RunError, Warning, WarningLevel};
 use crate::domain::run_file::RunFile;
 use crate::skill::schema::Validator;
 
@@ -83,7 +84,7 @@ pub(crate) fn missing_output(source: Placed<'_>, parsed: &Parsed, message: &str,
         steps: steps(parsed),
         validation_errors: Vec::new(),
     };
-    let error = RunError::new(code::OUTPUT_MISSING, message).with("validation_errors", json!([]));
+    let error = RunError::new(ErrorCode::OutputMissing, message).with("validation_errors", json!([]));
     Verdict {
         outcome: Err(with_hints(error, source.1)),
         normalized: Some(normalized),
@@ -129,7 +130,7 @@ pub(crate) fn invalid(
     awaited: Completion,
 ) -> Verdict {
     let first = errors.first().map(|error| format!("{} at {:?}", error.message, error.path)).unwrap_or_default();
-    let error = RunError::new(code::SCHEMA_VALIDATION_FAILED, format!("the output breaks its schema: {first}"))
+    let error = RunError::new(ErrorCode::SchemaValidationFailed, format!("the output breaks its schema: {first}"))
         .with("validation_errors", json!(errors));
     Verdict {
         outcome: Err(with_hints(error, source.1)),
@@ -157,7 +158,7 @@ fn repaired(parsed: &Parsed) -> Vec<Warning> {
     }
     let done: Vec<String> = parsed.steps.iter().filter(|step| step.ok).map(|step| convert_step(step).step).collect();
     vec![Warning {
-        code: "OUTPUT_NORMALIZED".into(),
+        code: WarningCode::OutputNormalized.as_str().to_owned(),
         message: format!("the output was not plain JSON; its syntax was repaired ({})", done.join(", ")),
         level: WarningLevel::Info,
         normalization_level: Some(NormalizationLevel::N0),

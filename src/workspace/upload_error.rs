@@ -5,6 +5,7 @@ use std::path::Path;
 
 use zip::result::ZipError;
 
+use crate::domain::codes::ErrorCode;
 use crate::files::Error;
 
 /// An upload that was refused; nothing of it is left on the disk.
@@ -47,14 +48,14 @@ pub enum UploadError {
 
 impl UploadError {
     /// The code clients see.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::InvalidZip { .. } => "INVALID_ZIP",
-            Self::UnsafePath { .. } => "UNSAFE_PATH",
-            Self::TooLarge { .. } => "PAYLOAD_TOO_LARGE",
-            Self::UnexpectedFiles { .. } => "UNKNOWN_INPUT_KEY",
-            Self::Io(error) if error.kind() == io::ErrorKind::StorageFull => "INSUFFICIENT_STORAGE",
-            Self::Io(_) => "INTERNAL",
+            Self::InvalidZip { .. } => ErrorCode::InvalidZip,
+            Self::UnsafePath { .. } => ErrorCode::UnsafePath,
+            Self::TooLarge { .. } => ErrorCode::PayloadTooLarge,
+            Self::UnexpectedFiles { .. } => ErrorCode::UnknownInputKey,
+            Self::Io(error) if error.kind() == io::ErrorKind::StorageFull => ErrorCode::InsufficientStorage,
+            Self::Io(_) => ErrorCode::Internal,
         }
     }
 

@@ -49,7 +49,7 @@ fn version(found: &Result<Arc<Installed>, NotUsable>) -> String {
 
 fn codes(found: Result<Arc<Installed>, NotUsable>) -> Vec<(&'static str, String)> {
     match found {
-        Err(NotUsable::Invalid { findings }) => findings.into_iter().map(|f| (f.code, f.file)).collect(),
+        Err(NotUsable::Invalid { findings }) => findings.into_iter().map(|f| (f.code.as_str(), f.file)).collect(),
         Err(NotUsable::NotFound) => panic!("not found"),
         Ok(installed) => panic!("usable: {}", installed.skill.id),
     }

@@ -47,7 +47,7 @@ impl Desk {
         let desk = Self::new();
         let error = desk.upload(zip, &["a", "b", "A", "dir/"], &small_limits()).unwrap_err();
         assert_eq!(desk.left_behind(), Vec::<PathBuf>::new(), "after {error}");
-        (error.code(), error.to_string())
+        (error.code().as_str(), error.to_string())
     }
 
     fn left_behind(&self) -> Vec<PathBuf> {

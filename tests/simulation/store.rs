@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use skill_runner::domain::codes::WarningCode;
 use skill_runner::domain::command::Command;
 use skill_runner::domain::decide;
 use skill_runner::domain::event::Event;
@@ -158,7 +159,7 @@ impl Writer {
         if head.state.status() != Status::Running {
             return;
         }
-        let warning = Warning::new("SECOND_WRITER", "somebody else has this log open");
+        let warning = Warning::new(WarningCode::EngineRemark, "somebody else has this log open");
         let record = Command::Record(vec![Fact::own(Event::Warned(warning))]);
         let expected_head = head.state.head_seq;
         let decision = decide(Some(&head.state), record, None, self.world.now()).unwrap();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tracing::error;
 
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::domain::causes::chain;
+use crate::domain::codes::Exit;
 use crate::orchestrator::Orchestrator;
 use crate::registry::Registry;
 use crate::settings::Settings;

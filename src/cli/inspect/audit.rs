@@ -5,11 +5,12 @@ use std::path::Path;
 
 use crate::audit::{self, Report, Violation};
 use crate::cli::connect::runs::Runs;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
+use crate::domain::codes::Exit;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::statechart::Status;
 use crate::settings::LogLevel;

@@ -6,10 +6,11 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::cli::connect::runs::Runs;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::output;
+use crate::domain::codes::Exit;
 use crate::domain::engine::Engine;
 use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};

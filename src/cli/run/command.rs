@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::run::args::Args;
 use crate::cli::run::backend::Backend;
@@ -13,6 +13,7 @@ use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::cli::terminal::screen::Screen;
+use crate::domain::codes::Exit;
 use crate::domain::statechart::Status;
 use crate::settings::Settings;
 

@@ -8,6 +8,7 @@ use crate::cli::failure::Failure;
 use crate::cli::run::backend::Backend;
 use crate::cli::terminal::dialogue::{Dialogue, Heard};
 use crate::cli::terminal::screen::Screen;
+use crate::domain::codes::ErrorCode;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
@@ -74,7 +75,7 @@ async fn answered(
         Ok(()) => Ok(None),
         // Another client answered first; the events show it.
         Err(Failure::Refused { code, message, .. })
-            if matches!(code.as_str(), "INTERACTION_STALE" | "INTERACTION_NOT_PENDING") =>
+            if code == ErrorCode::InteractionStale || code == ErrorCode::InteractionNotPending =>
         {
             screen.say(&format!("the answer was too late: {message}"));
             Ok(None)

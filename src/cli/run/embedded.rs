@@ -13,6 +13,7 @@ use crate::cli::logging;
 use crate::cli::run::event_channel::{EVENTS_WAITING, Events};
 use crate::cli::run::outcome::{ArtifactsAt, Outcome};
 use crate::cli::run::request::{SkillPlace, Wanted};
+use crate::domain::codes::ErrorCode;
 use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::interaction::InteractionId;
@@ -168,5 +169,5 @@ fn unknown_skill(id: &str, skills_dir: &Path, place: &SkillPlace) -> Failure {
             skills_dir.display()
         ),
     };
-    Failure::Refused { code: "SKILL_NOT_FOUND".to_owned(), message, details: serde_json::Value::Null }
+    Failure::refused(ErrorCode::SkillNotFound, message)
 }

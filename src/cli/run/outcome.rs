@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::cli::terminal::look::{Ink, Look, harmless};
-use crate::domain::outcome::code;
+use crate::domain::codes::ErrorCode;
 use crate::domain::run_file::RunFolder;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
@@ -87,8 +87,8 @@ impl Outcome {
         }
         lines.push(match hint {
             Some(hint) => format!("hint: {}", text(&hint)),
-            None if error["code"] == code::MISSING_INPUT_FILES => {
-                "hint: give each file with --file KEY=PATH".to_owned()
+            None if error["code"] == ErrorCode::MissingInputFiles.as_str() => {
+                format!("hint: {}", ErrorCode::MissingInputFiles.info().hint.cli)
             }
             None => format!("hint: `skill-runner history {run}` shows what happened"),
         });

@@ -10,6 +10,7 @@ use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::dialogue::{Dialogue, Heard, as_value, response};
 use crate::cli::terminal::output;
+use crate::domain::codes::ErrorCode;
 use crate::domain::interaction::{Interaction, InteractionId};
 use crate::settings::LogLevel;
 
@@ -57,11 +58,10 @@ pub(crate) fn reply(global: &Global, args: Args) -> Result<(), Failure> {
         (Some(open), _, None) => (open.interaction_id.0, asked(open)?),
         (None, Some(named), Some(text)) => (named, as_value(&text)),
         (None, _, _) => {
-            return Err(Failure::Refused {
-                code: "INTERACTION_NOT_PENDING".to_owned(),
-                message: format!("the run has no open question with this number (its status is {status})"),
-                details: Value::Null,
-            });
+            return Err(Failure::refused(
+                ErrorCode::InteractionNotPending,
+                format!("the run has no open question with this number (its status is {status})"),
+            ));
         }
     };
     let mut body = json!({"interaction_id": id, "response": response});

@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use crate::cli::connect::event_stream;
 use crate::cli::connect::service_address::{run_of, service};
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::output;
 use crate::cli::terminal::screen::Screen;
+use crate::domain::codes::Exit;
 use crate::domain::event::Event;
 use crate::fcmp::read_envelope;
 use crate::settings::LogLevel;

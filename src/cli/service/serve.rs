@@ -8,12 +8,13 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::cli::connect::{data_folder, service_address};
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
+use crate::domain::codes::Exit;
 use crate::http;
 use crate::registry::Registry;
 use crate::settings::{Problem, Settings};

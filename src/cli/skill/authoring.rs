@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::skill::findings;
 use crate::cli::terminal::output;
+use crate::domain::codes::Exit;
 use crate::registry;
 use crate::skill::is_id;
 use crate::skill::starter::{self, Starter};

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::skill::{authoring, findings, install};
 use crate::cli::terminal::look::{Ink, Look, one_line};
 use crate::cli::terminal::output;
+use crate::domain::codes::Exit;
 use crate::domain::engine::Engine;
 use crate::registry::{self, Entry, Registry};
 use crate::settings::{LogLevel, Paths};

@@ -3,13 +3,14 @@
 use std::io;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::skill::findings;
 use crate::cli::terminal::look::{Ink, Look};
 use crate::cli::terminal::output;
 use crate::domain::causes::chain;
+use crate::domain::codes::{ErrorCode, Exit};
 use crate::orchestrator::{NotInstalled, install_here};
 use crate::registry::{Action, InstallRefused};
 use crate::settings::Settings;
@@ -49,7 +50,9 @@ pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Resu
             output::line(&Look::of(&io::stdout()).paint(Ink::Good, &message))
         }
         Err(NotInstalled::Refused(InstallRefused::Package { findings })) if as_json => {
-            output::json(&json!({"ok": false, "error": {"code": "SKILL_PACKAGE_INVALID"}, "findings": findings}))?;
+            output::json(
+                &json!({"ok": false, "error": {"code": ErrorCode::SkillPackageInvalid}, "findings": findings}),
+            )?;
             Err(Failure::Reported(Exit::Refused))
         }
         Err(NotInstalled::Refused(InstallRefused::Package { findings })) => {
@@ -71,14 +74,8 @@ fn failure(source: &Path, refused: NotInstalled) -> Failure {
         NotInstalled::Zip(UploadError::Io(error)) => {
             Failure::Broken(format!("{}: {}", source.display(), chain(&error)))
         }
-        NotInstalled::Zip(error) => {
-            Failure::Refused { code: error.code().to_owned(), message: error.to_string(), details: Value::Null }
-        }
+        NotInstalled::Zip(error) => Failure::refused(error.code(), error.to_string()),
         NotInstalled::Refused(InstallRefused::Io(error)) => Failure::Broken(chain(&error)),
-        NotInstalled::Refused(not_newer) => Failure::Refused {
-            code: "VERSION_NOT_NEWER".to_owned(),
-            message: not_newer.to_string(),
-            details: Value::Null,
-        },
+        NotInstalled::Refused(not_newer) => Failure::refused(ErrorCode::VersionNotNewer, not_newer.to_string()),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::failure::ENGINE_CONFIG_INVALID;
+use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 
@@ -64,7 +64,7 @@ pub(crate) struct Invalid {
 
 impl From<Invalid> for RunError {
     fn from(invalid: Invalid) -> Self {
-        RunError::new(ENGINE_CONFIG_INVALID, invalid.to_string()).with("layer", invalid.layer)
+        RunError::new(ErrorCode::EngineConfigInvalid, invalid.to_string()).with("layer", invalid.layer)
     }
 }
 

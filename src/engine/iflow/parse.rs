@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::event::Event;
-use crate::domain::outcome::{Usage, code};
+use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, count};
 use crate::engine::report::TurnReport;
@@ -57,7 +58,7 @@ impl Dialect for IFlow {
         if let Some(error) = turn.last_error.clone() {
             turn.failed(error);
         } else if answer.is_empty() {
-            turn.failed(Failure::new(code::ENGINE_FAILED, "iflow answered nothing"));
+            turn.failed(Failure::new(ErrorCode::EngineFailed, "iflow answered nothing"));
         } else {
             turn.succeeded();
         }

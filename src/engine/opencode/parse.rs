@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::event::{AssistantReasoning, Event};
-use crate::domain::outcome::{Usage, code};
+use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
 use crate::engine::report::{TurnReport, engine_error, shown};
@@ -86,7 +87,7 @@ impl OpenCode {
         }
         if self.broken_steps >= BROKEN_STEPS_MAX {
             let message = format!("the model's answers broke off {BROKEN_STEPS_MAX} times in a row");
-            turn.failed(Failure::new(code::ENGINE_FAILED, &message));
+            turn.failed(Failure::new(ErrorCode::EngineFailed, &message));
         }
         Some(Line::Says(turn.spent(usage(part)).into_iter().collect()))
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::event::ValidationError;
 
 /// The answer of a script.
@@ -61,7 +62,7 @@ fn failure(error: &Map<String, Value>) -> Answer {
         Some(other) => Map::from_iter([("details".to_owned(), other.clone())]),
     };
     Answer::Failure(AnswerError {
-        code: if code.trim().is_empty() { "INTERNAL_ERROR".to_owned() } else { code },
+        code: if code.trim().is_empty() { ErrorCode::InternalError.as_str().to_owned() } else { code },
         message: text("message").to_owned(),
         details,
     })

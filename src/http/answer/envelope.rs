@@ -30,7 +30,7 @@ pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> R
     let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() else { return response };
     let mut answer = answer(&problem);
     let mut message = problem.to_string();
-    if answer.status == StatusCode::INTERNAL_SERVER_ERROR {
+    if answer.status() == StatusCode::INTERNAL_SERVER_ERROR {
         let log_id = Uuid::now_v7();
         // Logged by the span of the request, in one line with status and duration.
         response.extensions_mut().insert(Arc::new(Cause { log_id, text: chain(&*problem) }));
@@ -44,7 +44,7 @@ pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> R
         "details": answer.details,
         "request_id": request_id,
     }});
-    *response.status_mut() = answer.status;
+    *response.status_mut() = answer.status();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.remove(header::CONTENT_LENGTH);

@@ -1,10 +1,9 @@
-//! The HTTP status, code and details of every problem: the only place that knows status codes.
-//!
-//! A reply that comes too late is here too: `INTERACTION_STALE` and `INTERACTION_NOT_PENDING`, both 409.
+//! The code, details and header of every problem; the table of codes gives the status.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::files::LookupError;
@@ -18,88 +17,90 @@ const RETRY_AFTER: &str = "1";
 
 /// The parts of an error response.
 pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) code: &'static str,
+    pub(crate) code: ErrorCode,
     pub(crate) details: Value,
     pub(crate) header: Option<(HeaderName, HeaderValue)>,
 }
 
-fn plain(status: StatusCode, code: &'static str) -> Answer {
-    detailed(status, code, json!({}))
+impl Answer {
+    /// As the table of codes says.
+    pub(crate) fn status(&self) -> StatusCode {
+        let status = self.code.info().http.and_then(|status| StatusCode::from_u16(status).ok());
+        status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
 }
 
-fn detailed(status: StatusCode, code: &'static str, details: Value) -> Answer {
-    Answer { status, code, details, header: None }
+fn plain(code: ErrorCode) -> Answer {
+    detailed(code, json!({}))
+}
+
+fn detailed(code: ErrorCode, details: Value) -> Answer {
+    Answer { code, details, header: None }
 }
 
 fn internal() -> Answer {
-    plain(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL")
+    plain(ErrorCode::Internal)
 }
 
-fn validation(code: &'static str, details: &[ValidationError]) -> Answer {
-    let details = if details.is_empty() { json!({}) } else { json!(details) };
-    detailed(StatusCode::BAD_REQUEST, code, details)
+fn validation(code: ErrorCode, details: &[ValidationError]) -> Answer {
+    detailed(code, if details.is_empty() { json!({}) } else { json!(details) })
+}
+
+fn retry_later(details: Value) -> Answer {
+    Answer {
+        header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
+        ..detailed(ErrorCode::QueueFull, details)
+    }
 }
 
 pub(crate) fn answer(problem: &Problem) -> Answer {
     match problem {
         Problem::Orchestrator(error) => orchestrator(error),
-        Problem::Range(RangeError::Reversed { .. }) => plain(StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
+        Problem::Range(RangeError::Reversed { .. }) => plain(ErrorCode::InvalidRequest),
         Problem::Range(RangeError::BeyondEnd { total_bytes, .. }) => unsatisfiable(*total_bytes),
         Problem::Range(RangeError::Io(_)) => internal(),
         Problem::File { source, .. } => match source {
-            LookupError::Unsafe { .. } => plain(StatusCode::BAD_REQUEST, "UNSAFE_PATH"),
-            LookupError::NotFound | LookupError::NotAFile => plain(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND"),
+            LookupError::Unsafe { .. } => plain(ErrorCode::UnsafePath),
+            LookupError::NotFound | LookupError::NotAFile => plain(ErrorCode::ArtifactNotFound),
             LookupError::Io { .. } => internal(),
         },
         Problem::RunFile { source, .. } => match source {
-            LookupError::Unsafe { .. } => plain(StatusCode::BAD_REQUEST, "UNSAFE_PATH"),
-            LookupError::NotFound | LookupError::NotAFile => plain(StatusCode::NOT_FOUND, "FILE_NOT_FOUND"),
+            LookupError::Unsafe { .. } => plain(ErrorCode::UnsafePath),
+            LookupError::NotFound | LookupError::NotAFile => plain(ErrorCode::FileNotFound),
             LookupError::Io { .. } => internal(),
         },
-        Problem::ArtifactNotFound { .. } => plain(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND"),
-        Problem::UnsafePath { .. } => plain(StatusCode::BAD_REQUEST, "UNSAFE_PATH"),
+        Problem::ArtifactNotFound { .. } => plain(ErrorCode::ArtifactNotFound),
+        Problem::UnsafePath { .. } => plain(ErrorCode::UnsafePath),
         Problem::InvalidJson { line, column, .. } => {
-            detailed(StatusCode::BAD_REQUEST, "INVALID_JSON", json!({"line": line, "column": column}))
+            detailed(ErrorCode::InvalidJson, json!({"line": line, "column": column}))
         }
-        Problem::InvalidRequest { details, .. } => validation("INVALID_REQUEST", details),
-        Problem::InvalidCursor { .. } => plain(StatusCode::BAD_REQUEST, "INVALID_CURSOR"),
-        Problem::UnsupportedMediaType { .. } => plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE"),
-        Problem::BodyTooLarge { limit } => {
-            detailed(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", json!({"limit_bytes": limit}))
-        }
-        Problem::BodyBroken => plain(StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
-        Problem::RouteNotFound { .. } => plain(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND"),
-        Problem::MethodNotAllowed { .. } => plain(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
+        Problem::InvalidRequest { details, .. } => validation(ErrorCode::InvalidRequest, details),
+        Problem::InvalidCursor { .. } => plain(ErrorCode::InvalidCursor),
+        Problem::UnsupportedMediaType { .. } => plain(ErrorCode::UnsupportedMediaType),
+        Problem::BodyTooLarge { limit } => detailed(ErrorCode::PayloadTooLarge, json!({"limit_bytes": limit})),
+        Problem::BodyBroken => plain(ErrorCode::InvalidRequest),
+        Problem::RouteNotFound { .. } => plain(ErrorCode::RouteNotFound),
+        Problem::MethodNotAllowed { .. } => plain(ErrorCode::MethodNotAllowed),
         Problem::Unauthorized => Answer {
             header: Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            ..plain(StatusCode::UNAUTHORIZED, "UNAUTHORIZED")
+            ..plain(ErrorCode::Unauthorized)
         },
-        Problem::ForbiddenHost { .. } => plain(StatusCode::FORBIDDEN, "FORBIDDEN_HOST"),
-        Problem::ForbiddenOrigin { .. } => plain(StatusCode::FORBIDDEN, "FORBIDDEN_ORIGIN"),
-        Problem::ResultNotReady { status } => {
-            detailed(StatusCode::CONFLICT, "RESULT_NOT_READY", json!({"status": status}))
-        }
-        Problem::BundleNotReady { status } => {
-            detailed(StatusCode::CONFLICT, "BUNDLE_NOT_READY", json!({"status": status}))
-        }
+        Problem::ForbiddenHost { .. } => plain(ErrorCode::ForbiddenHost),
+        Problem::ForbiddenOrigin { .. } => plain(ErrorCode::ForbiddenOrigin),
+        Problem::ResultNotReady { status } => detailed(ErrorCode::ResultNotReady, json!({"status": status})),
+        Problem::BundleNotReady { status } => detailed(ErrorCode::BundleNotReady, json!({"status": status})),
         Problem::RangeNotSatisfiable { size } => unsatisfiable(*size),
-        Problem::SkillInvalid { findings, .. } => {
-            detailed(StatusCode::NOT_FOUND, "SKILL_NOT_FOUND", json!({"findings": findings}))
-        }
-        Problem::EngineNotFound { .. } => plain(StatusCode::NOT_FOUND, "ENGINE_NOT_FOUND"),
-        Problem::InstallNotFound { .. } => plain(StatusCode::NOT_FOUND, "INSTALL_NOT_FOUND"),
-        Problem::UpgradeNotFound { .. } => plain(StatusCode::NOT_FOUND, "UPGRADE_NOT_FOUND"),
-        Problem::UpgradesBusy { limit } => Answer {
-            header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
-            ..detailed(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", json!({"max_upgrades": limit}))
-        },
+        Problem::SkillInvalid { findings, .. } => detailed(ErrorCode::SkillNotFound, json!({"findings": findings})),
+        Problem::EngineNotFound { .. } => plain(ErrorCode::EngineNotFound),
+        Problem::InstallNotFound { .. } => plain(ErrorCode::InstallNotFound),
+        Problem::UpgradeNotFound { .. } => plain(ErrorCode::UpgradeNotFound),
+        Problem::UpgradesBusy { limit } => retry_later(json!({"max_upgrades": limit})),
         Problem::EngineFile { .. } => internal(),
         Problem::LoginNeeded => Answer {
             header: Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"))),
-            ..plain(StatusCode::UNAUTHORIZED, "UNAUTHORIZED")
+            ..plain(ErrorCode::Unauthorized)
         },
-        Problem::Closing => plain(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN"),
+        Problem::Closing => plain(ErrorCode::ShuttingDown),
         Problem::Panicked => internal(),
     }
 }
@@ -107,85 +108,48 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
 fn unsatisfiable(size: u64) -> Answer {
     Answer {
         header: HeaderValue::from_str(&format!("bytes */{size}")).ok().map(|value| (header::CONTENT_RANGE, value)),
-        ..detailed(StatusCode::RANGE_NOT_SATISFIABLE, "RANGE_NOT_SATISFIABLE", json!({"total_bytes": size}))
+        ..detailed(ErrorCode::RangeNotSatisfiable, json!({"total_bytes": size}))
     }
 }
 
 fn orchestrator(error: &Error) -> Answer {
+    let code = error.code();
     match error {
-        Error::Refused(refusal) => refused(refusal),
-        Error::Rejected { code: "PAYLOAD_TOO_LARGE", .. } => plain(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE"),
-        Error::Rejected { code, details, .. } => validation(code, details),
-        Error::RunNotFound { .. } => plain(StatusCode::NOT_FOUND, "REQUEST_NOT_FOUND"),
-        Error::SkillNotFound { .. } => plain(StatusCode::NOT_FOUND, "SKILL_NOT_FOUND"),
-        Error::PackageInvalid { findings } => {
-            detailed(StatusCode::BAD_REQUEST, "SKILL_PACKAGE_INVALID", json!({"findings": findings}))
+        Error::Refused(refusal) => detailed(code, refused(refusal)),
+        Error::Rejected { details, .. } => validation(code, details),
+        Error::PackageInvalid { findings } => detailed(code, json!({"findings": findings})),
+        Error::QueueFull { limit } => retry_later(json!({"max_queued_jobs": limit})),
+        Error::InstallsBusy { limit } => retry_later(json!({"max_installs": limit})),
+        Error::InsufficientStorage { free, floor } => {
+            detailed(code, json!({"free_bytes": free, "min_free_bytes": floor}))
         }
-        Error::IdempotencyConflict => plain(StatusCode::CONFLICT, "IDEMPOTENCY_CONFLICT"),
-        Error::QueueFull { limit } => Answer {
-            header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
-            ..detailed(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", json!({"max_queued_jobs": limit}))
-        },
-        Error::InstallsBusy { limit } => Answer {
-            header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
-            ..detailed(StatusCode::TOO_MANY_REQUESTS, "QUEUE_FULL", json!({"max_installs": limit}))
-        },
-        Error::ShuttingDown => plain(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN"),
-        Error::InsufficientStorage { free, floor } => detailed(
-            StatusCode::INSUFFICIENT_STORAGE,
-            "INSUFFICIENT_STORAGE",
-            json!({"free_bytes": free, "min_free_bytes": floor}),
-        ),
-        Error::SeqOutOfRange { head, .. } => {
-            detailed(StatusCode::BAD_REQUEST, "SEQ_OUT_OF_RANGE", json!({"head_seq": head}))
-        }
-        Error::FieldNotFound { .. } => plain(StatusCode::NOT_FOUND, "FIELD_NOT_FOUND"),
-        Error::NotReady => plain(StatusCode::CONFLICT, "RESULT_NOT_READY"),
-        Error::Store(error) => stored(error),
-        Error::Contract(_) | Error::Corrupt { .. } | Error::Io { .. } => internal(),
+        Error::SeqOutOfRange { head, .. } => detailed(code, json!({"head_seq": head})),
+        Error::Store(store::Error::TooLarge { limit, .. }) => detailed(code, json!({"limit_bytes": limit})),
+        Error::Store(store::Error::Full { available, .. }) => detailed(code, json!({"free_bytes": available})),
+        Error::RunNotFound { .. }
+        | Error::SkillNotFound { .. }
+        | Error::IdempotencyConflict
+        | Error::ShuttingDown
+        | Error::FieldNotFound { .. }
+        | Error::NotReady
+        | Error::Store(_)
+        | Error::Contract(_)
+        | Error::Corrupt { .. }
+        | Error::Io { .. } => plain(code),
     }
 }
 
-fn refused(refusal: &Refusal) -> Answer {
+fn refused(refusal: &Refusal) -> Value {
     match refusal {
-        Refusal::RunFinal { status } => detailed(StatusCode::CONFLICT, "RUN_FINAL", json!({"status": status})),
-        Refusal::AlreadyUploaded => plain(StatusCode::CONFLICT, "ALREADY_UPLOADED"),
-        Refusal::NotInteractive => plain(StatusCode::BAD_REQUEST, "NOT_INTERACTIVE"),
-        Refusal::InteractionStale { open, .. } => {
-            detailed(StatusCode::CONFLICT, "INTERACTION_STALE", json!({"pending_interaction_id": open}))
-        }
-        Refusal::InteractionNotPending { status } => {
-            detailed(StatusCode::CONFLICT, "INTERACTION_NOT_PENDING", json!({"status": status}))
-        }
-        Refusal::ResponseInvalid { flaws, .. } => {
-            detailed(StatusCode::BAD_REQUEST, "INPUT_VALIDATION_FAILED", json!(flaws))
-        }
-        Refusal::IdempotencyConflict => plain(StatusCode::CONFLICT, "IDEMPOTENCY_CONFLICT"),
-        // No client can cause this: the handlers only ask for transitions that exist.
-        Refusal::Illegal { .. } | Refusal::NotCreated | Refusal::AlreadyCreated | Refusal::LastFilesMissing => {
-            internal()
-        }
-    }
-}
-
-fn stored(error: &store::Error) -> Answer {
-    match error {
-        store::Error::TooLarge { limit, .. } => {
-            detailed(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", json!({"limit_bytes": limit}))
-        }
-        store::Error::Full { available, .. } => {
-            detailed(StatusCode::INSUFFICIENT_STORAGE, "INSUFFICIENT_STORAGE", json!({"free_bytes": available}))
-        }
-        store::Error::Closed => plain(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN"),
-        store::Error::Conflict { .. }
-        | store::Error::Taken { .. }
-        | store::Error::Malformed { .. }
-        | store::Error::Unavailable { .. }
-        | store::Error::Corrupt { .. }
-        | store::Error::CorruptFile { .. }
-        | store::Error::Locked { .. }
-        | store::Error::Format { .. }
-        | store::Error::Io { .. }
-        | store::Error::Engine { .. } => internal(),
+        Refusal::RunFinal { status } | Refusal::InteractionNotPending { status } => json!({"status": status}),
+        Refusal::InteractionStale { open, .. } => json!({"pending_interaction_id": open}),
+        Refusal::ResponseInvalid { flaws, .. } => json!(flaws),
+        Refusal::AlreadyUploaded
+        | Refusal::NotInteractive
+        | Refusal::IdempotencyConflict
+        | Refusal::Illegal { .. }
+        | Refusal::NotCreated
+        | Refusal::AlreadyCreated
+        | Refusal::LastFilesMissing => json!({}),
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::run_file::RunFile;
@@ -132,7 +133,7 @@ fn range(file: &File, from: u64, to: u64) -> Option<String> {
 
 fn wrong_path(message: String) -> Error {
     let details = vec![ValidationError { path: "path".to_owned(), message: message.clone() }];
-    Error::Rejected { code: "INVALID_REQUEST", message: format!("path: {message}"), details }
+    Error::Rejected { code: ErrorCode::InvalidRequest, message: format!("path: {message}"), details }
 }
 
 fn unreadable() -> Error {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tracing::info;
 
 use crate::domain::cache_key::{canonical, sha256_hex};
+use crate::domain::codes::ErrorCode;
 use crate::domain::command::Command;
 use crate::domain::engine::Engine;
 use crate::domain::event::{Started, ValidationError};
@@ -222,7 +223,7 @@ fn plan_uploaded(shared: &Shared, request: &CreateRequest, key: Option<String>) 
 /// A body that does not fit, said as for any other field.
 fn wrong_body(message: &str) -> Error {
     Error::Rejected {
-        code: "INVALID_REQUEST",
+        code: ErrorCode::InvalidRequest,
         message: format!("the body does not fit: {message}"),
         details: vec![ValidationError { path: String::new(), message: message.to_owned() }],
     }

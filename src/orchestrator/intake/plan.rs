@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::domain::cache_key::{KeyPart, KeyParts, cache_key, canonical, sha256_hex};
+use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
 use crate::domain::event::Started;
 use crate::domain::ids::RequestId;
@@ -25,7 +26,7 @@ const LONGEST_SECONDS: u64 = 7 * 24 * 3600;
 /// The name of the skill, and of an engine that was not named, until the package is there. No skill can have this name.
 const UNTIL_UPLOAD: &str = "(known with the upload)";
 
-pub(crate) fn rejected(code: &'static str, message: String) -> Error {
+pub(crate) fn rejected(code: ErrorCode, message: String) -> Error {
     Error::Rejected { code, message, details: Vec::new() }
 }
 
@@ -42,19 +43,22 @@ pub(crate) fn plan(
         engine_config.map(|config| sha256_hex(canonical(&Value::Object(config.clone())).as_bytes()));
     check_engine(skill, &engine)?;
     if engine == Engine::Script.as_str() && request.model.is_some() {
-        return Err(rejected("MODEL_NOT_ALLOWED", "a script skill runs without a model: leave \"model\" out".into()));
+        return Err(rejected(
+            ErrorCode::ModelNotAllowed,
+            "a script skill runs without a model: leave \"model\" out".into(),
+        ));
     }
     let options = options(shared, Some(skill), &request.runtime_options)?;
     let mode = options.execution_mode;
     if !skill.manifest.execution_modes.contains(&mode) {
         let message = format!("skill {} does not support execution_mode {:?}", skill.id, mode.as_str());
-        return Err(rejected("SKILL_EXECUTION_MODE_UNSUPPORTED", message));
+        return Err(rejected(ErrorCode::SkillExecutionModeUnsupported, message));
     }
     let input = request.input.unwrap_or_default();
     let parameter = request.parameter.unwrap_or_default();
     inputs::check_request(skill, Some(&Value::Object(input.clone())), Some(&Value::Object(parameter.clone())))
         .map_err(|rejection| Error::Rejected {
-            code: rejection.code.as_str(),
+            code: rejection.code,
             message: rejection.message,
             details: rejection.details,
         })?;
@@ -93,11 +97,11 @@ pub(crate) fn plan_without_skill(
 ) -> Result<Started, Error> {
     let engine = request.engine.as_deref().unwrap_or(UNTIL_UPLOAD);
     if let Some(Err(unknown)) = request.engine.as_deref().map(str::parse::<Engine>) {
-        return Err(rejected("SKILL_ENGINE_UNSUPPORTED", unknown.to_string()));
+        return Err(rejected(ErrorCode::SkillEngineUnsupported, unknown.to_string()));
     }
     if request.await_upload == Some(false) {
         let message = "a temporary skill comes with the upload: leave \"await_upload\" out";
-        return Err(rejected("INVALID_REQUEST", message.into()));
+        return Err(rejected(ErrorCode::InvalidRequest, message.into()));
     }
     let runtime_options = options(shared, None, &request.runtime_options)?;
     let (input, parameter) = (request.input.clone().unwrap_or_default(), request.parameter.clone().unwrap_or_default());
@@ -127,7 +131,7 @@ fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Res
     let message = format!(
         "input and parameter together are {inline} bytes of JSON, more than {INLINE_MAX}: upload large values as files"
     );
-    Err(rejected("PAYLOAD_TOO_LARGE", message))
+    Err(rejected(ErrorCode::PayloadTooLarge, message))
 }
 
 /// The engine asked for, if the skill runs on it.
@@ -137,7 +141,7 @@ fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(rejected(
-        "SKILL_ENGINE_UNSUPPORTED",
+        ErrorCode::SkillEngineUnsupported,
         format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, Engine::names(&engines)),
     ))
 }
@@ -146,7 +150,7 @@ fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
 fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Result<RuntimeOptions, Error> {
     let defaults = skill.map(|skill| skill.manifest.runtime.default_options.clone()).unwrap_or_default();
     let defaults: OptionsRequest = serde_json::from_value(Value::Object(defaults)).map_err(|error| {
-        rejected("INVALID_REQUEST", format!("the skill's own runtime.default_options are wrong: {error}"))
+        rejected(ErrorCode::InvalidRequest, format!("the skill's own runtime.default_options are wrong: {error}"))
     })?;
     let settings = &shared.settings;
     let skill_timeout = skill.and_then(Skill::timeout_seconds);
@@ -154,7 +158,7 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
     let hard_timeout_seconds = hard.unwrap_or(settings.times.hard_timeout_seconds);
     if hard_timeout_seconds == 0 {
         return Err(Error::Rejected {
-            code: "INVALID_REQUEST",
+            code: ErrorCode::InvalidRequest,
             message: "hard_timeout_seconds must be at least 1".into(),
             details: vec![crate::domain::event::ValidationError {
                 path: "/runtime_options/hard_timeout_seconds".into(),
@@ -175,7 +179,7 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
             let message = format!("must be at most {LONGEST_SECONDS}");
             let path = format!("/runtime_options/{name}");
             return Err(Error::Rejected {
-                code: "INVALID_REQUEST",
+                code: ErrorCode::InvalidRequest,
                 message: format!("{name} {message}"),
                 details: vec![crate::domain::event::ValidationError { path, message }],
             });

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tracing::warn;
 
 use crate::domain::causes::chain;
+use crate::domain::codes::ErrorCode;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::run_file::RunFolder;
@@ -67,8 +68,8 @@ impl Orchestrator {
         let place = shared.place()?;
         let delivered = match delivery.package {
             Some(zip) if state.temporary => Some(self.receive_package(&state, zip).await?),
-            None if state.temporary => return Err(rejected("INVALID_REQUEST", PACKAGE_MISSING.into())),
-            Some(_) => return Err(rejected("INVALID_REQUEST", PACKAGE_UNASKED.into())),
+            None if state.temporary => return Err(rejected(ErrorCode::InvalidRequest, PACKAGE_MISSING.into())),
+            Some(_) => return Err(rejected(ErrorCode::InvalidRequest, PACKAGE_UNASKED.into())),
             None => None,
         };
         let manifest = self.stage(&state, delivery.files, delivered.as_ref()).await?;
@@ -124,7 +125,7 @@ impl Orchestrator {
     ) -> Result<Manifest, Error> {
         let shared = &self.shared;
         let Some(zip) = zip else {
-            let nothing = rejected("INVALID_REQUEST", "the part \"file\" with the zip is missing".into());
+            let nothing = rejected(ErrorCode::InvalidRequest, "the part \"file\" with the zip is missing".into());
             return if state.temporary { Ok(Manifest::default()) } else { Err(nothing) };
         };
         let fields = match delivered {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::domain::outcome::code;
+use crate::domain::codes::ErrorCode;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::registry::{Action, Done, InstallRefused};
@@ -78,12 +78,20 @@ pub struct InstallFailure {
 impl InstallFailure {
     /// A package that breaks these rules.
     pub(crate) fn package(findings: &[Finding], message: String) -> Self {
-        Self { code: "SKILL_PACKAGE_INVALID".into(), message, details: json!({"findings": findings}) }
+        Self {
+            code: ErrorCode::SkillPackageInvalid.as_str().to_owned(),
+            message,
+            details: json!({"findings": findings}),
+        }
     }
 
     fn interrupted() -> Self {
         let message = "the service ended before the installation did; nothing was changed, send the package again";
-        Self { code: code::ORCHESTRATOR_RESTART_INTERRUPTED.into(), message: message.into(), details: json!({}) }
+        Self {
+            code: ErrorCode::OrchestratorRestartInterrupted.as_str().to_owned(),
+            message: message.into(),
+            details: json!({}),
+        }
     }
 }
 
@@ -93,12 +101,12 @@ impl From<&InstallRefused> for InstallFailure {
         match refused {
             InstallRefused::Package { findings } => Self::package(findings, message),
             InstallRefused::NotNewer { installed, given, .. } => Self {
-                code: "VERSION_NOT_NEWER".into(),
+                code: ErrorCode::VersionNotNewer.as_str().to_owned(),
                 message,
                 details: json!({"installed": installed.to_string(), "given": given.to_string()}),
             },
             InstallRefused::Io(_) => Self {
-                code: "INTERNAL".into(),
+                code: ErrorCode::Internal.as_str().to_owned(),
                 message: "the package could not be put into the skills folder; the service's log tells why".into(),
                 details: json!({}),
             },

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::domain::codes::FindingCode;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::registry;
@@ -87,7 +88,7 @@ fn top_folder(names: &[String]) -> Result<&str, Finding> {
             (message, "zip the skill's folder itself, and nothing beside it")
         }
     };
-    Err(Finding::error("TOP_LEVEL_INVALID", "", message, hint))
+    Err(Finding::error(FindingCode::TopLevelInvalid, "", message, hint))
 }
 
 #[cfg(test)]
@@ -132,7 +133,7 @@ mod tests {
 
     fn codes(files: &[(&str, &str)]) -> Vec<&'static str> {
         match unpacked(files) {
-            Err(PackageRefused::Package { findings }) => findings.iter().map(|finding| finding.code).collect(),
+            Err(PackageRefused::Package { findings }) => findings.iter().map(|finding| finding.code.as_str()).collect(),
             other => panic!("{other:?}"),
         }
     }

@@ -8,9 +8,10 @@ use tracing::field::display;
 use tracing::{Span, debug, error, info, warn};
 
 use crate::domain::causes::chain;
+use crate::domain::codes::ErrorCode;
 use crate::domain::command::{Command, Conclusion};
 use crate::domain::ids::RunId;
-use crate::domain::outcome::{RunError, code};
+use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
 use crate::orchestrator::error::Error;
@@ -149,7 +150,7 @@ async fn undo_start(mut process: supervisor::Process, begins: [(PathBuf, u64); 2
 /// The runner itself failed: the run fails with what can still be said.
 pub(crate) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
     let mut journal = shared.journal(run).await?;
-    let error = RunError::new(code::INTERNAL, format!("the runner failed: {failure}"));
+    let error = RunError::new(ErrorCode::Internal, format!("the runner failed: {failure}"));
     let command = match journal.state().status() {
         Status::Queued => Command::Reject { error },
         Status::Running => {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::interaction::{Interaction, InteractionId};
@@ -87,10 +88,10 @@ fn check_lengths(response: &Value, idempotency_key: Option<&str>) -> Result<(), 
     let bytes = response.to_string().len();
     if bytes > RESPONSE_MAX {
         let message = format!("the response is {bytes} bytes of JSON, more than {RESPONSE_MAX}: answer in fewer words");
-        return rejected("PAYLOAD_TOO_LARGE", message);
+        return rejected(ErrorCode::PayloadTooLarge, message);
     }
     if idempotency_key.is_some_and(|key| key.len() > KEY_MAX) {
-        return rejected("INVALID_REQUEST", format!("idempotency_key is longer than {KEY_MAX} bytes"));
+        return rejected(ErrorCode::InvalidRequest, format!("idempotency_key is longer than {KEY_MAX} bytes"));
     }
     Ok(())
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::domain::causes::chain;
+use crate::domain::codes::ErrorCode;
 use crate::domain::ids::RunId;
-use crate::domain::outcome::{RunError, code};
+use crate::domain::outcome::RunError;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::packages::temporary;
@@ -73,6 +74,6 @@ async fn sweep_run(shared: &Arc<Shared>, run: RunId, upload_waits: Duration) -> 
     }
     info!(run.id = %run, "ending a run whose package never came");
     let message = "no skill_package was uploaded in time; create the run again and upload it";
-    let error = RunError::new(code::MISSING_INPUT_FILES, message).with("missing", vec!["skill_package"]);
+    let error = RunError::new(ErrorCode::MissingInputFiles, message).with("missing", vec!["skill_package"]);
     at_rest::reject(shared, &mut journal, error).await
 }

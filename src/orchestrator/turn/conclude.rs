@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::artifact;
+use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::command::{Command, Conclusion, LastFiles, RestartQueued};
 use crate::domain::ending;
 use crate::domain::event::Event;
 use crate::domain::fact::Fact;
-use crate::domain::outcome::{RunError, StreamProof, Warning, code};
+use crate::domain::outcome::{RunError, StreamProof, Warning};
 use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -206,12 +207,12 @@ fn missing(indexed: &artifact::Indexed) -> Option<RunError> {
     let named = |pattern: &str| RunFolder::Artifacts.join(RunFolder::Artifacts.strip(pattern).unwrap_or(pattern));
     let patterns: Vec<String> = indexed.missing.iter().map(|entry| named(&entry.pattern)).collect();
     let message = format!("required artifacts are missing: {}", patterns.join(", "));
-    Some(RunError::new(code::ARTIFACT_MISSING, message).with("missing", patterns))
+    Some(RunError::new(ErrorCode::ArtifactMissing, message).with("missing", patterns))
 }
 
 fn refused_artifact(refused: &artifact::Refused) -> Warning {
     let message = format!("{} is not an artifact: {}", refused.path_rel, refused.reason);
-    let mut warning = Warning::new("ARTIFACT_REFUSED", message);
+    let mut warning = Warning::new(WarningCode::ArtifactRefused, message);
     warning.details.insert("path".into(), refused.path_rel.clone().into());
     warning
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::domain::codes::WarningCode;
 use crate::domain::command::Command;
 use crate::domain::fact::Fact;
 use crate::domain::outcome::Warning;
@@ -60,7 +61,7 @@ impl Turn<'_> {
         let finished = self.absorb(watched);
         if self.blocking(move |paths, _, _| raw.restore(paths)).await? {
             let message = "a process of the skill changed the raw output; it was restored as the engine gave it";
-            self.facts.push(warned(Warning::new("RAW_OUTPUT_RESTORED", message)));
+            self.facts.push(warned(Warning::new(WarningCode::RawOutputRestored, message)));
         }
         Ok(Ok(finished))
     }

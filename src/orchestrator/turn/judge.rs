@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use crate::domain::outcome::{RunError, code};
+use crate::domain::codes::ErrorCode;
+use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine::{Adapter, TurnParser, script};
@@ -99,7 +100,7 @@ pub(crate) fn judge_repair(
     reclaim(paths)?;
     let FinishedProcess { exit, stop, reader } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
-        return Ok(Verdict::failed(RunError::new(code::INTERNAL, "only an engine can be asked again")));
+        return Ok(Verdict::failed(RunError::new(ErrorCode::Internal, "only an engine can be asked again")));
     };
     files::write_whole(&paths.file(RunFile::RepairOutput), final_text(&parser).as_bytes())?;
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
@@ -120,7 +121,7 @@ pub(crate) fn engine_words(
     result_file::clear(paths)?;
     let FinishedProcess { exit, stop, reader } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
-        let error = RunError::new(code::INTERNAL, "a hybrid skill runs on an engine");
+        let error = RunError::new(ErrorCode::Internal, "a hybrid skill runs on an engine");
         return Ok(Err(Box::new(Verdict::failed(error))));
     };
     files::write_whole(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::event::Started;
-use crate::domain::outcome::{RunError, code};
+use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::engine::script;
@@ -55,7 +56,7 @@ fn prepare_blocking(
 ) -> Result<Result<Prepared, RunError>, Error> {
     let skill = match shared.skill_of(state) {
         Ok(skill) => skill,
-        Err(Error::Corrupt { message, .. }) => return Ok(Err(RunError::new(code::INTERNAL, message))),
+        Err(Error::Corrupt { message, .. }) => return Ok(Err(RunError::new(ErrorCode::Internal, message))),
         Err(error) => return Err(error),
     };
     let paths = shared.layout.run(state.run_id);
@@ -80,7 +81,7 @@ fn prepare_blocking(
         Ok(input) => input,
         Err(missing) => {
             let message = format!("required input files are missing: {}", missing.keys.join(", "));
-            return Ok(Err(RunError::new(code::MISSING_INPUT_FILES, message).with("missing", missing.keys)));
+            return Ok(Err(RunError::new(ErrorCode::MissingInputFiles, message).with("missing", missing.keys)));
         }
     };
     let given = Inputs { input, parameter: started.parameter };
@@ -111,10 +112,10 @@ fn prepare_blocking(
 /// The skill's script with what it is to be told.
 fn script_call(state: &RunState, skill: &Skill, paths: &RunPaths, given: &Inputs) -> Result<ScriptCall, RunError> {
     let Some(entry) = &skill.manifest.entrypoint.script else {
-        return Err(RunError::new(code::INTERNAL, "the skill has no entrypoint.script"));
+        return Err(RunError::new(ErrorCode::Internal, "the skill has no entrypoint.script"));
     };
     let words = command::split(&entry.command)
-        .map_err(|error| RunError::new(code::ENGINE_FAILED, format!("entrypoint.script.command: {error}")))?;
+        .map_err(|error| RunError::new(ErrorCode::EngineFailed, format!("entrypoint.script.command: {error}")))?;
     let copy = paths.skill_copy(&state.engine, &state.skill.id);
     let parameter = Value::Object(given.parameter.clone());
     Ok(ScriptCall {

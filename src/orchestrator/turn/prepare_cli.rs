@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::domain::outcome::{RunError, code};
+use crate::domain::codes::ErrorCode;
+use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine;
@@ -64,7 +65,7 @@ pub(crate) fn prepare_repair(
 
 fn no_session() -> RunError {
     let message = "the engine never named its session, so it cannot be resumed";
-    RunError::new(code::SESSION_RESUME_FAILED, message)
+    RunError::new(ErrorCode::SessionResumeFailed, message)
 }
 
 /// What an engine is told.
@@ -80,7 +81,7 @@ struct Told<'a> {
 fn adapter_of(state: &RunState) -> Result<&'static Adapter, RunError> {
     engine::adapter_named(&state.engine).ok_or_else(|| {
         let message = format!("there is no engine {:?}", state.engine);
-        RunError::new(code::ENGINE_NOT_INSTALLED, message)
+        RunError::new(ErrorCode::EngineNotInstalled, message)
     })
 }
 
@@ -98,7 +99,7 @@ fn start_cli(
     let found = match shared.installed_engines.find(adapter) {
         Ok(found) => found,
         Err(missing) => {
-            let error = RunError::new(code::ENGINE_NOT_INSTALLED, missing.to_string());
+            let error = RunError::new(ErrorCode::EngineNotInstalled, missing.to_string());
             return Ok(Err(error.with("install_command", missing.install_command)));
         }
     };

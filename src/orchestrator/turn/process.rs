@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::domain::causes::chain;
+use crate::domain::codes::ErrorCode;
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
-use crate::domain::outcome::{RunError, code};
+use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine::{Launch, StreamReader};
@@ -82,10 +83,10 @@ pub(crate) fn attempt<'a>(
 pub(crate) fn not_started(program: &str, failure: &supervisor::Error) -> RunError {
     match failure {
         supervisor::Error::NotFound { .. } => RunError::new(
-            code::ENGINE_NOT_INSTALLED,
+            ErrorCode::EngineNotInstalled,
             format!("the program {program:?} was not found; install it or correct entrypoint.script.command"),
         ),
-        other => RunError::new(code::ENGINE_FAILED, format!("{program:?} could not be started: {}", chain(other))),
+        other => RunError::new(ErrorCode::EngineFailed, format!("{program:?} could not be started: {}", chain(other))),
     }
     .with("program", program)
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::domain::codes::WarningCode;
 use crate::domain::command::Command;
 use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
@@ -194,7 +195,7 @@ impl Attempt<'_> {
         facts.extend(warnings(&ended).into_iter().map(warned));
         if dismissed {
             let message = "the engine had finished its turn but did not exit in time, so it was ended";
-            facts.push(warned(Warning::new("ENGINE_DID_NOT_EXIT", message)));
+            facts.push(warned(Warning::new(WarningCode::EngineDidNotExit, message)));
         }
         let exit = if dismissed { ProcessExit::Dismissed } else { ended.exit };
         let process = FinishedProcess { exit, stop: self.stop, reader: self.reader };
@@ -256,7 +257,7 @@ fn warnings(ended: &Ended) -> Vec<Warning> {
     for (name, totals) in [("stdout", &ended.stdout), ("stderr", &ended.stderr)] {
         if totals.dropped > 0 {
             let message = format!("{} bytes of {name} came after the limit and were dropped", totals.dropped);
-            let mut warning = Warning::new("LOG_LIMIT_EXCEEDED", message);
+            let mut warning = Warning::new(WarningCode::LogLimitExceeded, message);
             warning.details.insert("stream".into(), name.into());
             warning.details.insert("dropped_bytes".into(), totals.dropped.into());
             warnings.push(warning);
@@ -264,7 +265,7 @@ fn warnings(ended: &Ended) -> Vec<Warning> {
     }
     if ended.stragglers_killed > 0 {
         let message = format!("{} processes outlived the engine and were ended", ended.stragglers_killed);
-        let mut warning = Warning::new("PROCESSES_LEFT_BEHIND", message);
+        let mut warning = Warning::new(WarningCode::ProcessesLeftBehind, message);
         warning.details.insert("processes".into(), ended.stragglers_killed.into());
         warnings.push(warning);
     }

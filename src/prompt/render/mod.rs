@@ -8,14 +8,13 @@ use minijinja::{Environment, UndefinedBehavior, Value as Json, context, value::S
 use serde_json::{Map, Value};
 
 use super::contract;
+use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 use crate::skill::Skill;
 use crate::skill::manifest::{Entrypoint, EntrypointKind, Template};
 
-/// The code of a run whose template cannot be rendered.
-const PROMPT_TEMPLATE_FAILED: &str = "PROMPT_TEMPLATE_FAILED";
 /// The template of skills that bring none.
 const BUILT_IN: &str = include_str!("builtin.jinja");
 /// Steps a template may take; a page of text with loops needs some thousands.
@@ -56,7 +55,7 @@ pub struct TemplateFailed {
 
 impl From<TemplateFailed> for RunError {
     fn from(failed: TemplateFailed) -> Self {
-        RunError::new(PROMPT_TEMPLATE_FAILED, failed.to_string())
+        RunError::new(ErrorCode::PromptTemplateFailed, failed.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::domain::codes::ErrorCode;
 use crate::skill::{Intake, PackageFiles, lint};
 
 fn skill(entrypoint: &Value) -> Skill {
@@ -87,6 +88,6 @@ fn what_cannot_be_rendered_is_a_failure_with_its_reason() {
     ] {
         let failed = rendered(template).unwrap_err();
         assert!(failed.reason.contains(reason), "{template}: {}", failed.reason);
-        assert_eq!(RunError::from(failed).code, PROMPT_TEMPLATE_FAILED);
+        assert_eq!(RunError::from(failed).code, ErrorCode::PromptTemplateFailed);
     }
 }

@@ -6,6 +6,7 @@ use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, Template};
 use super::super::package::{NoText, PackageFiles};
 use super::intake::Intake;
+use crate::domain::codes::FindingCode;
 use crate::engine::{self, Adapter};
 
 pub(crate) fn check(runner: &Value, files: &PackageFiles, intake: Intake, report: &mut Report) {
@@ -35,7 +36,8 @@ fn template(written: &str, pointer: &str, files: &PackageFiles, intake: Intake, 
             Err(NoText::Absent) => return,
             Err(NoText::TooLarge | NoText::NotUtf8) => {
                 let message = format!("the template {path:?} is not a text of at most 1 MiB");
-                let finding = Finding::error("TEMPLATE_INVALID", path, message, "save it as UTF-8, and shorter");
+                let finding =
+                    Finding::error(FindingCode::TemplateInvalid, path, message, "save it as UTF-8, and shorter");
                 return report.push(intake.grade(finding));
             }
         },
@@ -43,7 +45,7 @@ fn template(written: &str, pointer: &str, files: &PackageFiles, intake: Intake, 
     if let Err(error) = minijinja::Environment::new().template_from_str(text) {
         let message = format!("the template does not compile: {error}");
         let hint = "correct it there; {{ input.x }} and {{ parameter.x }} stand for values";
-        report.push(intake.grade(Finding::error("TEMPLATE_INVALID", file, message, hint).at(pointer)));
+        report.push(intake.grade(Finding::error(FindingCode::TemplateInvalid, file, message, hint).at(pointer)));
     }
 }
 
@@ -59,6 +61,7 @@ fn configuration(adapter: &Adapter, path: &str, files: &PackageFiles, intake: In
         Err(reason) => reason,
     };
     let message = format!("the configuration of {} cannot be used: {reason}", adapter.name());
-    let finding = Finding::error("CONFIG_INVALID", path, message, "correct it; see the engine's own documentation");
+    let finding =
+        Finding::error(FindingCode::ConfigInvalid, path, message, "correct it; see the engine's own documentation");
     report.push(intake.grade(finding));
 }

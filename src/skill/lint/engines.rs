@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::super::engines::effective_engines;
 use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, EntrypointKind};
+use crate::domain::codes::FindingCode;
 use crate::domain::engine::{Engine, UnknownEngine};
 
 pub(crate) fn check(runner: &Value, report: &mut Report) {
@@ -45,14 +46,16 @@ fn known(name: &str, pointer: &str, report: &mut Report) {
     let Err(UnknownEngine { name }) = name.parse::<Engine>() else { return };
     let message = format!("there is no engine {name:?}");
     let hint = format!("use one of: {}", Engine::names(Engine::ALL));
-    report.push(Finding::error("ENGINE_UNKNOWN", manifest::PATH, message, hint).at(pointer));
+    report.push(Finding::error(FindingCode::EngineUnknown, manifest::PATH, message, hint).at(pointer));
 }
 
 fn overlap(engines: &[String], unsupported: &[String], report: &mut Report) {
     for name in engines.iter().filter(|name| unsupported.contains(name)) {
         let message = format!("{name:?} is in both engines and unsupported_engines");
         let hint = "keep it in one of them";
-        report.push(Finding::error("ENGINES_OVERLAP", manifest::PATH, message, hint).at("/unsupported_engines"));
+        report.push(
+            Finding::error(FindingCode::EnginesOverlap, manifest::PATH, message, hint).at("/unsupported_engines"),
+        );
     }
 }
 
@@ -60,13 +63,13 @@ fn fits(kind: EntrypointKind, engines: Option<&[Engine]>, unsupported: &[Engine]
     let named = engines.unwrap_or_default();
     let finding = match kind {
         EntrypointKind::Script if named.iter().any(|engine| *engine != Engine::Script) => Finding::error(
-            "ENGINE_UNFIT",
+            FindingCode::EngineUnfit,
             manifest::PATH,
             "a script skill runs on the engine \"script\" only",
             "remove engines, or make the entrypoint prompt or hybrid",
         ),
         EntrypointKind::Prompt | EntrypointKind::Hybrid if named.contains(&Engine::Script) => Finding::error(
-            "ENGINE_UNFIT",
+            FindingCode::EngineUnfit,
             manifest::PATH,
             "the engine \"script\" runs no prompts",
             "remove it from engines, or make the entrypoint script",
@@ -76,7 +79,7 @@ fn fits(kind: EntrypointKind, engines: Option<&[Engine]>, unsupported: &[Engine]
                 return;
             }
             Finding::error(
-                "ENGINES_EMPTY",
+                FindingCode::EnginesEmpty,
                 manifest::PATH,
                 "no engine is left to run this skill on",
                 "leave engines out to allow all, or take fewer away",

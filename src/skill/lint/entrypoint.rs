@@ -7,6 +7,7 @@ use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, EntrypointKind, Template};
 use super::super::package::{PackageFiles, stays_inside};
 use super::engines;
+use crate::domain::codes::FindingCode;
 use crate::domain::engine::Engine;
 
 /// Folders that only a package has: a word below them means a file of the package.
@@ -30,7 +31,7 @@ pub(crate) fn check(runner: &Value, files: &PackageFiles, report: &mut Report) {
     {
         let message = format!("result_file {path:?} is not a relative path inside the run");
         let hint = "write a path such as result/result.json";
-        let finding = Finding::error("PATH_UNSAFE", manifest::PATH, message, hint);
+        let finding = Finding::error(FindingCode::PathUnsafe, manifest::PATH, message, hint);
         report.push(finding.at("/entrypoint/prompt/result_file"));
     }
 }
@@ -41,12 +42,14 @@ fn fits(kind: EntrypointKind, runner: &Value, report: &mut Report) {
         EntrypointKind::Script | EntrypointKind::Hybrid if !has_script => {
             let message = "the entrypoint has no script to run";
             let hint = "add \"script\": {\"command\": \"python3 scripts/run.py\"}";
-            report.push(Finding::error("SCRIPT_MISSING", manifest::PATH, message, hint).at("/entrypoint/script"));
+            report.push(
+                Finding::error(FindingCode::ScriptMissing, manifest::PATH, message, hint).at("/entrypoint/script"),
+            );
         }
         EntrypointKind::Prompt if has_script => {
             let message = "a prompt skill runs no script; this one is never started";
             let hint = "make the entrypoint hybrid, or remove the script";
-            let finding = Finding::error("SCRIPT_UNUSED", manifest::PATH, message, hint);
+            let finding = Finding::error(FindingCode::ScriptUnused, manifest::PATH, message, hint);
             report.push(finding.as_warning().at("/entrypoint/script"));
         }
         EntrypointKind::Prompt | EntrypointKind::Script | EntrypointKind::Hybrid => {}
@@ -55,7 +58,7 @@ fn fits(kind: EntrypointKind, runner: &Value, report: &mut Report) {
     let interactive = modes.is_some_and(|modes| modes.iter().any(|mode| mode == "interactive"));
     if kind == EntrypointKind::Script && interactive {
         let message = format!("the engine \"{}\" cannot ask questions", Engine::Script);
-        let finding = Finding::error("MODE_UNFIT", manifest::PATH, message, "keep \"auto\" alone");
+        let finding = Finding::error(FindingCode::ModeUnfit, manifest::PATH, message, "keep \"auto\" alone");
         report.push(finding.as_warning().at("/execution_modes"));
     }
 }
@@ -83,9 +86,9 @@ fn package_file(path: &str, pointer: &str, files: &PackageFiles, report: &mut Re
         return;
     }
     let (code, message) = if stays_inside(path) {
-        ("FILE_MISSING", format!("the package has no file {path:?}"))
+        (FindingCode::FileMissing, format!("the package has no file {path:?}"))
     } else {
-        ("PATH_UNSAFE", format!("{path:?} is not a relative path inside the package"))
+        (FindingCode::PathUnsafe, format!("{path:?} is not a relative path inside the package"))
     };
     let hint = "write the path of a file of the package, relative to its folder";
     report.push(Finding::error(code, manifest::PATH, message, hint).at(pointer));
@@ -96,7 +99,8 @@ fn check_command(text: &str, pointer: &str, files: &PackageFiles, report: &mut R
         Ok(words) => words,
         Err(error) => {
             let hint = "write a program and its arguments, such as python3 scripts/run.py";
-            report.push(Finding::error("COMMAND_INVALID", manifest::PATH, error.to_string(), hint).at(pointer));
+            report
+                .push(Finding::error(FindingCode::CommandInvalid, manifest::PATH, error.to_string(), hint).at(pointer));
             return;
         }
     };
@@ -105,7 +109,7 @@ fn check_command(text: &str, pointer: &str, files: &PackageFiles, report: &mut R
         if of_the_package && !files.contains(path) {
             let message = format!("the command names {path:?}, which the package does not have");
             let hint = "add the file, or correct the command";
-            report.push(Finding::error("FILE_MISSING", manifest::PATH, message, hint).at(pointer));
+            report.push(Finding::error(FindingCode::FileMissing, manifest::PATH, message, hint).at(pointer));
         }
     }
 }

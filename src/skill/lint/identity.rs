@@ -7,6 +7,7 @@ use super::super::package::PackageFiles;
 use super::super::{front_matter, manifest};
 use super::keys;
 use super::required::required_text;
+use crate::domain::codes::FindingCode;
 
 /// Where the front matter stands.
 pub(crate) const PATH: &str = "SKILL.md";
@@ -28,13 +29,15 @@ pub(crate) fn front_matter<'a>(files: &'a PackageFiles, report: &mut Report) -> 
         Ok(parts) => parts,
         Err(error) => {
             let hint = "begin the file with ---, name: …, description: … and another ---";
-            report.push(Finding::error("FRONT_MATTER_INVALID", PATH, error.to_string(), hint));
+            report.push(Finding::error(FindingCode::FrontMatterInvalid, PATH, error.to_string(), hint));
             return None;
         }
     };
     if head.get("description").and_then(Value::as_str).is_some_and(|text| text.trim().is_empty()) {
         let hint = "say in 1 to 1024 characters what the skill does and when to use it";
-        report.push(Finding::error("DESCRIPTION_EMPTY", PATH, "the description is empty", hint).at("/description"));
+        report.push(
+            Finding::error(FindingCode::DescriptionEmpty, PATH, "the description is empty", hint).at("/description"),
+        );
     }
     keys::check(SCHEMA, &head, PATH, report);
     Some((head, body))
@@ -43,7 +46,7 @@ pub(crate) fn front_matter<'a>(files: &'a PackageFiles, report: &mut Report) -> 
 pub(crate) fn check(folder: &str, head: Option<&Value>, runner: Option<&Value>, report: &mut Report) {
     if !is_id(folder) {
         let message = format!("the folder's name {folder:?} cannot be a skill's id");
-        report.push(Finding::error("NAME_INVALID", "", message, ID_RULE));
+        report.push(Finding::error(FindingCode::NameInvalid, "", message, ID_RULE));
     }
     agrees(folder, head, "name", PATH, report);
     agrees(folder, runner, "id", manifest::PATH, report);
@@ -53,7 +56,7 @@ pub(crate) fn check(folder: &str, head: Option<&Value>, runner: Option<&Value>, 
     {
         let message = format!("{version:?} is not a semantic version: {error}");
         let hint = "write three numbers, such as 1.0.0";
-        report.push(Finding::error("VERSION_INVALID", manifest::PATH, message, hint).at("/version"));
+        report.push(Finding::error(FindingCode::VersionInvalid, manifest::PATH, message, hint).at("/version"));
     }
 }
 
@@ -62,6 +65,6 @@ fn agrees(folder: &str, holder: Option<&Value>, key: &str, file: &str, report: &
     if name != folder {
         let message = format!("{key} is {name:?}, but the folder is {folder:?}");
         let hint = "give the folder, runner.json's id and SKILL.md's name the same value";
-        report.push(Finding::error("NAME_MISMATCH", file, message, hint).at(format!("/{key}")));
+        report.push(Finding::error(FindingCode::NameMismatch, file, message, hint).at(format!("/{key}")));
     }
 }

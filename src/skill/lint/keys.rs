@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::super::finding::{Finding, Report, escape};
 use super::super::schema::Validator;
+use crate::domain::codes::FindingCode;
 
 /// Checks a value against one of the embedded schemas; unknown keys are warnings.
 pub(crate) fn check(schema: &str, value: &Value, file: &str, report: &mut Report) {
-    violations(schema, value, file, "SHAPE_INVALID", report);
+    violations(schema, value, file, FindingCode::ShapeInvalid, report);
     if let Ok(schema) = serde_json::from_str::<Value>(schema) {
         let mut walk = Walk { root: &schema, file, report };
         walk.unknown_keys(&schema, value, "");
@@ -15,7 +16,7 @@ pub(crate) fn check(schema: &str, value: &Value, file: &str, report: &mut Report
 }
 
 /// Reports each violation, unless a rule of its own has already spoken about that place.
-pub(crate) fn violations(schema: &str, value: &Value, file: &str, code: &'static str, report: &mut Report) {
+pub(crate) fn violations(schema: &str, value: &Value, file: &str, code: FindingCode, report: &mut Report) {
     let compiled = serde_json::from_str(schema).ok().and_then(|schema| Validator::new(&schema).ok());
     let Some(validator) = compiled else {
         // The embedded schemas are tested to compile; were one broken, nothing may pass as checked.
@@ -71,7 +72,7 @@ impl Walk<'_> {
         }
         let names: Vec<&str> = known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         let finding = Finding::error(
-            "UNKNOWN_KEY",
+            FindingCode::UnknownKey,
             self.file,
             format!("the key {key:?} is unknown and has no effect"),
             format!("remove it, or use one of: {}", names.join(", ")),

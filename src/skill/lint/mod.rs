@@ -22,6 +22,7 @@ use super::finding::{Finding, Report};
 use super::front_matter::FrontMatter;
 use super::manifest::{self, Manifest};
 use super::package::PackageFiles;
+use crate::domain::codes::FindingCode;
 
 /// Reads a package that lies in a folder of this name. On refusal the findings hold the warnings too.
 pub fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result<Skill, Vec<Finding>> {
@@ -78,7 +79,7 @@ fn assembled(files: &PackageFiles, parts: Parts<'_>, report: &mut Report) -> Opt
 fn typed<T: serde::de::DeserializeOwned>(value: Value, file: &'static str, report: &mut Report) -> Option<T> {
     serde_json::from_value(value)
         .inspect_err(|error| {
-            report.push(Finding::error("VALUE_OUT_OF_RANGE", file, error.to_string(), "use a smaller value"));
+            report.push(Finding::error(FindingCode::ValueOutOfRange, file, error.to_string(), "use a smaller value"));
         })
         .ok()
 }

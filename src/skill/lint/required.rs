@@ -4,18 +4,21 @@ use serde_json::Value;
 
 use super::super::finding::{Finding, Report};
 use super::super::package::{NoText, PackageFiles};
+use crate::domain::codes::FindingCode;
 
 /// The text of a file that must exist.
 pub(crate) fn required_text<'a>(files: &'a PackageFiles, path: &str, report: &mut Report) -> Option<&'a str> {
     let finding = match files.text(path) {
         Ok(text) => return Some(text),
         Err(NoText::Absent) => {
-            Finding::error("FILE_MISSING", path, format!("{path} is missing"), "add the file to the package")
+            Finding::error(FindingCode::FileMissing, path, format!("{path} is missing"), "add the file to the package")
         }
         Err(NoText::TooLarge) => {
-            Finding::error("FILE_TOO_LARGE", path, format!("{path} is larger than 1 MiB"), "make it shorter")
+            Finding::error(FindingCode::FileTooLarge, path, format!("{path} is larger than 1 MiB"), "make it shorter")
         }
-        Err(NoText::NotUtf8) => Finding::error("NOT_UTF8", path, format!("{path} is not UTF-8"), "save it as UTF-8"),
+        Err(NoText::NotUtf8) => {
+            Finding::error(FindingCode::NotUtf8, path, format!("{path} is not UTF-8"), "save it as UTF-8")
+        }
     };
     report.push(finding);
     None
@@ -28,7 +31,7 @@ pub(crate) fn required_json(files: &PackageFiles, path: &str, report: &mut Repor
         Ok(value) => Some(value),
         Err(error) => {
             report.push(Finding::error(
-                "INVALID_JSON",
+                FindingCode::InvalidJson,
                 path,
                 format!("{path} is not JSON: {error}"),
                 "correct the syntax at that line and column",

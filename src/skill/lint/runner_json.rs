@@ -8,6 +8,7 @@ use super::super::{artifacts, manifest};
 use super::intake::Intake;
 use super::keys;
 use super::required::required_json;
+use crate::domain::codes::FindingCode;
 
 const SCHEMA: &str = include_str!("../../../schema/runner.schema.json");
 
@@ -18,12 +19,12 @@ pub(crate) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) ->
         if fields.contains_key("unsupport_engine") {
             let message = "the key \"unsupport_engine\" is no longer read; it is called \"unsupported_engines\"";
             let hint = "rename it to \"unsupported_engines\"";
-            report.push(Finding::error("OLD_KEY", manifest::PATH, message, hint).at("/unsupport_engine"));
+            report.push(Finding::error(FindingCode::OldKey, manifest::PATH, message, hint).at("/unsupport_engine"));
         }
         if !fields.contains_key("execution_modes") {
             let message = "execution_modes is missing; packages from before it was required are read as [\"auto\"]";
             let hint = "add \"execution_modes\": [\"auto\"], with \"interactive\" if the skill may ask";
-            let finding = Finding::error("EXECUTION_MODES_MISSING", manifest::PATH, message, hint);
+            let finding = Finding::error(FindingCode::ExecutionModesMissing, manifest::PATH, message, hint);
             report.push(intake.grade(finding.at("/execution_modes")));
             fields.insert("execution_modes".into(), json!(["auto"]));
         }
@@ -46,7 +47,7 @@ fn artifact_patterns(runner: &Value, report: &mut Report) {
         if let Some(fault) = artifacts::pattern_fault(pattern) {
             let message = format!("the pattern {pattern:?} cannot be used: {fault}");
             let hint = "write a glob such as report.md or images/*.png";
-            let finding = Finding::error("ARTIFACT_PATTERN_INVALID", manifest::PATH, message, hint);
+            let finding = Finding::error(FindingCode::ArtifactPatternInvalid, manifest::PATH, message, hint);
             report.push(finding.at(format!("/artifacts/{index}/pattern")));
         }
     }
@@ -59,7 +60,7 @@ fn default_options(runner: &Value, intake: Intake, report: &mut Report) {
     for name in options.keys().filter(|name| !known.contains(name)) {
         let message = format!("there is no runtime option {name:?}, and every run of the skill would be refused");
         let hint = format!("remove it, or use one of: {}", known.join(", "));
-        let finding = Finding::error("OPTION_UNKNOWN", manifest::PATH, message, hint);
+        let finding = Finding::error(FindingCode::OptionUnknown, manifest::PATH, message, hint);
         report.push(finding.at(format!("/runtime/default_options/{}", escape(name))));
     }
     let modes = runner.get("execution_modes").and_then(Value::as_array);
@@ -68,7 +69,7 @@ fn default_options(runner: &Value, intake: Intake, report: &mut Report) {
     {
         let message = format!("the default execution_mode {mode:?} is not among the skill's execution_modes");
         let hint = "name one of execution_modes, or leave it out for \"auto\"";
-        let finding = Finding::error("MODE_UNFIT", manifest::PATH, message, hint);
+        let finding = Finding::error(FindingCode::ModeUnfit, manifest::PATH, message, hint);
         report.push(intake.grade(finding.at("/runtime/default_options/execution_mode")));
     }
 }
@@ -84,6 +85,6 @@ fn network(runner: &Value, report: &mut Report) {
         }
         (true, true) | (false, false) => return,
     };
-    let finding = Finding::error("ALLOWLIST_UNUSED", manifest::PATH, message, hint);
+    let finding = Finding::error(FindingCode::AllowlistUnused, manifest::PATH, message, hint);
     report.push(finding.as_warning().at("/automation/allowlist"));
 }

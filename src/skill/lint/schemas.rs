@@ -10,6 +10,7 @@ use super::super::{artifacts, manifest};
 use super::intake::Intake;
 use super::keys;
 use super::required::required_json;
+use crate::domain::codes::FindingCode;
 
 const INPUT_META: &str = include_str!("../../../schema/input-schema.schema.json");
 const PARAMETER_META: &str = include_str!("../../../schema/parameter-schema.schema.json");
@@ -78,15 +79,15 @@ fn found(kind: &str, meta: &str, files: &PackageFiles, runner: &Value, report: &
     if !stays_inside(path) {
         let message = format!("{path:?} is not a relative path inside the package");
         let hint = format!("write {usual}");
-        report.push(Finding::error("PATH_UNSAFE", manifest::PATH, message, hint).at(pointer));
+        report.push(Finding::error(FindingCode::PathUnsafe, manifest::PATH, message, hint).at(pointer));
         return None;
     }
     let schema = required_json(files, path, report)?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         let message = format!("the {kind} schema does not say \"type\": \"object\" at its top");
-        report.push(Finding::error("SCHEMA_NOT_OBJECT", path, message, "add it").at("/type"));
+        report.push(Finding::error(FindingCode::SchemaNotObject, path, message, "add it").at("/type"));
     }
-    keys::violations(meta, &without_said_type(&schema), path, "SCHEMA_EXTENSION_INVALID", report);
+    keys::violations(meta, &without_said_type(&schema), path, FindingCode::SchemaExtensionInvalid, report);
     let compiled = compiled(&schema, path, report)?;
     Some(Found { file: path.into(), schema, compiled })
 }
@@ -104,7 +105,7 @@ fn compiled(schema: &Value, file: &str, report: &mut Report) -> Option<Validator
     Validator::new(schema)
         .inspect_err(|error| {
             let hint = "correct the schema; references to other documents are not followed";
-            let finding = Finding::error("SCHEMA_INVALID", file, error.message.clone(), hint);
+            let finding = Finding::error(FindingCode::SchemaInvalid, file, error.message.clone(), hint);
             report.push_unless_said(finding.at(error.path.clone()));
         })
         .ok()
@@ -116,7 +117,7 @@ fn file_names(input: &Found, report: &mut Report) {
         if field.name.contains('/') || !stays_inside(&field.name) {
             let message = format!("the file input {:?} cannot be a file's name", field.name);
             let hint = "rename it, or make it \"x-input-source\": \"inline\"";
-            let finding = Finding::error("INPUT_NAME_UNSAFE", &input.file, message, hint);
+            let finding = Finding::error(FindingCode::InputNameUnsafe, &input.file, message, hint);
             report.push(finding.at(format!("/properties/{}", escape(&field.name))));
         }
     }
@@ -133,7 +134,7 @@ fn nameless(input: &Found, intake: Intake, report: &mut Report) {
         if !properties(&input.schema).any(|(field, _)| field == name) {
             let message = format!("{name:?} is required but no input: nobody can give it");
             let hint = "add it to properties, or take it from required";
-            let finding = Finding::error("REQUIRED_UNKNOWN", &input.file, message, hint);
+            let finding = Finding::error(FindingCode::RequiredUnknown, &input.file, message, hint);
             report.push(intake.grade(finding.at(format!("/required/{index}"))));
         }
     }
@@ -145,7 +146,7 @@ fn artifact_names(output: &Found, report: &mut Report) {
         if let Some(fault) = artifacts::pattern_fault(pattern) {
             let message = format!("the artifact {pattern:?} cannot be used: {fault}");
             let hint = "set x-filename to a name such as report.md";
-            let finding = Finding::error("ARTIFACT_PATTERN_INVALID", &output.file, message, hint);
+            let finding = Finding::error(FindingCode::ArtifactPatternInvalid, &output.file, message, hint);
             report.push(finding.at(format!("/properties/{}", escape(name))));
         }
     }
@@ -155,7 +156,7 @@ fn clashes(input: &Found, parameter: &Found, intake: Intake, report: &mut Report
     for (name, _) in properties(&parameter.schema) {
         if properties(&input.schema).any(|(other, _)| other == name) {
             let message = format!("{name:?} is both an input and a parameter; the parameter wins");
-            let finding = Finding::error("NAME_CLASH", &parameter.file, message, "rename one of them");
+            let finding = Finding::error(FindingCode::NameClash, &parameter.file, message, "rename one of them");
             report.push(intake.grade(finding.at(format!("/properties/{}", escape(name)))));
         }
     }

@@ -93,7 +93,7 @@ fn check(draft: Draft, expected: &[Brief<'_>]) {
     let findings = draft.findings(Intake::New);
     let brief: Vec<Brief<'_>> = findings
         .iter()
-        .map(|found| (found.severity, found.code, found.file.as_str(), found.pointer.as_str()))
+        .map(|found| (found.severity, found.code.as_str(), found.file.as_str(), found.pointer.as_str()))
         .collect();
     assert_eq!(brief, expected, "{findings:#?}");
     assert!(findings.iter().all(|finding| !finding.message.is_empty() && !finding.hint.is_empty()), "{findings:#?}");

@@ -5,13 +5,14 @@ use std::io;
 use serde_json::json;
 
 use crate::cli::connect::service_address::running_service;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::service::doctor::finding::{Finding, Grade};
 use crate::cli::service::doctor::{engines, folders, machine};
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
+use crate::domain::codes::Exit;
 use crate::settings::LogLevel;
 
 /// Checks the machine, the configuration and the data, and shows how to fix each problem

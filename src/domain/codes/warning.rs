@@ -1,0 +1,45 @@
+//! The codes of warnings: what a run's log says although the run goes on.
+
+use super::table::codes;
+
+codes! {
+    /// Every code that the runner gives to a warning.
+    WarningCode, hint: &'static str {
+        ArtifactRefused = "ARTIFACT_REFUSED", "A file that matches an artifact pattern is not a plain file inside the run's folder."
+            => "let the skill write plain files instead of links",
+        AskBlockInvalid = "ASK_BLOCK_INVALID", "The engine asked in a form that cannot be read; its question is put as plain text."
+            => "compare the question with the contract at the end of the prompt",
+        EngineDidNotExit = "ENGINE_DID_NOT_EXIT", "The engine finished its turn and did not exit, so it was ended."
+            => "raise the setting exit_grace_seconds if the engine needs longer",
+        EngineError = "ENGINE_ERROR", "The engine reported an error that need not end its turn."
+            => "read the message if the run fails later",
+        EngineOutputUnrecognized = "ENGINE_OUTPUT_UNRECOGNIZED", "The engine wrote lines of a kind that is not known."
+            => "the lines are kept as they are; compare the version of the engine with the tested one",
+        EnginePermissionDenied = "ENGINE_PERMISSION_DENIED", "The engine refused itself the use of a tool."
+            => "allow the tool in the skill's engine configuration if the skill needs it",
+        EngineRemark = "ENGINE_REMARK", "The engine has something to say that is not an error."
+            => "nothing",
+        EngineRetrying = "ENGINE_RETRYING", "The engine had an error and tries again."
+            => "nothing, unless it goes on for long",
+        EngineSunset = "ENGINE_SUNSET", "The maker of the engine has announced its end."
+            => "move the skill to another engine",
+        InteractiveCompletedWithoutDoneMarker = "INTERACTIVE_COMPLETED_WITHOUT_DONE_MARKER", "The output is valid, but the engine did not say that it is done."
+            => "check that the result is complete",
+        LogLimitExceeded = "LOG_LIMIT_EXCEEDED", "The engine wrote more than max_log_bytes; the rest was dropped."
+            => "raise the setting max_log_bytes if the rest matters",
+        NormalizationFailed = "NORMALIZATION_FAILED", "A step that should make the output valid did not."
+            => "read the detail of the step",
+        OutputNormalized = "OUTPUT_NORMALIZED", "The output was made valid without changing what it says."
+            => "nothing; `skill-runner explain` shows the steps",
+        OutputRepaired = "OUTPUT_REPAIRED", "The engine was asked again to make its output valid."
+            => "compare the result with the first output; it may have changed",
+        ProcessesLeftBehind = "PROCESSES_LEFT_BEHIND", "Processes outlived the engine and were ended."
+            => "let the skill wait for the processes that it starts",
+        RawOutputRestored = "RAW_OUTPUT_RESTORED", "A raw output file was changed during the run and was written again from the log."
+            => "let the skill write into its own folders only",
+        SessionHandleChanged = "SESSION_HANDLE_CHANGED", "The engine began another session than the one it should continue."
+            => "start a new run; the session of the engine is lost",
+        SessionHandleInvalid = "SESSION_HANDLE_INVALID", "The engine's name for its session cannot be used."
+            => "the run cannot be continued after a question",
+    }
+}
