@@ -1,6 +1,7 @@
 //! The REST API over the orchestrator: one folder per resource. `router.rs` lists every route.
 
 mod answer;
+mod attachment;
 mod engines;
 mod feeds;
 mod inspect;
@@ -11,6 +12,7 @@ mod router;
 mod serve;
 mod server;
 mod skills;
+mod state;
 mod system;
 
 pub use serve::serve;

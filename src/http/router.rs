@@ -11,9 +11,9 @@ use crate::http::feeds::{events, history, logs};
 use crate::http::inspect::{explain, explain_cache, export};
 use crate::http::jobs::{artifacts, bundle, cancel, cleanup, create, interaction, list, result, status, upload};
 use crate::http::management::{files, run};
-use crate::http::server::app::App;
 use crate::http::server::{access, request_span};
 use crate::http::skills::{installed, packages};
+use crate::http::state::app::App;
 use crate::http::system::{health, info};
 
 /// Bytes of a multipart body that are not the file.

@@ -7,7 +7,7 @@ use axum::serve::ListenerExt;
 use tracing::warn;
 
 use crate::http::router::routes;
-use crate::http::server::app::{App, Changes};
+use crate::http::state::app::{App, Changes};
 use crate::orchestrator::Orchestrator;
 
 /// How long answers may take after the stop.

@@ -27,13 +27,13 @@ pub enum Error {
         details: Vec<ValidationError>,
     },
     /// No run has this id.
-    #[error("no run has the request id or run id {id:?}; GET /v1/jobs lists the runs there are")]
+    #[error("no run has the request id or run id {id:?}")]
     RunNotFound {
         /// What was asked for.
         id: String,
     },
     /// No skill has this id.
-    #[error("no skill {id:?} is installed{reason}; GET /v1/skills lists the skills there are")]
+    #[error("no skill {id:?} is installed{reason}")]
     SkillNotFound {
         /// What was asked for.
         id: String,
@@ -84,7 +84,7 @@ pub enum Error {
     #[error("the run is not final yet; its result comes with its end")]
     NotReady,
     /// The result has no such field.
-    #[error("the result of this {} run has no field {path:?}; GET …/result shows what it has", status.as_str())]
+    #[error("the result of this {} run has no field {path:?}", status.as_str())]
     FieldNotFound {
         /// Asked for.
         path: String,

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn a_finding_reads_as_one_line_with_its_place() {
-        let finding = Finding::error(FindingCode::OldKey, "assets/runner.json", "the key is no longer read", "rename it");
+        let finding =
+            Finding::error(FindingCode::OldKey, "assets/runner.json", "the key is no longer read", "rename it");
         let at_key = finding.clone().as_warning().at("/key");
         assert_eq!(finding.to_string(), "error OLD_KEY: assets/runner.json: the key is no longer read; rename it");
         assert_eq!(

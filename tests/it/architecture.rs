@@ -1,5 +1,6 @@
 //! The plan of the code, enforced: layers, pure modules, no import cycles, one idea per file.
 
+mod code_literals;
 mod engine_names;
 mod imports;
 
@@ -52,6 +53,41 @@ const ORCHESTRATOR: &[&str] = &[
     "intake",
     "inspect",
     "lifecycle",
+];
+
+/// The parts of the API, lowest first.
+const HTTP: &[&str] = &[
+    "answer",
+    "state",
+    "request",
+    "attachment",
+    "server",
+    "feeds",
+    "jobs",
+    "management",
+    "engines",
+    "inspect",
+    "skills",
+    "system",
+    "router",
+    "serve",
+];
+
+/// The parts of the command line, lowest first.
+const CLI: &[&str] = &[
+    "failure",
+    "global",
+    "runtime",
+    "stop_signals",
+    "terminal",
+    "logging",
+    "connect",
+    "engines",
+    "service",
+    "inspect",
+    "run",
+    "skill",
+    "command_line",
 ];
 
 /// First parts of paths that no pure module may name outside its tests.
@@ -230,6 +266,13 @@ fn no_file_imports_itself_through_others() {
 #[test]
 fn the_parts_of_the_orchestrator_import_only_parts_before_them() {
     assert_eq!(imports::Imports::of(&sources()).against("orchestrator", ORCHESTRATOR), Vec::<String>::new());
+}
+
+#[test]
+fn the_parts_of_the_api_and_of_the_command_line_import_only_parts_before_them() {
+    let imports = imports::Imports::of(&sources());
+    assert_eq!(imports.against("http", HTTP), Vec::<String>::new());
+    assert_eq!(imports.against("cli", CLI), Vec::<String>::new());
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod architecture;
 mod artifacts;
 mod cache;
 mod cli;
+mod codes;
 mod compat;
 mod crash;
 mod engines;

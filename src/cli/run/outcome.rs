@@ -85,12 +85,11 @@ impl Outcome {
         if details.as_object().is_some_and(|details| !details.is_empty()) {
             lines.push(format!("details: {}", harmless(&format!("{details:#}"))));
         }
-        lines.push(match hint {
-            Some(hint) => format!("hint: {}", text(&hint)),
-            None if error["code"] == ErrorCode::MissingInputFiles.as_str() => {
-                format!("hint: {}", ErrorCode::MissingInputFiles.info().hint.cli)
-            }
-            None => format!("hint: `skill-runner history {run}` shows what happened"),
+        let known = error["code"].as_str().and_then(ErrorCode::from_text);
+        lines.push(match (hint, known) {
+            (Some(hint), _) => format!("hint: {}", text(&hint)),
+            (None, Some(code)) => format!("hint: {}", code.info().hint.cli),
+            (None, None) => format!("hint: `skill-runner history {run}` shows what happened"),
         });
         if let ArtifactsAt::Folder(root) = &self.artifacts {
             lines.push(format!("logs: {}", root.join(RunFolder::Logs.name()).display()));

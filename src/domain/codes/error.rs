@@ -70,7 +70,7 @@ codes! {
     ErrorCode, info: ErrorInfo {
         // Runs.
         EngineFailed = "ENGINE_FAILED", "The engine or the script failed, or ended without saying how."
-            => run(each("read the stderr log of the run: GET …/logs", "`skill-runner logs` shows what the engine wrote")),
+            => run(each("read the stderr log of the run: GET …/logs", "`skill-runner logs --stream stderr` shows what the engine said about it")),
         EngineNotInstalled = "ENGINE_NOT_INSTALLED", "The program of the engine or of the script was not found."
             => run(each("install the engine: POST /v1/engines/upgrades", "install the engine: `skill-runner engines --install NAME`")),
         EngineConfigInvalid = "ENGINE_CONFIG_INVALID", "The engine cannot be given its configuration or the model."
@@ -151,15 +151,15 @@ codes! {
 
         // Things that do not exist.
         RequestNotFound = "REQUEST_NOT_FOUND", "No run has this request id or run id."
-            => request(404, NotFound, each("GET /v1/jobs lists the runs", "use the id that `skill-runner run` printed, and the --data-dir of that run")),
+            => request(404, NotFound, each("GET /v1/jobs lists the runs there are", "use the id that `skill-runner run` printed, and the --data-dir of that run")),
         SkillNotFound = "SKILL_NOT_FOUND", "No usable skill with this id is installed."
-            => request(404, NotFound, each("GET /v1/skills lists the skills", "`skill-runner skill list` lists the skills")),
+            => request(404, NotFound, each("GET /v1/skills lists the skills there are", "`skill-runner skill list` lists the skills")),
         EngineNotFound = "ENGINE_NOT_FOUND", "No engine has this name."
             => request(404, NotFound, each("GET /v1/engines lists the engines", "`skill-runner engines` lists the engines")),
         ArtifactNotFound = "ARTIFACT_NOT_FOUND", "The run has no artifact with this path."
             => request(404, NotFound, each("GET …/artifacts lists the artifacts", "the result of the run lists its artifacts")),
         FieldNotFound = "FIELD_NOT_FOUND", "The result of the run has no such field."
-            => request(404, NotFound, each("GET …/result shows the fields", "`skill-runner explain` without a field shows what there is")),
+            => request(404, NotFound, each("GET …/result shows what it has", "give --path a JSON pointer into the result, such as /data")),
         FileNotFound = "FILE_NOT_FOUND", "The run's folder has no file with this path."
             => request(404, NotFound, each("GET /v1/management/runs/{id}/files lists the files", "look into the folder of the run")),
         InstallNotFound = "INSTALL_NOT_FOUND", "No installation has this id."

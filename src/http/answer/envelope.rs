@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::domain::causes::chain;
 use crate::domain::ids::RequestId;
 use crate::http::answer::problem::Problem;
-use crate::http::answer::status::answer;
+use crate::http::answer::status::{answer, message};
 
 /// Whether a response carries a problem.
 pub(crate) fn is_refusal(response: &Response) -> bool {
@@ -29,7 +29,7 @@ pub(crate) struct Cause {
 pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> Response {
     let Some(problem) = response.extensions_mut().remove::<Arc<Problem>>() else { return response };
     let mut answer = answer(&problem);
-    let mut message = problem.to_string();
+    let mut message = message(&problem);
     if answer.status() == StatusCode::INTERNAL_SERVER_ERROR {
         let log_id = Uuid::now_v7();
         // Logged by the span of the request, in one line with status and duration.

@@ -1,7 +1,6 @@
-//! Answers: errors in their envelope, files, documents of a run.
+//! Answers: errors in their envelope, documents of a run.
 
 pub(crate) mod envelope;
-pub(crate) mod file;
 pub(crate) mod problem;
 pub(crate) mod run_file;
 pub(crate) mod status;

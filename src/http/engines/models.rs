@@ -9,8 +9,8 @@ use crate::domain::event::ValidationError;
 use crate::http::answer::problem::Problem;
 use crate::http::engines::status::EngineInPath;
 use crate::http::request::json_body::JsonBody;
-use crate::http::server::app::App;
-use crate::http::server::task::blocking;
+use crate::http::state::app::App;
+use crate::http::state::task::blocking;
 use crate::installed_engines::{Entry, Manifest, Models, SnapshotRefused};
 
 pub(crate) async fn models(

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::engine::{self, Adapter};
 use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
-use crate::http::server::app::App;
-use crate::http::server::task::blocking;
+use crate::http::state::app::App;
+use crate::http::state::task::blocking;
 use crate::installed_engines::Status;
 
 pub(crate) async fn all(State(app): State<App>) -> Result<Json<Vec<Status>>, Problem> {

@@ -13,8 +13,8 @@ use crate::http::engines::status::by_name;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::path_params::path_params;
 use crate::http::server::access::LoggedIn;
-use crate::http::server::app::App;
-use crate::http::server::task::blocking;
+use crate::http::state::app::App;
+use crate::http::state::task::blocking;
 use crate::installed_engines::{InstalledEngines, Upgrade, UpgradeRefused};
 
 #[derive(Debug, Deserialize)]

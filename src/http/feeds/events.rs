@@ -10,7 +10,7 @@ use crate::http::answer::problem::Problem;
 use crate::http::feeds::sse::Follow;
 use crate::http::request::query::{Query, whole_number};
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
+use crate::http::state::app::App;
 
 pub(crate) async fn events(
     State(app): State<App>,

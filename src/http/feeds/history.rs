@@ -14,7 +14,7 @@ use crate::fcmp::{Side, Window, stored_ts};
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
+use crate::http::state::app::App;
 use crate::orchestrator::{Error, Events};
 use crate::store::EventBatch;
 

@@ -1,7 +1,6 @@
 //! A run's events, as a stream or as pages, and its logs.
 
 pub(crate) mod events;
-pub(crate) mod frames;
 pub(crate) mod history;
 pub(crate) mod logs;
 pub(crate) mod sse;

@@ -13,7 +13,7 @@ use crate::domain::causes::chain;
 use crate::domain::ids::Seq;
 use crate::domain::state::RunState;
 use crate::http::answer::problem::Problem;
-use crate::http::server::app::App;
+use crate::http::state::app::App;
 
 /// A reader, and its position in the log.
 pub(crate) struct Follow {

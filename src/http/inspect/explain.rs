@@ -6,7 +6,7 @@ use axum::extract::State;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
+use crate::http::state::app::App;
 use crate::projection::Explanation;
 
 pub(crate) async fn explain(

@@ -6,12 +6,12 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 
-use crate::http::answer::file::{FileAnswer, answer};
 use crate::http::answer::problem::Problem;
+use crate::http::attachment::{FileAnswer, answer};
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
-use crate::http::server::task::blocking;
+use crate::http::state::app::App;
+use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 
 pub(crate) async fn export(

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::open_beneath;
-use crate::http::answer::file::{FileAnswer, answer};
 use crate::http::answer::problem::Problem;
 use crate::http::answer::run_file::read_json;
+use crate::http::attachment::{FileAnswer, answer};
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::task::blocking;
+use crate::http::state::task::blocking;
 use crate::workspace::RunPaths;
 
 pub(crate) async fn all(asked: RunInPath) -> Result<Json<Value>, Problem> {

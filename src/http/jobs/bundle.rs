@@ -7,10 +7,10 @@ use axum::response::Response;
 
 use crate::domain::run_file::RunFile;
 use crate::files::open_beneath;
-use crate::http::answer::file::{FileAnswer, answer};
 use crate::http::answer::problem::Problem;
+use crate::http::attachment::{FileAnswer, answer};
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::task::blocking;
+use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 
 pub(crate) async fn bundle(asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {

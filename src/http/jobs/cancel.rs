@@ -5,8 +5,8 @@ use axum::extract::State;
 
 use crate::http::answer::problem::Problem;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
-use crate::http::server::task::through;
+use crate::http::state::app::App;
+use crate::http::state::task::through;
 use crate::orchestrator::Canceled;
 
 pub(crate) async fn cancel(State(app): State<App>, asked: RunInPath) -> Result<Json<Canceled>, Problem> {

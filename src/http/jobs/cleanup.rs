@@ -9,8 +9,8 @@ use serde::Deserialize;
 use crate::domain::time::Timestamp;
 use crate::http::answer::problem::Problem;
 use crate::http::request::json_body::JsonBody;
-use crate::http::server::app::App;
-use crate::http::server::task::through;
+use crate::http::state::app::App;
+use crate::http::state::task::through;
 use crate::orchestrator::Cleaned;
 
 #[derive(Debug, Deserialize)]

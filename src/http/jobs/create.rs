@@ -16,9 +16,9 @@ use crate::http::jobs::result::result_of;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::query::Query;
 use crate::http::request::wait::{MAX_WAIT_SECONDS, Waited, preference_applied, preferred_wait};
-use crate::http::server::app::App;
-use crate::http::server::request_span::record_run;
-use crate::http::server::task::through;
+use crate::http::state::app::App;
+use crate::http::state::run_span::record_run;
+use crate::http::state::task::through;
 use crate::orchestrator::{CreateRequest, Created, Error};
 use crate::projection::Job;
 

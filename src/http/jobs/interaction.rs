@@ -11,8 +11,8 @@ use crate::domain::interaction::InteractionId;
 use crate::http::answer::problem::Problem;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
-use crate::http::server::task::through;
+use crate::http::state::app::App;
+use crate::http::state::task::through;
 use crate::orchestrator::{PendingQuestion, Replied};
 
 #[derive(Debug, Deserialize)]

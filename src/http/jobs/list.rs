@@ -6,7 +6,7 @@ use axum::extract::State;
 use crate::domain::statechart::Status;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
-use crate::http::server::app::App;
+use crate::http::state::app::App;
 use crate::orchestrator::{ListFilter, Listing};
 
 const DEFAULT_LIMIT: u64 = 50;

@@ -9,7 +9,7 @@ use crate::domain::run_file::RunFile;
 use crate::http::answer::problem::Problem;
 use crate::http::answer::run_file::read_json;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::task::blocking;
+use crate::http::state::task::blocking;
 use crate::workspace::RunPaths;
 
 /// The result is the text of its file, so that no number in it changes.

@@ -7,7 +7,7 @@ use crate::domain::ids::Seq;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
+use crate::http::state::app::App;
 use crate::projection::{Job, job};
 
 pub(crate) async fn status(State(app): State<App>, asked: RunInPath, mut query: Query) -> Result<Json<Job>, Problem> {

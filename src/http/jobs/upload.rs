@@ -8,8 +8,8 @@ use crate::domain::command::Refusal;
 use crate::http::answer::problem::Problem;
 use crate::http::request::multipart::receive;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
-use crate::http::server::task::through;
+use crate::http::state::app::App;
+use crate::http::state::task::through;
 use crate::orchestrator::{Delivery, Error, Uploaded};
 
 pub(crate) async fn upload(

@@ -12,7 +12,7 @@ use crate::files::open_beneath;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::task::blocking;
+use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 
 /// Largest text that is shown.

@@ -9,7 +9,7 @@ use crate::http::answer::problem::Problem;
 use crate::http::jobs::status;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
-use crate::http::server::app::App;
+use crate::http::state::app::App;
 use crate::projection::Job;
 
 /// The job, and whether its logs may still grow.

@@ -7,8 +7,8 @@ use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
 
 use crate::http::answer::problem::Problem;
-use crate::http::server::app::App;
-use crate::http::server::task::blocking;
+use crate::http::state::app::App;
+use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 
 /// The part that is the zip with the input files.

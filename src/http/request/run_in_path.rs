@@ -7,8 +7,8 @@ use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
 use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
-use crate::http::server::app::App;
-use crate::http::server::request_span::record_run;
+use crate::http::state::app::App;
+use crate::http::state::run_span::record_run;
 use crate::workspace::RunPaths;
 use std::sync::{Arc, OnceLock};
 

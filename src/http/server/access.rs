@@ -16,7 +16,7 @@ use crate::http::answer::envelope::{finish, is_refusal};
 use crate::http::answer::problem::Problem;
 use crate::http::request::run_in_path::KnownRequest;
 use crate::http::request::unread_body::UnreadBody;
-use crate::http::server::app::{App, Changes};
+use crate::http::state::app::{App, Changes};
 
 /// Checks a request, answers it, and gives every error its envelope.
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {

@@ -1,6 +1,4 @@
-//! Shared by all handlers: state, access checks, tracing, tasks.
+//! Around every request: access checks and tracing.
 
 pub(crate) mod access;
-pub(crate) mod app;
 pub(crate) mod request_span;
-pub(crate) mod task;

@@ -11,11 +11,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
-use tracing::field::{Empty, display};
+use tracing::field::Empty;
 use tracing::{Instrument, Span, debug, error, error_span, warn};
 use uuid::Uuid;
 
-use crate::domain::ids::RunId;
 use crate::http::answer::envelope::Cause;
 use crate::http::request::wait::Waited;
 
@@ -41,11 +40,6 @@ pub(crate) async fn trace(request: Request, next: Next) -> Response {
     span.in_scope(|| log_answer(&response, began.elapsed()));
     response.headers_mut().insert(REQUEST_ID, id);
     response.map(|body| Body::new(SpannedBody { body, span }))
-}
-
-/// Adds the run to the span of the current request.
-pub(crate) fn record_run(run: RunId) {
-    Span::current().record("run.id", display(run));
 }
 
 /// The client's own id, if it sent one that can be logged and returned as it is.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
-use crate::http::server::app::App;
-use crate::http::server::task::blocking;
+use crate::http::state::app::App;
+use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 use crate::registry::{Entry, NotUsable};
 use crate::skill::Skill;

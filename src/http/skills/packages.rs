@@ -16,8 +16,8 @@ use crate::http::request::path_params::path_params;
 use crate::http::request::query::Query;
 use crate::http::request::wait::{MAX_WAIT_SECONDS, Waited, preference_applied, preferred_wait};
 use crate::http::server::access::LoggedIn;
-use crate::http::server::app::App;
-use crate::http::server::task::{blocking, through};
+use crate::http::state::app::App;
+use crate::http::state::task::{blocking, through};
 use crate::orchestrator::{Install, InstallStatus};
 
 pub(crate) async fn install(

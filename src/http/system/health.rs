@@ -5,7 +5,7 @@ use axum::extract::State;
 use serde_json::{Value, json};
 
 use crate::http::answer::problem::Problem;
-use crate::http::server::app::App;
+use crate::http::state::app::App;
 
 pub(crate) async fn alive() -> Json<Value> {
     Json(json!({"status": "ok"}))

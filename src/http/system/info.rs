@@ -5,8 +5,8 @@ use axum::extract::State;
 use serde_json::{Value, json};
 
 use crate::http::answer::problem::Problem;
-use crate::http::server::app::App;
-use crate::http::server::task::blocking;
+use crate::http::state::app::App;
+use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 use crate::workspace::free_bytes;
 

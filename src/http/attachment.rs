@@ -15,7 +15,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::whole_number;
-use crate::http::server::task::blocking;
+use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 
 /// Bytes read from the file at once.

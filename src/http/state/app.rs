@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::http::feeds::frames::Frames;
+use crate::http::state::frames::Frames;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
 

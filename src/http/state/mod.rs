@@ -1,0 +1,6 @@
+//! What every handler shares: the state of the service, encoded events, tasks.
+
+pub(crate) mod app;
+pub(crate) mod frames;
+pub(crate) mod run_span;
+pub(crate) mod task;
