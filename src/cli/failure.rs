@@ -95,9 +95,6 @@ impl Failure {
                 for line in detail_lines(&details) {
                     eprintln!("  {line}");
                 }
-                if let Some(code) = ErrorCode::from_text(&code) {
-                    eprintln!("hint: {}", code.info().hint.cli);
-                }
             }
             Self::Usage(message)
             | Self::Unreachable(message)
@@ -176,7 +173,8 @@ impl From<orchestrator::Error> for Failure {
             | E::Corrupt { .. }
             | E::Io { .. } => Value::Null,
         };
-        Self::Refused { code: code.as_str().to_owned(), message: chain(&error), details }
+        let message = if let E::Store(_) = &error { chain(&error) } else { error.told(|hint| hint.cli) };
+        Self::Refused { code: code.as_str().to_owned(), message, details }
     }
 }
 

@@ -6,8 +6,8 @@ use super::adapter::Adapter;
 use super::failure::Failure;
 use super::process_exit::ProcessExit;
 use super::report::{ReportedEnd, TurnReport};
-use crate::domain::outcome::RunError;
 use crate::domain::codes::ErrorCode;
+use crate::domain::outcome::RunError;
 
 /// What an engine answered in a turn that it finished. Whether this is good output is judged elsewhere.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,6 @@
 //! Why the orchestrator says no, or broke.
 
-use crate::domain::codes::ErrorCode;
+use crate::domain::codes::{ErrorCode, Hint};
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
@@ -171,6 +171,30 @@ impl Error {
             Self::FieldNotFound { .. } => ErrorCode::FieldNotFound,
             Self::Store(error) => of_store(error),
             Self::Contract(_) | Self::Corrupt { .. } | Self::Io { .. } => ErrorCode::Internal,
+        }
+    }
+
+    /// The message for a client. What the API and the command line say differently has no advice of its own: it is added
+    /// from the table of codes, in the words that the caller chooses.
+    pub(crate) fn told(&self, advice: impl FnOnce(Hint) -> &'static str) -> String {
+        match self {
+            Self::RunNotFound { .. } | Self::SkillNotFound { .. } | Self::FieldNotFound { .. } => {
+                format!("{self}; {}", advice(self.code().info().hint))
+            }
+            Self::Refused(_)
+            | Self::Rejected { .. }
+            | Self::PackageInvalid { .. }
+            | Self::IdempotencyConflict
+            | Self::QueueFull { .. }
+            | Self::InstallsBusy { .. }
+            | Self::ShuttingDown
+            | Self::InsufficientStorage { .. }
+            | Self::SeqOutOfRange { .. }
+            | Self::NotReady
+            | Self::Contract(_)
+            | Self::Store(_)
+            | Self::Corrupt { .. }
+            | Self::Io { .. } => self.to_string(),
         }
     }
 

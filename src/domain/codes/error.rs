@@ -84,7 +84,7 @@ codes! {
         Stalled = "STALLED", "The engine wrote nothing for too long."
             => run(both("details name the processes that were running; raise the setting stall_timeout_seconds if silence is normal")),
         OutputLimitExceeded = "OUTPUT_LIMIT_EXCEEDED", "The script wrote more than the limit for its output."
-            => run(both("let the script write large data into artifacts, or raise the setting max_log_bytes")),
+            => run(both("let the script write large data into artifacts and print only its answer")),
         ResourceLimitExceeded = "RESOURCE_LIMIT_EXCEEDED", "The run used more of a resource than it may."
             => run(both("let the skill use less, or raise the limit that the message names")),
         SchemaValidationFailed = "SCHEMA_VALIDATION_FAILED", "The output does not match the skill's output schema."
@@ -169,7 +169,7 @@ codes! {
         RouteNotFound = "ROUTE_NOT_FOUND", "The API has no such route."
             => request(404, NotFound, each("the routes of the API begin with /v1", "check --server: is it a skill-runner of this version?")),
         RunFilesGone = "RUN_FILES_GONE", "The files of the run were removed."
-            => request(410, NotFound, both("run it again; only the log of the run is kept")),
+            => request(410, NotFound, both("run it again")),
 
         // Requests that do not fit HTTP or the limits.
         MethodNotAllowed = "METHOD_NOT_ALLOWED", "The route does not support this method."

@@ -53,15 +53,9 @@ fn retry_later(details: Value) -> Answer {
     }
 }
 
-/// The message of a problem. The errors named here are also printed by commands, so the API adds its own advice.
+/// The message of a problem.
 pub(crate) fn message(problem: &Problem) -> String {
-    if let Problem::Orchestrator(
-        error @ (Error::RunNotFound { .. } | Error::SkillNotFound { .. } | Error::FieldNotFound { .. }),
-    ) = problem
-    {
-        return format!("{error}; {}", error.code().info().hint.api);
-    }
-    problem.to_string()
+    if let Problem::Orchestrator(error) = problem { error.told(|hint| hint.api) } else { problem.to_string() }
 }
 
 pub(crate) fn answer(problem: &Problem) -> Answer {
