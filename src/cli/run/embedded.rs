@@ -112,11 +112,10 @@ async fn follow(
 ) -> Result<(), Failure> {
     // Watch before reading: an append between the two would be missed.
     let mut head = orchestrator.log().watch(run);
-    let mut after = Seq::START;
+    let mut pages = orchestrator.log().events(run, Seq::START).in_pages_of(READ_BYTES);
     loop {
-        let batches = orchestrator.log().read(run, after, READ_BYTES).await?;
-        for (seq, bytes) in batches.iter().flat_map(EventBatch::events) {
-            after = seq;
+        let page = pages.next_page().await?.unwrap_or_default();
+        for (_, bytes) in page.iter().flat_map(EventBatch::events) {
             let last = matches!(
                 read_envelope(&bytes).map_err(Failure::broken("read an event"))?.event,
                 Some(Event::Completed(_) | Event::Failed(_))
@@ -126,7 +125,7 @@ async fn follow(
             }
         }
         // A closed watch means that the log was sealed: all of it can be read.
-        if batches.is_empty() && head.changed().await.is_err() {
+        if page.is_empty() && head.changed().await.is_err() {
             head = orchestrator.log().watch(run);
         }
     }
