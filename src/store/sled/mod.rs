@@ -25,6 +25,9 @@ mod writer;
 /// More gains no speed: live runs are small, and finished ones are read from sealed logs.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
+/// Reads of at most so many bytes cost no more than a row does, and are done in place.
+const READ_IN_PLACE: usize = 16 * 1024;
+
 /// A store in a data directory.
 pub struct SledStore {
     // `None` once the store is being dropped. Unbounded, but no larger than the number of callers that
@@ -64,8 +67,8 @@ impl SledStore {
         Ok(SledStore { requests: Some(requests), writer: Some(writer), shared })
     }
 
-    /// Reads where it holds up nobody: pages that left sled's cache come from the disk. Single rows and heads are read in
-    /// place.
+    /// Reads where it holds up nobody: pages that left sled's cache come from the disk. Rows, heads and a few events
+    /// are read in place.
     fn on_a_thread<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
@@ -121,6 +124,9 @@ impl EventStore for SledStore {
     }
 
     fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>> {
+        if max_bytes <= READ_IN_PLACE {
+            return Box::pin(ready(self.shared.read(run, after, max_bytes)));
+        }
         let run = *run;
         self.on_a_thread(move |shared| shared.read(&run, after, max_bytes))
     }
