@@ -13,9 +13,9 @@ pub mod convergence;
 pub mod engine;
 pub mod fcmp;
 pub mod projection;
-pub mod prompt;
+pub(crate) mod prompt;
 // L3, pure
-pub mod verdict;
+pub(crate) mod verdict;
 // L4, shared by the IO modules
 pub(crate) mod files;
 // L5, IO
@@ -27,7 +27,7 @@ pub mod store;
 pub mod supervisor;
 pub mod workspace;
 // L6
-pub mod audit;
+pub(crate) mod audit;
 pub mod orchestrator;
 // L7
 pub mod http;

@@ -9,7 +9,7 @@ use super::error::Error;
 use super::walk::{self, Refused, Walked};
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::run_file::RunFolder;
-use crate::skill::ArtifactRule as ContractEntry;
+use crate::skill::ArtifactRule;
 
 /// A run's artifacts, compared with its skill's contract.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,14 +17,14 @@ pub struct Indexed {
     /// Every regular file, sorted by path.
     pub entries: Vec<ArtifactEntry>,
     /// Required contract entries that no file fits.
-    pub missing: Vec<ContractEntry>,
+    pub missing: Vec<ArtifactRule>,
     /// What is not an artifact: links, pipes, devices, files that cannot be read or are too large.
     pub refused: Vec<Refused>,
 }
 
 /// Indexes the `artifacts` folder of a run. A file belongs to the first contract entry that fits it; one that fits none
 /// is an artifact too, with role `output`.
-pub fn index(run_root: &Path, contract: &[ContractEntry]) -> Result<Indexed, Error> {
+pub fn index(run_root: &Path, contract: &[ArtifactRule]) -> Result<Indexed, Error> {
     let rules = contract.iter().map(Rule::new).collect::<Result<Vec<_>, _>>()?;
     let Walked { files, mut refused } = walk::walk(run_root, RunFolder::Artifacts.name(), None)?;
     let mut entries = Vec::with_capacity(files.len());
@@ -49,12 +49,12 @@ pub fn index(run_root: &Path, contract: &[ContractEntry]) -> Result<Indexed, Err
 }
 
 struct Rule<'a> {
-    entry: &'a ContractEntry,
+    entry: &'a ArtifactRule,
     glob: GlobMatcher,
 }
 
 impl<'a> Rule<'a> {
-    fn new(entry: &'a ContractEntry) -> Result<Self, Error> {
+    fn new(entry: &'a ArtifactRule) -> Result<Self, Error> {
         let pattern = entry.pattern.strip_prefix("./").unwrap_or(&entry.pattern);
         let pattern = RunFolder::Artifacts.strip(pattern).unwrap_or(pattern);
         let glob = GlobBuilder::new(pattern)

@@ -16,4 +16,3 @@ pub use walk::Refused;
 pub(crate) use walk::files_below;
 
 pub use crate::domain::artifact::ArtifactEntry;
-pub use crate::skill::ArtifactRule as ContractEntry;

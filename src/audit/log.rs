@@ -25,12 +25,12 @@ pub(crate) struct LogAudit<'a> {
     /// The streams that events refer to; none if there is only a log.
     streams: Option<Streams<'a>>,
     violations: Vec<Violation>,
-    /// Where the event after each ends: the byte at which the next begins.
+    /// The byte at which each event ends and the next one begins.
     ends: Vec<u64>,
     known: Outcome,
 }
 
-/// What a log amounts to.
+/// What the events of a log fold to.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// Its fold; none as soon as an event cannot be read.
@@ -80,7 +80,7 @@ impl<'a> LogAudit<'a> {
 
     pub(crate) fn take(&mut self, line: &[u8]) {
         self.auditor.push(line);
-        // What cannot be read the auditor has said.
+        // The auditor has already reported events that cannot be read.
         match read_envelope(line) {
             Err(_) => self.known.folded = None,
             Ok(envelope) => {
@@ -128,7 +128,7 @@ impl<'a> LogAudit<'a> {
 
     fn fold(&mut self, envelope: &Envelope, line: &[u8]) {
         let before = self.known.folded.take();
-        // A fold that broke off does not begin again.
+        // A fold that stopped at an unreadable event does not continue.
         if before.is_some() || self.ends.is_empty() {
             self.known.folded = LogHead::after(before, envelope, line);
         }
@@ -146,7 +146,7 @@ impl<'a> LogAudit<'a> {
         }
     }
 
-    /// Raw text is what its bytes are, so a difference shows the very place that was changed.
+    /// Compares raw text with its bytes, so that a change is reported at its exact place.
     fn compare(&mut self, envelope: &Envelope) {
         let (Some(Event::RawStdout(raw) | Event::RawStderr(raw)), Some(raw_ref)) = (&envelope.event, &envelope.raw_ref)
         else {
@@ -154,12 +154,12 @@ impl<'a> LogAudit<'a> {
         };
         let RawRef { stream, byte_from, byte_to, .. } = raw_ref;
         let Some(streams) = &mut self.streams else { return };
-        // What is not there at all is said once, with the file.
+        // A missing file is reported once.
         let Some(bytes) = streams.bytes(*stream, *byte_from, *byte_to) else { return };
         let shown = String::from_utf8_lossy(&bytes);
         if shown != raw.text && self.violations.len() < DIFFERENCES_MAX {
             let same = shown.bytes().zip(raw.text.bytes()).take_while(|(one, other)| one == other).count() as u64;
-            // With bytes that are no text, places in what is shown are no places in the file.
+            // If the bytes are not UTF-8, offsets in the text are not offsets in the file.
             let exact = std::str::from_utf8(&bytes).is_ok();
             let place = if exact { format!(", from byte {} on", byte_from + same) } else { String::new() };
             let file = Streams::name(*stream);

@@ -18,7 +18,7 @@ fn recorded(case: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("replay/compat").join(case).join("run.zip")).unwrap()
 }
 
-/// Audits bytes as an export, again and again in one place.
+/// Audits bytes as an export, reusing one file.
 struct Desk {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -64,18 +64,18 @@ fn every_byte_with_one_bit_flipped_and_every_bit_outside_the_contents_is_found()
     let good = recorded("canceled");
     assert!(desk.audit(&good).ok);
     let contents = contents(&good);
-    // In place: to write the whole file so often would be a test of the disk.
+    // In place: writing the whole file each time would be slow.
     let file = fs::File::options().write(true).open(&desk.path).unwrap();
     let put = |byte: usize, value: u8| file.write_all_at(&[value], byte as u64).unwrap();
     for (byte, value) in good.iter().enumerate() {
         let inside = contents.iter().any(|place| place.contains(&byte));
-        // Deterministic, and over the bytes of a file all bits get their turn.
+        // Deterministic; over the bytes of a file every bit position is used.
         let bits = if inside { byte % 8..byte % 8 + 1 } else { 0..8 };
         for bit in bits {
             put(byte, value ^ 1 << bit);
             assert_ne!(Export::open(&desk.path).unwrap().flaws(), [], "bit {bit} of byte {byte}");
         }
-        // What the frame knows, the audit says; to read the whole run each time would take minutes.
+        // The audit reports every flaw of the zip; auditing the whole run each time would take minutes.
         if byte % 11 == 0 {
             assert!(!whole::export(&desk.path).unwrap().ok, "byte {byte}");
         }
@@ -107,7 +107,7 @@ fn unpacked(good: &[u8]) -> Vec<(String, Vec<u8>)> {
     (0..ZipArchive::new(Cursor::new(good)).unwrap().len()).map(read).collect()
 }
 
-/// The export packed anew by another program, its files as `change` makes them, with a true seal.
+/// The export repacked by another program, with the files changed by `change` and a valid seal.
 fn repacked(good: &[u8], change: impl FnOnce(&mut Vec<(String, Vec<u8>)>)) -> Vec<u8> {
     let mut files = unpacked(good);
     change(&mut files);
@@ -142,7 +142,7 @@ fn an_export_that_another_program_packed_anew_is_found_even_with_a_true_seal() {
     desk.finds(&repacked(&good, |files| files.insert(0, ("../evil".to_owned(), Vec::new()))), "a file from outside");
 }
 
-/// The export as a forger would make it who knows the format: files changed, hashes and seal made anew.
+/// The export as forged by someone who knows the format: files changed, hashes and seal recomputed.
 fn forged(case: &str, change: impl FnOnce(&mut Vec<(String, Vec<u8>)>)) -> Vec<u8> {
     let mut files = unpacked(&recorded(case));
     let (name, list) = files.pop().unwrap();

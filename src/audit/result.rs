@@ -62,12 +62,12 @@ fn held_against(result: &Value, outcome: &Outcome, artifacts: &[ArtifactEntry], 
 }
 
 fn validated(validation: &Value, outcome: &Outcome, report: &mut Report) {
-    // What a run took from an equal one was validated in that one's log.
+    // A result taken from an equal run was validated in that run's log.
     if outcome.folded.as_ref().is_some_and(|head| head.state.cache_hit) {
         return;
     }
     if outcome.normalized.is_none() && outcome.folded.as_ref().is_some_and(|head| head.state.cache_hit) {
-        // It came with the result of an equal run, whose log it is held against.
+        // It came with the result of an equal run and is compared with that run's log.
         return;
     }
     let logged = json!(outcome.normalized);

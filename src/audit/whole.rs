@@ -136,7 +136,7 @@ enum LogIn {
     Store,
 }
 
-/// An audit of the log, held against these files' streams.
+/// An audit of the log against the streams of these files.
 fn begin(files: &RunFiles) -> LogAudit<'_> {
     LogAudit::new(Some(Streams::new(files)))
 }
@@ -189,7 +189,7 @@ fn absent_streams(
         if proof.bytes > 0 || proof.sha256 != empty {
             report.violated("PROOF", Streams::name(stream), "the file is missing");
         }
-        // The proof's own values stand in for it, so that its absence is reported only once.
+        // The proof's own values are used instead, so that its absence is reported only once.
         files.insert(stream, proof);
     }
 }

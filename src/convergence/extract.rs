@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::scan::{Repairs, Scan, is_double, is_single, scan};
 use super::step::{Step, StepName};
 
-/// How often, on average, a byte may be looked at again: what takes more is not an answer but an attack.
+/// How often, on average, a byte may be scanned again. No honest answer needs more; the bound stops hostile text.
 const LOOKS_PER_BYTE: usize = 4;
 
 /// The value in a trimmed text that is not JSON as it stands, with each repair recorded.
@@ -75,7 +75,7 @@ fn whole_value(content: &str, any_kind: bool) -> Option<(Value, Repairs)> {
 struct Fence<'a> {
     from: usize,
     content: &'a str,
-    /// Nothing stands outside it.
+    /// There is no text outside it.
     alone: bool,
 }
 
@@ -121,7 +121,7 @@ fn closes(line: &str, marker: &str) -> bool {
     line.len() >= marker.len() && line.bytes().all(|byte| byte == b'`')
 }
 
-/// The first complete object or array. An empty one counts only when nothing follows: `[ ]` is also a box to tick.
+/// The first complete object or array. An empty one counts only when nothing follows: `[ ]` may be a check box.
 fn first_in_prose(text: &str) -> Option<Found> {
     let mut looks = text.len().saturating_mul(LOOKS_PER_BYTE);
     let mut empty = None;
@@ -129,10 +129,10 @@ fn first_in_prose(text: &str) -> Option<Found> {
     while let Some(start) = next_opening(text, at) {
         let (json, end, repairs) = match scan(text, start) {
             Scan::Whole { end, json, repairs } => (json, end, repairs),
-            // What looks like a value in the rest is a part of the one that was cut off, perhaps inside a string.
+            // Anything that looks like a value in the rest is part of the value that was cut off, perhaps inside a string.
             Scan::CutOff => return None,
             Scan::Broken { at: broken, depth, meant } => {
-                // What is inside a broken value is a part of it, not the answer: go on behind it, if it ends at all.
+                // A value inside a broken value is not the answer: continue after the broken one, if it ends at all.
                 let end = end_of_broken(text, broken, depth);
                 if meant && end.is_none() {
                     return None;

@@ -11,7 +11,8 @@ mod tests;
 mod turn;
 
 pub use crate::domain::validation::NormalizationLevel as Level;
-pub use parse::{Convergence, Parsed, Validity, converge, parse, validate};
-pub use question::Question;
+pub use parse::{Parsed, parse};
+pub(crate) use parse::{Validity, validate};
+pub(crate) use question::Question;
 pub use step::{Step, StepName};
-pub use turn::{DONE_MARKER, TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words};
+pub(crate) use turn::{TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words};

@@ -12,7 +12,7 @@ use crate::skill::schema::{Validator, Violation};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// How far it had to be carried; without a value, how far it was tried.
-    pub level: Level,
+    pub(crate) level: Level,
     /// The value, when there is one.
     pub value: Option<Value>,
     /// What was done, in order.
@@ -22,38 +22,13 @@ pub struct Parsed {
 /// How a text came out against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Validity {
+pub(crate) enum Validity {
     /// A value that keeps the schema.
     Valid,
     /// No JSON at all.
     Missing,
     /// JSON that breaks the schema.
     Invalid,
-}
-
-/// A text read and validated.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Convergence {
-    /// How far the text had to be carried.
-    pub level: Level,
-    /// The value, valid or not.
-    pub value: Option<Value>,
-    /// How it came out.
-    pub outcome: Validity,
-    /// What was done, in order.
-    pub steps: Vec<Step>,
-    /// Where the value breaks the schema.
-    pub validation_errors: Vec<Violation>,
-}
-
-impl Convergence {
-    /// Whether the value keeps the schema.
-    pub fn valid(&self) -> bool {
-        match self.outcome {
-            Validity::Valid => true,
-            Validity::Missing | Validity::Invalid => false,
-        }
-    }
 }
 
 /// Reads a text as JSON: as it stands, else with its syntax repaired and never a guess at its meaning.
@@ -74,7 +49,7 @@ pub fn parse(text: &str) -> Parsed {
 }
 
 /// Checks a value, or a part of one, and gives the step to record.
-pub fn validate(value: &Value, schema: &Validator) -> (Step, Vec<Violation>) {
+pub(crate) fn validate(value: &Value, schema: &Validator) -> (Step, Vec<Violation>) {
     let violations = schema.errors(value);
     let step = match violations.first() {
         None => Step::new(StepName::Validate, true, "the value keeps the output schema"),
@@ -84,19 +59,4 @@ pub fn validate(value: &Value, schema: &Validator) -> (Step, Vec<Violation>) {
         }
     };
     (step, violations)
-}
-
-/// Reads a text and checks the value it holds.
-pub fn converge(text: &str, schema: &Validator) -> Convergence {
-    let Parsed { level, value, mut steps } = parse(text);
-    let (outcome, validation_errors) = match &value {
-        None => (Validity::Missing, Vec::new()),
-        Some(value) => {
-            let (step, violations) = validate(value, schema);
-            let outcome = if step.ok { Validity::Valid } else { Validity::Invalid };
-            steps.push(step);
-            (outcome, violations)
-        }
-    };
-    Convergence { level, value, outcome, steps, validation_errors }
 }

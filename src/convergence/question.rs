@@ -1,4 +1,4 @@
-//! A question in an assistant's words: the ask block, the explicit JSON question, or the message itself.
+//! Finds the question in an assistant's message: an ask block, an explicit JSON question, or the message itself.
 
 use serde_json::{Map, Value};
 
@@ -19,8 +19,7 @@ const QUESTION_MAX: usize = 128 * 1024;
 
 /// A question as it was understood; its number is given later.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
-    /// The question.
+pub(crate) struct Question {
     pub interaction: Interaction,
     /// What was wrong with the ask block.
     pub warning: Option<Warning>,
@@ -28,7 +27,7 @@ pub struct Question {
 
 /// The question in an assistant's message. `message` and `ui_hints` of an explicit JSON question come first, then the
 /// ask block, then the message as it stands; `None` when there is nothing a person could answer to.
-pub fn question(text: &str, explicit: Option<&Map<String, Value>>) -> Option<Question> {
+pub(crate) fn question(text: &str, explicit: Option<&Map<String, Value>>) -> Option<Question> {
     let (around, block) = split_block(text);
     let plain = match explicit {
         Some(object) => object.get("message").and_then(Value::as_str).unwrap_or_default().trim().to_owned(),
@@ -62,7 +61,7 @@ pub fn question(text: &str, explicit: Option<&Map<String, Value>>) -> Option<Que
     (!interaction.prompt.is_empty()).then_some(Question { interaction, warning })
 }
 
-/// A question whose author gave it no words, by what else it says.
+/// A prompt for a question without one, made from its kind and options.
 fn worded(asked: &Interaction) -> String {
     let labels: Vec<&str> = asked.options.iter().map(|option| option.label.as_str()).collect();
     let what = match asked.kind {

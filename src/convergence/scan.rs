@@ -1,11 +1,11 @@
-//! Reads one JSON object or array off a text, tolerating slips of syntax whose meaning is beyond doubt.
+//! Reads one JSON object or array at a place in a text, and repairs syntax errors whose meaning is certain.
 
 use std::borrow::Cow;
 
 /// Deeper values are not read: the JSON parser stops there too.
 const MAX_DEPTH: usize = 127;
 
-/// How many slips of each kind were put right.
+/// How many errors of each kind were repaired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Repairs {
     pub(super) trailing_commas: usize,
@@ -16,9 +16,9 @@ pub(super) struct Repairs {
 /// What begins at an opening bracket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Scan<'a> {
-    /// A whole value, up to `end`; `json` is its text with the slips put right.
+    /// A whole value, up to `end`; `json` is its text with the errors repaired.
     Whole { end: usize, json: Cow<'a, str>, repairs: Repairs },
-    /// Something else, seen at `at`, inside `depth` open brackets; `meant` when it was JSON up to there beyond doubt.
+    /// Something else, seen at `at`, inside `depth` open brackets; `meant` when the text up to there was certainly JSON.
     Broken { at: usize, depth: usize, meant: bool },
     /// The text ended inside a string, a number or a word, or between a key and its value: the rest of the text belongs
     /// to this value.
@@ -46,14 +46,14 @@ struct Scanner<'a> {
     text: &'a str,
     start: usize,
     at: usize,
-    /// The closing brackets still owed.
-    owed: Vec<u8>,
+    /// The closing brackets that are still missing.
+    unclosed: Vec<u8>,
     expect: Expect,
     /// The repaired text so far, as far as it differs; the original is copied up to `copied`.
     repaired: String,
     copied: usize,
     repairs: Repairs,
-    /// Whether a key with its colon was read: prose does not look like that.
+    /// Whether a key with its colon was read, which does not occur in prose.
     has_member: bool,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Scanner<'a> {
             text,
             start,
             at: start,
-            owed: Vec::new(),
+            unclosed: Vec::new(),
             expect: Expect::Value,
             repaired: String::new(),
             copied: start,
@@ -90,11 +90,11 @@ impl<'a> Scanner<'a> {
             match step {
                 Ok(()) => {}
                 Err(Stop::NotJson) => {
-                    return Scan::Broken { at: self.at, depth: self.owed.len(), meant: self.has_member };
+                    return Scan::Broken { at: self.at, depth: self.unclosed.len(), meant: self.has_member };
                 }
                 Err(Stop::EndOfText) => return Scan::CutOff,
             }
-            if self.owed.is_empty() {
+            if self.unclosed.is_empty() {
                 return self.whole();
             }
         }
@@ -116,7 +116,7 @@ impl<'a> Scanner<'a> {
             (Expect::CommaOrClose, b']' | b'}') => self.close(byte),
             (Expect::CommaOrClose, b',') => {
                 let comma = self.at;
-                self.expect = match self.owed.last() {
+                self.expect = match self.unclosed.last() {
                     Some(b'}') => Expect::KeyAfterComma { comma },
                     Some(_) | None => Expect::ItemAfterComma { comma },
                 };
@@ -157,20 +157,20 @@ impl<'a> Scanner<'a> {
     }
 
     fn open(&mut self, closer: u8, expect: Expect) -> Result<(), Stop> {
-        if self.owed.len() == MAX_DEPTH {
+        if self.unclosed.len() == MAX_DEPTH {
             return Err(Stop::NotJson);
         }
-        self.owed.push(closer);
+        self.unclosed.push(closer);
         self.expect = expect;
         self.at += 1;
         Ok(())
     }
 
     fn close(&mut self, byte: u8) -> Result<(), Stop> {
-        if self.owed.last() != Some(&byte) {
+        if self.unclosed.last() != Some(&byte) {
             return Err(Stop::NotJson);
         }
-        self.owed.pop();
+        self.unclosed.pop();
         self.expect = Expect::CommaOrClose;
         self.at += 1;
         Ok(())
@@ -206,7 +206,7 @@ impl<'a> Scanner<'a> {
             match bytes.get(end) {
                 Some(b'"') => break,
                 Some(b'\\') => end += 2,
-                // Where a string with a line break in it ends is anyone's guess.
+                // It is unknown where a string with a line break in it ends.
                 Some(0..=0x1f) => return Err(Stop::NotJson),
                 None => return Err(Stop::EndOfText),
                 Some(_) => end += 1,
@@ -265,8 +265,8 @@ impl<'a> Scanner<'a> {
             Expect::ItemAfterComma { comma } | Expect::KeyAfterComma { comma } => self.drop_comma(comma),
             Expect::FirstItemOrClose | Expect::FirstKeyOrClose | Expect::CommaOrClose => {}
         }
-        let closers: String = self.owed.iter().rev().map(|byte| char::from(*byte)).collect();
-        self.repairs.closed_brackets = self.owed.len();
+        let closers: String = self.unclosed.iter().rev().map(|byte| char::from(*byte)).collect();
+        self.repairs.closed_brackets = self.unclosed.len();
         self.replace(self.at, self.at, &closers);
         self.whole()
     }
@@ -281,7 +281,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether a token at the very end may be how a longer one begins: behind 15 may have stood 00, but nothing behind true.
+/// Whether a token at the very end may be the beginning of a longer one: `15` may have been `1500`; `true` is complete.
 fn could_go_on(token: &str) -> bool {
     let begins_a_word =
         ["true", "false", "null"].iter().any(|word| word.len() > token.len() && word.starts_with(token));

@@ -34,7 +34,7 @@ pub enum StepName {
 
 impl StepName {
     /// As it is written.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             StepName::AsIs => "as_is",
             StepName::RemoveBom => "remove_bom",
@@ -65,7 +65,7 @@ pub struct Step {
 
 impl Step {
     /// A step with its outcome.
-    pub fn new(step: StepName, ok: bool, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(step: StepName, ok: bool, detail: impl Into<String>) -> Self {
         Self { step, ok, detail: detail.into() }
     }
 }

@@ -1,11 +1,11 @@
-//! Reading texts as JSON: what is repaired, what is refused, and that hostile texts cost no more than others.
+//! Tests of reading text as JSON: what is repaired, what is refused, and that hostile text takes no longer.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::StepName::{self, *};
 use super::scan::{Scan, scan};
-use super::{Convergence, Level, Step, Validity, converge, parse};
+use super::{Level, Step, parse, validate};
 use crate::skill::schema::Validator;
 use crate::skill::schema::Violation;
 
@@ -122,7 +122,7 @@ fn a_value_deeper_than_the_parser_goes_is_refused_without_a_crash() {
 
 #[test]
 fn hostile_texts_cost_no_more_than_their_length() {
-    // A second or two; anything that grows with the square of the length would not end today.
+    // Takes a second or two; quadratic time would take hours.
     let units =
         ["[", "{\"a\":", "[\"", "{\"a\":1 ", "[“", "[‘]", "[\"\\", "```\n", "```\n[1\n", "[1,", "{}", "[]]", "[\n"];
     for unit in units {
@@ -134,33 +134,14 @@ fn hostile_texts_cost_no_more_than_their_length() {
 }
 
 #[test]
-fn convergence_tells_valid_invalid_and_missing_apart() {
+fn validation_gives_the_step_to_record_and_every_violation() {
     let schema = Validator::new(&json!({ "type": "object", "required": ["a"] })).unwrap();
-    let as_is = || Step::new(AsIs, true, "the text is JSON as it stands");
-    let valid = converge("{\"a\":1}", &schema);
-    assert!(valid.valid());
-    assert_eq!(
-        valid,
-        Convergence {
-            level: Level::None,
-            value: Some(json!({ "a": 1 })),
-            outcome: Validity::Valid,
-            steps: vec![as_is(), Step::new(Validate, true, "the value keeps the output schema")],
-            validation_errors: vec![],
-        }
-    );
+    let valid = validate(&json!({ "a": 1 }), &schema);
+    assert_eq!(valid, (Step::new(Validate, true, "the value keeps the output schema"), vec![]));
     let error = "\"a\" is a required property";
-    assert_eq!(
-        converge("{}", &schema),
-        Convergence {
-            level: Level::None,
-            value: Some(json!({})),
-            outcome: Validity::Invalid,
-            steps: vec![as_is(), Step::new(Validate, false, format!("1 violations, the first at \"\": {error}"))],
-            validation_errors: vec![Violation { path: String::new(), message: error.into() }],
-        }
-    );
-    assert_eq!(converge("nothing", &schema).outcome, Validity::Missing);
+    let step = Step::new(Validate, false, format!("1 violations, the first at \"\": {error}"));
+    let violation = Violation { path: String::new(), message: error.into() };
+    assert_eq!(validate(&json!({}), &schema), (step, vec![violation]));
 }
 
 #[test]
@@ -242,7 +223,7 @@ fn write_with_slips(value: &Value, slips: &mut impl Iterator<Item = bool>, text:
     }
 }
 
-/// What hostile texts are made of.
+/// Parts of hostile texts.
 fn any_piece() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "[", "]", "{", "}", ",", ":", "\"", "“", "”", "‘", "’", "`", "\n", " ", "\\", "a", "1", "-2", "true",
@@ -286,7 +267,7 @@ proptest! {
             let again = value.to_string();
             let held = again.trim_end_matches(['}', ']']);
             prop_assert!(text.starts_with(held), "{held} of {text}");
-            // And its last token is a whole one of the text, not how a longer one begins.
+            // And its last token is complete in the text, not the beginning of a longer one.
             let whole = held.ends_with(['{', '[']) || text[held.len()..].starts_with([',', '}', ']']);
             prop_assert!(whole, "{held} of {text}");
         }

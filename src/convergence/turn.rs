@@ -1,4 +1,4 @@
-//! What an interactive turn came to: completed, a question, or a failure, in the contract's order.
+//! The outcome of an interactive turn: completed, a question, or a failure, in the contract's order.
 
 use serde_json::Value;
 
@@ -8,48 +8,40 @@ use crate::domain::event::ValidationError;
 use crate::skill::schema::Validator;
 
 /// The marker of completion.
-pub const DONE_MARKER: &str = "__SKILL_DONE__";
+pub(crate) const DONE_MARKER: &str = "__SKILL_DONE__";
 
-/// What a turn left to decide on.
+/// The output of a turn, from which its outcome is decided.
 #[derive(Debug)]
-pub struct TurnWords<'a> {
+pub(crate) struct TurnWords<'a> {
     /// The assistant's last message. Tool calls and their output are no part of it.
     pub text: &'a str,
     /// The engine's structured output, as text.
     pub structured: Option<&'a str>,
     /// The result file, when the skill wrote one in this turn.
     pub result_file: Option<&'a str>,
-    /// The output's schema.
     pub output: &'a Validator,
-    /// Turns begun.
     pub attempt: u32,
     /// Most turns.
     pub max_attempt: Option<u32>,
 }
 
-/// What follows.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TurnVerdict {
-    /// Valid output.
+pub(crate) enum TurnVerdict {
     Completed {
-        /// The output.
         value: Value,
         /// How it was read.
         parsed: Parsed,
-        /// Where it was.
         source: &'static str,
         /// Whether the marker said so.
         marked: bool,
     },
     /// The user is asked.
     Ask(Box<Question>),
-    /// The marker stands with output that is not valid.
+    /// The marker is there, but the output is not valid.
     Invalid {
         /// How it was read.
         parsed: Parsed,
-        /// Where it was.
         source: &'static str,
-        /// What is wrong.
         errors: Vec<ValidationError>,
         /// Whether there is any JSON at all.
         outcome: Validity,
@@ -61,14 +53,14 @@ pub enum TurnVerdict {
 }
 
 /// Decide on a turn.
-pub fn judge_turn(words: &TurnWords<'_>) -> TurnVerdict {
-    // An ask block enriches a question; what stands in it is no output and no marker.
+pub(crate) fn judge_turn(words: &TurnWords<'_>) -> TurnVerdict {
+    // An ask block describes a question; its content is neither output nor a marker.
     let (around, _) = split_block(words.text);
     let (text, marked_line) = without_marker_line(&around);
     let mut said = parse(&text);
     let said_member = take_marker(&mut said);
     let (source, mut parsed) = match (words.result_file, words.structured) {
-        // An explicit question is never taken for output, and neither is what lies beside it.
+        // An explicit question is never taken for output, and neither is anything next to it.
         _ if said_member == Some(Value::Bool(false)) => ("assistant_message", said),
         (Some(written), _) => ("result_file", parse(written)),
         (None, Some(structured)) => ("structured_output", parse(structured)),
@@ -102,10 +94,10 @@ fn used_up(attempt: u32, max_attempt: Option<u32>) -> bool {
     max_attempt.is_some_and(|most| attempt >= most)
 }
 
-/// What follows from a turn whose words are not the result.
+/// The outcome of a turn whose message is not the result itself.
 #[derive(Debug, Clone, PartialEq)]
-pub enum WordsVerdict {
-    /// The engine says that it is done; its words, without the marker.
+pub(crate) enum WordsVerdict {
+    /// The engine says that it is done; its message, without the marker.
     Done(String),
     /// The user is asked.
     Ask(Box<Question>),
@@ -115,8 +107,9 @@ pub enum WordsVerdict {
     Silent,
 }
 
-/// Decide on a turn whose words a script makes the result of: done by the marker alone, since no schema speaks of them.
-pub fn judge_words(text: &str, attempt: u32, max_attempt: Option<u32>) -> WordsVerdict {
+/// Decide on a turn from whose message a script makes the result. Only the marker completes it: the schema does not
+/// describe the message.
+pub(crate) fn judge_words(text: &str, attempt: u32, max_attempt: Option<u32>) -> WordsVerdict {
     let (around, _) = split_block(text);
     let (words, marked) = without_marker_line(&around);
     let mut said = parse(&words);
@@ -134,7 +127,7 @@ pub fn judge_words(text: &str, attempt: u32, max_attempt: Option<u32>) -> WordsV
     question(text, explicit).map_or(WordsVerdict::Silent, |asked| WordsVerdict::Ask(Box::new(asked)))
 }
 
-/// The marker as a member of the output, which it is no part of.
+/// Removes the marker from the output's members and returns it.
 fn take_marker(parsed: &mut Parsed) -> Option<Value> {
     parsed.value.as_mut()?.as_object_mut()?.shift_remove(DONE_MARKER)
 }

@@ -7,34 +7,30 @@ use super::request::{RuntimeOptions, SkillRef};
 
 /// Everything that can change a run's output.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KeyParts<'a> {
+pub(crate) struct KeyParts<'a> {
     /// Skill and its content.
     pub skill: &'a SkillRef,
-    /// Engine.
     pub engine: &'a str,
-    /// Model.
     pub model: Option<&'a str>,
     /// Options; only those that affect output are used.
     pub options: &'a RuntimeOptions,
     /// Hash of the configuration the client sent for the engine.
-    pub engine_config_sha256: Option<&'a str>,
-    /// Parameters.
+    pub(crate) engine_config_sha256: Option<&'a str>,
     pub parameter: &'a Map<String, Value>,
-    /// Inline inputs.
     pub input: &'a Map<String, Value>,
     /// Hash of the list of uploaded files.
-    pub manifest_sha256: &'a str,
+    pub(crate) manifest_sha256: &'a str,
     /// Hash of a one-off package.
-    pub package_sha256: Option<&'a str>,
+    pub(crate) package_sha256: Option<&'a str>,
 }
 
 /// One part of a key: what it is, and the hash of its value.
-pub type KeyPart = (&'static str, String);
+pub(crate) type KeyPart = (&'static str, String);
 
 impl KeyParts<'_> {
-    /// Each part with its hash, in a fixed order: so two keys that differ can be told apart by part.
-    pub fn hashes(&self) -> Vec<KeyPart> {
-        // A script is told that it is debugged, so that counts; time limits, logs and kept files change no result.
+    /// Each part with its hash, in a fixed order: so that one can see which parts of two keys differ.
+    pub(crate) fn hashes(&self) -> Vec<KeyPart> {
+        // A script sees whether it is debugged, so `debug` counts; time limits, logs and kept files do not change a result.
         let options = json!({
             "execution_mode": self.options.execution_mode.as_str(),
             "debug": self.options.debug,
@@ -56,7 +52,7 @@ impl KeyParts<'_> {
 }
 
 /// The key of these parts, in hexadecimal.
-pub fn cache_key(parts: &KeyParts<'_>) -> String {
+pub(crate) fn cache_key(parts: &KeyParts<'_>) -> String {
     let mut text = String::with_capacity(1024);
     for (name, hash) in parts.hashes() {
         text.push_str(name);
@@ -89,7 +85,7 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 }
 
 /// The thirty-two bytes of a hash in hexadecimal, as this program writes it.
-pub fn sha256_bytes(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn sha256_bytes(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)

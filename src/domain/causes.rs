@@ -1,4 +1,4 @@
-//! An error told with its causes, for logs and for people.
+//! An error and its causes as one line of text, for logs and messages.
 
 use std::error::Error;
 

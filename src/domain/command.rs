@@ -1,4 +1,4 @@
-//! What can be asked of a run, and the ways its rules say no.
+//! The commands a run accepts, and the reasons for which one is refused.
 
 use serde_json::Value;
 
@@ -21,14 +21,14 @@ pub enum RestartQueued {
     Requeue,
 }
 
-/// What a turn of the engine came to.
+/// The outcome of an engine's turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Conclusion {
-    /// A result, and what proved it.
+    /// A result, and how it was recognised as complete.
     Succeeded(Completion),
     /// No result.
     Failed(RunError),
-    /// A question; its number is given by the core.
+    /// A question; `decide` gives it its number.
     NeedsInput(Interaction),
 }
 
@@ -128,7 +128,7 @@ impl Command {
     }
 }
 
-/// A run's last files, as they are on disk before the run is said to be over.
+/// A run's last files; they are on disk before the terminal event is logged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LastFiles {
     /// What was found in them, to be logged before the end: artifacts, warnings.
@@ -137,7 +137,7 @@ pub struct LastFiles {
     pub evidence: Evidence,
 }
 
-/// The rules say no; nothing was written.
+/// The command is not allowed now; nothing was written.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// The run is over.
@@ -186,7 +186,7 @@ pub enum Refusal {
     /// The command ends the run, but its last files are not written.
     #[error("the run would end here, but its last files are not written")]
     LastFilesMissing,
-    /// The move is not in the table.
+    /// The statechart has no such transition.
     #[error("a run that is {} cannot do this", status.as_str())]
     Illegal {
         /// Where the run is.

@@ -19,7 +19,7 @@ use super::time::Timestamp;
 /// Longest preview of a reply, in characters.
 const PREVIEW_CHARS: usize = 200;
 
-/// What a command means for a run: facts to log in one atomic batch, and the run's end behind them, if it ends.
+/// What a command means for a run: facts to log in one atomic batch, followed by the terminal event if the run ends.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     /// What is logged, in order.
@@ -30,7 +30,7 @@ pub struct Decision {
 
 impl Decision {
     /// Whether nothing is logged.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.terminal.is_none()
     }
 
@@ -61,10 +61,10 @@ fn decide_for(
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
     let status = run.status();
-    // A reply has codes of its own, and its repeat gets the first answer at any time.
+    // A reply has error codes of its own, and a repeated reply gets the first answer, even after the run has ended.
     if status.is_final() && !matches!(&command, Command::Reply { .. }) {
         return match command {
-            // What is final already stays as it is.
+            // A final run does not change.
             Command::Reconcile { .. } => Ok(Decision::default()),
             _ => Err(Refusal::RunFinal { status }),
         };
@@ -108,7 +108,7 @@ fn decide_for(
             reply(run, interaction_id, response, idempotency_key, now).map(Decision::of)
         }
         Command::AutoDecide => auto_decide(run, now).map(Decision::of),
-        // Asked for twice is asked for once.
+        // A second cancel request changes nothing.
         Command::Cancel { .. } if run.cancel_requested => Ok(Decision::default()),
         Command::Cancel { requested_by, reason } => {
             let request = Fact::own(Event::CancelRequested(CancelRequested { requested_by, reason }));
@@ -179,7 +179,7 @@ fn reply(
     let earlier =
         idempotency_key.as_ref().and_then(|key| run.replies.iter().find(|reply| reply.idempotency_key == *key));
     if let Some(earlier) = earlier {
-        // The same key and body get the first answer again, at any time; nothing is logged twice.
+        // The same key and body get the first answer again, at any time; nothing is logged a second time.
         let same = earlier.interaction_id == interaction_id
             && earlier.response_sha256 == sha256_hex(canonical(&response).as_bytes());
         return if same { Ok(Vec::new()) } else { Err(Refusal::IdempotencyConflict) };
@@ -240,13 +240,13 @@ fn reconcile(
     last_files: Option<LastFiles>,
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
-    // A clock that was set back must not make this start seem earlier than the question it preserves.
+    // If the clock was set back, this start must still be later than the question that stays open.
     let now = now.max(run.updated_at);
     if end.is_some() {
         return finish(run, facts, end, Trigger::RestartReconcileFailed, last_files, now);
     }
     match &run.phase {
-        // Said once for each question, however often the service is started.
+        // Logged once for each question, however often the service is restarted.
         Phase::WaitingUser(pending) if run.recovered_at.is_none_or(|at| at < pending.asked_at) => {
             Ok(Decision::of(vec![
                 recovered(RecoveryState::RecoveredWaiting, "resumable_waiting_preserved", now),

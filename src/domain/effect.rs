@@ -1,27 +1,26 @@
-//! What the shell has to do for a run in a given state.
+//! What the orchestrator has to do for a run in a given state.
 
 use super::state::{Phase, RunState};
 use super::time::Timestamp;
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Put it in the queue.
     Enqueue,
-    /// See its engine's turn through to the end.
+    /// Supervise its engine until the turn ends.
     Supervise,
-    /// Stop its engine.
     StopEngine,
     /// Decide for the user at this moment.
     DecideAt(Timestamp),
-    /// Remove the package that was this run's alone.
+    /// Remove the skill package that only this run uses.
     RemovePackage,
     /// Seal its log into a file.
     Seal,
 }
 
-/// Everything the shell has to do for it.
-pub fn effects(run: &RunState) -> Vec<Effect> {
+/// Everything the orchestrator has to do for the run.
+pub(crate) fn effects(run: &RunState) -> Vec<Effect> {
     match &run.phase {
         Phase::Queued if run.awaiting_upload => vec![],
         Phase::Queued => vec![Effect::Enqueue],

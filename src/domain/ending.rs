@@ -1,4 +1,4 @@
-//! How a run ends: decided here, once, before anybody writes a file that says so.
+//! How a run ends. Decided once, before the files that record the end are written.
 
 use super::codes::ErrorCode;
 use super::command::{Command, Conclusion, RestartQueued};
@@ -30,7 +30,7 @@ impl Ending {
     }
 
     /// Why there is no result.
-    pub fn error(&self) -> Option<&RunError> {
+    pub(crate) fn error(&self) -> Option<&RunError> {
         match self {
             Ending::Succeeded(_) => None,
             Ending::Failed(error) | Ending::Canceled(error) => Some(error),
@@ -59,7 +59,7 @@ pub fn ending(run: &RunState, command: &Command) -> Option<Ending> {
         Command::TakeFromCache { .. } => legal(Trigger::RunCacheHit).then_some(Ending::Succeeded(Completion::Cache)),
         Command::Reject { error } => legal(Trigger::RunRejected).then(|| Ending::Failed(error.clone())),
         Command::EndTurn { .. } if status != Status::Running => None,
-        // A cancel that was accepted stands, whatever the engine managed to finish meanwhile.
+        // An accepted cancel wins, even if the engine finished in the meantime.
         Command::EndTurn { .. } if run.cancel_requested => Some(Ending::canceled()),
         Command::EndTurn { conclusion, .. } => match conclusion {
             Conclusion::Succeeded(completion) => Some(Ending::Succeeded(*completion)),
@@ -83,7 +83,7 @@ pub fn ending(run: &RunState, command: &Command) -> Option<Ending> {
 /// How a restart of the service ends a run that was not final.
 fn after_restart(run: &RunState, restart_queued: RestartQueued) -> Option<Ending> {
     match &run.phase {
-        // A restart took nothing from a run whose files are still to come.
+        // A run that still waits for its upload lost nothing in the restart.
         Phase::Queued if run.awaiting_upload => None,
         // An answer that was accepted is never lost: the run that it queued goes on, whatever becomes of runs that
         // have not begun.
@@ -100,7 +100,7 @@ fn after_restart(run: &RunState, restart_queued: RestartQueued) -> Option<Ending
     }
 }
 
-/// A run's last event, but for what only the log itself can tell.
+/// A run's last event, without the parts that only the log can supply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Terminal {
     /// How the run ends.
@@ -111,7 +111,7 @@ pub struct Terminal {
 
 impl Terminal {
     /// The event, once the number of events before it, their hash chain and the run's usage are known.
-    pub fn into_event(self, events: u64, chain_sha256: String, usage: Usage) -> Event {
+    pub(crate) fn into_event(self, events: u64, chain_sha256: String, usage: Usage) -> Event {
         let Evidence { streams, artifacts_sha256 } = self.evidence;
         let proof = Proof { events, chain_sha256, streams, artifacts_sha256 };
         let status = self.ending.status();

@@ -11,10 +11,10 @@ use super::request::{ExecutionMode, RuntimeOptions, SkillRef, UploadedFile};
 use super::statechart::{Status, Trigger};
 use super::time::Timestamp;
 
-pub use super::validation::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
+pub(crate) use super::validation::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
 
 /// Most characters of raw engine output that one event carries.
-pub const RAW_TEXT_MAX: usize = 64 * 1024;
+pub(crate) const RAW_TEXT_MAX: usize = 64 * 1024;
 
 macro_rules! events {
     ($( $(#[$doc:meta])* $variant:ident($data:ty) $kind:literal $type:literal; )*) => {
@@ -24,7 +24,8 @@ macro_rules! events {
 
         impl Event {
             /// Every FCMP type with its log kind.
-            pub const TYPES: &'static [(&'static str, &'static str)] = &[ $( ($type, $kind), )* ];
+            #[cfg(test)]
+            pub(crate) const TYPES: &'static [(&'static str, &'static str)] = &[ $( ($type, $kind), )* ];
 
             /// The FCMP `type`.
             pub fn type_name(&self) -> &'static str {
@@ -67,7 +68,7 @@ events! {
     SessionBound(SessionBound) "session_bound" "session.bound";
     /// The assistant said something.
     AssistantMessage(AssistantMessage) "engine_output" "assistant.message.final";
-    /// The assistant thought aloud.
+    /// The assistant's reasoning.
     AssistantReasoning(AssistantReasoning) "engine_output" "assistant.reasoning";
     /// The assistant used a tool.
     ToolCall(ToolCall) "engine_output" "assistant.tool_call";
@@ -85,7 +86,7 @@ events! {
     InputRequired(Interaction) "interaction_pending" "user.input.required";
     /// A user's answer was accepted.
     ReplyAccepted(ReplyAccepted) "reply" "interaction.reply.accepted";
-    /// The deadline answered.
+    /// The deadline passed and the policy answered.
     AutoDecided(AutoDecided) "auto_decided" "interaction.auto_decide.timeout";
     /// The output went through validation.
     Normalized(Normalized) "normalized" "output.normalized";
@@ -109,15 +110,15 @@ pub struct Started {
     /// The client's name for the run.
     pub request_id: RequestId,
     /// Which skill, and which content of it.
-    pub skill: SkillRef,
+    pub(crate) skill: SkillRef,
     /// The engine chosen.
     pub engine: String,
     /// The model asked for.
     pub model: Option<String>,
     /// With or without questions to the user.
-    pub execution_mode: ExecutionMode,
+    pub(crate) execution_mode: ExecutionMode,
     /// All options in force.
-    pub runtime_options: RuntimeOptions,
+    pub(crate) runtime_options: RuntimeOptions,
     /// Inline inputs.
     pub input: Map<String, Value>,
     /// Parameters.
@@ -131,7 +132,7 @@ pub struct Started {
     pub cache_key: Option<String>,
     /// Hash of the engine configuration the client sent, which itself may hold secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine_config_sha256: Option<String>,
+    pub(crate) engine_config_sha256: Option<String>,
     /// Whether the skill is a package of this run alone, which comes with the upload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub temporary: bool,
@@ -143,7 +144,7 @@ pub struct Uploaded {
     /// The files, by name.
     pub files: Vec<UploadedFile>,
     /// Hash of the list of files.
-    pub manifest_sha256: String,
+    pub(crate) manifest_sha256: String,
     /// The run's cache key.
     pub cache_key: String,
     /// The package that came with the files, for a run whose skill is its own.
@@ -154,23 +155,23 @@ pub struct Uploaded {
 /// A skill that is one run's alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadedPackage {
-    /// What it is, now that it is known.
-    pub skill: SkillRef,
+    /// Its identity, known once the package is unpacked.
+    pub(crate) skill: SkillRef,
     /// The engine chosen for it.
     pub engine: String,
     /// All options in force, with the skill's own defaults.
-    pub runtime_options: RuntimeOptions,
+    pub(crate) runtime_options: RuntimeOptions,
     /// Hash of the configuration the client sent for that engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine_config_sha256: Option<String>,
+    pub(crate) engine_config_sha256: Option<String>,
     /// Hash of the archive.
     pub sha256: String,
 }
 
 impl Started {
-    /// The first event as it would have been, had the package been there then.
+    /// The first event as if the package had been known when the run was created.
     #[must_use]
-    pub fn with_package(mut self, package: &UploadedPackage) -> Self {
+    pub(crate) fn with_package(mut self, package: &UploadedPackage) -> Self {
         self.skill = package.skill.clone();
         self.engine = package.engine.clone();
         self.execution_mode = package.runtime_options.execution_mode;
@@ -196,8 +197,7 @@ pub struct StateChanged {
     pub from: Status,
     /// The state after.
     pub to: Status,
-    /// What moved it.
-    pub trigger: Trigger,
+    pub(crate) trigger: Trigger,
     /// When.
     pub updated_at: Timestamp,
     /// The question that is open after the change.
@@ -236,7 +236,7 @@ pub struct SessionBound {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AssistantMessage {
     /// The engine's name for the message.
-    pub message_id: String,
+    pub(crate) message_id: String,
     /// Its whole text.
     pub text: String,
 }
@@ -298,13 +298,13 @@ pub struct ReplyAccepted {
     /// The question answered.
     pub interaction_id: InteractionId,
     /// How it was resolved.
-    pub resolution_mode: UserReply,
+    pub(crate) resolution_mode: UserReply,
     /// When.
     pub accepted_at: Timestamp,
     /// The answer.
     pub response: Value,
     /// The answer, short, for lists.
-    pub response_preview: String,
+    pub(crate) response_preview: String,
     /// The client's key, so that a repeat is recognised.
     pub idempotency_key: Option<String>,
 }
@@ -312,8 +312,7 @@ pub struct ReplyAccepted {
 /// The one resolution mode of an accepted reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum UserReply {
-    /// A user replied.
+pub(crate) enum UserReply {
     UserReply,
 }
 
@@ -323,8 +322,8 @@ pub struct AutoDecided {
     /// The question resolved.
     pub interaction_id: InteractionId,
     /// How it was resolved.
-    pub resolution_mode: AutoDecideTimeout,
-    /// How long the question stood.
+    pub(crate) resolution_mode: AutoDecideTimeout,
+    /// How long the question was open.
     pub timeout_sec: u64,
     /// The policy that decided.
     pub policy: String,
@@ -335,8 +334,7 @@ pub struct AutoDecided {
 /// The one resolution mode of an automatic decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AutoDecideTimeout {
-    /// The deadline passed.
+pub(crate) enum AutoDecideTimeout {
     AutoDecideTimeout,
 }
 
@@ -365,7 +363,7 @@ pub enum RecoveryState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recovered {
     /// What became of the run.
-    pub recovery_state: RecoveryState,
+    pub(crate) recovery_state: RecoveryState,
     /// Why.
     pub recovery_reason: String,
     /// When.
@@ -380,11 +378,11 @@ pub struct Completed {
     /// What proved the end.
     pub completion: Completion,
     /// Where the result is, in the run's folder.
-    pub result_path: String,
+    pub(crate) result_path: String,
     /// All turns together.
     pub usage: Usage,
     /// What makes the run checkable offline.
-    pub proof: Proof,
+    pub(crate) proof: Proof,
 }
 
 /// Data of `conversation.failed`.
@@ -392,10 +390,9 @@ pub struct Completed {
 pub struct Failed {
     /// `failed` or `canceled`.
     pub status: Status,
-    /// Why.
-    pub error: RunError,
+    pub(crate) error: RunError,
     /// All turns together.
     pub usage: Usage,
     /// What makes the run checkable offline.
-    pub proof: Proof,
+    pub(crate) proof: Proof,
 }

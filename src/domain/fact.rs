@@ -1,4 +1,4 @@
-//! A fact about to be logged: an event, and the raw bytes it stands on.
+//! A fact about to be logged: an event, and the raw bytes it was read from.
 
 use serde::{Deserialize, Serialize};
 

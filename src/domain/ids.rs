@@ -1,4 +1,4 @@
-//! Names of things: runs, requests, positions in a log. A wrong kind of id does not compile.
+//! Typed ids: runs, requests, positions in a log. Using the wrong kind does not compile.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub struct NotAnId {
     /// What was expected.
     pub kind: &'static str,
-    /// What was given, cut to a sane length.
+    /// What was given, shortened.
     pub text: String,
 }
 

@@ -66,7 +66,7 @@ pub struct Interaction {
 
 impl Interaction {
     /// What is wrong with an answer to this question; nothing for a fitting one.
-    pub fn flaws(&self, response: &Value) -> Vec<ValidationError> {
+    pub(crate) fn flaws(&self, response: &Value) -> Vec<ValidationError> {
         let flaw = |path: String, message: String| ValidationError { path, message };
         match self.kind {
             InteractionKind::ChooseOne => {

@@ -26,5 +26,5 @@ pub mod validation;
 mod properties;
 
 pub use decide::{Decision, decide};
-pub use effect::{Effect, effects};
+pub(crate) use effect::{Effect, effects};
 pub use ending::{Ending, ending};

@@ -30,18 +30,18 @@ pub struct RunError {
 
 impl RunError {
     /// An error without particulars.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code: code.as_str().to_owned(), message: message.into(), details: Map::new() }
     }
 
     /// An error that a script reported, with a code of its own, cut to what an event may carry.
-    pub fn of_script(code: String, message: String, details: Map<String, Value>) -> Self {
+    pub(crate) fn of_script(code: String, message: String, details: Map<String, Value>) -> Self {
         Self { code, message, details }.bounded()
     }
 
     /// The same error, cut to what an event may carry; the raw output has the rest.
     #[must_use]
-    pub fn bounded(mut self) -> Self {
+    pub(crate) fn bounded(mut self) -> Self {
         if self.message.len() > MESSAGE_MAX && self.message.chars().count() > MESSAGE_MAX {
             self.message = self.message.chars().take(MESSAGE_MAX).chain(['…']).collect();
         }
@@ -58,7 +58,7 @@ impl RunError {
 
     /// The same error with one more particular.
     #[must_use]
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.details.insert(key.to_owned(), value.into());
         self
     }
@@ -67,10 +67,8 @@ impl RunError {
 /// How serious a warning is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WarningLevel {
-    /// Good to know.
+pub(crate) enum WarningLevel {
     Info,
-    /// Worth a look.
     Warning,
 }
 
@@ -82,9 +80,9 @@ pub struct Warning {
     /// For people.
     pub message: String,
     /// How serious it is.
-    pub level: WarningLevel,
+    pub(crate) level: WarningLevel,
     /// The normalization level that caused it.
-    pub normalization_level: Option<NormalizationLevel>,
+    pub(crate) normalization_level: Option<NormalizationLevel>,
     /// The particulars.
     pub details: Map<String, Value>,
 }
@@ -92,7 +90,7 @@ pub struct Warning {
 impl Warning {
     /// The same warning as a run's row keeps it, which is written with every event; the event has it whole.
     #[must_use]
-    pub fn in_brief(&self) -> Self {
+    pub(crate) fn in_brief(&self) -> Self {
         let mut brief = self.clone();
         if brief.message.chars().count() > BRIEF_MESSAGE_MAX {
             brief.message = brief.message.chars().take(BRIEF_MESSAGE_MAX).chain(['…']).collect();
@@ -143,9 +141,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Both together.
     #[must_use]
-    pub fn plus(self, other: Usage) -> Usage {
+    pub(crate) fn plus(self, other: Usage) -> Usage {
         Usage {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
@@ -180,7 +177,7 @@ pub struct Proof {
     pub artifacts_sha256: String,
 }
 
-/// The part of a proof that lies in files; the log itself adds the rest.
+/// The part of a proof that comes from files; the log adds the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
     /// The raw streams.

@@ -1,5 +1,5 @@
-//! Properties of the core, over random commands: what it decides is legal, folds compose, to recover twice is to recover
-//! once.
+//! Properties of the core, over random commands: decisions are legal, folds compose, and recovering twice has the effect of
+//! recovering once.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -52,7 +52,7 @@ fn last_files(run: &RunState, command: &Command) -> Option<LastFiles> {
     ending(run, command).map(|_| LastFiles { facts: vec![], evidence })
 }
 
-/// What is logged of a decision, with a proof that nobody looks at.
+/// The events of a decision; the proof in the terminal event is a placeholder.
 fn events(decision: Decision) -> Vec<Event> {
     let terminal = decision.terminal.map(|terminal| terminal.into_event(0, "0".repeat(64), Usage::default()));
     decision.facts.into_iter().map(|fact| fact.event).chain(terminal).collect()

@@ -25,7 +25,7 @@ pub enum ExecutionMode {
 
 impl ExecutionMode {
     /// As it is written.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             ExecutionMode::Auto => "auto",
             ExecutionMode::Interactive => "interactive",

@@ -61,7 +61,7 @@ pub enum RunFile {
 
 impl RunFile {
     /// The file that keeps a stream's bytes.
-    pub fn of_stream(stream: Stream) -> Self {
+    pub(crate) fn of_stream(stream: Stream) -> Self {
         match stream {
             Stream::Stdout => Self::Stdout,
             Stream::Stderr => Self::Stderr,
@@ -75,7 +75,7 @@ impl RunFile {
     }
 
     /// The list of the files in [`RunFile::bundle`].
-    pub fn bundle_manifest(debug: bool) -> Self {
+    pub(crate) fn bundle_manifest(debug: bool) -> Self {
         if debug { Self::DebugBundleManifest } else { Self::BundleManifest }
     }
 
@@ -146,7 +146,7 @@ impl RunFolder {
     }
 
     /// What follows the folder's name in a path of the run's folder; none for a path that is not below this folder.
-    pub fn strip(self, path: &str) -> Option<&str> {
+    pub(crate) fn strip(self, path: &str) -> Option<&str> {
         path.strip_prefix(self.name())?.strip_prefix('/')
     }
 

@@ -1,4 +1,4 @@
-//! What a run's log amounts to: the fold of its events.
+//! A run's state: the fold of its events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use super::statechart::Status;
 use super::time::Timestamp;
 
 /// Most warnings kept in the state; the log has them all.
-pub const WARNINGS_KEPT: usize = 100;
+pub(crate) const WARNINGS_KEPT: usize = 100;
 
 /// A question that waits for its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,24 +21,21 @@ pub struct Pending {
     /// The question.
     pub interaction: Interaction,
     /// When it was asked; its deadline counts from here.
-    pub asked_at: Timestamp,
+    pub(crate) asked_at: Timestamp,
 }
 
 /// A reply that was accepted, so that its repeat is recognised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AcceptedReply {
-    /// The question answered.
+pub(crate) struct AcceptedReply {
     pub interaction_id: InteractionId,
-    /// The client's key.
     pub idempotency_key: String,
-    /// Hash of the answer, which may be long, and rows are written with every event.
-    pub response_sha256: String,
+    /// Hash of the answer: the answer itself may be long, and the row is written with every event.
+    pub(crate) response_sha256: String,
 }
 
 /// The engine's process of the turn under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Turn {
-    /// Its process.
+pub(crate) struct Turn {
     pub pid: u32,
     /// What the engine calls itself.
     pub engine_version: String,
@@ -46,10 +43,10 @@ pub struct Turn {
     pub isolation: String,
 }
 
-/// Where a run is, with what belongs to that place alone.
+/// The status of a run, with the data that exists only in that status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Waits for its turn.
     Queued,
     /// An engine is at work.
@@ -60,15 +57,13 @@ pub enum Phase {
     WaitingUser(Pending),
     /// Ended with a result.
     Succeeded,
-    /// Ended without one.
     Failed,
-    /// Ended on request.
     Canceled,
 }
 
 impl Phase {
-    /// The name of the place.
-    pub fn status(&self) -> Status {
+    /// The status of this phase.
+    pub(crate) fn status(&self) -> Status {
         match self {
             Phase::Queued => Status::Queued,
             Phase::Running | Phase::Asking(_) => Status::Running,
@@ -79,8 +74,8 @@ impl Phase {
         }
     }
 
-    /// The place after a change of state. Nobody waits for an answer to a question that was never asked: such a change
-    /// moves nothing, and the log checker names it.
+    /// The phase after a change of state. A change to `waiting_user` without a question changes nothing here; the log
+    /// checker reports it.
     #[must_use]
     fn moved_to(self, status: Status) -> Self {
         match (status, self) {
@@ -102,17 +97,15 @@ pub struct RunState {
     pub run_id: RunId,
     /// The client's name for it.
     pub request_id: RequestId,
-    /// Which skill.
-    pub skill: SkillRef,
+    pub(crate) skill: SkillRef,
     /// Which engine.
     pub engine: String,
     /// Which model.
     pub model: Option<String>,
     /// Options in force.
     pub options: RuntimeOptions,
-    /// Where it is.
     #[serde(rename = "status")]
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// Whether it waits for an upload before it can be queued.
     pub awaiting_upload: bool,
     /// Whether its result came from an equal run.
@@ -128,17 +121,16 @@ pub struct RunState {
     /// Which turn the last event belongs to.
     pub attempt: u32,
     /// Number of the last event within its turn.
-    pub local_seq: u64,
+    pub(crate) local_seq: u64,
     /// Turns begun.
     pub turns: u32,
     /// The turn under way or the last one.
-    pub turn: Option<Turn>,
-    /// The engine's session.
-    pub session_handle: Option<String>,
+    pub(crate) turn: Option<Turn>,
+    pub(crate) session_handle: Option<String>,
     /// Questions asked.
     pub interaction_count: u64,
     /// Replies accepted under a key.
-    pub replies: Vec<AcceptedReply>,
+    pub(crate) replies: Vec<AcceptedReply>,
     /// The user's answer that the next turn is told.
     pub answer: Option<Value>,
     /// Questions the deadline decided.
@@ -146,7 +138,7 @@ pub struct RunState {
     /// When the last of them was.
     pub last_auto_decision_at: Option<Timestamp>,
     /// Whether somebody asked for the run to stop.
-    pub cancel_requested: bool,
+    pub(crate) cancel_requested: bool,
     /// What a restart did to it.
     pub recovery_state: RecoveryState,
     /// When.
@@ -160,7 +152,7 @@ pub struct RunState {
     /// What it used.
     pub usage: Usage,
     /// Where its result is.
-    pub result_path: Option<String>,
+    pub(crate) result_path: Option<String>,
     /// Hash of the idempotency key it was created with.
     pub idempotency_sha256: Option<String>,
     /// Whether its skill is a package of its own.
@@ -208,7 +200,7 @@ impl RunState {
         }
     }
 
-    /// The name of the place where it is.
+    /// The status of its phase.
     pub fn status(&self) -> Status {
         self.phase.status()
     }
@@ -222,7 +214,7 @@ impl RunState {
     }
 
     /// The state after one more event.
-    pub fn apply(&mut self, event: &Event, at: Timestamp) {
+    pub(crate) fn apply(&mut self, event: &Event, at: Timestamp) {
         self.number(event);
         self.updated_at = at;
         match event {
@@ -246,7 +238,7 @@ impl RunState {
             Event::TurnStarted(turn) => {
                 self.turns = turn.attempt;
                 self.answer = None;
-                // A result that was being taken over when the service died is now made after all.
+                // The service died while the run took an equal run's result; now its own engine runs instead.
                 self.cache_hit = false;
                 self.turn = Some(Turn {
                     pid: turn.pid,
@@ -297,14 +289,14 @@ impl RunState {
         }
     }
 
-    /// The key under which an equal run's result may stand for this one's, or this one's for an equal run's.
-    pub fn shared_key(&self) -> Option<&str> {
+    /// The key under which this run may share results with equal runs.
+    pub(crate) fn shared_key(&self) -> Option<&str> {
         let shares = self.options.execution_mode == ExecutionMode::Auto && !self.options.no_cache;
         self.cache_key.as_deref().filter(|_| shares && !self.awaiting_upload)
     }
 
-    /// Count an event of a type this version does not know: it has a place in the log but moves nothing.
-    pub fn apply_unknown(&mut self, at: Timestamp) {
+    /// Count an event of a type this version does not know: it takes a position in the log but changes nothing else.
+    pub(crate) fn apply_unknown(&mut self, at: Timestamp) {
         self.head_seq = self.head_seq.next();
         self.local_seq += 1;
         self.updated_at = at;

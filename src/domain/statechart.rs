@@ -48,7 +48,7 @@ impl Status {
 
 /// What moves a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Trigger {
+pub(crate) enum Trigger {
     /// An engine process was started.
     #[serde(rename = "turn.started")]
     TurnStarted,
@@ -58,16 +58,13 @@ pub enum Trigger {
     /// The turn ended with the result.
     #[serde(rename = "turn.succeeded")]
     TurnSucceeded,
-    /// The turn failed.
     #[serde(rename = "turn.failed")]
     TurnFailed,
     /// A reply was accepted.
     #[serde(rename = "interaction.reply.accepted")]
     ReplyAccepted,
-    /// The deadline decided.
     #[serde(rename = "interaction.auto_decide.timeout")]
     AutoDecideTimeout,
-    /// Canceled on request.
     #[serde(rename = "run.canceled")]
     RunCanceled,
     /// A restart keeps the question open.
@@ -86,14 +83,11 @@ pub enum Trigger {
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transition {
+pub(crate) struct Transition {
     /// Its name in the contract.
     pub id: &'static str,
-    /// From where.
     pub from: Status,
-    /// By what.
     pub trigger: Trigger,
-    /// To where.
     pub to: Status,
 }
 
@@ -101,8 +95,7 @@ const fn row(id: &'static str, from: Status, trigger: Trigger, to: Status) -> Tr
     Transition { id, from, trigger, to }
 }
 
-/// Every legal move.
-pub const TRANSITIONS: &[Transition] = &[
+pub(crate) const TRANSITIONS: &[Transition] = &[
     row("TR-01", Status::Queued, Trigger::TurnStarted, Status::Running),
     row("TR-02", Status::Running, Trigger::TurnNeedsInput, Status::WaitingUser),
     row("TR-03", Status::WaitingUser, Trigger::ReplyAccepted, Status::Queued),
@@ -120,8 +113,8 @@ pub const TRANSITIONS: &[Transition] = &[
     row("TR-15", Status::Queued, Trigger::RunRejected, Status::Failed),
 ];
 
-/// Where a trigger leads from a state, if it leads anywhere.
-pub fn target(from: Status, trigger: Trigger) -> Option<Status> {
+/// The status after a trigger; `None` if the transition does not exist.
+pub(crate) fn target(from: Status, trigger: Trigger) -> Option<Status> {
     TRANSITIONS.iter().find(|row| row.from == from && row.trigger == trigger).map(|row| row.to)
 }
 

@@ -1,4 +1,4 @@
-//! Moments, as whole microseconds; the shell reads the clock, the core is told.
+//! Points in time, as whole microseconds. The orchestrator reads the clock and passes the time in.
 
 use std::fmt;
 use std::str::FromStr;

@@ -20,7 +20,7 @@ pub enum NormalizationLevel {
 
 impl NormalizationLevel {
     /// As it is written.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::N0 => "N0",
@@ -33,8 +33,7 @@ impl NormalizationLevel {
 
 /// One step of the normalization chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NormalizationStep {
-    /// Its name.
+pub(crate) struct NormalizationStep {
     pub step: String,
     /// Whether it led to valid output.
     pub ok: bool,
@@ -55,13 +54,13 @@ pub struct ValidationError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Normalized {
     /// How far the chain had to go.
-    pub level: NormalizationLevel,
+    pub(crate) level: NormalizationLevel,
     /// Whether the output passes its schema.
     pub valid: bool,
     /// Where the output was found.
     pub source: String,
     /// The steps, in order.
-    pub steps: Vec<NormalizationStep>,
+    pub(crate) steps: Vec<NormalizationStep>,
     /// What is wrong with it.
     pub validation_errors: Vec<ValidationError>,
 }

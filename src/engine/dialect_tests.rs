@@ -1,7 +1,9 @@
-//! Lines that no recording holds, read one by one.
+//! Tests of lines that are in no recording.
 
 use serde_json::json;
 
+use super::excerpt::EXCERPT_MAX;
+use super::report::Denial;
 use super::*;
 use crate::domain::event::{AssistantReasoning, CommandExecution, Event, ToolCall};
 use crate::domain::fact::Stream;

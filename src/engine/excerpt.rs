@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::framer::cut_character;
 
 /// Most bytes of a tool's input or output that one event carries.
-pub const EXCERPT_MAX: usize = 64 * 1024;
+pub(crate) const EXCERPT_MAX: usize = 64 * 1024;
 
 /// The text, or its beginning with a mark that says how much is missing.
 pub(crate) fn text(text: &str) -> String {

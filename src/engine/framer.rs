@@ -2,7 +2,7 @@
 
 /// Bytes of a stream with their place in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// A whole line, its newline included; the last line of a stream may lack it.
     Line {
         /// Offset of its first byte.
@@ -21,7 +21,7 @@ pub enum Piece<'a> {
 
 /// Splits a stream into lines. The pieces cover every byte once and do not depend on how the bytes arrived.
 #[derive(Debug)]
-pub struct LineFramer {
+pub(crate) struct LineFramer {
     max_line: usize,
     /// Offset of the first byte held.
     held_from: u64,
@@ -32,17 +32,17 @@ pub struct LineFramer {
 
 impl LineFramer {
     /// A framer that starts at an offset and holds at most `max_line` bytes of an unfinished line.
-    pub fn new(from: u64, max_line: usize) -> Self {
+    pub(crate) fn new(from: u64, max_line: usize) -> Self {
         Self { max_line, held_from: from, held: Vec::new(), overlong: false }
     }
 
     /// Bytes of an unfinished line.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
     /// Take the next bytes of the stream.
-    pub fn push(&mut self, mut bytes: &[u8], mut yields: impl FnMut(Piece<'_>)) {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], mut yields: impl FnMut(Piece<'_>)) {
         while !bytes.is_empty() {
             let free = self.max_line - self.held.len();
             let window = &bytes[..bytes.len().min(free)];
@@ -63,7 +63,7 @@ impl LineFramer {
     }
 
     /// The stream is over: what is held is its last line.
-    pub fn finish(&mut self, mut yields: impl FnMut(Piece<'_>)) {
+    pub(crate) fn finish(&mut self, mut yields: impl FnMut(Piece<'_>)) {
         if !self.held.is_empty() {
             self.complete(&[], &mut yields);
         }

@@ -21,7 +21,7 @@ pub(crate) struct Idiom {
     /// The member of `result` that holds structured output.
     pub structured: &'static str,
     /// Whether tokens are counted over the whole session; the cost always is.
-    pub tokens_of_session: bool,
+    pub(crate) tokens_of_session: bool,
 }
 
 /// The dialect, and what the session has used before this turn.

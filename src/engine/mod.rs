@@ -29,14 +29,12 @@ pub mod script;
 
 pub use adapter::{Adapter, Install};
 pub use answer::{EngineAnswer, answer};
-pub use excerpt::EXCERPT_MAX;
-pub use failure::Failure;
-pub use framer::{LineFramer, Piece};
 pub use launch::{Launch, PoliteSignal};
-pub use parser::{LINE_MAX, TurnParser};
+pub use parser::LINE_MAX;
+pub(crate) use parser::TurnParser;
 pub use process_exit::ProcessExit;
 pub use reader::{LineParser, Reading, StreamReader};
-pub use report::{Denial, ReportedEnd, TurnReport};
+pub use report::{ReportedEnd, TurnReport};
 
 pub(crate) use launch::{ConfigFile, LaunchPlan};
 pub(crate) use login::Login;

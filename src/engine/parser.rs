@@ -1,4 +1,4 @@
-//! Reads the lines of one turn: the dialect of the engine gives a line its meaning, the rest is common to all.
+//! Reads the lines of one turn: the engine's dialect interprets a line, the rest is common to all engines.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ pub const LINE_MAX: usize = 8 * 1024 * 1024;
 
 /// What a line of an engine means.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Line {
+pub(crate) enum Line {
     /// These events; an empty list is the same as `Quiet`.
     Says(Vec<Event>),
     /// A known line without a meaning for clients; it is kept as raw text.
@@ -29,7 +29,7 @@ pub enum Line {
 }
 
 /// The format of one engine's output.
-pub trait Dialect: Send {
+pub(crate) trait Dialect: Send {
     /// One line of standard output.
     fn stdout(&mut self, line: &str, turn: &mut TurnReport) -> Line;
 
@@ -66,7 +66,7 @@ impl TurnParser {
     }
 
     /// Whether the engine reported the end of its turn; what it still does is cleaning up.
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.report.end.is_some()
     }
 
@@ -194,7 +194,7 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    pub fn ended(ok: bool) -> Self {
+    pub(crate) fn ended(ok: bool) -> Self {
         if ok { Self::Completed } else { Self::Failed }
     }
 

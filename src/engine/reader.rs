@@ -63,7 +63,7 @@ impl StreamReader {
     }
 
     /// Whether an unfinished line is held back.
-    pub fn holds_unfinished_line(&self) -> bool {
+    pub(crate) fn holds_unfinished_line(&self) -> bool {
         self.framer.held() > 0
     }
 

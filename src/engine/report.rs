@@ -28,8 +28,7 @@ pub enum ReportedEnd {
 
 /// A tool the engine was not allowed to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denial {
-    /// The tool.
+pub(crate) struct Denial {
     pub tool: String,
     /// The engine's id of the call.
     pub call_id: String,
@@ -43,7 +42,7 @@ pub struct TurnReport {
     /// The session the engine named.
     pub handle: Option<String>,
     /// The assistant's last message.
-    pub final_text: Option<String>,
+    pub(crate) final_text: Option<String>,
     /// The engine's own structured output.
     pub structured: Option<Value>,
     /// The tokens and cost of this turn.
@@ -51,13 +50,13 @@ pub struct TurnReport {
     /// The end, once the engine reported it.
     pub end: Option<ReportedEnd>,
     /// The last error that the engine did not report as the end.
-    pub last_error: Option<Failure>,
+    pub(crate) last_error: Option<Failure>,
     /// The engine's message that it does not know the session.
-    pub lost_session: Option<String>,
+    pub(crate) lost_session: Option<String>,
     /// Tools the engine was not allowed to use.
-    pub denials: Vec<Denial>,
+    pub(crate) denials: Vec<Denial>,
     /// The last characters of standard error.
-    pub stderr_tail: String,
+    pub(crate) stderr_tail: String,
     /// Names of output the parser does not know, each once.
     pub unrecognized: Vec<String>,
     handle_kind: &'static str,

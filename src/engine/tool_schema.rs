@@ -1,4 +1,4 @@
-//! Output schemas for engines that make a tool of them (claude, qwen): they refuse every keyword they do not know.
+//! Output schemas for engines that turn them into a tool (claude, qwen), which refuse every keyword they do not know.
 
 use serde_json::{Map, Value};
 

@@ -6,18 +6,16 @@ use crate::domain::ids::{RequestId, RunId};
 use crate::domain::statechart::Status;
 
 /// The format's name, which every export states.
-pub const FORMAT: &str = "skill-runner-export/1";
+pub(crate) const FORMAT: &str = "skill-runner-export/1";
 /// The list's own name; it is the last file of an export.
-pub const CONTENTS: &str = "export.json";
+pub(crate) const CONTENTS: &str = "export.json";
 
 /// The run that is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct About {
-    /// The run.
+pub(crate) struct About {
     pub run_id: RunId,
     /// The client's name for it.
     pub request_id: RequestId,
-    /// How it ended.
     pub status: Status,
     /// Events in its log.
     pub events: u64,
@@ -38,16 +36,15 @@ pub struct Contents {
     /// Events in its log.
     pub events: u64,
     /// Every file but this one, sorted by path.
-    pub files: Vec<Listed>,
+    pub(crate) files: Vec<Listed>,
 }
 
 /// A file of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listed {
+pub(crate) struct Listed {
     /// Its path in the run's folder.
     pub path: String,
-    /// Its length.
     pub size: u64,
     /// Its sha256 in hex.
     pub sha256: String,

@@ -5,7 +5,6 @@
 pub(crate) struct Entry {
     /// Its path in the run's folder.
     pub name: String,
-    /// Its length.
     pub size: u64,
     /// The checksum that zip programs look at.
     pub crc32: u32,
@@ -16,9 +15,9 @@ pub(crate) struct Entry {
 pub(crate) struct Placed {
     pub entry: Entry,
     /// Where its header begins.
-    pub header_at: u64,
+    pub(crate) header_at: u64,
     /// Where its content begins.
-    pub data_at: u64,
+    pub(crate) data_at: u64,
 }
 
 /// The comment at the end of the zip; the digits of the seal follow.

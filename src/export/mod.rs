@@ -13,11 +13,13 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use contents::Contents;
 pub(crate) use contents::{About, CONTENTS};
-pub use contents::{Contents, Listed};
 pub(crate) use error::Error;
 pub use names::EVENTS;
 pub(crate) use names::{FILES, FOLDERS};
-pub use piece::{Digest, Piece};
-pub use read::{Export, Flaw};
+pub use piece::Digest;
+pub(crate) use piece::Piece;
+pub use read::Export;
+pub(crate) use read::Flaw;
 pub(crate) use write::{Written, write};

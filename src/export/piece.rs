@@ -30,7 +30,7 @@ pub struct Digest {
 
 impl Piece {
     /// A whole file, as long as it is now.
-    pub fn whole(file: File) -> io::Result<Self> {
+    pub(crate) fn whole(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
         Ok(Self { file: Arc::new(file), from: 0, size })
     }
@@ -59,12 +59,12 @@ impl Piece {
     }
 
     /// Reads it from its beginning to its end.
-    pub fn reader(&self) -> impl Read + use<> {
+    pub(crate) fn reader(&self) -> impl Read + use<> {
         Reader { piece: self.clone(), at: 0 }
     }
 
     /// Reads it in bounded memory and passes on each chunk.
-    pub fn digest(&self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Digest> {
+    pub(crate) fn digest(&self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Digest> {
         let (mut sha256, mut crc32, mut size) = (Sha256::new(), crc32fast::Hasher::new(), 0);
         for_each_chunk(
             self.reader(),

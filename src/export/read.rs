@@ -44,7 +44,7 @@ pub struct Export {
 
 impl Export {
     /// Whether a file is meant to be an export, however damaged.
-    pub fn is_meant(path: &Path) -> bool {
+    pub(crate) fn is_meant(path: &Path) -> bool {
         let Ok(whole) = File::open(path).and_then(Piece::whole) else { return false };
         let named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
         let begins = whole.bytes(0, 4).is_some_and(|bytes| bytes.starts_with(b"PK"));
@@ -214,7 +214,11 @@ impl Export {
         }
         for (pair, placed) in names.windows(2).zip(&placed[1..]) {
             if pair[0] >= pair[1] {
-                self.zip_flaw(Some(pair[1]), placed.header_at, format!("it stands behind {:?}", pair[0]));
+                self.zip_flaw(
+                    Some(pair[1]),
+                    placed.header_at,
+                    format!("it comes after {:?}, so the files are not sorted", pair[0]),
+                );
             }
         }
     }

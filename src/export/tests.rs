@@ -1,4 +1,4 @@
-//! What is written is read again; whatever is changed is found, and said where.
+//! Exports are read back unchanged; every change is found, and its place is reported.
 
 use std::fs;
 use std::io::Read;
@@ -51,7 +51,7 @@ fn flaws(bytes: &[u8]) -> Vec<(&'static str, Option<String>, Option<u64>)> {
     all.map(|flaw| (flaw.rule, flaw.file, flaw.byte)).collect()
 }
 
-/// The export with a true seal, so that only the rest can tell.
+/// The export with a valid seal, so that only the other checks can find the change.
 fn sealed_anew(mut bytes: Vec<u8>) -> Vec<u8> {
     let sealed = bytes.len() - layout::SEAL_DIGITS;
     let seal = crate::domain::cache_key::sha256_hex(&bytes[..sealed]);
@@ -104,7 +104,7 @@ fn every_single_flipped_bit_breaks_the_seal() {
 fn a_flipped_bit_is_found_and_placed_even_under_a_seal_made_anew() {
     let good = small();
     let sealed = good.len() - layout::SEAL_DIGITS;
-    // What the list itself says about the run is for the audit to hold against the log.
+    // The audit compares what the list says about the run with the log.
     let list = b"{\n  \"format\"";
     let list_at = good.windows(list.len()).position(|window| window == list).unwrap();
     let list_end = good.windows(4).position(|window| window == b"PK\x01\x02").unwrap();

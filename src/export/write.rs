@@ -10,19 +10,17 @@ use super::layout::{self, Entry};
 use super::names::name_objection;
 use super::piece::{Digest, Piece};
 
-/// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub(crate) struct Written {
     /// What the export holds.
     pub contents: Contents,
-    /// Its length.
     pub bytes: u64,
     /// The seal at its end.
-    pub seal: String,
+    pub(crate) seal: String,
 }
 
 /// Writes the files of a run as one file. Each is read twice, first for its hash, because its header precedes its content.
-pub fn write(about: About, mut files: Vec<(String, Piece)>, out: &mut impl Write) -> Result<Written, Error> {
+pub(crate) fn write(about: About, mut files: Vec<(String, Piece)>, out: &mut impl Write) -> Result<Written, Error> {
     files.sort_by(|one, other| one.0.cmp(&other.0));
     let mut entries = Vec::with_capacity(files.len() + 1);
     let mut listed = Vec::with_capacity(files.len());

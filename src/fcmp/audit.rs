@@ -37,7 +37,7 @@ pub enum Expect {
     Any,
 }
 
-/// The compiled contract; `None` would mean a broken build, which a test rules out.
+/// The compiled contract; a test makes sure that it is never `None`.
 static CONTRACT: LazyLock<Option<jsonschema::Validator>> = LazyLock::new(|| {
     let schema = serde_json::from_str(super::SCHEMA).ok()?;
     jsonschema::validator_for(&schema).ok()
@@ -163,7 +163,7 @@ impl Auditor {
         if opens && self.turns > 0 {
             self.attempt += 1;
             self.local_seq = 0;
-            // The answer that opens this attempt stands in the one before it.
+            // The answer that opens this attempt belongs to the attempt before it.
             self.resolved_in_attempt = self.resolved.len() > self.resolved_before;
             self.resolved_before = self.resolved.len();
         }

@@ -25,7 +25,7 @@ impl SchemaViolation {
 }
 
 /// What the types alone do not guarantee.
-pub fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation> {
+pub(crate) fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaViolation> {
     let type_name = event.type_name();
     let ensure = |ok: bool, pointer: &'static str, message: &str| {
         if ok { Ok(()) } else { Err(SchemaViolation::new(type_name, pointer, message)) }

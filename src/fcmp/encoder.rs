@@ -59,7 +59,7 @@ impl Encoder {
     /// Encode a decision. All of it or nothing: a fact that breaks the contract leaves the encoder as it was.
     ///
     /// More than one page comes back only for very many facts; the last two events always share a page, so that
-    /// a state change is never torn from the event it belongs to.
+    /// a state change is never separated from the event it belongs to.
     pub fn encode(&mut self, decision: Decision, now: Timestamp) -> Result<Vec<Page>, SchemaViolation> {
         let Decision { facts, terminal } = decision;
         for fact in &facts {

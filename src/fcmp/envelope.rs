@@ -9,25 +9,24 @@ use crate::domain::ids::{RunId, Seq};
 use crate::domain::time::Timestamp;
 
 /// The protocol's name and version, in every event.
-pub const PROTOCOL_VERSION: &str = "fcmp/1.0";
+pub(crate) const PROTOCOL_VERSION: &str = "fcmp/1.0";
 
-/// Where in the turns of the engine an event stands.
+/// The turn an event belongs to, and its number there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     /// Turn of the engine.
     pub attempt: u32,
     /// Number within the turn.
-    pub local_seq: u64,
+    pub(crate) local_seq: u64,
     /// Kind in the log.
     pub kind: String,
 }
 
-/// Bytes of a stream's file that an event stands on.
+/// Bytes of a stream's file that an event was read from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RawRef {
+pub(crate) struct RawRef {
     /// Turn of the engine.
-    pub attempt_number: u32,
-    /// Which file.
+    pub(crate) attempt_number: u32,
     pub stream: Stream,
     /// First byte.
     pub byte_from: u64,
@@ -54,8 +53,8 @@ pub struct Envelope {
     pub event: Option<Event>,
     /// Turn and kind.
     pub meta: Meta,
-    /// The bytes it stands on.
-    pub raw_ref: Option<RawRef>,
+    /// The bytes it was read from.
+    pub(crate) raw_ref: Option<RawRef>,
 }
 
 /// Bytes that are not an FCMP event.
@@ -122,9 +121,9 @@ pub(super) struct Place<'a> {
     pub seq: Seq,
     pub ts: Timestamp,
     /// The engine's name as JSON text, quotes included.
-    pub engine_json: &'a str,
+    pub(crate) engine_json: &'a str,
     pub attempt: u32,
-    pub local_seq: u64,
+    pub(crate) local_seq: u64,
 }
 
 /// Write one event: the only place where FCMP JSON is made.
@@ -135,7 +134,7 @@ pub(super) fn write_envelope(
     raw: Option<RawRange>,
 ) -> serde_json::Result<()> {
     use std::io::Write;
-    // Writing to a Vec cannot fail, so the results of `write!` carry nothing.
+    // Writing to a Vec cannot fail, so the results of `write!` are ignored.
     let _ = write!(
         out,
         r#"{{"protocol_version":"{PROTOCOL_VERSION}","run_id":"{}","seq":{},"ts":"{}","engine":{},"type":"{}","data":"#,
@@ -169,8 +168,8 @@ pub(super) fn write_envelope(
     Ok(())
 }
 
-/// The moment of a stored event, without reading the rest: `ts` stands before anything an engine wrote.
-pub fn stored_ts(bytes: &[u8]) -> Option<Timestamp> {
+/// The time of a stored event, without reading the rest: `ts` comes before anything an engine wrote.
+pub(crate) fn stored_ts(bytes: &[u8]) -> Option<Timestamp> {
     const MARK: &[u8] = b"\"ts\":\"";
     let head = &bytes[..bytes.len().min(256)];
     let at = head.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();

@@ -1,4 +1,4 @@
-//! The fold of a log: what its events amount to, one after the other.
+//! Folds a log, event by event.
 
 use super::envelope::Envelope;
 use super::head::{Chain, LogHead};

@@ -10,17 +10,17 @@ use crate::domain::state::RunState;
 
 /// Hash chain over a run's stored events: chain(0) = sha256(run id), chain(k) = sha256(chain(k−1) ‖ event k).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chain([u8; 32]);
+pub(crate) struct Chain([u8; 32]);
 
 impl Chain {
     /// Before the first event.
-    pub fn start(run: RunId) -> Self {
+    pub(crate) fn start(run: RunId) -> Self {
         Self(Sha256::digest(run.to_string().as_bytes()).into())
     }
 
     /// After one more event.
     #[must_use]
-    pub fn link(self, event: &[u8]) -> Self {
+    pub(crate) fn link(self, event: &[u8]) -> Self {
         let mut hash = Sha256::new();
         hash.update(self.0);
         hash.update(event);
@@ -53,8 +53,7 @@ impl<'de> Deserialize<'de> for Chain {
 pub struct LogHead {
     /// The fold.
     pub state: RunState,
-    /// The chain.
-    pub chain: Chain,
+    pub(crate) chain: Chain,
 }
 
 impl LogHead {

@@ -12,11 +12,12 @@ mod window;
 #[cfg(test)]
 mod properties;
 
-pub use check::{SchemaViolation, check};
+pub(crate) use check::SchemaViolation;
 pub use encoder::{Encoder, Page};
-pub use envelope::{Envelope, Meta, NotAnEvent, PROTOCOL_VERSION, RawRef, read_envelope, stored_ts};
-pub use head::{Chain, LogHead};
-pub use window::{Side, Window};
+pub use envelope::{Envelope, Meta, read_envelope};
+pub(crate) use envelope::{PROTOCOL_VERSION, RawRef, stored_ts};
+pub use head::LogHead;
+pub(crate) use window::{Side, Window};
 
 /// The machine-readable contract of the envelope and of every type's data.
 pub const SCHEMA: &str = include_str!("../../schema/fcmp.schema.json");

@@ -311,7 +311,7 @@ proptest! {
 
     #[test]
     fn writers_accept_exactly_what_the_schema_accepts_and_read_it_back(event in any_event(), from in 0u64..9, to in 0u64..9) {
-        // A seldom-used field must not hide a disagreement: both sides judge the same bytes.
+        // Both sides check the same bytes, so that a rarely used field cannot hide a difference.
         let raw = (from <= to).then_some(RawRange { stream: Stream::Stdout, from, to });
         let bytes = encode(&event, raw);
         let value: Value = serde_json::from_slice(&bytes).unwrap();

@@ -5,39 +5,30 @@ use crate::domain::time::Timestamp;
 
 /// Which events are wanted; bounds are inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
-    /// First seq.
+pub(crate) struct Window {
     pub from_seq: Seq,
-    /// Last seq.
     pub to_seq: Option<Seq>,
-    /// Earliest moment.
     pub from_ts: Option<Timestamp>,
-    /// Latest moment.
     pub to_ts: Option<Timestamp>,
 }
 
-/// Where an event lies, seen from a window.
+/// The position of an event relative to a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// Before it.
+pub(crate) enum Side {
     Before,
-    /// In it.
     Inside,
-    /// Behind it, as is everything that follows.
+    /// After it, as is every later event.
     Behind,
 }
 
 impl Window {
-    /// The whole log.
-    pub const ALL: Window = Window { from_seq: Seq(1), to_seq: None, from_ts: None, to_ts: None };
-
     /// Whether times have to be looked at.
-    pub fn by_time(&self) -> bool {
+    pub(crate) fn by_time(&self) -> bool {
         self.from_ts.is_some() || self.to_ts.is_some()
     }
 
-    /// On which side an event lies; seqs and times both grow along a log.
-    pub fn side(&self, seq: Seq, ts: Timestamp) -> Side {
+    /// The position of an event; both seq and time increase along a log.
+    pub(crate) fn side(&self, seq: Seq, ts: Timestamp) -> Side {
         if self.to_seq.is_some_and(|to| seq > to) || self.to_ts.is_some_and(|to| ts > to) {
             return Side::Behind;
         }

@@ -1,4 +1,4 @@
-//! Paths that the runner needs, freed from whatever a skill put there.
+//! Clears paths that the runner needs of whatever a skill put there.
 
 use std::ffi::OsString;
 use std::fs;

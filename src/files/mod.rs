@@ -14,7 +14,7 @@ mod write;
 pub(crate) use aside::{ensure_absent, ensure_folder, ensure_not_a_folder};
 pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
-pub use error::Error;
+pub(crate) use error::Error;
 pub(crate) use folder::{create_folder, create_parent, create_private_folder};
 pub(crate) use open::{LookupError, create_new, open_beneath, open_regular};
 pub(crate) use read::{read_beneath, read_optional};

@@ -17,11 +17,7 @@ use super::error::Error;
 pub(crate) enum LookupError {
     /// The path leaves the folder, goes through a link, or is not a relative path.
     #[error("the path is refused: {reason}")]
-    Unsafe {
-        /// Why.
-        reason: &'static str,
-    },
-    /// Nothing is there.
+    Unsafe { reason: &'static str },
     #[error("there is no such file")]
     NotFound,
     /// A folder or a special file is there.
@@ -30,7 +26,6 @@ pub(crate) enum LookupError {
     /// It could not be opened.
     #[error("the file cannot be opened")]
     Io {
-        /// Why.
         #[source]
         source: io::Error,
     },

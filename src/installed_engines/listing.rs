@@ -58,7 +58,7 @@ pub struct Manifest {
     /// The CLI's version, where there is one.
     pub cli_version_detected: Option<String>,
     /// All snapshots, oldest version first.
-    pub snapshots: Vec<ManifestEntry>,
+    pub(crate) snapshots: Vec<ManifestEntry>,
     /// The one that fits best.
     pub snapshot_version: Option<String>,
     /// Why it is not an exact fit.
@@ -67,7 +67,7 @@ pub struct Manifest {
 
 /// One snapshot of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ManifestEntry {
+pub(crate) struct ManifestEntry {
     /// The CLI version it describes.
     pub cli_version: String,
     /// Where it comes from.
@@ -133,7 +133,7 @@ impl InstalledEngines {
     }
 
     /// Adds a snapshot of an engine's models, by default for the installed version.
-    pub fn add_snapshot(
+    pub(crate) fn add_snapshot(
         &self,
         adapter: &Adapter,
         cli_version: Option<String>,

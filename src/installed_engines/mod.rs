@@ -16,12 +16,14 @@ mod upgrade_records;
 mod version;
 
 pub use installed::InstalledEngines;
-pub use listing::{ListSource, Manifest, ManifestEntry, Models};
-pub use model_names::{Entry, Model};
-pub use program::{Found, NotInstalled, Source};
-pub use snapshots::{Origin, Snapshot, SnapshotRefused};
+pub(crate) use listing::Models;
+pub use listing::{ListSource, Manifest};
+pub use model_names::Entry;
+pub use program::{Found, Source};
+pub use snapshots::Snapshot;
+pub(crate) use snapshots::SnapshotRefused;
 pub use status::Status;
 pub use upgrade::UpgradeRefused;
-pub use upgrade_records::{Upgrade, UpgradeResult, UpgradeStatus};
+pub use upgrade_records::{Upgrade, UpgradeStatus};
 
 pub(crate) use tool_version::tool_version;

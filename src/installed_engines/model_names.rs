@@ -12,13 +12,13 @@ pub struct Entry {
     pub id: String,
     /// A name to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub display_name: Option<String>,
+    pub(crate) display_name: Option<String>,
     /// The efforts it can be used with, where the engine's models are `name@effort`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub efforts: Vec<String>,
     /// Whether it will be removed.
     #[serde(default)]
-    pub deprecated: bool,
+    pub(crate) deprecated: bool,
     /// Anything else worth knowing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
@@ -30,13 +30,13 @@ pub struct Model {
     /// The value for `model` of a request.
     pub id: String,
     /// A name to show.
-    pub display_name: String,
+    pub(crate) display_name: String,
     /// Its provider, where the name has one.
     pub provider: Option<String>,
     /// Its effort, where the name has one.
-    pub effort: Option<String>,
+    pub(crate) effort: Option<String>,
     /// Whether it will be removed.
-    pub deprecated: bool,
+    pub(crate) deprecated: bool,
     /// Anything else worth knowing.
     pub notes: Option<String>,
 }

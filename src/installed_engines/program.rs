@@ -24,7 +24,7 @@ pub struct Found {
 
 impl Found {
     /// The version, where it is known.
-    pub fn known_version(&self) -> Option<String> {
+    pub(crate) fn known_version(&self) -> Option<String> {
         (self.version != UNKNOWN).then(|| self.version.clone())
     }
 }
@@ -81,7 +81,6 @@ pub(crate) fn install_command(adapter: &Adapter, npm_prefix: &Path) -> String {
     }
 }
 
-/// Where to look.
 pub(crate) struct Place<'a> {
     pub(crate) adapter: &'a Adapter,
     pub(crate) command: Option<&'a str>,
@@ -102,7 +101,7 @@ pub(crate) struct Located {
 pub(crate) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
     let missing = |reason| NotInstalled::new(place.adapter, place.npm_prefix, reason);
     if let Some(command) = place.command {
-        // A configured program that is missing is an error: another one in its place would be a surprise.
+        // A configured program that is missing is an error: silently using another one would be unexpected.
         let program = configured(command, place.path)
             .map_err(|reason| missing(format!("engines.{}.command: {reason}", place.adapter.name())))?;
         return Ok(located(place, program, Source::Configured));

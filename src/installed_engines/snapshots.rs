@@ -30,7 +30,7 @@ pub struct Snapshot {
 /// Where a snapshot comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub(crate) enum Origin {
     /// It is part of the program.
     Embedded,
     /// An operator added it.
@@ -39,7 +39,7 @@ pub enum Origin {
 
 /// Why a snapshot was not added.
 #[derive(Debug, thiserror::Error)]
-pub enum SnapshotRefused {
+pub(crate) enum SnapshotRefused {
     /// It breaks a rule.
     #[error("{path}: {message}")]
     Invalid {
@@ -51,9 +51,7 @@ pub enum SnapshotRefused {
     /// It could not be written.
     #[error("write the snapshot {}", path.display())]
     Io {
-        /// Its file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -26,13 +26,13 @@ pub struct Status {
     /// The version it prints.
     pub cli_version_detected: Option<String>,
     /// The version it was measured with, which an upgrade installs.
-    pub pinned_version: Option<String>,
+    pub(crate) pinned_version: Option<String>,
     /// Whether it has a key or a login.
     pub auth_ready: bool,
     /// Which one, or what to do.
-    pub auth_detail: String,
+    pub(crate) auth_detail: String,
     /// Why it cannot be started.
-    pub problem: Option<String>,
+    pub(crate) problem: Option<String>,
     /// The command that installs it.
     pub install_command: Option<String>,
 }

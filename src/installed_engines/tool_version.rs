@@ -9,7 +9,7 @@ use super::child;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The first line a program on the PATH prints when asked for its version. Blocks.
-pub fn tool_version(program: &str) -> Option<String> {
+pub(crate) fn tool_version(program: &str) -> Option<String> {
     let variable = |name: &'static str| std::env::var(name).ok().map(|value| (name, value));
     let env: Vec<(&str, String)> = ["PATH", "HOME"].into_iter().filter_map(variable).collect();
     let output = child::run(&[program.to_owned()], &["--version"], &env, Path::new("/"), LIMIT).ok()?;

@@ -52,7 +52,7 @@ pub enum UpgradeRefused {
 
 impl InstalledEngines {
     /// Every engine that can be installed.
-    pub fn installable() -> Vec<&'static Adapter> {
+    pub(crate) fn installable() -> Vec<&'static Adapter> {
         engine::adapters().filter(|adapter| adapter.install.is_some()).collect()
     }
 
@@ -90,7 +90,7 @@ impl InstalledEngines {
     }
 
     /// The log of an upgrade from this byte on.
-    pub fn upgrade_log(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn upgrade_log(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
         self.records().log_from(id, from)
     }
 

@@ -53,7 +53,7 @@ pub struct Upgrade {
     /// When it was requested.
     pub created_at: String,
     /// When npm was started.
-    pub started_at: Option<String>,
+    pub(crate) started_at: Option<String>,
     /// When it was over.
     pub finished_at: Option<String>,
     /// By engine.

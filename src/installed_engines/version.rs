@@ -28,7 +28,6 @@ const ERROR_TEXT_MAX: usize = 300;
 /// A version, or what is wrong with the program.
 type Answer = Result<String, String>;
 
-/// Versions by program.
 pub(crate) struct Versions {
     folder: PathBuf,
     known: Mutex<BTreeMap<String, String>>,
@@ -150,7 +149,7 @@ fn ask(adapter: &Adapter, program: &[String], path: &str, folder: &Path) -> Resu
 /// The environment for a CLI that is only asked something: nothing is inherited, and no request leaves the machine.
 pub(crate) fn quiet_env(adapter: &Adapter, path: &str, home: &Path) -> Vec<(&'static str, String)> {
     let folder = home.to_string_lossy().into_owned();
-    // A request all the same goes to a closed port.
+    // If the CLI sends a request nevertheless, it goes to a closed port.
     let nowhere = "http://127.0.0.1:9".to_owned();
     let mut env = vec![
         ("PATH", path.to_owned()),

@@ -70,7 +70,7 @@ impl Orchestrator {
     }
 
     /// The run as a job.
-    pub async fn job(&self, run: RunId) -> Result<Job, Error> {
+    pub(crate) async fn job(&self, run: RunId) -> Result<Job, Error> {
         Ok(job(&self.state(run).await?, self.shared.queue.position(run)))
     }
 

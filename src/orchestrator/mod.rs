@@ -21,7 +21,5 @@ pub use handle::{Orchestrator, Sizes};
 pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export};
 pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
 pub use log::{Events, RunLog};
-pub use packages::{
-    Install, InstallFailure, InstallStatus, NotInstalled, PackageRefused, install_here, unpack_package,
-};
+pub(crate) use packages::{Install, InstallStatus, NotInstalled, install_here};
 pub use runs::{Canceled, Cleaned, ListFilter, Listing, PendingQuestion, Replied};

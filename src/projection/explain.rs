@@ -10,14 +10,11 @@ use crate::domain::ids::{RequestId, RunId, Seq};
 
 /// Where a field of a result came from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     /// The client's name for the run.
     pub request_id: RequestId,
-    /// The run.
     pub run_id: RunId,
-    /// The field.
     pub path: String,
-    /// Its value.
     pub value: serde_json::Value,
     /// Its place in the result.
     pub result: FilePlace,
@@ -29,7 +26,7 @@ pub struct Explanation {
 
 /// Bytes of a file of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FilePlace {
+pub(crate) struct FilePlace {
     /// Its path in the run's folder.
     pub file: String,
     /// First byte.
@@ -40,12 +37,12 @@ pub struct FilePlace {
 
 /// How the output was validated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Validation {
+pub(crate) struct Validation {
     /// The event that says so.
     pub seq: Seq,
-    /// How far the output had to be carried.
+    /// How much the output had to be changed.
     pub level: NormalizationLevel,
-    /// Whether it keeps its schema.
+    /// Whether it fits its schema.
     pub valid: bool,
     /// Where it was found.
     pub source: String,
@@ -56,10 +53,10 @@ pub struct Validation {
 /// How narrow a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Precision {
+pub(crate) enum Precision {
     /// The field's own bytes.
     Field,
-    /// All bytes of the event that carried it: the field does not stand there as it stands in the result.
+    /// All bytes of the event that held it: the field is not there in the form it has in the result.
     Event,
     /// All bytes of the file, for the same reason.
     File,
@@ -68,28 +65,25 @@ pub enum Precision {
 /// Where a field was before it was in the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Origin {
+pub(crate) enum Origin {
     /// The engine wrote it.
     Stream {
         /// How narrow the place is.
         precision: Precision,
-        /// The event that carried it.
+        /// The event that held it.
         seq: Seq,
-        /// Its type.
         #[serde(rename = "type")]
         type_name: String,
-        /// In which stream.
         stream: Stream,
         /// First byte.
         byte_from: u64,
         /// Byte after the last.
         byte_to: u64,
     },
-    /// It stood in a file.
+    /// It was in a file.
     File {
         /// How narrow the place is.
         precision: Precision,
-        /// Where.
         #[serde(flatten)]
         place: FilePlace,
     },
@@ -100,43 +94,40 @@ pub enum Origin {
         /// That run; it can be explained in its turn.
         source_run_id: RunId,
     },
-    /// The log does not tell.
+    /// The log does not show it.
     Unknown,
 }
 
-/// An event that stands on bytes of an engine's output.
+/// An event that refers to bytes of an engine's output and so may hold the field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carrier {
-    /// The event.
+pub(crate) struct Candidate {
     pub seq: Seq,
-    /// Its type.
     pub type_name: String,
-    /// In which stream.
     pub stream: Stream,
     /// Which bytes.
     pub bytes: Range<u64>,
     /// Whether the assistant says something with it.
-    pub is_message: bool,
+    pub(crate) is_message: bool,
 }
 
 /// What a run's events tell about its output.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Trail {
+pub(crate) struct Trail {
     /// The last step of validation.
     pub validation: Option<Validation>,
     /// The run whose result was taken.
-    pub taken_from: Option<(Seq, RunId)>,
-    /// The events of the last turn that may have carried it, in the order of the log.
-    pub carriers: Vec<Carrier>,
+    pub(crate) taken_from: Option<(Seq, RunId)>,
+    /// The events of the last turn that may hold it, in the order of the log.
+    pub(crate) candidates: Vec<Candidate>,
     attempt: u32,
 }
 
 impl Trail {
     /// Take the next event of the log.
-    pub fn push(&mut self, attempt: u32, seq: Seq, event: &Event, bytes: Option<(Stream, Range<u64>)>) {
+    pub(crate) fn push(&mut self, attempt: u32, seq: Seq, event: &Event, bytes: Option<(Stream, Range<u64>)>) {
         if attempt != self.attempt {
-            // An output is that of the last turn.
-            self.carriers.clear();
+            // The output is from the last turn.
+            self.candidates.clear();
             self.attempt = attempt;
         }
         match event {
@@ -149,46 +140,46 @@ impl Trail {
         }
         if let Some((stream @ (Stream::Stdout | Stream::Pty), bytes)) = bytes {
             let is_message = matches!(event, Event::AssistantMessage(_));
-            self.carriers.push(Carrier { seq, type_name: event.type_name().to_owned(), stream, bytes, is_message });
+            self.candidates.push(Candidate { seq, type_name: event.type_name().to_owned(), stream, bytes, is_message });
         }
     }
 
-    /// Whether the output was in a file; where it was in none of the engine's own words, one is looked for first.
-    pub fn in_a_file(&self) -> bool {
+    /// Whether the output was in a file, not in what the engine printed.
+    pub(crate) fn in_a_file(&self) -> bool {
         let spoken = ["stdout", "assistant_message", "structured_output", "repair"];
         self.validation.as_ref().is_some_and(|validation| !spoken.contains(&validation.source.as_str()))
     }
 
-    /// The bytes of the last turn: what its events stand on, from the first to the last.
-    pub fn turn(&self) -> Option<(Stream, Range<u64>)> {
-        let last = self.carriers.last()?;
-        let first = self.carriers.iter().find(|carrier| carrier.stream == last.stream)?;
+    /// The bytes of the last turn: those its events refer to, from the first to the last.
+    pub(crate) fn turn(&self) -> Option<(Stream, Range<u64>)> {
+        let last = self.candidates.last()?;
+        let first = self.candidates.iter().find(|candidate| candidate.stream == last.stream)?;
         Some((last.stream, first.bytes.start..last.bytes.end))
     }
 
-    /// The origin, given all places where the field stands in the stream: the last one in a message, where the output was
-    /// one, else the last of all; without any place, the last event that may have carried it.
-    pub fn spoken(&self, places: &[Range<u64>]) -> Origin {
+    /// The origin, given all places of the field in the stream: the last one in a message if the output was a message, else
+    /// the last of all; without any place, the last event that may hold it.
+    pub(crate) fn spoken(&self, places: &[Range<u64>]) -> Origin {
         let source = self.validation.as_ref().map_or("", |validation| validation.source.as_str());
         // A repair is what the assistant said when it was asked once more.
         let message = matches!(source, "assistant_message" | "repair");
         let stream = self.turn().map(|(stream, _)| stream);
-        let of_stream = || self.carriers.iter().filter(|carrier| Some(carrier.stream) == stream);
-        let carrier_of = |place: &Range<u64>| of_stream().find(|carrier| carrier.bytes.contains(&place.start));
-        let found: Vec<_> = places.iter().filter_map(|place| Some((carrier_of(place)?, place))).collect();
-        let in_message = found.iter().rev().find(|(carrier, _)| message && carrier.is_message);
-        if let Some((carrier, place)) = in_message.or(found.last()) {
-            return carrier.origin(Precision::Field, place);
+        let of_stream = || self.candidates.iter().filter(|candidate| Some(candidate.stream) == stream);
+        let candidate_at = |place: &Range<u64>| of_stream().find(|candidate| candidate.bytes.contains(&place.start));
+        let found: Vec<_> = places.iter().filter_map(|place| Some((candidate_at(place)?, place))).collect();
+        let in_message = found.iter().rev().find(|(candidate, _)| message && candidate.is_message);
+        if let Some((candidate, place)) = in_message.or(found.last()) {
+            return candidate.origin(Precision::Field, place);
         }
-        let said = self.carriers.iter().rev().find(|carrier| message && carrier.is_message);
-        match said.or(self.carriers.last()) {
-            Some(carrier) => carrier.origin(Precision::Event, &carrier.bytes),
+        let said = self.candidates.iter().rev().find(|candidate| message && candidate.is_message);
+        match said.or(self.candidates.last()) {
+            Some(candidate) => candidate.origin(Precision::Event, &candidate.bytes),
             None => Origin::Unknown,
         }
     }
 }
 
-impl Carrier {
+impl Candidate {
     fn origin(&self, precision: Precision, place: &Range<u64>) -> Origin {
         Origin::Stream {
             precision,
@@ -221,7 +212,7 @@ mod tests {
         Event::Normalized(Normalized { level, valid: true, source, steps: Vec::new(), validation_errors: Vec::new() })
     }
 
-    /// A first turn, then one that speaks twice and ends with a line nobody claimed.
+    /// A first turn, then one with two messages and a last line that no parser claimed.
     fn trail(source: &str) -> Trail {
         let mut trail = Trail::default();
         let mut push = |attempt, seq, event, bytes: Option<Range<u64>>| {

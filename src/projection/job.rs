@@ -51,7 +51,7 @@ pub struct Job {
     /// Questions asked.
     pub interaction_count: u64,
     /// What a restart did to it.
-    pub recovery_state: RecoveryState,
+    pub(crate) recovery_state: RecoveryState,
     /// When.
     pub recovered_at: Option<Timestamp>,
     /// Why.

@@ -1,12 +1,13 @@
 //! Views of a run, folded from its state and its log: what programs and front ends read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod carrier;
 mod explain;
 mod job;
+mod locate;
 mod pointer;
 
-pub use carrier::places;
-pub use explain::{Carrier, Explanation, FilePlace, Origin, Precision, Trail, Validation};
-pub use job::{Job, job};
-pub use pointer::{NotAPointer, Pointer, span};
+pub(crate) use explain::{Explanation, FilePlace, Origin, Precision, Trail};
+pub(crate) use job::Job;
+pub use job::job;
+pub(crate) use locate::places;
+pub(crate) use pointer::{Pointer, span};

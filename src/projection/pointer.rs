@@ -9,30 +9,29 @@ use serde_json::value::RawValue;
 
 /// A path into a JSON document, as RFC 6901 writes it: `/data/items/0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pointer(Vec<String>);
+pub(crate) struct Pointer(Vec<String>);
 
 /// Text that is no pointer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAPointer {
+pub(crate) enum NotAPointer {
     /// It does not begin as one.
     #[error("a JSON pointer begins with a slash, such as /data/items/0")]
     NoSlash,
-    /// `~` stands before something else than 0 or 1.
+    /// `~` is followed by something other than 0 or 1.
     #[error("in a JSON pointer, ~ is written ~0 and / in a name is written ~1")]
     Escape,
 }
 
 impl Pointer {
-    /// Reads a pointer.
-    pub fn parse(text: &str) -> Result<Self, NotAPointer> {
+    pub(crate) fn parse(text: &str) -> Result<Self, NotAPointer> {
         let Some(path) = text.strip_prefix('/') else {
             return if text.is_empty() { Ok(Self(Vec::new())) } else { Err(NotAPointer::NoSlash) };
         };
         path.split('/').map(name).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The first name, and the way on from there.
-    pub fn split_first(&self) -> Option<(&str, Pointer)> {
+    /// The first name, and the pointer from there on.
+    pub(crate) fn split_first(&self) -> Option<(&str, Pointer)> {
         self.0.split_first().map(|(first, rest)| (first.as_str(), Self(rest.to_vec())))
     }
 }
@@ -52,9 +51,9 @@ fn name(escaped: &str) -> Result<String, NotAPointer> {
     Ok(name)
 }
 
-/// The bytes of the value that the pointer leads to, in a text that is one JSON document; none where it leads nowhere,
-/// or the text is none.
-pub fn span(text: &str, pointer: &Pointer) -> Option<Range<usize>> {
+/// The bytes of the value that the pointer names, in a text that is one JSON document; none if there is no such value,
+/// or the text is not JSON.
+pub(crate) fn span(text: &str, pointer: &Pointer) -> Option<Range<usize>> {
     let mut at: &RawValue = serde_json::from_str(text).ok()?;
     for name in &pointer.0 {
         at = member(at.get(), name)?;
@@ -69,7 +68,7 @@ struct Members<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
 
 fn member<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     match text.as_bytes().first()? {
-        // Of members with one name the last counts, as for every reader of the result.
+        // If members have the same name the last one counts, as for every reader of the result.
         b'{' => serde_json::from_str::<Members<'a>>(text).ok()?.0.get(name).copied(),
         b'[' => {
             let canonical = name == "0" || !name.starts_with('0');

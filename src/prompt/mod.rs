@@ -1,7 +1,8 @@
-//! What an engine is told: the skill's prompt template filled in, and the contract how to answer.
+//! The prompt for an engine: the skill's template filled in, followed by the completion contract.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-pub mod contract;
+pub(crate) mod contract;
 mod render;
 
-pub use render::{TemplateFailed, Values, render, template};
+pub(crate) use render::template;
+pub(crate) use render::{TemplateFailed, Values, render};

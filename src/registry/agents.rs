@@ -20,11 +20,11 @@ pub(crate) struct Agents {
     known: Mutex<HashMap<String, Known>>,
 }
 
-/// An agent as it was read, and the look of its files at that time.
+/// An agent as it was read, and the metadata of its files at that time.
 #[derive(Debug, Clone)]
 struct Known {
     survey: Survey,
-    settled: bool,
+    stable: bool,
     outcome: Outcome,
 }
 
@@ -80,26 +80,26 @@ impl Agents {
     fn current(&self, role: &str) -> Option<Outcome> {
         let dir = self.dir.join(role);
         let survey = Survey::of(&dir)?;
-        let unchanged = |known: &&Known| known.settled && known.survey == survey;
+        let unchanged = |known: &&Known| known.stable && known.survey == survey;
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(role).filter(unchanged) {
             return Some(known.outcome.clone());
         }
-        let settled = survey.settled_at(SystemTime::now());
+        let stable = survey.stable_at(SystemTime::now());
         let packages = packages(&dir, role, &survey);
         let outcome = packages.and_then(|packages| packages.into_iter().map(|one| installed(&dir, one)).collect());
-        let known = Known { survey, settled, outcome: outcome.clone() };
+        let known = Known { survey, stable, outcome: outcome.clone() };
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(role.into(), known);
         Some(outcome)
     }
 }
 
-/// Reads an agent's folder, whose name is the role, into the packages it stands for.
+/// Generates the packages of an agent's folder, whose name is the role.
 pub fn load_agent(path: &Path) -> Result<Vec<AgentPackage>, Vec<Finding>> {
     let (dir, role, survey) = load::outside(path)?;
     packages(&dir, &role, &survey)
 }
 
-/// The packages an agent's folder stands for. Of the findings about its other files only a size beyond the limit counts.
+/// The packages of an agent's folder. Of the findings about its other files only a size beyond the limit counts.
 fn packages(dir: &Path, role: &str, survey: &Survey) -> Result<Vec<AgentPackage>, Vec<Finding>> {
     let mut findings = survey.findings.clone();
     findings.retain(|finding| finding.code == FindingCode::PackageTooLarge);

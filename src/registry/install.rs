@@ -1,5 +1,5 @@
 //! Installing a package: a plan on disk, then renames. After a crash, the next start finds the old skill or the new one,
-//! and finishes or takes back the rest.
+//! and finishes it or rolls it back.
 
 #[cfg(test)]
 mod tests;
@@ -23,12 +23,12 @@ use crate::domain::causes::chain;
 use crate::files::{self, Error};
 use crate::skill::{Intake, Skill};
 
-/// An installation whose process died, finished or taken back.
+/// An interrupted installation that was finished or rolled back.
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct RecoveredInstall {
     /// To be cleared by the caller once the outcome is on record.
     pub(crate) staging: Staging,
-    /// What was installed; none when it was taken back.
+    /// What was installed; none when it was rolled back.
     pub(crate) done: Option<Done>,
 }
 
@@ -57,7 +57,7 @@ impl Staging {
         let moves = Moves { staging: self, skills_dir, lock: &lock, plan: &plan };
         if let Err(error) = plan.steps().iter().try_for_each(|step| moves.take(*step)) {
             // If that fails too, the plan stays, and the next start tries again.
-            if moves.settle()?.is_none() {
+            if moves.finish()?.is_none() {
                 self.drop_plan()?;
                 return Err(error.into());
             }
@@ -71,28 +71,28 @@ impl Staging {
     }
 }
 
-/// Finishes or takes back the installations whose process died. Doing it twice changes nothing.
-pub(crate) fn settle(skills_dir: &Path) -> Result<Vec<Settled>, Error> {
+/// Finishes or rolls back the installations whose process died. Doing it twice changes nothing.
+pub(crate) fn recover_installs(skills_dir: &Path) -> Result<Vec<RecoveredInstall>, Error> {
     if !skills_dir.is_dir() {
         return Ok(Vec::new());
     }
     let lock = SkillsLock::acquire(skills_dir)?;
-    let mut settled = Vec::new();
+    let mut recovered = Vec::new();
     for staging in Staging::abandoned(skills_dir, &lock)? {
         let outcome = Plan::read(&staging).and_then(|plan| match plan {
-            Some(plan) => Moves { staging: &staging, skills_dir, lock: &lock, plan: &plan }.settle(),
+            Some(plan) => Moves { staging: &staging, skills_dir, lock: &lock, plan: &plan }.finish(),
             None => Ok(None),
         });
         match outcome {
-            Ok(done) => settled.push(Settled { staging, done }),
+            Ok(done) => recovered.push(RecoveredInstall { staging, done }),
             // It stays as it is: nothing in it is lost, and no skill depends on it.
             Err(error) => warn!(
                 install = %staging.id(), error = %chain(&error),
-                "an interrupted installation could neither be finished nor taken back"
+                "an interrupted installation could neither be finished nor rolled back"
             ),
         }
     }
-    Ok(settled)
+    Ok(recovered)
 }
 
 /// The renames of one plan, with the skills folder locked.
@@ -155,9 +155,9 @@ impl Moves<'_> {
         self.staging.sync()
     }
 
-    /// Finishes an installation that has begun, wherever it stopped. One that has not begun is taken back: nothing was moved,
+    /// Finishes an installation that has begun, wherever it stopped. One that has not begun is rolled back: nothing was moved,
     /// so the caller has only to clear the staging folder.
-    fn settle(&self) -> Result<Option<Done>, Error> {
+    fn finish(&self) -> Result<Option<Done>, Error> {
         let (package, between) = (self.staging.package(), self.staging.between());
         if exists(&between) {
             if !exists(&self.place()) {

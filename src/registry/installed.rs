@@ -16,7 +16,7 @@ pub struct Installed {
     /// Every file of it, relative to the folder, sorted.
     pub files: Vec<String>,
     /// The files' content, where the package was generated from an agent's folder and is not on disk itself.
-    pub generated: Option<BTreeMap<String, String>>,
+    pub(crate) generated: Option<BTreeMap<String, String>>,
 }
 
 /// Why there is no skill to give.

@@ -21,7 +21,7 @@ const READS: usize = 3;
 pub(crate) struct Loaded {
     pub(crate) survey: Survey,
     /// Whether every later change of the files will show in their [`Survey`].
-    pub(crate) settled: bool,
+    pub(crate) stable: bool,
     pub(crate) outcome: Outcome,
 }
 
@@ -34,12 +34,12 @@ pub(crate) fn load(dir: &Path, folder: &str, mut survey: Survey, intake: Intake)
         // A package that was replaced while it was read would be half old, half new.
         match outcome {
             Ok(outcome) if after == survey => {
-                return Some(Loaded { settled: survey.settled_at(began), survey, outcome });
+                return Some(Loaded { stable: survey.stable_at(began), survey, outcome });
             }
             Ok(_) | Err(Changed) => survey = after,
         }
     }
-    Some(Loaded { survey, settled: false, outcome: Err(vec![changing()]) })
+    Some(Loaded { survey, stable: false, outcome: Err(vec![changing()]) })
 }
 
 /// The finding about a folder that changed during every attempt to read it.
@@ -137,7 +137,7 @@ pub fn load_dir(path: &Path, intake: Intake) -> Result<Installed, Vec<Finding>> 
     load(&dir, &folder, survey, intake).ok_or_else(|| vec![not_a_folder(path)])?.outcome
 }
 
-/// A folder outside the skills folder: its real path, its name and its look.
+/// A folder outside the skills folder: its real path, its name and its survey.
 pub(crate) fn outside(path: &Path) -> Result<(PathBuf, String, Survey), Vec<Finding>> {
     // The real path, because `.` does not tell the folder's name.
     let dir = path.canonicalize().map_err(|_| vec![not_a_folder(path)])?;

@@ -12,11 +12,11 @@ mod staging;
 mod survey;
 
 pub use agents::load_agent;
-pub(crate) use install::{Settled, settle};
+pub(crate) use install::{RecoveredInstall, recover_installs};
 pub use installed::{Entry, Installed, NotUsable};
 pub use load::load_dir;
-pub use plan::{Action, Done};
-pub use refused::InstallRefused;
+pub(crate) use plan::{Action, Done};
+pub(crate) use refused::InstallRefused;
 pub use scan::Registry;
 pub(crate) use staging::Staging;
 pub(crate) use survey::NOT_PACKAGED;

@@ -22,7 +22,7 @@ const INVALID: &str = ".invalid";
 /// What an installation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub(crate) enum Action {
     /// There was no skill of that id.
     Install,
     /// There was an older version.
@@ -31,10 +31,8 @@ pub enum Action {
 
 /// An installation that is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Done {
-    /// The skill.
+pub(crate) struct Done {
     pub skill_id: String,
-    /// Its version.
     pub version: String,
     /// Whether it is new here.
     pub action: Action,

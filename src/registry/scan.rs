@@ -1,4 +1,4 @@
-//! The skills folder, looked at anew for every question.
+//! The skills folder, read again for every call.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -23,12 +23,12 @@ pub struct Registry {
     known: Arc<Mutex<HashMap<String, Known>>>,
 }
 
-/// A package as it was read, and the look of its files at that time.
+/// A package as it was read, and the metadata of its files at that time.
 #[derive(Debug, Clone)]
 struct Known {
     survey: Survey,
     /// Whether every later change of the files will show in their [`Survey`].
-    settled: bool,
+    stable: bool,
     outcome: Result<Arc<Installed>, Vec<Finding>>,
 }
 
@@ -47,7 +47,7 @@ impl Registry {
 
     /// The skill of this id.
     pub fn lookup(&self, id: &str) -> Result<Arc<Installed>, NotUsable> {
-        // The id becomes a path, so nothing else than an id may pass.
+        // The id becomes a path, so anything but a valid id is refused.
         if !is_id(id) {
             return Err(NotUsable::NotFound);
         }
@@ -94,20 +94,20 @@ impl Registry {
             self.known().remove(folder);
             return None;
         };
-        let unchanged = |known: &&Known| known.settled && known.survey == survey;
+        let unchanged = |known: &&Known| known.stable && known.survey == survey;
         if let Some(known) = self.known().get(folder).filter(unchanged) {
             return Some(known.outcome.clone());
         }
         // Read without the lock: a large package must not delay the others, and reading one twice is harmless.
         let loaded = load::load(&dir, folder, survey, Intake::Installed)?;
-        let known = Known { survey: loaded.survey, settled: loaded.settled, outcome: loaded.outcome.map(Arc::new) };
+        let known = Known { survey: loaded.survey, stable: loaded.stable, outcome: loaded.outcome.map(Arc::new) };
         let outcome = known.outcome.clone();
         self.known().insert(folder.into(), known);
         Some(outcome)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        // Every change of the map is a single call, so a panic elsewhere cannot leave it half done.
+        // Every change of the map is a single call, so a poisoned lock is usable.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -44,7 +44,7 @@ impl SkillsLock {
 }
 
 /// The staging folder of one installation. It is removed when dropped, unless it holds a plan: then the next start finishes
-/// the installation or takes it back.
+/// the installation or rolls it back.
 #[derive(Debug)]
 pub(crate) struct Staging {
     id: Uuid,
@@ -89,7 +89,6 @@ impl Staging {
         Ok(found)
     }
 
-    /// The installation's id.
     pub(crate) fn id(&self) -> Uuid {
         self.id
     }
@@ -130,7 +129,7 @@ impl Staging {
 
 #[cfg(test)]
 impl Staging {
-    /// As if its process had been killed.
+    /// Leaves the folder as a killed process would.
     pub(crate) fn die(self) {
         rustix::fs::flock(&self.lock, FlockOperation::Unlock).unwrap();
         std::mem::forget(self);

@@ -1,4 +1,4 @@
-//! How a package's folder looks, without opening a file: enough to see that it has changed.
+//! The metadata of a package's files, read without opening them: enough to see that the package has changed.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -15,12 +15,12 @@ const MAX_FILES: usize = 10_000;
 pub(crate) const MAX_TOTAL_BYTES: u64 = 512 * 1024 * 1024;
 /// Most folders within one another.
 const MAX_DEPTH: usize = 32;
-/// What tools leave in a folder; it is not part of a package.
+/// Folders that tools create; they are not part of a package.
 pub(crate) const NOT_PACKAGED: [&str; 2] = [".git", "__pycache__"];
 /// The clock of file systems is at most this coarse: two changes within one tick can have the same time stamp.
 const CLOCK_TICK: Duration = Duration::from_millis(50);
 
-/// The look of every file of a package.
+/// The metadata of every file of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Survey {
     pub(crate) files: Vec<Look>,
@@ -70,7 +70,7 @@ impl Survey {
     }
 
     /// Whether no file was changed within the last tick before `now`, so that every later change is visible.
-    pub(crate) fn settled_at(&self, now: SystemTime) -> bool {
+    pub(crate) fn stable_at(&self, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let quiet = |look: &Look| {
             let (seconds, nanos) = look.modified;

@@ -2,7 +2,6 @@
 
 use crate::domain::engine::Engine;
 
-/// A setting's names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     /// In the file and as a flag.

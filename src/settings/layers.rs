@@ -40,7 +40,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// A setting that stops the start.
+/// A setting that keeps the service from starting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} ({place}): {message}")]
 pub struct Problem {
@@ -55,7 +55,6 @@ pub struct Problem {
 /// A value as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Given {
-    /// One value.
     Text(String),
     /// Several; only the file can have a list.
     List(Vec<String>),

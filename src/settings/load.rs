@@ -1,4 +1,4 @@
-//! Every setting read, with its default and its range, and what must fit together.
+//! Reads every setting with its default and range, and checks that they fit together.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -56,7 +56,7 @@ fn paths(from: &mut Reader) -> Paths {
     let data_dir = from.path("data_dir", "./data");
     let skills_dir = from.path("skills_dir", "./skills");
     Paths {
-        // Where both kinds of folders come from one repository, they stand side by side.
+        // In a repository that holds both, the two folders are siblings.
         agents_dir: from.path("agents_dir", skills_dir.with_file_name("agents")),
         skills_dir,
         agent_home: from.path("agent_home", data_dir.join("agent-home")),

@@ -6,8 +6,10 @@ mod layers;
 mod load;
 mod reader;
 
-pub use layers::{Problem, Source};
-pub use reader::{Described, Secret};
+pub(crate) use layers::Problem;
+pub use layers::Source;
+pub use reader::Described;
+pub(crate) use reader::Secret;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +39,7 @@ pub struct Settings {
     pub log: Log,
     /// The example client.
     pub e2e_client: E2eClient,
-    /// Routes of the old user interface.
+    /// Routes of the former user interface.
     pub legacy_ui_api: LegacyUiApi,
     described: Vec<Described>,
 }
@@ -85,19 +87,17 @@ pub struct Paths {
     pub npm_prefix: PathBuf,
 }
 
-/// Where the log is kept, and how long a finished run's events stay in the hot part.
+/// Where the log is kept, and how long a finished run's events stay in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {
-    /// The back end.
-    pub kind: StoreKind,
+    pub(crate) kind: StoreKind,
     /// Seconds after which a finished run's events leave the store for its folder.
     pub seal_grace_seconds: u64,
 }
 
 /// Back ends of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreKind {
-    /// The embedded database.
+pub(crate) enum StoreKind {
     Sled,
 }
 
@@ -221,18 +221,18 @@ pub struct E2eClient {
     /// Its port.
     pub port: u16,
     /// The service it talks to.
-    pub backend_base_url: String,
+    pub(crate) backend_base_url: String,
     /// Recorded runs it can play.
-    pub recordings_dir: PathBuf,
+    pub(crate) recordings_dir: PathBuf,
 }
 
-/// Routes of the old user interface.
+/// Routes of the former user interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacyUiApi {
     /// What they answer.
     pub mode: LegacyMode,
     /// The day they end, as `YYYY-MM-DD`.
-    pub sunset: String,
+    pub(crate) sunset: String,
 }
 
 /// What old routes answer.

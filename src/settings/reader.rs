@@ -1,4 +1,4 @@
-//! Values read out of the layers with their types and ranges; what is wrong is noted, and reading goes on.
+//! Reads typed values with ranges from the layers; a problem is recorded, and reading continues.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::keys;
 use super::layers::{Given, Layers, Problem, Source};
 
-/// A setting as it came out, for people to read.
+/// A setting with its final value, for a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
     /// Its name.
@@ -18,7 +18,7 @@ pub struct Described {
     pub source: Source,
 }
 
-/// Text that no log and no listing shows.
+/// Text that is never shown in a log or listing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -49,7 +49,7 @@ impl Reader {
         Self { layers, problems, described: Vec::new() }
     }
 
-    /// Notes that a setting cannot stand as it is.
+    /// Records a problem with a setting.
     pub(crate) fn object(&mut self, key: &str, message: String) {
         let source = self.layers.get(key).map_or(&Source::Default, |(_, source)| source);
         self.problems.push(Problem { key: key.to_owned(), place: source.to_string(), message });
@@ -111,7 +111,7 @@ impl Reader {
         };
         self.read(key, default, show, |given| {
             let text = one(given)?;
-            // YAML's booleans and the words for them are the same answer.
+            // `true` and `on` mean the same, as do `false` and `off`.
             let wanted = match text.to_lowercase().as_str() {
                 "true" | "yes" | "1" => "on".to_owned(),
                 "false" | "no" | "0" => "off".to_owned(),
@@ -124,12 +124,10 @@ impl Reader {
         })
     }
 
-    /// On or off.
     pub(crate) fn switch(&mut self, key: &str, default: bool) -> bool {
         self.choice(key, default, &[("on", true), ("off", false)])
     }
 
-    /// A path.
     pub(crate) fn path(&mut self, key: &str, default: impl AsRef<Path>) -> PathBuf {
         let show = |path: &PathBuf| path.display().to_string();
         self.read(key, default.as_ref().to_owned(), show, |given| match one(given)? {
@@ -152,12 +150,12 @@ impl Reader {
         })
     }
 
-    /// Text that is not shown, of characters that whoever compares it can receive.
+    /// Text that is never shown; every character must be accepted.
     pub(crate) fn secret(&mut self, key: &str, accept: impl Fn(char) -> bool, demand: &str) -> Option<Secret> {
         let show = |secret: &Option<Secret>| if secret.is_some() { MASK } else { "none" }.to_owned();
         self.read(key, None, show, |given| match one(given)? {
             text if !text.is_empty() && text.chars().all(&accept) => Ok(Some(Secret(text.to_owned()))),
-            // The value is not repeated here: problems are logged.
+            // The value is not part of the message, because problems are logged.
             _ => Err(demand.to_owned()),
         })
     }

@@ -14,7 +14,7 @@ use crate::domain::codes::FindingCode;
 /// Where an agent folder lists its skills.
 pub const PATH: &str = "agent.yaml";
 
-/// Where its scripts lie.
+/// Where its scripts are.
 const SCRIPTS: &str = ".claude/skills/";
 
 /// A package made from one skill of an agent folder.
@@ -49,7 +49,7 @@ pub fn id(role: &str, name: &str) -> String {
 }
 
 /// The packages of an agent folder called `role`, or everything that keeps them from being made.
-pub fn packages(role: &str, files: &PackageFiles) -> Result<Vec<AgentPackage>, Vec<Finding>> {
+pub(crate) fn packages(role: &str, files: &PackageFiles) -> Result<Vec<AgentPackage>, Vec<Finding>> {
     let listed = listed(files).map_err(|finding| vec![finding])?;
     let scripts: BTreeSet<String> = listed.iter().map(script_path).collect();
     let mut made: Vec<AgentPackage> = Vec::new();
@@ -105,7 +105,7 @@ fn package(
     };
     let mut made = contract(&id, role, skill, file);
     made.insert(format!("scripts/{file}"), text.into());
-    // Modules beside the script that are no skills themselves are there to be imported.
+    // Modules next to the script that are not skills themselves can be imported by it.
     for path in files.paths().filter(|path| path.ends_with(".py") && !scripts.contains(*path)) {
         if let Some((beside, name)) = path.rsplit_once('/')
             && beside == folder
@@ -134,7 +134,7 @@ fn contract(id: &str, role: &str, skill: &AgentSkill, file: &str) -> BTreeMap<St
     }
     let usual = format!("The skill {} of the agent {role}.", skill.name);
     let description: String = skill.description.as_deref().unwrap_or(&usual).chars().take(1024).collect();
-    // JSON strings are YAML too, and leave nothing to be escaped.
+    // A JSON string is also valid YAML, so nothing else has to be escaped.
     let head = format!("---\nname: {id}\ndescription: {}\n---\n", Value::from(description.as_str()));
     BTreeMap::from([
         ("SKILL.md".into(), format!("{head}\n# {}\n\n{description}\n", skill.name)),

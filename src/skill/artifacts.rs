@@ -1,4 +1,4 @@
-//! The artifacts a run has to leave: declared in the manifest, or inferred from the output schema.
+//! The artifacts a run has to produce: declared in the manifest, or inferred from the output schema.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::package::stays_inside;
 
 use crate::domain::run_file::RunFolder;
 
-/// What an artifact is for when nobody says.
+/// The role of an artifact without a stated one.
 const DEFAULT_ROLE: &str = "output";
 
 /// One rule of the contract.
@@ -25,7 +25,7 @@ pub struct ArtifactRule {
 }
 
 /// The manifest's rules, or, when it has none, those of the output schema.
-pub fn contract(declared: &[DeclaredArtifact], output_schema: &Value) -> Vec<ArtifactRule> {
+pub(crate) fn contract(declared: &[DeclaredArtifact], output_schema: &Value) -> Vec<ArtifactRule> {
     if declared.is_empty() { inferred(output_schema) } else { declared.iter().map(rule).collect() }
 }
 

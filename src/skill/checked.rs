@@ -28,13 +28,13 @@ pub struct Skill {
     /// `assets/runner.json`.
     pub manifest: Manifest,
     /// The head of `SKILL.md`.
-    pub front_matter: FrontMatter,
+    pub(crate) front_matter: FrontMatter,
     /// What a run takes.
     pub input_schema: Value,
     /// What can be set.
-    pub parameter_schema: Value,
+    pub(crate) parameter_schema: Value,
     /// What a result must be.
-    pub output_schema: Value,
+    pub(crate) output_schema: Value,
     /// The instructions: `SKILL.md` after its front matter.
     pub body: String,
     /// sha256, in hex, over the sorted paths and contents of the package.
@@ -62,7 +62,7 @@ impl Skill {
         )
     }
 
-    /// The artifacts a run has to leave: the manifest's, else those that the output schema names.
+    /// The artifacts a run has to produce: the manifest's, else those that the output schema names.
     pub fn artifact_contract(&self) -> Vec<ArtifactRule> {
         artifacts::contract(&self.manifest.artifacts, &self.output_schema)
     }
@@ -77,7 +77,7 @@ impl Skill {
     }
 
     /// The inputs that are uploaded as files.
-    pub fn file_fields(&self) -> Vec<FileField> {
+    pub(crate) fn file_fields(&self) -> Vec<FileField> {
         file_fields(&self.input_schema)
     }
 

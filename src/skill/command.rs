@@ -64,7 +64,7 @@ fn double_quoted(chars: &mut std::str::Chars<'_>) -> Result<String, NotACommand>
 }
 
 /// The path of the package that a word names, if it could be one: `./scripts/run.py` means `scripts/run.py`.
-pub fn package_path(word: &str) -> &str {
+pub(crate) fn package_path(word: &str) -> &str {
     word.strip_prefix("./").unwrap_or(word)
 }
 

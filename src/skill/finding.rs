@@ -1,4 +1,4 @@
-//! What a lint has to say: findings, collected so that one look shows them all.
+//! The findings of a lint, collected so that one lint shows all of them.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub struct Finding {
 
 impl Finding {
     /// An error about the package or one of its files as a whole.
-    pub fn error(code: FindingCode, file: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn error(code: FindingCode, file: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             code,
@@ -48,13 +48,13 @@ impl Finding {
 
     /// The same, as a warning.
     #[must_use]
-    pub fn as_warning(self) -> Self {
+    pub(crate) fn into_warning(self) -> Self {
         Self { severity: Severity::Warning, ..self }
     }
 
     /// The same, at a place in the file.
     #[must_use]
-    pub fn at(self, pointer: impl Into<String>) -> Self {
+    pub(crate) fn at(self, pointer: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), ..self }
     }
 }
@@ -74,7 +74,6 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Findings in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
@@ -85,9 +84,9 @@ impl Report {
         self.findings.push(finding);
     }
 
-    /// Adds a general finding unless a more telling one already names that very place.
+    /// Adds a general finding unless a more specific one is about the same place.
     pub(crate) fn push_unless_said(&mut self, finding: Finding) {
-        // The same rule may speak twice about one place: two missing keys of one object are two findings.
+        // One rule can have two findings at one place, such as two missing keys of an object.
         let said = |other: &Finding| {
             other.code != finding.code && other.file == finding.file && other.pointer == finding.pointer
         };
@@ -114,7 +113,7 @@ mod tests {
     fn a_finding_reads_as_one_line_with_its_place() {
         let finding =
             Finding::error(FindingCode::OldKey, "assets/runner.json", "the key is no longer read", "rename it");
-        let at_key = finding.clone().as_warning().at("/key");
+        let at_key = finding.clone().into_warning().at("/key");
         assert_eq!(finding.to_string(), "error OLD_KEY: assets/runner.json: the key is no longer read; rename it");
         assert_eq!(
             at_key.to_string(),

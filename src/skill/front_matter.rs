@@ -7,47 +7,43 @@ use serde_json::Value;
 
 /// What the head of `SKILL.md` says; all but name and description is passed through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FrontMatter {
-    /// The skill's id.
+pub(crate) struct FrontMatter {
     pub name: String,
     /// What the skill does and when to use it.
     pub description: String,
     /// The licence, by name or file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub license: Option<String>,
-    /// What the skill needs around it.
+    pub(crate) license: Option<String>,
+    /// The environment the skill needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compatibility: Option<String>,
+    pub(crate) compatibility: Option<String>,
     /// Whatever the author notes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// The tools the skill asks for, as written.
     #[serde(default, rename = "allowed-tools", skip_serializing_if = "Option::is_none")]
-    pub allowed_tools: Option<Value>,
+    pub(crate) allowed_tools: Option<Value>,
 }
 
 /// Why `SKILL.md` has no readable front matter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub(crate) enum Unreadable {
     /// It does not begin with `---`.
     #[error("the file does not begin with front matter between two lines of ---")]
     NoFrontMatter,
     /// The closing `---` is missing.
     #[error("the front matter has no closing line of ---")]
     Unclosed,
-    /// What stands between is not YAML.
+    /// The lines between are not YAML.
     #[error("the front matter is not YAML: {reason}")]
-    NotYaml {
-        /// The parser's words.
-        reason: String,
-    },
+    NotYaml { reason: String },
     /// It is YAML, but not keys and values.
     #[error("the front matter is not a mapping of keys to values")]
     NotAMapping,
 }
 
 /// `SKILL.md` in two parts: the front matter's keys, and the instructions.
-pub fn split(text: &str) -> Result<(Value, &str), Unreadable> {
+pub(crate) fn split(text: &str) -> Result<(Value, &str), Unreadable> {
     // Editors on some systems put a byte order mark first; it means nothing here.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
@@ -65,7 +61,7 @@ pub fn split(text: &str) -> Result<(Value, &str), Unreadable> {
 
 fn read(yaml: &str) -> Result<Value, Unreadable> {
     let not_yaml = |reason: String| Unreadable::NotYaml { reason };
-    // By way of the YAML value: it alone refuses a key that is written twice.
+    // Read as a YAML value first, because that refuses duplicate keys.
     let yaml: serde_norway::Value = serde_norway::from_str(yaml).map_err(|error| not_yaml(error.to_string()))?;
     let json = serde_json::to_value(yaml).map_err(|error| not_yaml(error.to_string()))?;
     if json.is_object() { Ok(json) } else { Err(Unreadable::NotAMapping) }

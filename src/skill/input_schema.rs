@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// An input that is uploaded as a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileField {
+pub(crate) struct FileField {
     /// The field, and the file's exact name in `uploads/`.
     pub name: String,
     /// Whether a run without it fails.
@@ -24,7 +24,7 @@ pub(crate) fn file_fields(input_schema: &Value) -> Vec<FileField> {
         .collect()
 }
 
-/// The input schema as far as it speaks of inline values: files are no part of the JSON, so they cannot be required.
+/// The input schema for inline values only: files are not part of the JSON, so they cannot be required in it.
 pub(crate) fn inline_schema(input_schema: &Value) -> Value {
     let mut schema = input_schema.clone();
     let files: BTreeSet<String> = file_fields(input_schema).into_iter().map(|field| field.name).collect();
@@ -37,7 +37,7 @@ pub(crate) fn inline_schema(input_schema: &Value) -> Value {
     schema
 }
 
-/// Whether a schema has no inputs but its properties; one that does not say so has none either.
+/// Whether a schema allows no inputs other than its properties; the default is that it does not.
 pub(crate) fn is_closed(input_schema: &Value) -> bool {
     let more = input_schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
     !more && input_schema.get("patternProperties").is_none()

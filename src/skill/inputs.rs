@@ -19,8 +19,7 @@ const DEFAULT_ACTION: &str = "run";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Rejection {
-    /// The rule.
-    pub code: ErrorCode,
+    pub(crate) code: ErrorCode,
     /// What was wrong and what to do.
     pub message: String,
     /// The places, relative to `input` or `parameter`.
@@ -76,7 +75,7 @@ pub fn script_params(input: &Map<String, Value>, parameter: Option<&Value>) -> M
 }
 
 /// A script's `action`: the caller's, else the manifest's, else `run`.
-pub fn script_action(skill: &Skill, parameter: Option<&Value>) -> String {
+pub(crate) fn script_action(skill: &Skill, parameter: Option<&Value>) -> String {
     let asked = parameter.and_then(|parameter| parameter.get("action")).and_then(Value::as_str);
     let declared = skill.manifest.entrypoint.script.as_ref().and_then(|script| script.action.as_deref());
     asked.or(declared).unwrap_or(DEFAULT_ACTION).into()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::engine::Engine;
 
-/// Where the manifest stands in a package.
+/// The path of the manifest in a package.
 pub const PATH: &str = "assets/runner.json";
 
 /// The execution contract.
@@ -23,52 +23,51 @@ pub struct Manifest {
     /// The engines it runs on; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engines: Option<Vec<Engine>>,
-    /// Engines taken away from those.
+    /// Engines excluded from those.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unsupported_engines: Vec<Engine>,
+    pub(crate) unsupported_engines: Vec<Engine>,
     /// The modes in which it can run.
-    pub execution_modes: Vec<ExecutionMode>,
+    pub(crate) execution_modes: Vec<ExecutionMode>,
     /// How many attempts an interactive run may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempt: Option<u32>,
     /// What is started.
     pub entrypoint: Entrypoint,
-    /// Where the schemas stand.
-    pub schemas: SchemaPaths,
-    /// The artifacts a run leaves; when empty, the output schema says.
+    /// The paths of the schemas.
+    pub(crate) schemas: SchemaPaths,
+    /// The artifacts a run produces; when empty, the output schema names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub artifacts: Vec<DeclaredArtifact>,
-    /// Limits.
+    pub(crate) artifacts: Vec<DeclaredArtifact>,
     #[serde(default)]
-    pub automation: Automation,
+    pub(crate) automation: Automation,
     /// The skill's own N1 step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub normalizer: Option<OutputCommand>,
+    pub(crate) normalizer: Option<OutputCommand>,
     /// The skill's own N2 step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fallback: Option<OutputCommand>,
+    pub(crate) fallback: Option<OutputCommand>,
     /// A configuration file of the package for each engine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub engine_configs: BTreeMap<Engine, String>,
+    pub(crate) engine_configs: BTreeMap<Engine, String>,
     /// Defaults for runs.
     #[serde(default)]
     pub runtime: Runtime,
 }
 
-pub use crate::domain::request::ExecutionMode;
+pub(crate) use crate::domain::request::ExecutionMode;
 
 /// What a run starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entrypoint {
     /// Prompt, script or both.
     #[serde(rename = "type")]
-    pub kind: EntrypointKind,
+    pub(crate) kind: EntrypointKind,
     /// The prompt for every engine.
     #[serde(default)]
-    pub prompt: Prompt,
+    pub(crate) prompt: Prompt,
     /// Templates for single engines.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub prompts: BTreeMap<Engine, String>,
+    pub(crate) prompts: BTreeMap<Engine, String>,
     /// The script; always there for script and hybrid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
@@ -77,7 +76,7 @@ pub struct Entrypoint {
 /// The three kinds of skills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EntrypointKind {
+pub(crate) enum EntrypointKind {
     /// An engine does the work.
     Prompt,
     /// A script does the work, without any model.
@@ -88,7 +87,7 @@ pub enum EntrypointKind {
 
 /// How a prompt is made and where its result is found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prompt {
+pub(crate) struct Prompt {
     /// A path in the package, or the text itself: see [`Template::of`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
@@ -103,7 +102,7 @@ pub struct Prompt {
 /// Where an engine leaves its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ResultMode {
+pub(crate) enum ResultMode {
     /// In a file of the run.
     File,
     /// In its last message.
@@ -122,27 +121,23 @@ pub struct Script {
 
 /// Paths of the schemas; a path left out means `assets/<kind>.schema.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SchemaPaths {
-    /// The input schema.
+pub(crate) struct SchemaPaths {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
-    /// The parameter schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,
-    /// The output schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
 
 /// One entry of `artifacts`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeclaredArtifact {
+pub(crate) struct DeclaredArtifact {
     /// What it is for; `output` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// A glob, with or without `artifacts/` before it.
     pub pattern: String,
-    /// Its media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
     /// Whether a run without it has failed.
@@ -152,36 +147,34 @@ pub struct DeclaredArtifact {
 
 /// Limits on a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Automation {
+pub(crate) struct Automation {
     /// Seconds an attempt may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_sec: Option<u64>,
     /// What the skill wants of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<Network>,
+    pub(crate) network: Option<Network>,
     /// The hosts of `network: allowlist`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub allowlist: Vec<String>,
+    pub(crate) allowlist: Vec<String>,
     /// What the skill wants of the file system, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fs_scope: Option<String>,
+    pub(crate) fs_scope: Option<String>,
 }
 
 /// What a skill wants of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Network {
-    /// Nothing.
+pub(crate) enum Network {
     Off,
     /// The hosts it lists.
     Allowlist,
-    /// Everything.
     On,
 }
 
 /// A command that turns raw output into a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputCommand {
+pub(crate) struct OutputCommand {
     /// Words without a shell.
     pub command: String,
     /// Whether it is used.
@@ -198,13 +191,12 @@ fn yes() -> bool {
 pub struct Runtime {
     /// Runtime options, overridden by the caller's.
     #[serde(default)]
-    pub default_options: Map<String, Value>,
+    pub(crate) default_options: Map<String, Value>,
 }
 
 /// A template as a manifest writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Template<'a> {
-    /// The text itself.
+pub(crate) enum Template<'a> {
     Inline(&'a str),
     /// A path in the package.
     Path(&'a str),
@@ -212,7 +204,7 @@ pub enum Template<'a> {
 
 impl<'a> Template<'a> {
     /// Text with `{{` or a newline is the template, anything else its path.
-    pub fn of(written: &'a str) -> Self {
+    pub(crate) fn of(written: &'a str) -> Self {
         if written.contains("{{") || written.contains('\n') { Self::Inline(written) } else { Self::Path(written) }
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 /// Files larger than this are known by their digest only: no manifest, schema or template is that long.
-pub const MAX_READ_BYTES: u64 = 1024 * 1024;
+pub(crate) const MAX_READ_BYTES: u64 = 1024 * 1024;
 
 /// Path → content of every file of a package; paths are relative, with `/`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PackageFiles {
+pub(crate) struct PackageFiles {
     files: BTreeMap<String, Content>,
 }
 
@@ -29,34 +29,34 @@ pub(crate) enum NoText {
 
 impl PackageFiles {
     /// A package without files.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Adds a file with its bytes.
-    pub fn insert(&mut self, path: impl Into<String>, bytes: Vec<u8>) {
+    pub(crate) fn insert(&mut self, path: impl Into<String>, bytes: Vec<u8>) {
         let digest = Sha256::digest(&bytes).into();
         let kept = u64::try_from(bytes.len()).is_ok_and(|length| length <= MAX_READ_BYTES).then_some(bytes);
         self.files.insert(path.into(), Content { digest, bytes: kept });
     }
 
     /// Adds a file too large to be kept in memory, by its sha256.
-    pub fn insert_large(&mut self, path: impl Into<String>, digest: [u8; 32]) {
+    pub(crate) fn insert_large(&mut self, path: impl Into<String>, digest: [u8; 32]) {
         self.files.insert(path.into(), Content { digest, bytes: None });
     }
 
     /// Whether there is a file of this path.
-    pub fn contains(&self, path: &str) -> bool {
+    pub(crate) fn contains(&self, path: &str) -> bool {
         self.files.contains_key(path)
     }
 
     /// All paths, sorted.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 
     /// sha256 in hex over every path and content, in the order of the paths.
-    pub fn fingerprint(&self) -> String {
+    pub(crate) fn fingerprint(&self) -> String {
         let mut hasher = Sha256::new();
         for (path, content) in &self.files {
             // The length keeps a path from running over into what follows it.
@@ -75,7 +75,7 @@ impl PackageFiles {
 }
 
 /// Whether a path, as written in a manifest, stays inside the folder it is relative to.
-pub fn stays_inside(path: &str) -> bool {
+pub(crate) fn stays_inside(path: &str) -> bool {
     let harmless = |part: &str| !part.is_empty() && part != "." && part != "..";
     !path.contains(['\\', '\0']) && path.as_bytes().get(1) != Some(&b':') && path.split('/').all(harmless)
 }

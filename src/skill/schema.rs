@@ -1,4 +1,4 @@
-//! JSON Schema: draft 2020-12 unless the schema names another, and never a schema from elsewhere.
+//! JSON Schema: draft 2020-12 unless the schema names another; references to remote schemas are refused.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 use super::schema_cost::{self, TooCostly};
 
 /// No list of violations is longer than this.
-pub const MAX_VIOLATIONS: usize = 50;
+pub(crate) const MAX_VIOLATIONS: usize = 50;
 
-/// No message is longer than this: one that quotes a huge value would drown the others.
+/// Longest message, in characters: one that quotes a huge value would hide the others.
 const MAX_MESSAGE_CHARS: usize = 400;
 
-pub use crate::domain::event::ValidationError as Violation;
+pub(crate) use crate::domain::event::ValidationError as Violation;
 
 /// A value that is no usable JSON Schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a usable JSON Schema: at {path:?}: {message}")]
-pub struct NotASchema {
+pub(crate) struct NotASchema {
     /// The place in the schema, as a JSON pointer.
     pub path: String,
     /// What is wrong there.
@@ -30,7 +30,7 @@ pub struct Validator(Arc<jsonschema::Validator>);
 
 impl Validator {
     /// Compiles a schema. `format` is asserted only where the schema's draft says so.
-    pub fn new(schema: &Value) -> Result<Self, NotASchema> {
+    pub(crate) fn new(schema: &Value) -> Result<Self, NotASchema> {
         let costly = |message: &str| NotASchema { path: String::new(), message: message.into() };
         schema_cost::check(schema).map_err(|reason| match reason {
             TooCostly::Multiplies => costly("its parts apply to one place of a value more than 100000 times"),
@@ -54,11 +54,6 @@ impl Validator {
                 message: shortened(error.to_string()),
             })
             .collect()
-    }
-
-    /// Whether the value keeps the schema.
-    pub fn is_valid(&self, value: &Value) -> bool {
-        self.0.is_valid(value)
     }
 }
 

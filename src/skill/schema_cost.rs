@@ -1,12 +1,12 @@
-//! How often a schema looks at one place of a value: references that multiply would let a small schema run for ever.
+//! How often a schema checks one place of a value: references that multiply could make a small schema run for ever.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-/// Most looks at one place of a value.
+/// Most checks of one place of a value.
 const COST_MAX: u64 = 100_000;
-/// Longest way through the schema, references followed.
+/// Longest path through the schema, references followed.
 const DEPTH_MAX: usize = 300;
 
 /// Why a schema is not used.
@@ -18,7 +18,7 @@ pub(crate) enum TooCostly {
     Deep,
 }
 
-/// Weighs a schema, as far as its references stay within it.
+/// Estimates the cost of a schema; only references within it are followed.
 pub(crate) fn check(schema: &Value) -> Result<(), TooCostly> {
     let mut scale = Scale { root: schema, anchors: HashMap::new(), weighed: HashMap::new(), entered: HashSet::new() };
     find_anchors(schema, &mut scale.anchors);
@@ -32,7 +32,7 @@ struct Scale<'a> {
     root: &'a Value,
     anchors: HashMap<&'a str, &'a Value>,
     weighed: HashMap<*const Value, u64>,
-    /// What is being weighed: a schema that comes back to itself counts once, its value decides how often it does.
+    /// The schemas being visited. A recursive schema counts once: the value decides how often it recurs.
     entered: HashSet<*const Value>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Scale<'a> {
     }
 
     fn target(&self, reference: &str) -> Option<&'a Value> {
-        // What stands before the `#` may be the schema's own name.
+        // The part before the `#` may be the schema's own id.
         let (_, fragment) = reference.split_once('#')?;
         if fragment.is_empty() || fragment.starts_with('/') {
             return self.root.pointer(&fragment.replace("%25", "%"));

@@ -1,4 +1,4 @@
-//! The rules by which an append is let in or refused; every back end applies these and no others.
+//! The rules by which an append is accepted or refused; every back end applies exactly these.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! A batch: consecutive encoded events in one piece of memory, cut and walked without copying.
+//! A batch: consecutive encoded events in one buffer, split and iterated without copying.
 
 use std::io::BufRead;
 
@@ -38,7 +38,7 @@ impl EventBatch {
     }
 
     /// The events up to and with `seq`; none if the batch begins after it.
-    pub fn up_to(&self, seq: Seq) -> Option<EventBatch> {
+    pub(crate) fn up_to(&self, seq: Seq) -> Option<EventBatch> {
         if seq < self.first {
             return None;
         }
@@ -93,27 +93,25 @@ impl EventBatch {
     }
 }
 
-/// Gathers batches for a reader who wants so many bytes.
+/// Collects batches for a reader, up to a number of bytes.
 pub(super) struct Page {
-    /// What was gathered.
     pub(super) batches: Vec<EventBatch>,
-    room: usize,
+    free: usize,
 }
 
 impl Page {
-    /// An empty page.
     pub(super) fn new(max_bytes: usize) -> Page {
-        Page { batches: Vec::new(), room: max_bytes }
+        Page { batches: Vec::new(), free: max_bytes }
     }
 
-    /// Takes what fits of the next batch, and of the first at least one event. Says whether it has room for more.
+    /// Takes what fits of the next batch, and of the first at least one event. Returns whether more would fit.
     pub(super) fn add(&mut self, batch: EventBatch) -> bool {
-        let part = batch.fitting(self.room);
-        if part.ndjson.len() <= self.room || self.batches.is_empty() {
-            self.room = self.room.saturating_sub(part.ndjson.len());
+        let part = batch.fitting(self.free);
+        if part.ndjson.len() <= self.free || self.batches.is_empty() {
+            self.free = self.free.saturating_sub(part.ndjson.len());
             let whole = part.count == batch.count;
             self.batches.push(part);
-            return whole && self.room > 0;
+            return whole && self.free > 0;
         }
         false
     }

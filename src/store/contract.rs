@@ -1,7 +1,7 @@
-//! The promises of an event store, as tests that every back end must pass.
+//! The contract of an event store, as tests that every back end must pass.
 //!
-//! Each clause gets a store of its own and panics where a promise is broken; an error returned is a
-//! call that should have worked.
+//! Each clause gets its own store and panics where the contract is broken; a returned error is a call that
+//! should have worked.
 
 use std::sync::Arc;
 
@@ -206,7 +206,7 @@ async fn rows_change_with_the_events_or_not_at_all(store: &dyn EventStore) -> Re
 
 async fn long_rows_come_back_whole(store: &dyn EventStore) -> Result<(), Error> {
     let value = |n: u128, len: usize| Bytes::from(format!("{n} {}", "r".repeat(len)));
-    // Growing, shrinking and vanishing, with neighbours of their own lengths.
+    // Rows that grow, shrink and disappear, next to rows of other lengths.
     for len in [10, 6_142, 6_143, 30_000, 100_000, 6_144, 20_000, 0, 12_286, 12_287] {
         for n in 1..=3 {
             let mut append = events(run(n), Seq::START, 0);
@@ -235,7 +235,7 @@ async fn a_read_from_any_cursor_gives_exactly_the_suffix(store: &dyn EventStore)
     for after in 0..=head.0 + 2 {
         let suffix: String = (after + 1..=head.0).map(|seq| text(run(5), seq)).collect();
         for max_bytes in [0, 150, 3000, usize::MAX] {
-            // With no room each read gives one event; that is slow, and every cursor need not be tried.
+            // With a limit of 0 bytes each read returns one event. That is slow, so not every cursor is tried.
             if max_bytes > 150 || after % 50 == 0 {
                 assert_eq!(read_all(store, run(5), Seq(after), max_bytes).await?, suffix, "after {after}, {max_bytes}");
             }

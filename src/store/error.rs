@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::domain::ids::{RunId, Seq};
 use crate::files;
 
-/// What went wrong below; shared, because one failure answers many callers.
-pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
+/// The cause of a failure; shared, because many callers get the same one.
+pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Why the store did not do what was asked.
 ///
@@ -17,7 +17,7 @@ pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The log's head is not the expected one: somebody else writes to this run.
-    #[error("the log stands at {actual}, not at the expected head")]
+    #[error("the head of the log is {actual}, not the expected one")]
     Conflict {
         /// The head the log has.
         actual: Seq,
@@ -101,7 +101,7 @@ pub enum Error {
         #[source]
         source: Arc<std::io::Error>,
     },
-    /// The data base could not be opened or read.
+    /// The database could not be opened or read.
     #[error("{action} the event store")]
     Engine {
         /// What was tried.
@@ -116,7 +116,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A cause that is only known in words.
+    /// A cause that is known only as text.
     pub(super) fn cause(text: impl Into<String>) -> Cause {
         Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(text.into()))
     }

@@ -1,4 +1,4 @@
-//! The reference back end: the contract in its plainest form, kept in memory.
+//! The reference back end: the contract in its simplest form, kept in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::ready;

@@ -21,15 +21,15 @@ mod sled;
 mod tails;
 
 pub use self::batch::EventBatch;
-pub use self::error::{Cause, Error};
+pub use self::error::Error;
 pub use self::memory::MemoryStore;
-pub use self::sealed::{Sealed, SealedLog, Sealing, seal};
+pub(crate) use self::sealed::{SealedLog, Sealing};
 pub use self::sled::SledStore;
 
 /// The most bytes of events and rows one append may carry.
-pub const MAX_APPEND_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_APPEND_BYTES: usize = 1024 * 1024;
 
-/// A future that owns all it needs.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Names a row of the run index.
@@ -43,7 +43,7 @@ pub enum IndexKey {
     Idempotency([u8; 32]),
     /// The run whose result may be reused, by cache key.
     Cache([u8; 32]),
-    /// Marks a run that the service still owes something: it is not final, or its events are still here.
+    /// Marks a run with unfinished work: it is not final, or its events are still in the store.
     Open(RunId),
 }
 
@@ -61,7 +61,7 @@ pub enum IndexChange {
 pub struct Append {
     /// The run whose log grows.
     pub run: RunId,
-    /// The head the writer decided upon. If the log has another, nothing is written.
+    /// The head on which the writer based its decision. If the log has another, nothing is written.
     pub expected_head: Seq,
     /// Consecutive batches that begin right after `expected_head`; may be empty, for rows alone.
     pub events: Vec<EventBatch>,

@@ -14,7 +14,7 @@ pub(super) struct Tails(Mutex<Registry>);
 #[derive(Default)]
 struct Registry {
     senders: HashMap<RunId, watch::Sender<Seq>>,
-    /// The size at which channels nobody listens to any more are looked for.
+    /// The size at which channels without receivers are removed.
     sweep_at: usize,
 }
 
@@ -53,7 +53,7 @@ impl Tails {
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
-        // The registry is whole between any two statements, so a panic elsewhere does not spoil it.
+        // The registry is consistent between any two statements, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

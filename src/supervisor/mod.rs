@@ -28,7 +28,6 @@ pub use process::Process;
 pub(crate) use shim::THIS_PROGRAM;
 pub use shim::serve_as_shim_if_asked;
 pub use simulated::{SimulatedEngine, SimulatedLog};
-pub use snapshot::ProcessSnapshot;
 pub use spawn::{Error, Limits, Spec, spawn};
 pub(crate) use spawner::ProcessSpawner;
 pub use spawner::{Spawner, Spawning};

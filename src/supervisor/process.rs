@@ -54,7 +54,7 @@ impl Process {
     }
 
     /// The next output, if there is one already.
-    pub fn try_next(&mut self) -> Option<Output> {
+    pub(crate) fn try_next(&mut self) -> Option<Output> {
         self.outputs.try_recv().ok()
     }
 
@@ -66,7 +66,7 @@ impl Process {
     }
 
     /// Discards the input: the engine ends without it.
-    pub fn discard_input(&mut self) {
+    pub(crate) fn discard_input(&mut self) {
         self.input = None;
     }
 
@@ -84,7 +84,7 @@ impl Process {
     }
 
     /// What its processes are doing right now.
-    pub async fn snapshot(&self) -> Vec<ProcessSnapshot> {
+    pub(crate) async fn snapshot(&self) -> Vec<ProcessSnapshot> {
         let engine = self.pid;
         match self.kind {
             Kind::Real => tokio::task::spawn_blocking(move || snapshot(engine)).await.unwrap_or_default(),

@@ -15,19 +15,15 @@ const COMMAND_MAX: usize = 300;
 /// Most sockets of one process.
 const SOCKETS_MAX: usize = 16;
 
-/// One process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ProcessSnapshot {
-    /// Its id.
+pub(crate) struct ProcessSnapshot {
     pub pid: i32,
-    /// Its parent's.
     pub parent: i32,
-    /// What it runs.
     pub command: String,
     /// Its state, as the kernel calls it: `S (sleeping)`.
     pub state: String,
     /// Where in the kernel it waits; empty when the kernel does not say.
-    pub waits_in: String,
+    pub(crate) waits_in: String,
     /// Its open sockets: `tcp 127.0.0.1:4000 -> 127.0.0.1:8080 established`.
     pub sockets: Vec<String>,
 }

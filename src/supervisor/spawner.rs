@@ -21,7 +21,6 @@ pub trait Spawner: Send + Sync {
     fn sweep(&self, data_dir: &Path) -> io::Result<Vec<Swept>>;
 }
 
-/// Starts real processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProcessSpawner;
 

@@ -1,4 +1,4 @@
-//! A run's folders: created, freed from what a skill put there, made durable, removed.
+//! A run's folders: created, cleared of what a skill put there, made durable, removed.
 
 use std::path::Path;
 

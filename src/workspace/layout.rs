@@ -55,17 +55,17 @@ impl Layout {
     }
 
     /// The engine configuration a client sent; it may hold secrets, so it is never in the run's folder.
-    pub fn request_engine_config(&self, request: RequestId) -> PathBuf {
+    pub(crate) fn request_engine_config(&self, request: RequestId) -> PathBuf {
         self.request(request).join("engine_config.json")
     }
 
     /// The request for a run whose skill is uploaded later; it may hold secrets, like the engine configuration.
-    pub fn kept_request(&self, request: RequestId) -> PathBuf {
+    pub(crate) fn kept_request(&self, request: RequestId) -> PathBuf {
         self.request(request).join("request.json")
     }
 
     /// Where a request's uploads are staged.
-    pub fn request_uploads(&self, request: RequestId) -> PathBuf {
+    pub(crate) fn request_uploads(&self, request: RequestId) -> PathBuf {
         self.request(request).join("uploads")
     }
 
@@ -75,7 +75,7 @@ impl Layout {
     }
 
     /// Address and pid of the service that runs on this data folder.
-    pub fn service_address(&self) -> PathBuf {
+    pub(crate) fn service_address(&self) -> PathBuf {
         self.data.join("service.json")
     }
 
@@ -106,7 +106,7 @@ impl RunPaths {
     }
 
     /// The run's own copy of the skill, where the engine looks for skills.
-    pub fn skill_copy(&self, engine: &str, skill_id: &str) -> PathBuf {
+    pub(crate) fn skill_copy(&self, engine: &str, skill_id: &str) -> PathBuf {
         self.root.join(&*engine::skills_folder(engine)).join(skill_id)
     }
 }

@@ -19,7 +19,6 @@ const REST_OF_CHAR: u64 = 3;
 /// How the bytes are written in `content`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum Encoding {
-    /// As text.
     #[serde(rename = "utf-8")]
     Utf8,
     /// Base64, with padding.
@@ -47,20 +46,10 @@ pub(crate) struct LogRange {
 pub(crate) enum RangeError {
     /// It ends before it begins.
     #[error("byte_to {byte_to} is before byte_from {byte_from}")]
-    Reversed {
-        /// The begin.
-        byte_from: u64,
-        /// The end.
-        byte_to: u64,
-    },
+    Reversed { byte_from: u64, byte_to: u64 },
     /// It begins after the end of the file.
     #[error("byte_from {byte_from} is beyond the end of the log at {total_bytes}")]
-    BeyondEnd {
-        /// The begin.
-        byte_from: u64,
-        /// The file's length.
-        total_bytes: u64,
-    },
+    BeyondEnd { byte_from: u64, total_bytes: u64 },
     /// The file could not be read.
     #[error(transparent)]
     Io(#[from] Error),

@@ -9,9 +9,10 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use skill_runner::artifact::{
-    ArtifactEntry, Bundle, BundleFile, Contents, ContractEntry, Error, Indexed, Refused, artifacts_sha256, bundle,
-    index, write_manifest,
+    ArtifactEntry, Bundle, BundleFile, Contents, Error, Indexed, Refused, artifacts_sha256, bundle, index,
+    write_manifest,
 };
+use skill_runner::skill::ArtifactRule;
 
 fn run_with(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let run = tempfile::tempdir().unwrap();
@@ -30,8 +31,8 @@ fn sha256(content: &[u8]) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn promise(role: &str, pattern: &str, mime: Option<&str>, required: bool) -> ContractEntry {
-    ContractEntry { role: role.into(), pattern: pattern.into(), mime: mime.map(str::to_owned), required }
+fn promise(role: &str, pattern: &str, mime: Option<&str>, required: bool) -> ArtifactRule {
+    ArtifactRule { role: role.into(), pattern: pattern.into(), mime: mime.map(str::to_owned), required }
 }
 
 fn entry(role: &str, path: &str, mime: &str, content: &[u8], required: bool) -> ArtifactEntry {

@@ -17,9 +17,7 @@ pub(crate) struct Kind {
     pub(crate) format: Format,
     /// The skill's file when its manifest names none.
     pub(crate) skill_file: &'static str,
-    /// The lowest layer.
     pub(crate) defaults: fn() -> Value,
-    /// The highest layer.
     pub(crate) enforced: fn(ExecutionMode) -> Value,
     /// The key of the model's name, for engines that read it from their configuration.
     pub(crate) model_key: Option<&'static str>,

@@ -33,8 +33,7 @@ pub struct AnswerError {
 /// Longest code taken from a script.
 const CODE_MAX: usize = 100;
 
-/// Reads the envelope.
-pub fn read_answer(value: &Value) -> Answer {
+pub(crate) fn read_answer(value: &Value) -> Answer {
     let wrong = |path: &str, message: &str| {
         Answer::NotAnEnvelope(vec![ValidationError { path: path.to_owned(), message: message.to_owned() }])
     };

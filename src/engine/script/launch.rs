@@ -8,18 +8,16 @@ use crate::engine::launch::{Launch, PoliteSignal};
 
 /// Everything an invocation depends on.
 #[derive(Debug)]
-pub struct Invocation<'a> {
+pub(crate) struct Invocation<'a> {
     /// Program and arguments, already resolved against the run's copy of the package.
     pub argv: Vec<String>,
     /// What the script is to do.
     pub action: String,
     /// Input and parameter values together.
     pub params: Map<String, Value>,
-    /// The skill.
     pub skill_id: &'a str,
     /// The client's name for the run.
     pub request_id: String,
-    /// The run.
     pub run_id: String,
     /// Its folder; the working directory.
     pub run_dir: &'a Path,
@@ -35,15 +33,13 @@ pub struct Invocation<'a> {
 
 /// The last message of an engine, and the file that holds it.
 #[derive(Debug, Clone, Copy)]
-pub struct EngineWords<'a> {
-    /// The message.
+pub(crate) struct EngineWords<'a> {
     pub text: &'a str,
-    /// The file.
     pub path: &'a Path,
 }
 
 /// The process to start.
-pub fn launch(invocation: Invocation<'_>) -> Launch {
+pub(crate) fn launch(invocation: Invocation<'_>) -> Launch {
     let mut stdin = json!({
         "action": invocation.action,
         "params": invocation.params,
@@ -71,7 +67,7 @@ pub fn launch(invocation: Invocation<'_>) -> Launch {
 
 /// A command of the package that gets everything by its arguments.
 #[derive(Debug)]
-pub struct Helper<'a> {
+pub(crate) struct Helper<'a> {
     /// Program and arguments, already resolved against the run's copy of the package.
     pub argv: Vec<String>,
     /// The run's folder; the working directory.
@@ -85,7 +81,7 @@ pub struct Helper<'a> {
 }
 
 /// The process of such a command: like a script's, with an empty standard input.
-pub fn launch_helper(helper: Helper<'_>) -> Launch {
+pub(crate) fn launch_helper(helper: Helper<'_>) -> Launch {
     Launch {
         argv: helper.argv,
         env: environment(helper.home, helper.path, helper.debug),

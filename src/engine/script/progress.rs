@@ -6,7 +6,7 @@ use crate::engine::reader::{LineParser, Reading};
 
 /// Claims progress lines; everything else stays raw.
 #[derive(Debug, Default)]
-pub struct ProgressParser;
+pub(crate) struct ProgressParser;
 
 impl LineParser for ProgressParser {
     fn read(&mut self, stream: Stream, line: &str) -> Reading {

@@ -27,7 +27,7 @@ const WRITTEN_RESULTS: [RunFile; 4] =
 
 impl RunLog {
     /// Where a field of a finished run's result came from, by its JSON pointer (`/data/…`).
-    pub async fn explain(&self, run: RunId, path: &str) -> Result<Explanation, Error> {
+    pub(crate) async fn explain(&self, run: RunId, path: &str) -> Result<Explanation, Error> {
         let pointer = Pointer::parse(path).map_err(|error| wrong_path(error.to_string()))?;
         let field = match pointer.split_first() {
             Some(("data", field)) => field,

@@ -20,7 +20,7 @@ pub struct Export {
 
 impl Export {
     /// Write the file. Blocks.
-    pub fn write(self, out: &mut impl Write) -> Result<Written, Error> {
+    pub(crate) fn write(self, out: &mut impl Write) -> Result<Written, Error> {
         Ok(export::write(self.about, self.files, out)?)
     }
 }

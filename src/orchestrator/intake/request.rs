@@ -42,7 +42,7 @@ pub struct CreateRequest {
 )]
 pub struct OptionsRequest {
     #[serde(default)]
-    pub execution_mode: Option<ExecutionMode>,
+    pub(crate) execution_mode: Option<ExecutionMode>,
     #[serde(default)]
     pub no_cache: Option<bool>,
     #[serde(default)]

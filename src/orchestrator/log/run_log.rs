@@ -85,7 +85,7 @@ impl RunLog {
     }
 
     /// Where the files of a run are.
-    pub fn paths(&self, run: RunId) -> RunPaths {
+    pub(crate) fn paths(&self, run: RunId) -> RunPaths {
         self.layout.run(run)
     }
 

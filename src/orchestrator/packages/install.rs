@@ -87,7 +87,7 @@ impl Installation {
         } else if self.install.status == InstallStatus::Succeeded {
             clear(staging);
         } else {
-            // Without a plan the staging folder is removed; with one, an exchange is half done, and the next start finishes it.
+            // Without a plan the staging folder is removed; with one, the next start finishes the installation or rolls it back.
             drop(staging);
         }
         self.teller.send_replace(self.install);
@@ -105,19 +105,19 @@ impl Installation {
     }
 }
 
-/// Settles what a killed process left of its installations: finished or taken back, with a record that says so.
+/// Finishes or rolls back the installations that a killed process left, and records the outcome.
 pub fn recover_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error> {
     // A skills folder that cannot be written keeps nobody from running what is in it.
-    let settled = registry::settle(skills_dir).unwrap_or_else(|error| {
+    let recovered = registry::recover_installs(skills_dir).unwrap_or_else(|error| {
         warn!(error = %chain(&error), "interrupted installations could not be recovered");
         Vec::new()
     });
-    let done = |id: Uuid| settled.iter().find(|settled| settled.staging.id() == id)?.done.clone();
+    let done = |id: Uuid| recovered.iter().find(|recovered| recovered.staging.id() == id)?.done.clone();
     Records::new(layout).recover(done)?;
-    for settled in settled {
-        let (id, outcome) = (settled.staging.id(), if settled.done.is_some() { "finished" } else { "undone" });
+    for recovered in recovered {
+        let (id, outcome) = (recovered.staging.id(), if recovered.done.is_some() { "finished" } else { "rolled back" });
         info!(install = %id, outcome, "recovered an interrupted installation");
-        clear(settled.staging);
+        clear(recovered.staging);
     }
     Ok(())
 }
@@ -141,18 +141,19 @@ pub enum NotInstalled {
 }
 
 /// Installs a package, a zip or a folder, by this process and without a record. A service may run meanwhile.
-pub fn install_here(
+pub(crate) fn install_here(
     source: &Path,
     skills_dir: &Path,
     layout: &Layout,
     limits: &UploadLimits,
 ) -> Result<(Installed, Done), NotInstalled> {
-    let own =
-        |settled: &registry::Settled| Records::new(layout).read(settled.staging.id()).is_ok_and(|it| it.is_none());
-    let settled = registry::settle(skills_dir).map_err(InstallRefused::from)?;
+    let own = |recovered: &registry::RecoveredInstall| {
+        Records::new(layout).read(recovered.staging.id()).is_ok_and(|it| it.is_none())
+    };
+    let recovered = registry::recover_installs(skills_dir).map_err(InstallRefused::from)?;
     // What a service has a record of stays for it to see: what became of it is written down at its next start.
-    for settled in settled.into_iter().filter(own) {
-        settled.staging.clear().map_err(InstallRefused::from)?;
+    for recovered in recovered.into_iter().filter(own) {
+        recovered.staging.clear().map_err(InstallRefused::from)?;
     }
     let staging = Staging::begin(skills_dir, Uuid::now_v7()).map_err(InstallRefused::from)?;
     let folder = if source.is_dir() {

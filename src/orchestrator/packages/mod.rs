@@ -5,6 +5,5 @@ pub(crate) mod record;
 pub(crate) mod temporary;
 pub(crate) mod unpack;
 
-pub use install::{NotInstalled, install_here};
-pub use record::{Install, InstallFailure, InstallStatus};
-pub use unpack::{PackageRefused, unpack_package};
+pub(crate) use install::{NotInstalled, install_here};
+pub(crate) use record::{Install, InstallStatus};

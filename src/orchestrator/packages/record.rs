@@ -53,7 +53,7 @@ pub struct Install {
     /// The version that was sent.
     pub version: Option<String>,
     /// Whether the skill is new here, once it is installed.
-    pub action: Option<Action>,
+    pub(crate) action: Option<Action>,
     /// Why it failed.
     pub error: Option<InstallFailure>,
     /// What the author should know about a package that was taken.

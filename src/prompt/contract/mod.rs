@@ -13,8 +13,7 @@ const END: &str = "<!-- end of run contract -->";
 
 /// What an engine is to answer with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// The result itself.
+pub(crate) enum Answer {
     Result,
     /// Text, from which a script makes the result.
     Words,
@@ -22,7 +21,7 @@ pub enum Answer {
 
 impl Answer {
     /// The answer that skills of a kind need from their engine.
-    pub fn of(kind: EntrypointKind) -> Self {
+    pub(crate) fn of(kind: EntrypointKind) -> Self {
         match kind {
             EntrypointKind::Prompt | EntrypointKind::Script => Self::Result,
             EntrypointKind::Hybrid => Self::Words,
@@ -31,7 +30,7 @@ impl Answer {
 }
 
 /// The contract for a mode.
-pub fn text(mode: ExecutionMode, answer: Answer) -> &'static str {
+pub(crate) fn text(mode: ExecutionMode, answer: Answer) -> &'static str {
     match (mode, answer) {
         (ExecutionMode::Auto, Answer::Result) => AUTO,
         (ExecutionMode::Interactive, Answer::Result) => INTERACTIVE,
@@ -41,14 +40,14 @@ pub fn text(mode: ExecutionMode, answer: Answer) -> &'static str {
 }
 
 /// The text with the contract at its end; a contract that it already has is replaced.
-pub fn append(document: &str, mode: ExecutionMode, answer: Answer) -> String {
+pub(crate) fn append(document: &str, mode: ExecutionMode, answer: Answer) -> String {
     let own = without(document);
     let gap = if own.is_empty() { "" } else { "\n\n" };
     format!("{own}{gap}{BEGIN}\n{}{END}\n", text(mode, answer))
 }
 
 /// Whether a text has a contract.
-pub fn stands_in(document: &str) -> bool {
+pub(crate) fn stands_in(document: &str) -> bool {
     document.contains(BEGIN)
 }
 

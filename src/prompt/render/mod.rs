@@ -23,32 +23,28 @@ const FUEL: u64 = 1_000_000;
 const PROMPT_MAX: usize = 4 * 1024 * 1024;
 
 /// Which template a skill has for an engine: the engine's own, the general one, else the built-in.
-pub fn template(entrypoint: &Entrypoint, engine: Engine) -> Template<'_> {
+pub(crate) fn template(entrypoint: &Entrypoint, engine: Engine) -> Template<'_> {
     let written = entrypoint.prompts.get(&engine).or(entrypoint.prompt.template.as_ref());
     written.map_or(Template::Inline(BUILT_IN), |written| Template::of(written))
 }
 
 /// The values a template can use.
 #[derive(Debug, Clone, Copy)]
-pub struct Values<'a> {
-    /// The skill.
+pub(crate) struct Values<'a> {
     pub skill: &'a Skill,
     /// The run's copy of the package.
-    pub skill_dir: &'a Path,
-    /// The run's folder.
+    pub(crate) skill_dir: &'a Path,
     pub run_dir: &'a Path,
     /// Resolved inputs: files as absolute paths.
     pub input: &'a Map<String, Value>,
-    /// Parameters.
     pub parameter: &'a Map<String, Value>,
-    /// The run's mode.
     pub mode: ExecutionMode,
 }
 
 /// Why there is no prompt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the prompt template cannot be rendered: {reason}")]
-pub struct TemplateFailed {
+pub(crate) struct TemplateFailed {
     /// The message of the template library.
     pub reason: String,
 }
@@ -60,7 +56,7 @@ impl From<TemplateFailed> for RunError {
 }
 
 /// The prompt: the rendered template, with the contract at its end.
-pub fn render(template: &str, values: &Values<'_>) -> Result<String, TemplateFailed> {
+pub(crate) fn render(template: &str, values: &Values<'_>) -> Result<String, TemplateFailed> {
     let skill = values.skill;
     let rendered = evaluate(
         template,
@@ -87,7 +83,7 @@ pub fn render(template: &str, values: &Values<'_>) -> Result<String, TemplateFai
 
 fn evaluate(template: &str, values: Json) -> Result<String, TemplateFailed> {
     let mut environment = Environment::new();
-    // An unknown name is the author's mistake, not an empty text; to test whether a name is defined is allowed.
+    // An unknown name is an error, not an empty text; a template may test whether a name is defined.
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_fuel(Some(FUEL));
     let mut prompt = Bounded(Vec::new());

@@ -126,8 +126,8 @@ fn check(before: Before, in_steps: bool, steps: usize, finished: bool) {
         Before::Older | Before::Nothing | Before::Broken => {}
     }
     staging.die();
-    let settled = settle(skills.path()).unwrap();
-    let [Settled { staging, done }] = settled.try_into().unwrap();
+    let recovered = recover_installs(skills.path()).unwrap();
+    let [RecoveredInstall { staging, done }] = recovered.try_into().unwrap();
     let action = if before == Before::Older { Action::Update } else { Action::Install };
     let whole = Done { skill_id: "demo".into(), version: "2.0.0".into(), action };
     assert_eq!((staging.id(), done), (id, finished.then_some(whole)), "{before:?} {in_steps} {steps}");
@@ -142,7 +142,7 @@ fn check(before: Before, in_steps: bool, steps: usize, finished: bool) {
         (Before::Nothing | Before::Broken, false) => None,
     };
     assert_eq!(version(Registry::new(skills.path()).lookup("demo")), now);
-    assert!(settle(skills.path()).unwrap().is_empty());
+    assert!(recover_installs(skills.path()).unwrap().is_empty());
 }
 
 fn is_staging(entry: &fs::DirEntry) -> bool {
@@ -168,9 +168,9 @@ fn an_installation_stopped_after_any_step_is_finished_or_taken_back() {
 fn a_package_that_nobody_unpacked_to_its_end_is_removed() {
     let (skills, staging) = staged(Before::Older);
     staging.die();
-    for settled in settle(skills.path()).unwrap() {
-        assert_eq!(settled.done, None);
-        settled.staging.clear().unwrap();
+    for recovered in recover_installs(skills.path()).unwrap() {
+        assert_eq!(recovered.done, None);
+        recovered.staging.clear().unwrap();
     }
     assert_eq!(tree(skills.path()), expected(Before::Older, false));
 }
@@ -178,9 +178,9 @@ fn a_package_that_nobody_unpacked_to_its_end_is_removed() {
 #[test]
 fn the_staging_folder_of_a_live_process_is_left_alone() {
     let (skills, staging) = staged(Before::Nothing);
-    assert!(settle(skills.path()).unwrap().is_empty());
+    assert!(recover_installs(skills.path()).unwrap().is_empty());
     let (found, done) = staging.install(&staging.unpacked().join("demo"), |_| {}).unwrap();
-    assert!(settle(skills.path()).unwrap().is_empty());
+    assert!(recover_installs(skills.path()).unwrap().is_empty());
     assert_eq!((found.dir, done.action), (skills.path().join("demo"), Action::Install));
     staging.clear().unwrap();
     assert_eq!(tree(skills.path()), expected(Before::Nothing, true));
@@ -194,9 +194,9 @@ fn a_removal_that_was_cut_short_is_never_taken_for_a_package() {
     staging.drop_plan().unwrap();
     fs::remove_file(staging.package().join("SKILL.md")).unwrap();
     staging.die();
-    for settled in settle(skills.path()).unwrap() {
-        assert_eq!(settled.done, None);
-        settled.staging.clear().unwrap();
+    for recovered in recover_installs(skills.path()).unwrap() {
+        assert_eq!(recovered.done, None);
+        recovered.staging.clear().unwrap();
     }
     assert_eq!(tree(skills.path()), expected(Before::Older, false));
 }

@@ -1,4 +1,4 @@
-//! What the files hold that a manifest leads to: templates that compile, configurations that can be read.
+//! The content of files that the manifest names: templates must compile, configurations must be readable.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn template(written: &str, pointer: &str, files: &PackageFiles, intake: Intake, 
         Template::Inline(text) => (text, manifest::PATH, pointer),
         Template::Path(path) => match files.text(path) {
             Ok(text) => (text, path, ""),
-            // That it is not there has been said.
+            // A missing file has been reported already.
             Err(NoText::Absent) => return,
             Err(NoText::TooLarge | NoText::NotUtf8) => {
                 let message = format!("the template {path:?} is not a text of at most 1 MiB");

@@ -82,7 +82,7 @@ fn fits(kind: EntrypointKind, engines: Option<&[Engine]>, unsupported: &[Engine]
                 FindingCode::EnginesEmpty,
                 manifest::PATH,
                 "no engine is left to run this skill on",
-                "leave engines out to allow all, or take fewer away",
+                "remove engines to allow all, or list fewer in unsupported_engines",
             )
         }
     };

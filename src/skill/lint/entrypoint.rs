@@ -50,7 +50,7 @@ fn fits(kind: EntrypointKind, runner: &Value, report: &mut Report) {
             let message = "a prompt skill runs no script; this one is never started";
             let hint = "make the entrypoint hybrid, or remove the script";
             let finding = Finding::error(FindingCode::ScriptUnused, manifest::PATH, message, hint);
-            report.push(finding.as_warning().at("/entrypoint/script"));
+            report.push(finding.into_warning().at("/entrypoint/script"));
         }
         EntrypointKind::Prompt | EntrypointKind::Script | EntrypointKind::Hybrid => {}
     }
@@ -59,7 +59,7 @@ fn fits(kind: EntrypointKind, runner: &Value, report: &mut Report) {
     if kind == EntrypointKind::Script && interactive {
         let message = format!("the engine \"{}\" cannot ask questions", Engine::Script);
         let finding = Finding::error(FindingCode::ModeUnfit, manifest::PATH, message, "keep \"auto\" alone");
-        report.push(finding.as_warning().at("/execution_modes"));
+        report.push(finding.into_warning().at("/execution_modes"));
     }
 }
 

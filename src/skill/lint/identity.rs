@@ -1,4 +1,4 @@
-//! Who the skill is: front matter, folder, id and version agree.
+//! The skill's identity: front matter, folder, id and version must agree.
 
 use serde_json::Value;
 
@@ -9,14 +9,14 @@ use super::keys;
 use super::required::required_text;
 use crate::domain::codes::FindingCode;
 
-/// Where the front matter stands.
+/// The file with the front matter.
 pub(crate) const PATH: &str = "SKILL.md";
 
 const SCHEMA: &str = include_str!("../../../schema/skill-front-matter.schema.json");
 const ID_RULE: &str = "use 1 to 64 of a-z, 0-9 and -, without - at either end and without --";
 
 /// Whether a text can be a skill's id.
-pub fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     let parts_are_plain = text
         .split('-')
         .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));

@@ -16,7 +16,7 @@ impl Intake {
     pub(crate) fn grade(self, finding: Finding) -> Finding {
         match self {
             Self::New => finding,
-            Self::Installed => finding.as_warning(),
+            Self::Installed => finding.into_warning(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A file against its published schema: what is wrong, and which keys nobody reads.
+//! Checks a file against its published schema, and finds keys that have no effect.
 
 use serde_json::Value;
 
@@ -15,11 +15,11 @@ pub(crate) fn check(schema: &str, value: &Value, file: &str, report: &mut Report
     }
 }
 
-/// Reports each violation, unless a rule of its own has already spoken about that place.
+/// Reports each violation, unless a specific rule has already reported that place.
 pub(crate) fn violations(schema: &str, value: &Value, file: &str, code: FindingCode, report: &mut Report) {
     let compiled = serde_json::from_str(schema).ok().and_then(|schema| Validator::new(&schema).ok());
     let Some(validator) = compiled else {
-        // The embedded schemas are tested to compile; were one broken, nothing may pass as checked.
+        // Tests make sure that the embedded schemas compile. If one did not, nothing may pass as checked.
         report.push(Finding::error(code, file, "the runner's own schema is broken", "report this as a defect"));
         return;
     };
@@ -66,7 +66,7 @@ impl Walk<'_> {
         if let Some(of_field) = known.get(key) {
             return self.unknown_keys(of_field, field, pointer);
         }
-        // `$schema` serves editors, and `x-` is everybody's own.
+        // `$schema` is for editors, and `x-` keys are free for any use.
         if key.starts_with('$') || key.starts_with("x-") {
             return;
         }
@@ -77,7 +77,7 @@ impl Walk<'_> {
             format!("the key {key:?} is unknown and has no effect"),
             format!("remove it, or use one of: {}", names.join(", ")),
         );
-        self.report.push_unless_said(finding.as_warning().at(pointer));
+        self.report.push_unless_said(finding.into_warning().at(pointer));
     }
 
     fn target(&self, schema: &Value) -> Value {

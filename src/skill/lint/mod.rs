@@ -14,7 +14,7 @@ pub(crate) mod tests;
 
 use serde_json::Value;
 
-pub use identity::is_id;
+pub(crate) use identity::is_id;
 pub use intake::Intake;
 
 use super::checked::{Checks, Skill};
@@ -24,8 +24,8 @@ use super::manifest::{self, Manifest};
 use super::package::PackageFiles;
 use crate::domain::codes::FindingCode;
 
-/// Reads a package that lies in a folder of this name. On refusal the findings hold the warnings too.
-pub fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result<Skill, Vec<Finding>> {
+/// Checks a package whose folder has this name. On refusal the findings include the warnings.
+pub(crate) fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result<Skill, Vec<Finding>> {
     let mut report = Report::default();
     let head = identity::front_matter(files, &mut report);
     let runner = runner_json::read(files, intake, &mut report);
@@ -75,7 +75,7 @@ fn assembled(files: &PackageFiles, parts: Parts<'_>, report: &mut Report) -> Opt
     })
 }
 
-/// What the published schema accepts must fit the type; a number beyond the type's range is the one thing left.
+/// Reads a value that fits the published schema. That can only fail for a number beyond the type's range.
 fn typed<T: serde::de::DeserializeOwned>(value: Value, file: &'static str, report: &mut Report) -> Option<T> {
     serde_json::from_value(value)
         .inspect_err(|error| {

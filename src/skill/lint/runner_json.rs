@@ -1,4 +1,4 @@
-//! `assets/runner.json` as a whole: its shape, keys of the past, limits and artifacts.
+//! `assets/runner.json` as a whole: its shape, outdated keys, limits and artifacts.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn artifact_patterns(runner: &Value, report: &mut Report) {
     }
 }
 
-/// A run takes these as if its client had written them, so what a client may not write makes every run fail.
+/// A run uses these as if its client had sent them, so an option that a client may not send makes every run fail.
 fn default_options(runner: &Value, intake: Intake, report: &mut Report) {
     let Some(options) = runner.pointer("/runtime/default_options").and_then(Value::as_object) else { return };
     let known = keys::properties(SCHEMA, "/properties/runtime/properties/default_options/properties");
@@ -86,5 +86,5 @@ fn network(runner: &Value, report: &mut Report) {
         (true, true) | (false, false) => return,
     };
     let finding = Finding::error(FindingCode::AllowlistUnused, manifest::PATH, message, hint);
-    report.push(finding.as_warning().at("/automation/allowlist"));
+    report.push(finding.into_warning().at("/automation/allowlist"));
 }

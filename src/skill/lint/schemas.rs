@@ -1,4 +1,4 @@
-//! The three schemas of a skill: found, readable, compiled, and with extensions that mean something.
+//! The three schemas of a skill: found, readable, compiled, and with valid extensions.
 
 use serde_json::{Value, json};
 
@@ -38,9 +38,9 @@ pub(crate) fn read(
     intake: Intake,
     report: &mut Report,
 ) -> Option<Schemas> {
-    // Without a readable manifest the schemas' paths are unknown: nothing true can be said about them.
+    // Without a readable manifest the paths of the schemas are unknown, so they are not checked.
     let runner = runner?;
-    // All three are read before any is given up, so that one lint tells everything.
+    // All three are read before any error returns, so that one lint reports everything.
     let input = found("input", INPUT_META, files, runner, report);
     let parameter = found("parameter", PARAMETER_META, files, runner, report);
     let output = found("output", OUTPUT_META, files, runner, report);
@@ -71,7 +71,7 @@ fn found(kind: &str, meta: &str, files: &PackageFiles, runner: &Value, report: &
     let pointer = format!("/schemas/{kind}");
     let written = runner.pointer(&pointer).and_then(Value::as_str);
     if written.is_none() && !files.contains(&usual) && kind != "output" {
-        // A skill may take nothing; what it returns it always has to say.
+        // A skill may have no input and no parameter, but it must describe its output.
         let none = json!({ "type": "object", "properties": {} });
         return Some(Found { file: usual, compiled: Validator::new(&none).ok()?, schema: none });
     }
@@ -92,7 +92,7 @@ fn found(kind: &str, meta: &str, files: &PackageFiles, runner: &Value, report: &
     Some(Found { file: path.into(), schema, compiled })
 }
 
-/// The top-level type has its own finding; the meta-schema need not repeat it.
+/// The top-level type has its own finding, so the meta-schema must not report it again.
 fn without_said_type(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Some(fields) = schema.as_object_mut() {
@@ -111,7 +111,7 @@ fn compiled(schema: &Value, file: &str, report: &mut Report) -> Option<Validator
         .ok()
 }
 
-/// A file input is a file of exactly that name, so the name has to be one.
+/// A file input is uploaded under its field's name, so that must be a valid file name.
 fn file_names(input: &Found, report: &mut Report) {
     for field in file_fields(&input.schema) {
         if field.name.contains('/') || !stays_inside(&field.name) {
@@ -132,7 +132,7 @@ fn nameless(input: &Found, intake: Intake, report: &mut Report) {
     for (index, name) in required.into_iter().flatten().enumerate() {
         let Some(name) = name.as_str() else { continue };
         if !properties(&input.schema).any(|(field, _)| field == name) {
-            let message = format!("{name:?} is required but no input: nobody can give it");
+            let message = format!("{name:?} is required, but no such input is declared");
             let hint = "add it to properties, or take it from required";
             let finding = Finding::error(FindingCode::RequiredUnknown, &input.file, message, hint);
             report.push(intake.grade(finding.at(format!("/required/{index}"))));

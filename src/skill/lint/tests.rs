@@ -1,4 +1,4 @@
-//! The lint's rules, each broken once in an otherwise good package.
+//! Each rule of the lint, broken once in an otherwise valid package.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::super::{Finding, PackageFiles, Severity, Skill};
 use super::{Intake, lint};
 use crate::domain::engine::Engine;
 
-/// A package in the making: good as it begins, then bent.
+/// A package under construction: valid at first, then changed.
 pub(crate) struct Draft {
     folder: String,
     files: BTreeMap<String, Vec<u8>>,

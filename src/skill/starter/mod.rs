@@ -1,4 +1,4 @@
-//! A first package for authors: small, complete, and ready to be bent into something useful.
+//! A first package for authors: small, complete, and easy to change.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const SCRIPT: &str = include_str!("run.py");
 
 /// What kind of package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Starter {
+pub(crate) enum Starter {
     /// A Python script that keeps the protocol.
     Script,
     /// Instructions for an engine.
@@ -18,7 +18,7 @@ pub enum Starter {
 }
 
 /// Every file of a new package of this id, by its path.
-pub fn files(id: &str, kind: Starter) -> BTreeMap<String, String> {
+pub(crate) fn files(id: &str, kind: Starter) -> BTreeMap<String, String> {
     let (entrypoint, body) = match kind {
         Starter::Script => (
             json!({ "type": "script", "script": { "command": "python3 scripts/run.py" } }),

@@ -1,7 +1,7 @@
 //! Sealed logs: the events of a finished run as one file, `events.jsonl`, read at file speed.
 //!
-//! The file is the truth. Beside it stands `events.idx`, which tells where every 128th event begins; an
-//! index that is missing or does not fit is made anew from the file.
+//! The index next to it, `events.idx`, says where every 128th event begins; if it is missing or does not fit, it is
+//! rebuilt from the file.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Write};
@@ -23,8 +23,7 @@ const INDEXED_FROM: u64 = 8 * 1024;
 
 /// What a finished seal holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sealed {
-    /// The last event.
+pub(crate) struct Sealed {
     pub head: Seq,
     /// The length of the file.
     pub bytes: u64,
@@ -33,7 +32,7 @@ pub struct Sealed {
 /// A sealed log being written, page by page. For every process the file appears complete or not at all; it survives a
 /// power cut only after a sync of its file system, which is the caller's to make before the events leave the store: one
 /// sync then serves all the seals since the last.
-pub struct Sealing {
+pub(crate) struct Sealing {
     path: PathBuf,
     out: BufWriter<tempfile::NamedTempFile>,
     index: Builder,
@@ -41,14 +40,14 @@ pub struct Sealing {
 }
 
 impl Sealing {
-    /// Begin the file that is to stand at `path`.
-    pub fn begin(path: &Path) -> Result<Self, Error> {
+    /// Begin the file that will be at `path`.
+    pub(crate) fn begin(path: &Path) -> Result<Self, Error> {
         let out = BufWriter::with_capacity(256 * 1024, temp_in(folder_of(path))?);
         Ok(Self { path: path.to_owned(), out, index: Builder::default(), head: Seq::START })
     }
 
     /// Add the events that follow.
-    pub fn push(&mut self, batch: &EventBatch) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, batch: &EventBatch) -> Result<(), Error> {
         if let Some(reason) = batch.flaw() {
             return Err(Error::Malformed { reason });
         }
@@ -62,7 +61,7 @@ impl Sealing {
     }
 
     /// Put the file in its place.
-    pub fn finish(self) -> Result<Sealed, Error> {
+    pub(crate) fn finish(self) -> Result<Sealed, Error> {
         let Self { path, out, index, .. } = self;
         let temp = out.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let index = index.finish();
@@ -74,18 +73,9 @@ impl Sealing {
     }
 }
 
-/// Writes a whole log to `path`; see [`Sealing`].
-pub fn seal(path: &Path, batches: impl Iterator<Item = Result<EventBatch, Error>>) -> Result<Sealed, Error> {
-    let mut sealing = Sealing::begin(path)?;
-    for batch in batches {
-        sealing.push(&batch?)?;
-    }
-    sealing.finish()
-}
-
 /// A sealed log, open for reading. Any number of readers may share it.
 #[derive(Debug)]
-pub struct SealedLog {
+pub(crate) struct SealedLog {
     path: PathBuf,
     file: File,
     index: Index,
@@ -93,7 +83,7 @@ pub struct SealedLog {
 
 impl SealedLog {
     /// Opens the log at `path`, making its index anew if it is missing or wrong.
-    pub fn open(path: &Path) -> Result<SealedLog, Error> {
+    pub(crate) fn open(path: &Path) -> Result<SealedLog, Error> {
         let file = open_regular(path)?;
         let bytes = file.metadata().map_err(Error::io("read", path))?.len();
         // Whatever is wrong with the index, it can be made again from the log.
@@ -106,13 +96,12 @@ impl SealedLog {
         Ok(SealedLog { path: path.to_path_buf(), file, index })
     }
 
-    /// The last event.
-    pub fn head(&self) -> Seq {
+    pub(crate) fn head(&self) -> Seq {
         self.index.head()
     }
 
     /// Events from exactly `after + 1` on: as many as fit `max_bytes`, but at least one if there is any.
-    pub fn read(&self, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
+    pub(crate) fn read(&self, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
         if after >= self.head() {
             return Ok(Vec::new());
         }
@@ -127,7 +116,7 @@ impl SealedLog {
             let fitting = &bytes[from..bytes.len().min(from.saturating_add(max_bytes))];
             let end = match fitting.iter().rposition(|byte| *byte == b'\n') {
                 Some(newline) => from + newline + 1,
-                // Not one event fits: it is given all the same, once it is read to its end.
+                // No event fits: the first is returned nevertheless, once it is read to its end.
                 None => from + end_of(&bytes[from..], 1),
             };
             if end > from && bytes[end - 1] == b'\n' {
@@ -196,7 +185,7 @@ fn write_index(log: &Path, index: &Index) -> Result<(), Error> {
 }
 
 fn temp_in(folder: &Path) -> Result<tempfile::NamedTempFile, Error> {
-    // A name of its own kind, so that what a killed process leaves behind is recognised as waste.
+    // A recognisable name, so that files left by a killed process can be removed.
     tempfile::Builder::new()
         .prefix(".events-")
         .suffix(".tmp")

@@ -21,6 +21,14 @@ fn whole(batches: &[EventBatch]) -> Vec<u8> {
     batches.iter().flat_map(|batch| batch.ndjson.to_vec()).collect()
 }
 
+fn seal(path: &Path, batches: impl Iterator<Item = Result<EventBatch, Error>>) -> Result<Sealed, Error> {
+    let mut sealing = Sealing::begin(path)?;
+    for batch in batches {
+        sealing.push(&batch?)?;
+    }
+    sealing.finish()
+}
+
 fn sealed(folder: &Path, batches: &[EventBatch]) -> PathBuf {
     let path = folder.join("events.jsonl");
     let head = batches.last().map_or(Seq::START, EventBatch::last);

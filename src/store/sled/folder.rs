@@ -44,11 +44,11 @@ fn with_patience<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
     })
 }
 
-/// Opens sled's data base in a claimed directory.
+/// Opens sled's database in a claimed directory.
 pub(super) fn open_db(store_dir: &Path, config: &sled::Config) -> Result<sled::Db, Error> {
     let failed = |source| Error::Engine { action: "open", source: Arc::new(source) };
     let db = with_patience(|| match config.open() {
-        // sled tells it in words only.
+        // sled reports this only in its message.
         Err(sled::Error::Io(error)) if error.to_string().starts_with("could not acquire lock") => None,
         result => Some(result.map_err(failed)),
     });
@@ -76,7 +76,7 @@ fn write_format(path: &Path) -> Result<(), Error> {
     Ok(files::write_durably(path, format!("{FORMAT}\n").as_bytes())?)
 }
 
-/// Brings a file or folder to the disk.
+/// Syncs a file or folder to the disk.
 pub(in crate::store) fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -101,15 +101,15 @@ impl Files {
         Ok(Files { db: File::open(store_dir.join("db"))?, blobs: store_dir.join("blobs") })
     }
 
-    /// Brings everything that sled has flushed to the disk.
+    /// Syncs everything that sled has flushed to the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
-        // What the log points at goes first.
+        // Files that the log points to are synced first.
         self.sync_blobs()?;
         self.db.sync_data()
     }
 
-    /// Long pages stand in files of their own. Values are kept so short that there are none; should sled
-    /// make one all the same, what is acknowledged must not depend on it.
+    /// sled moves long pages to separate files. Values are kept so short that there are none; if sled makes one
+    /// nevertheless, it is synced too.
     fn sync_blobs(&self) -> io::Result<()> {
         let mut found = false;
         for entry in fs::read_dir(&self.blobs)? {

@@ -1,4 +1,4 @@
-//! A group of requests on their way into one batch, each checked against the store and those before it.
+//! A group of requests that becomes one batch; each is checked against the store and the requests before it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::read::{Inflight, Shared, engine_failed};
 use crate::domain::ids::{RunId, Seq};
 use crate::store::{Append, AppendResult, Error, EventBatch, IndexChange, IndexKey, admission};
 
-/// Requests let in so far.
+/// Requests accepted so far.
 pub(super) struct Group<'a> {
     shared: &'a Shared,
     batch: sled::Batch,
@@ -23,9 +23,8 @@ pub(super) struct Group<'a> {
     hidden: Inflight,
 }
 
-/// What a group amounts to.
+/// The result of a group.
 pub(super) struct Outcome {
-    /// The one write.
     pub(super) batch: sled::Batch,
     /// What readers see until it is durable.
     pub(super) hidden: Inflight,
@@ -49,7 +48,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Lets an append in, or refuses it and leaves the group as it was.
+    /// Accepts an append, or refuses it and leaves the group unchanged.
     pub(super) fn append(&mut self, append: Append) -> AppendResult {
         let before = self.head(&append.run)?;
         let head = admission::admit(&append, before, |key| self.row(key))?;
@@ -85,7 +84,7 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// The one write, and what it means to readers; `None` if nothing was let in that changes anything.
+    /// The one write, and what readers see of it; `None` if nothing changes.
     pub(super) fn finish(mut self) -> Option<Outcome> {
         if self.heads.is_empty() && self.rows.is_empty() {
             return None;

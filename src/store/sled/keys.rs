@@ -48,12 +48,18 @@ pub(super) fn events_end(run: &RunId) -> [u8; EVENT_KEY_LEN] {
 /// A stored piece of a run's log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Whole events.
     Whole(EventBatch),
     /// The beginning of one long event, whose full length is given.
-    FirstPart { seq: Seq, len: usize, bytes: Bytes },
+    FirstPart {
+        seq: Seq,
+        len: usize,
+        bytes: Bytes,
+    },
     /// More of the long event with this seq.
-    NextPart { seq: Seq, bytes: Bytes },
+    NextPart {
+        seq: Seq,
+        bytes: Bytes,
+    },
 }
 
 impl Piece {
@@ -92,9 +98,9 @@ pub(super) fn lay_out(run: &RunId, batches: &[EventBatch], mut put: impl FnMut(I
     for batch in batches {
         let mut rest = Some(batch.clone());
         while let Some(batch) = rest {
-            let room = MAX_VALUE_BYTES - open.as_ref().map_or(0, |value| value.ndjson.len());
-            let part = batch.fitting(room);
-            if part.ndjson.len() <= room {
+            let free = MAX_VALUE_BYTES - open.as_ref().map_or(0, |value| value.ndjson.len());
+            let part = batch.fitting(free);
+            if part.ndjson.len() <= free {
                 open.get_or_insert_with(|| EventBatchBuilder::at(part.first)).push(&part);
                 rest = batch.after(part.last());
             } else if let Some(full) = open.take() {

@@ -30,8 +30,8 @@ const READ_IN_PLACE: usize = 16 * 1024;
 
 /// A store in a data directory.
 pub struct SledStore {
-    // `None` once the store is being dropped. Unbounded, but no larger than the number of callers that
-    // wait for an answer, and what they wait with is their own memory.
+    // `None` once the store is being dropped. Unbounded, but each caller waits for its answer, so it holds at most one
+    // request per caller.
     requests: Option<mpsc::Sender<Request>>,
     writer: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
@@ -45,7 +45,7 @@ impl SledStore {
     pub fn open(data_dir: &Path, on_fatal: impl Fn(&Error) + Send + Sync + 'static) -> Result<SledStore, Error> {
         let claim = folder::claim(data_dir)?;
         let store_dir = folder::store_dir(data_dir);
-        // No flushing by the clock: the writer flushes each group.
+        // No periodic flush: the writer flushes each group.
         let config = sled::Config::new().path(&store_dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
         let db = folder::open_db(&store_dir, &config)?;
         let files = folder::Files::open(&store_dir).map_err(Error::io("sync", &store_dir))?;
@@ -67,7 +67,7 @@ impl SledStore {
         Ok(SledStore { requests: Some(requests), writer: Some(writer), shared })
     }
 
-    /// Reads where it holds up nobody: pages that left sled's cache come from the disk. Rows, heads and a few events
+    /// Reads on a blocking thread: pages that left sled's cache come from the disk. Rows, heads and a few events
     /// are read in place.
     fn on_a_thread<T: Send + 'static>(
         &self,

@@ -1,4 +1,4 @@
-//! Reading the tree, and seeing nothing of it that is not yet durable.
+//! Reads the tree, and shows nothing that is not yet durable.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,8 +17,8 @@ pub(super) struct Shared {
     pub(super) db: sled::Db,
     pub(super) inflight: RwLock<Inflight>,
     pub(super) tails: Tails,
-    // Behind the database, so that sled has let go of its files when the directory becomes free; and here, so that
-    // this waits for the last read.
+    // Declared after the database, so that sled has closed its files before the directory is released; and in the shared
+    // state, so that this happens after the last read.
     pub(super) _claim: Claim,
 }
 
@@ -26,7 +26,6 @@ pub(super) struct Shared {
 /// durable; the writer lists here what to show instead, before it inserts and until it has synced.
 #[derive(Debug, Default)]
 pub(super) struct Inflight {
-    /// Heads to show.
     pub(super) heads: HashMap<RunId, Seq>,
     /// Rows to show; `None` is a row that is not there.
     pub(super) rows: HashMap<IndexKey, Option<Bytes>>,

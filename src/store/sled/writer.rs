@@ -21,7 +21,7 @@ const MAX_GROUP_REQUESTS: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 
 /// Below this much free space nothing is appended. A write that fails half-way would stop the service;
-/// a refusal is an answer. Twice the largest group with sled's own copies of pages, and some air.
+/// a refusal is an answer. Twice the largest group with sled's own copies of pages, and a reserve.
 const MIN_FREE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// What the writer is asked to do, and where the answer goes.
@@ -78,7 +78,7 @@ impl Writer {
                 Ok(Err(error)) => error,
                 Err(panic) => Error::Unavailable { source: Error::cause(panic_text(panic.as_ref())) },
             };
-            // The rows in flight stay hidden from readers, and requests not yet taken find the door closed.
+            // The rows in flight stay hidden from readers, and later requests get `Closed`.
             (self.on_fatal)(&failure);
             break;
         }

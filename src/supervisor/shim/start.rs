@@ -36,7 +36,6 @@ pub(crate) struct Started {
 pub(crate) enum Failure {
     /// The shim, or its control socket.
     Shim(io::Error),
-    /// The engine.
     Engine(io::Error),
 }
 

@@ -11,11 +11,8 @@ pub(crate) const NAME: &str = "skill-run-shim";
 /// What to start: the first message to a shim, sent together with the engine's three standard files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// Working directory.
     pub(crate) cwd: PathBuf,
-    /// Program and arguments.
     pub(crate) argv: Vec<OsString>,
-    /// The whole environment.
     pub(crate) env: Vec<(OsString, OsString)>,
 }
 

@@ -1,4 +1,4 @@
-//! A value found again in the raw bytes it came with: as JSON among other text, or as JSON inside a JSON string.
+//! Locates a value in the raw output it came from: as JSON among other text, or as JSON inside a JSON string.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 
 use super::pointer::{Pointer, span};
 
-/// Most bytes that are read as JSON while looking; brackets within brackets are read again for each.
+/// Most bytes that are parsed as JSON in one search; nested brackets are parsed again at each level.
 const WORK_MAX: usize = 64 * 1024 * 1024;
 
-/// Every place in a raw text where a field of a value stands with the whole value around it, in the order of the text.
-/// Syntax that had to be repaired is not found again.
-pub fn places(raw: &str, value: &Value, field: &Pointer) -> Vec<Range<usize>> {
+/// Every place of a field in a raw text where the whole value is around it, in the order of the text. A value whose syntax
+/// had to be repaired is not found.
+pub(crate) fn places(raw: &str, value: &Value, field: &Pointer) -> Vec<Range<usize>> {
     let mut search = Search { value, field, work: WORK_MAX };
     let mut found = search.plain(raw);
     let mut line_at = 0;
@@ -32,12 +32,12 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Places where the value stands as it is.
+    /// Places where the value is written as plain JSON.
     fn plain(&mut self, text: &str) -> Vec<Range<usize>> {
         let opens = match self.value {
             Value::Object(_) => b'{',
             Value::Array(_) => b'[',
-            // A lone scalar stands everywhere and so says nothing, unless it is all there is.
+            // A single scalar occurs in too many places to mean anything, unless it is the whole text.
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
                 let same = serde_json::from_str::<Value>(text).is_ok_and(|found| found == *self.value);
                 return same.then(|| span(text, self.field)).flatten().into_iter().collect();
@@ -62,7 +62,7 @@ impl Search<'_> {
         Some(document)
     }
 
-    /// The same value; members that the runner took away, such as a marker of completion, may stand beside the others.
+    /// The same value; members that the runner removed, such as the completion marker, may be there too.
     fn is_it(&self, other: &Value) -> bool {
         match (self.value, other) {
             (Value::Object(value), Value::Object(other)) => {
@@ -73,7 +73,7 @@ impl Search<'_> {
         }
     }
 
-    /// Places where the value stands in the strings of a line of JSON.
+    /// Places where the value is inside the strings of a line of JSON.
     fn inside_strings(&mut self, line: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         if !line.contains('\\') || serde_json::from_str::<IgnoredAny>(line).is_err() {
@@ -107,7 +107,7 @@ fn literals(json: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// What a string literal says, and for each byte of it where it comes from.
+/// The text of a string literal, and for each of its bytes the offset in the literal.
 fn unescaped(literal: &str) -> Option<(String, Vec<usize>)> {
     let text: String = serde_json::from_str(literal).ok()?;
     if !text.contains(['{', '[']) {
@@ -123,7 +123,7 @@ fn unescaped(literal: &str) -> Option<(String, Vec<usize>)> {
     Some((text, from))
 }
 
-/// How many bytes of a literal write the character it goes on with.
+/// How many bytes of a literal encode its next character.
 fn written(literal: &str, character: char) -> usize {
     match literal.as_bytes() {
         [b'\\', b'u', ..] if u32::from(character) > 0xffff => 12,
