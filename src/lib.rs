@@ -1,6 +1,8 @@
 //! skill-runner: runs agent skills and keeps every fact of a run in an append-only FCMP log.
 //!
 //! Modules are listed in layer order; a module names only modules of lower layers.
+// An item is `pub` only where the binary, the tests or the benchmarks use it, so that rustc finds unused code.
+#![warn(unreachable_pub)]
 #![cfg_attr(test, expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed unwrap is a failed test"))]
 
 // L0, pure

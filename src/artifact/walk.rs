@@ -25,9 +25,9 @@ pub struct Refused {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     /// Regular files, by their path relative to the run's folder, with `/`.
-    pub files: Vec<String>,
+    pub(crate) files: Vec<String>,
     /// Everything else that is no folder.
-    pub refused: Vec<Refused>,
+    pub(crate) refused: Vec<Refused>,
 }
 
 /// Lists the files below `root/start` (`root` itself where `start` is empty), without the top-level folder `without`.

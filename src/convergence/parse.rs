@@ -12,7 +12,7 @@ use crate::skill::schema::{Validator, Violation};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// How far it had to be carried; without a value, how far it was tried.
-    pub(crate) level: Level,
+    pub level: Level,
     /// The value, when there is one.
     pub value: Option<Value>,
     /// What was done, in order.
@@ -32,6 +32,15 @@ pub(crate) enum Validity {
 }
 
 /// Reads a text as JSON: as it stands, else with its syntax repaired and never a guess at its meaning.
+///
+/// ```
+/// use serde_json::json;
+/// use skill_runner::convergence::{Level, parse};
+///
+/// let parsed = parse("The answer is {\"pages\": [1, 2,]}, as asked.");
+/// assert_eq!(parsed.value, Some(json!({ "pages": [1, 2] })));
+/// assert_eq!(parsed.level, Level::N0);
+/// ```
 pub fn parse(text: &str) -> Parsed {
     let text = text.trim();
     match serde_json::from_str(text) {

@@ -20,9 +20,9 @@ const QUESTION_MAX: usize = 128 * 1024;
 /// A question as it was understood; its number is given later.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Question {
-    pub interaction: Interaction,
+    pub(crate) interaction: Interaction,
     /// What was wrong with the ask block.
-    pub warning: Option<Warning>,
+    pub(crate) warning: Option<Warning>,
 }
 
 /// The question in an assistant's message. `message` and `ui_hints` of an explicit JSON question come first, then the

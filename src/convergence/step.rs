@@ -55,12 +55,10 @@ impl StepName {
 /// One step and how it went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What was done.
-    pub step: StepName,
+    pub(crate) step: StepName,
     /// Whether it led on.
-    pub ok: bool,
-    /// What was seen.
-    pub detail: String,
+    pub(crate) ok: bool,
+    pub(crate) detail: String,
 }
 
 impl Step {

@@ -14,15 +14,15 @@ pub(crate) const DONE_MARKER: &str = "__SKILL_DONE__";
 #[derive(Debug)]
 pub(crate) struct TurnWords<'a> {
     /// The assistant's last message. Tool calls and their output are no part of it.
-    pub text: &'a str,
+    pub(crate) text: &'a str,
     /// The engine's structured output, as text.
-    pub structured: Option<&'a str>,
+    pub(crate) structured: Option<&'a str>,
     /// The result file, when the skill wrote one in this turn.
-    pub result_file: Option<&'a str>,
-    pub output: &'a Validator,
-    pub attempt: u32,
+    pub(crate) result_file: Option<&'a str>,
+    pub(crate) output: &'a Validator,
+    pub(crate) attempt: u32,
     /// Most turns.
-    pub max_attempt: Option<u32>,
+    pub(crate) max_attempt: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

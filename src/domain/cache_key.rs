@@ -9,15 +9,15 @@ use super::request::{RuntimeOptions, SkillRef};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KeyParts<'a> {
     /// Skill and its content.
-    pub skill: &'a SkillRef,
-    pub engine: &'a str,
-    pub model: Option<&'a str>,
+    pub(crate) skill: &'a SkillRef,
+    pub(crate) engine: &'a str,
+    pub(crate) model: Option<&'a str>,
     /// Options; only those that affect output are used.
-    pub options: &'a RuntimeOptions,
+    pub(crate) options: &'a RuntimeOptions,
     /// Hash of the configuration the client sent for the engine.
     pub(crate) engine_config_sha256: Option<&'a str>,
-    pub parameter: &'a Map<String, Value>,
-    pub input: &'a Map<String, Value>,
+    pub(crate) parameter: &'a Map<String, Value>,
+    pub(crate) input: &'a Map<String, Value>,
     /// Hash of the list of uploaded files.
     pub(crate) manifest_sha256: &'a str,
     /// Hash of a one-off package.

@@ -111,7 +111,7 @@ pub enum Command {
 
 impl Command {
     /// Its name, for logs.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Command::Create(_) => "create",
             Command::Upload { .. } => "upload",
@@ -196,7 +196,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The code that clients see.
-    pub fn code(&self) -> ErrorCode {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::RunFinal { .. } => ErrorCode::RunFinal,
             Self::AlreadyUploaded => ErrorCode::AlreadyUploaded,

@@ -41,6 +41,16 @@ impl Decision {
 
 /// What a command means for a run, which is `None` before its creation. The last files of a run must be on disk before
 /// a command that ends it; see [`ending`].
+///
+/// ```
+/// use skill_runner::domain::command::{Command, Refusal};
+/// use skill_runner::domain::decide;
+/// use skill_runner::domain::time::Timestamp;
+///
+/// let cancel = Command::Cancel { requested_by: "client".into(), reason: "no longer needed".into() };
+/// let decision = decide(None, cancel, None, Timestamp::from_micros(0));
+/// assert!(matches!(decision, Err(Refusal::NotCreated)));
+/// ```
 pub fn decide(
     run: Option<&RunState>,
     command: Command,

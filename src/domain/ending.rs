@@ -21,7 +21,7 @@ pub enum Ending {
 
 impl Ending {
     /// The status of the run then.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         match self {
             Ending::Succeeded(_) => Status::Succeeded,
             Ending::Failed(_) => Status::Failed,
@@ -104,9 +104,9 @@ fn after_restart(run: &RunState, restart_queued: RestartQueued) -> Option<Ending
 #[derive(Debug, Clone, PartialEq)]
 pub struct Terminal {
     /// How the run ends.
-    pub ending: Ending,
+    pub(crate) ending: Ending,
     /// What its files prove.
-    pub evidence: Evidence,
+    pub(crate) evidence: Evidence,
 }
 
 impl Terminal {

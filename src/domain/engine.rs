@@ -50,7 +50,7 @@ impl Engine {
     };
 
     /// The names of these engines, for a message.
-    pub fn names(engines: &[Engine]) -> String {
+    pub(crate) fn names(engines: &[Engine]) -> String {
         engines.iter().map(|engine| engine.as_str()).collect::<Vec<_>>().join(", ")
     }
 }
@@ -78,8 +78,7 @@ impl fmt::Display for Engine {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no engine is called {name:?}; there are {}", Engine::names(Engine::ALL))]
 pub struct UnknownEngine {
-    /// The name.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 impl FromStr for Engine {

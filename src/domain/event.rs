@@ -33,7 +33,7 @@ macro_rules! events {
             }
 
             /// The log kind (`meta.kind`).
-            pub fn kind(&self) -> &'static str {
+            pub(crate) fn kind(&self) -> &'static str {
                 match self { $( Event::$variant(_) => $kind, )* }
             }
 
@@ -43,7 +43,7 @@ macro_rules! events {
             }
 
             /// Read an event from its type and the text of its data; `None` for a type this version does not know.
-            pub fn read(type_name: &str, data: &str) -> Option<serde_json::Result<Event>> {
+            pub(crate) fn read(type_name: &str, data: &str) -> Option<serde_json::Result<Event>> {
                 match type_name {
                     $( $type => Some(serde_json::from_str(data).map(Event::$variant)), )*
                     _ => None,
@@ -111,45 +111,42 @@ pub struct Started {
     pub request_id: RequestId,
     /// Which skill, and which content of it.
     pub(crate) skill: SkillRef,
-    /// The engine chosen.
-    pub engine: String,
+    pub(crate) engine: String,
     /// The model asked for.
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// With or without questions to the user.
     pub(crate) execution_mode: ExecutionMode,
     /// All options in force.
     pub(crate) runtime_options: RuntimeOptions,
-    /// Inline inputs.
-    pub input: Map<String, Value>,
-    /// Parameters.
-    pub parameter: Map<String, Value>,
+    pub(crate) input: Map<String, Value>,
+    pub(crate) parameter: Map<String, Value>,
     /// Whether the run waits for an upload before it is queued.
-    pub awaiting_upload: bool,
+    pub(crate) awaiting_upload: bool,
     /// Hash of the client's idempotency key, when it gave one.
-    pub idempotency_sha256: Option<String>,
+    pub(crate) idempotency_sha256: Option<String>,
     /// The run's cache key, when no upload is awaited that would be part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_key: Option<String>,
+    pub(crate) cache_key: Option<String>,
     /// Hash of the engine configuration the client sent, which itself may hold secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) engine_config_sha256: Option<String>,
     /// Whether the skill is a package of this run alone, which comes with the upload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub temporary: bool,
+    pub(crate) temporary: bool,
 }
 
 /// Data of `input.uploaded`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Uploaded {
     /// The files, by name.
-    pub files: Vec<UploadedFile>,
+    pub(crate) files: Vec<UploadedFile>,
     /// Hash of the list of files.
     pub(crate) manifest_sha256: String,
     /// The run's cache key.
-    pub cache_key: String,
+    pub(crate) cache_key: String,
     /// The package that came with the files, for a run whose skill is its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub package: Option<UploadedPackage>,
+    pub(crate) package: Option<UploadedPackage>,
 }
 
 /// A skill that is one run's alone.
@@ -158,14 +155,14 @@ pub struct UploadedPackage {
     /// Its identity, known once the package is unpacked.
     pub(crate) skill: SkillRef,
     /// The engine chosen for it.
-    pub engine: String,
+    pub(crate) engine: String,
     /// All options in force, with the skill's own defaults.
     pub(crate) runtime_options: RuntimeOptions,
     /// Hash of the configuration the client sent for that engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) engine_config_sha256: Option<String>,
     /// Hash of the archive.
-    pub sha256: String,
+    pub(crate) sha256: String,
 }
 
 impl Started {
@@ -185,42 +182,38 @@ impl Started {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheHit {
     /// The run whose result is taken.
-    pub source_run_id: RunId,
+    pub(crate) source_run_id: RunId,
     /// The key both share.
-    pub cache_key: String,
+    pub(crate) cache_key: String,
 }
 
 /// Data of `conversation.state.changed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateChanged {
-    /// The state before.
-    pub from: Status,
-    /// The state after.
-    pub to: Status,
+    pub(crate) from: Status,
+    pub(crate) to: Status,
     pub(crate) trigger: Trigger,
-    /// When.
-    pub updated_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
     /// The question that is open after the change.
-    pub pending_interaction_id: Option<InteractionId>,
+    pub(crate) pending_interaction_id: Option<InteractionId>,
 }
 
 /// Data of `turn.started`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnStarted {
     /// Which turn of the engine: 1, 2, ….
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// Program and arguments, without secrets.
-    pub command: Vec<String>,
-    /// The engine's process.
-    pub pid: u32,
+    pub(crate) command: Vec<String>,
+    pub(crate) pid: u32,
     /// What the engine calls itself.
-    pub engine_version: String,
+    pub(crate) engine_version: String,
     /// Which parser reads its output.
-    pub parser_version: String,
+    pub(crate) parser_version: String,
     /// The tier of isolation in force.
-    pub isolation: String,
+    pub(crate) isolation: String,
     /// The session this turn goes on with.
-    pub resumed_from: Option<String>,
+    pub(crate) resumed_from: Option<String>,
 }
 
 /// Data of `session.bound`.
@@ -237,52 +230,46 @@ pub struct SessionBound {
 pub struct AssistantMessage {
     /// The engine's name for the message.
     pub(crate) message_id: String,
-    /// Its whole text.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// Data of `assistant.reasoning`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AssistantReasoning {
-    /// The text.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// Data of `assistant.tool_call`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The engine's name for the call.
-    pub call_id: String,
-    /// Which tool.
-    pub tool: String,
+    pub(crate) call_id: String,
+    pub(crate) tool: String,
     /// What it was given.
-    pub input: Value,
+    pub(crate) input: Value,
     /// What it answered, cut to a bound.
-    pub output: String,
-    /// How it ended.
-    pub status: String,
+    pub(crate) output: String,
+    pub(crate) status: String,
 }
 
 /// Data of `assistant.command_execution`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandExecution {
-    /// The command line.
-    pub command: String,
+    pub(crate) command: String,
     /// Its exit code, when the engine tells it.
-    pub exit_code: Option<i64>,
+    pub(crate) exit_code: Option<i64>,
     /// What it printed, cut to a bound.
-    pub output: String,
-    /// How it ended.
-    pub status: String,
+    pub(crate) output: String,
+    pub(crate) status: String,
 }
 
 /// Data of `run.progress`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// 0 to 100.
-    pub percent: f64,
+    pub(crate) percent: f64,
     /// What is being done.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// Data of `raw.stdout` and `raw.stderr`.
@@ -295,18 +282,15 @@ pub struct RawText {
 /// Data of `interaction.reply.accepted`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplyAccepted {
-    /// The question answered.
-    pub interaction_id: InteractionId,
+    pub(crate) interaction_id: InteractionId,
     /// How it was resolved.
     pub(crate) resolution_mode: UserReply,
-    /// When.
-    pub accepted_at: Timestamp,
-    /// The answer.
-    pub response: Value,
+    pub(crate) accepted_at: Timestamp,
+    pub(crate) response: Value,
     /// The answer, short, for lists.
     pub(crate) response_preview: String,
     /// The client's key, so that a repeat is recognised.
-    pub idempotency_key: Option<String>,
+    pub(crate) idempotency_key: Option<String>,
 }
 
 /// The one resolution mode of an accepted reply.
@@ -319,16 +303,14 @@ pub(crate) enum UserReply {
 /// Data of `interaction.auto_decide.timeout`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AutoDecided {
-    /// The question resolved.
-    pub interaction_id: InteractionId,
+    pub(crate) interaction_id: InteractionId,
     /// How it was resolved.
     pub(crate) resolution_mode: AutoDecideTimeout,
     /// How long the question was open.
-    pub timeout_sec: u64,
+    pub(crate) timeout_sec: u64,
     /// The policy that decided.
-    pub policy: String,
-    /// When.
-    pub accepted_at: Timestamp,
+    pub(crate) policy: String,
+    pub(crate) accepted_at: Timestamp,
 }
 
 /// The one resolution mode of an automatic decision.
@@ -341,10 +323,8 @@ pub(crate) enum AutoDecideTimeout {
 /// Data of `run.cancel.requested`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CancelRequested {
-    /// Who asked.
-    pub requested_by: String,
-    /// Why.
-    pub reason: String,
+    pub(crate) requested_by: String,
+    pub(crate) reason: String,
 }
 
 /// What a restart did to a run.
@@ -364,23 +344,20 @@ pub enum RecoveryState {
 pub struct Recovered {
     /// What became of the run.
     pub(crate) recovery_state: RecoveryState,
-    /// Why.
-    pub recovery_reason: String,
-    /// When.
-    pub recovered_at: Timestamp,
+    pub(crate) recovery_reason: String,
+    pub(crate) recovered_at: Timestamp,
 }
 
 /// Data of `conversation.completed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completed {
     /// Always `succeeded`.
-    pub status: Status,
+    pub(crate) status: Status,
     /// What proved the end.
-    pub completion: Completion,
+    pub(crate) completion: Completion,
     /// Where the result is, in the run's folder.
     pub(crate) result_path: String,
-    /// All turns together.
-    pub usage: Usage,
+    pub(crate) usage: Usage,
     /// What makes the run checkable offline.
     pub(crate) proof: Proof,
 }
@@ -389,10 +366,9 @@ pub struct Completed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failed {
     /// `failed` or `canceled`.
-    pub status: Status,
+    pub(crate) status: Status,
     pub(crate) error: RunError,
-    /// All turns together.
-    pub usage: Usage,
+    pub(crate) usage: Usage,
     /// What makes the run checkable offline.
     pub(crate) proof: Proof,
 }

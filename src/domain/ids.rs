@@ -10,10 +10,9 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {kind} id (a UUID is expected)")]
 pub struct NotAnId {
-    /// What was expected.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// What was given, shortened.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 macro_rules! uuid_id {
@@ -27,11 +26,6 @@ macro_rules! uuid_id {
             /// The id's sixteen bytes, in the order that sorts by creation time.
             pub fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
-            }
-
-            /// The id with these sixteen bytes.
-            pub fn from_bytes(bytes: [u8; 16]) -> Self {
-                Self(Uuid::from_bytes(bytes))
             }
         }
 
@@ -64,6 +58,13 @@ macro_rules! uuid_id {
 uuid_id!(RunId, "run", "A run: one log, one folder. UUIDv7, so ids sort by creation time.");
 uuid_id!(RequestId, "request", "A client's request for a run.");
 
+impl RunId {
+    /// The id with these sixteen bytes.
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+}
+
 /// Position of an event in its run's log: 1, 2, 3, …; 0 is "before the first". It is also the client's cursor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -75,7 +76,7 @@ impl Seq {
 
     /// The position after this one.
     #[must_use]
-    pub fn next(self) -> Seq {
+    pub(crate) fn next(self) -> Seq {
         Seq(self.0 + 1)
     }
 }

@@ -37,8 +37,7 @@ pub enum InteractionKind {
 /// One answer to choose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InteractionOption {
-    /// What people read.
-    pub label: String,
+    pub(crate) label: String,
     /// What the engine gets.
     pub value: Value,
 }
@@ -50,18 +49,17 @@ pub struct Interaction {
     pub interaction_id: InteractionId,
     /// What sort of answer is wanted.
     pub kind: InteractionKind,
-    /// The question itself.
-    pub prompt: String,
+    pub(crate) prompt: String,
     /// The answers to choose from.
     pub options: Vec<InteractionOption>,
     /// Hints for front ends, passed through.
-    pub ui_hints: Value,
+    pub(crate) ui_hints: Value,
     /// Fields an answer must have.
-    pub required_fields: Vec<String>,
+    pub(crate) required_fields: Vec<String>,
     /// What decides when nobody answers in time.
-    pub default_decision_policy: String,
+    pub(crate) default_decision_policy: String,
     /// Anything the engine added.
-    pub context: Value,
+    pub(crate) context: Value,
 }
 
 impl Interaction {

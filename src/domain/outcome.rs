@@ -23,9 +23,8 @@ pub struct RunError {
     /// For programs: the text of an `ErrorCode`, or a script's own.
     pub code: String,
     /// For people: what was wrong and what to do.
-    pub message: String,
-    /// The particulars.
-    pub details: Map<String, Value>,
+    pub(crate) message: String,
+    pub(crate) details: Map<String, Value>,
 }
 
 impl RunError {
@@ -77,8 +76,7 @@ pub(crate) enum WarningLevel {
 pub struct Warning {
     /// For programs.
     pub code: String,
-    /// For people.
-    pub message: String,
+    pub(crate) message: String,
     /// How serious it is.
     pub(crate) level: WarningLevel,
     /// The normalization level that caused it.
@@ -130,14 +128,12 @@ pub enum Completion {
 /// Tokens and money, as the engine reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read.
-    pub input_tokens: u64,
+    pub(crate) input_tokens: u64,
     /// Of those, from the engine's cache.
-    pub cached_input_tokens: u64,
-    /// Tokens written.
-    pub output_tokens: u64,
+    pub(crate) cached_input_tokens: u64,
+    pub(crate) output_tokens: u64,
     /// What it cost, where the engine tells.
-    pub cost_usd: Option<f64>,
+    pub(crate) cost_usd: Option<f64>,
 }
 
 impl Usage {
@@ -168,13 +164,12 @@ pub struct StreamProof {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// Events before the terminal one.
-    pub events: u64,
+    pub(crate) events: u64,
     /// Hash chain over their stored bytes.
-    pub chain_sha256: String,
-    /// The raw streams.
-    pub streams: BTreeMap<String, StreamProof>,
+    pub(crate) chain_sha256: String,
+    pub(crate) streams: BTreeMap<String, StreamProof>,
     /// Hash of the artifact manifest.
-    pub artifacts_sha256: String,
+    pub(crate) artifacts_sha256: String,
 }
 
 /// The part of a proof that comes from files; the log adds the rest.

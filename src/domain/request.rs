@@ -5,12 +5,10 @@ use serde::{Deserialize, Serialize};
 /// Which skill, and which content of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillRef {
-    /// Its id.
-    pub id: String,
-    /// Its version.
-    pub version: String,
+    pub(crate) id: String,
+    pub(crate) version: String,
     /// Hash of the package's content.
-    pub fingerprint: String,
+    pub(crate) fingerprint: String,
 }
 
 /// With or without questions to the user.
@@ -37,23 +35,22 @@ impl ExecutionMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeOptions {
     /// With or without questions.
-    pub execution_mode: ExecutionMode,
+    pub(crate) execution_mode: ExecutionMode,
     /// Neither read nor write the cache.
-    pub no_cache: bool,
+    pub(crate) no_cache: bool,
     /// Keep and bundle everything.
     pub debug: bool,
     /// Keep a temporary skill.
-    pub debug_keep_temp: bool,
-    /// More log.
-    pub verbose: bool,
+    pub(crate) debug_keep_temp: bool,
+    pub(crate) verbose: bool,
     /// Decide by policy when nobody answers in time.
     pub interactive_auto_reply: bool,
     /// How long that is.
     pub interactive_reply_timeout_sec: u64,
     /// Wall clock of one turn.
-    pub hard_timeout_seconds: u64,
+    pub(crate) hard_timeout_seconds: u64,
     /// Longest silence of an engine; 0 = any.
-    pub stall_timeout_seconds: u64,
+    pub(crate) stall_timeout_seconds: u64,
 }
 
 /// One uploaded file.

@@ -80,7 +80,7 @@ impl RunFile {
     }
 
     /// Its path in the run's folder.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Skill => "skill.json",
             Self::Input => "input.json",
@@ -134,7 +134,7 @@ impl RunFolder {
     pub const ALL: [Self; 6] = [Self::Uploads, Self::Artifacts, Self::Result, Self::Raw, Self::Logs, Self::Bundles];
 
     /// Its path in the run's folder.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Uploads => "uploads",
             Self::Artifacts => "artifacts",
@@ -151,7 +151,7 @@ impl RunFolder {
     }
 
     /// The path in the run's folder of a file below this folder.
-    pub fn join(self, path: &str) -> String {
+    pub(crate) fn join(self, path: &str) -> String {
         format!("{}/{path}", self.name())
     }
 }

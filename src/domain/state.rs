@@ -27,8 +27,8 @@ pub struct Pending {
 /// A reply that was accepted, so that its repeat is recognised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AcceptedReply {
-    pub interaction_id: InteractionId,
-    pub idempotency_key: String,
+    pub(crate) interaction_id: InteractionId,
+    pub(crate) idempotency_key: String,
     /// Hash of the answer: the answer itself may be long, and the row is written with every event.
     pub(crate) response_sha256: String,
 }
@@ -36,11 +36,11 @@ pub(crate) struct AcceptedReply {
 /// The engine's process of the turn under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Turn {
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// What the engine calls itself.
-    pub engine_version: String,
+    pub(crate) engine_version: String,
     /// The tier of isolation in force.
-    pub isolation: String,
+    pub(crate) isolation: String,
 }
 
 /// The status of a run, with the data that exists only in that status.
@@ -96,12 +96,10 @@ pub struct RunState {
     /// Its name.
     pub run_id: RunId,
     /// The client's name for it.
-    pub request_id: RequestId,
+    pub(crate) request_id: RequestId,
     pub(crate) skill: SkillRef,
-    /// Which engine.
-    pub engine: String,
-    /// Which model.
-    pub model: Option<String>,
+    pub(crate) engine: String,
+    pub(crate) model: Option<String>,
     /// Options in force.
     pub options: RuntimeOptions,
     #[serde(rename = "status")]
@@ -109,60 +107,54 @@ pub struct RunState {
     /// Whether it waits for an upload before it can be queued.
     pub awaiting_upload: bool,
     /// Whether its result came from an equal run.
-    pub cache_hit: bool,
+    pub(crate) cache_hit: bool,
     /// Its cache key, once known.
-    pub cache_key: Option<String>,
+    pub(crate) cache_key: Option<String>,
     /// When it was created.
-    pub created_at: Timestamp,
+    pub(crate) created_at: Timestamp,
     /// When its last event happened.
-    pub updated_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
     /// Last event.
     pub head_seq: Seq,
     /// Which turn the last event belongs to.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// Number of the last event within its turn.
     pub(crate) local_seq: u64,
-    /// Turns begun.
-    pub turns: u32,
+    pub(crate) turns: u32,
     /// The turn under way or the last one.
     pub(crate) turn: Option<Turn>,
     pub(crate) session_handle: Option<String>,
-    /// Questions asked.
-    pub interaction_count: u64,
+    pub(crate) interaction_count: u64,
     /// Replies accepted under a key.
     pub(crate) replies: Vec<AcceptedReply>,
     /// The user's answer that the next turn is told.
-    pub answer: Option<Value>,
+    pub(crate) answer: Option<Value>,
     /// Questions the deadline decided.
-    pub auto_decision_count: u64,
+    pub(crate) auto_decision_count: u64,
     /// When the last of them was.
-    pub last_auto_decision_at: Option<Timestamp>,
+    pub(crate) last_auto_decision_at: Option<Timestamp>,
     /// Whether somebody asked for the run to stop.
     pub(crate) cancel_requested: bool,
     /// What a restart did to it.
     pub recovery_state: RecoveryState,
-    /// When.
-    pub recovered_at: Option<Timestamp>,
-    /// Why.
-    pub recovery_reason: Option<String>,
-    /// The first warnings.
-    pub warnings: Vec<Warning>,
+    pub(crate) recovered_at: Option<Timestamp>,
+    pub(crate) recovery_reason: Option<String>,
+    pub(crate) warnings: Vec<Warning>,
     /// Why it failed.
     pub error: Option<RunError>,
-    /// What it used.
-    pub usage: Usage,
+    pub(crate) usage: Usage,
     /// Where its result is.
     pub(crate) result_path: Option<String>,
     /// Hash of the idempotency key it was created with.
-    pub idempotency_sha256: Option<String>,
+    pub(crate) idempotency_sha256: Option<String>,
     /// Whether its skill is a package of its own.
     #[serde(default)]
-    pub temporary: bool,
+    pub(crate) temporary: bool,
 }
 
 impl RunState {
     /// The state after a run's first event.
-    pub fn open(run_id: RunId, started: &Started, at: Timestamp) -> Self {
+    pub(crate) fn open(run_id: RunId, started: &Started, at: Timestamp) -> Self {
         Self {
             run_id,
             request_id: started.request_id,

@@ -85,10 +85,10 @@ pub(crate) enum Trigger {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transition {
     /// Its name in the contract.
-    pub id: &'static str,
-    pub from: Status,
-    pub trigger: Trigger,
-    pub to: Status,
+    pub(crate) id: &'static str,
+    pub(crate) from: Status,
+    pub(crate) trigger: Trigger,
+    pub(crate) to: Status,
 }
 
 const fn row(id: &'static str, from: Status, trigger: Trigger, to: Status) -> Transition {

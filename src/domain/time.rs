@@ -13,8 +13,7 @@ pub struct Timestamp(jiff::Timestamp);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a time (RFC 3339 is expected, such as 2026-11-16T01:02:03Z)")]
 pub struct NotATime {
-    /// What was given.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl Timestamp {

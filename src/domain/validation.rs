@@ -34,20 +34,20 @@ impl NormalizationLevel {
 /// One step of the normalization chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NormalizationStep {
-    pub step: String,
+    pub(crate) step: String,
     /// Whether it led to valid output.
-    pub ok: bool,
+    pub(crate) ok: bool,
     /// What it did or why it did not help.
-    pub detail: String,
+    pub(crate) detail: String,
 }
 
 /// One place where a value breaks its schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidationError {
     /// JSON pointer into the value.
-    pub path: String,
+    pub(crate) path: String,
     /// What is wrong there.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// Data of `output.normalized`.
@@ -56,11 +56,11 @@ pub struct Normalized {
     /// How far the chain had to go.
     pub(crate) level: NormalizationLevel,
     /// Whether the output passes its schema.
-    pub valid: bool,
+    pub(crate) valid: bool,
     /// Where the output was found.
-    pub source: String,
+    pub(crate) source: String,
     /// The steps, in order.
     pub(crate) steps: Vec<NormalizationStep>,
     /// What is wrong with it.
-    pub validation_errors: Vec<ValidationError>,
+    pub(crate) validation_errors: Vec<ValidationError>,
 }

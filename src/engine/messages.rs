@@ -17,9 +17,9 @@ const QUIET: [&str; 3] = ["stream_event", "rate_limit_event", "tool_progress"];
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Idiom {
     /// The tool that runs commands.
-    pub shell: &'static str,
+    pub(crate) shell: &'static str,
     /// The member of `result` that holds structured output.
-    pub structured: &'static str,
+    pub(crate) structured: &'static str,
     /// Whether tokens are counted over the whole session; the cost always is.
     pub(crate) tokens_of_session: bool,
 }

@@ -17,7 +17,7 @@ pub enum ProcessExit {
 
 impl ProcessExit {
     /// The status it exited with, where it has one.
-    pub fn code(self) -> Option<i32> {
+    pub(crate) fn code(self) -> Option<i32> {
         match self {
             Self::Code(code) => Some(code),
             Self::Signal(_) | Self::Dismissed | Self::Unknown => None,

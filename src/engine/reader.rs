@@ -40,6 +40,25 @@ pub trait LineParser: Send {
 }
 
 /// Reads one stream: splits it into lines, asks the parser, joins the unclaimed ones.
+///
+/// ```
+/// use skill_runner::domain::fact::Stream;
+/// use skill_runner::engine::{LineParser, Reading, StreamReader};
+///
+/// struct ClaimsNothing;
+/// impl LineParser for ClaimsNothing {
+///     fn read(&mut self, _: Stream, _: &str) -> Reading {
+///         Reading::Unclaimed
+///     }
+/// }
+///
+/// let mut reader = StreamReader::new(Stream::Stdout, 0, 1024);
+/// let mut facts = Vec::new();
+/// reader.push(b"hel", &mut ClaimsNothing, &mut facts);
+/// assert!(facts.is_empty());
+/// reader.push(b"lo\nwor", &mut ClaimsNothing, &mut facts);
+/// assert_eq!(facts[0].raw.map(|range| (range.from, range.to)), Some((0, 6)));
+/// ```
 #[derive(Debug)]
 pub struct StreamReader {
     stream: Stream,

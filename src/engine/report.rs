@@ -29,22 +29,22 @@ pub enum ReportedEnd {
 /// A tool the engine was not allowed to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Denial {
-    pub tool: String,
+    pub(crate) tool: String,
     /// The engine's id of the call.
-    pub call_id: String,
+    pub(crate) call_id: String,
 }
 
 /// Everything known about a turn; `verdict` judges it when the process is gone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnReport {
     /// The session that the turn was to continue.
-    pub resumed_from: Option<String>,
+    pub(crate) resumed_from: Option<String>,
     /// The session the engine named.
     pub handle: Option<String>,
     /// The assistant's last message.
     pub(crate) final_text: Option<String>,
     /// The engine's own structured output.
-    pub structured: Option<Value>,
+    pub(crate) structured: Option<Value>,
     /// The tokens and cost of this turn.
     pub usage: Option<Usage>,
     /// The end, once the engine reported it.
@@ -58,7 +58,7 @@ pub struct TurnReport {
     /// The last characters of standard error.
     pub(crate) stderr_tail: String,
     /// Names of output the parser does not know, each once.
-    pub unrecognized: Vec<String>,
+    pub(crate) unrecognized: Vec<String>,
     handle_kind: &'static str,
     messages: usize,
 }

@@ -13,12 +13,12 @@ pub(crate) const CONTENTS: &str = "export.json";
 /// The run that is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct About {
-    pub run_id: RunId,
+    pub(crate) run_id: RunId,
     /// The client's name for it.
-    pub request_id: RequestId,
-    pub status: Status,
+    pub(crate) request_id: RequestId,
+    pub(crate) status: Status,
     /// Events in its log.
-    pub events: u64,
+    pub(crate) events: u64,
 }
 
 /// What an export holds.
@@ -26,15 +26,13 @@ pub(crate) struct About {
 #[serde(deny_unknown_fields)]
 pub struct Contents {
     /// [`FORMAT`].
-    pub format: String,
-    /// The run.
-    pub run_id: RunId,
+    pub(crate) format: String,
+    pub(crate) run_id: RunId,
     /// The client's name for it.
-    pub request_id: RequestId,
-    /// How it ended.
-    pub status: Status,
+    pub(crate) request_id: RequestId,
+    pub(crate) status: Status,
     /// Events in its log.
-    pub events: u64,
+    pub(crate) events: u64,
     /// Every file but this one, sorted by path.
     pub(crate) files: Vec<Listed>,
 }
@@ -44,10 +42,10 @@ pub struct Contents {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Listed {
     /// Its path in the run's folder.
-    pub path: String,
-    pub size: u64,
+    pub(crate) path: String,
+    pub(crate) size: u64,
     /// Its sha256 in hex.
-    pub sha256: String,
+    pub(crate) sha256: String,
 }
 
 impl Contents {

@@ -4,16 +4,16 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Its path in the run's folder.
-    pub name: String,
-    pub size: u64,
+    pub(crate) name: String,
+    pub(crate) size: u64,
     /// The checksum that zip programs look at.
-    pub crc32: u32,
+    pub(crate) crc32: u32,
 }
 
 /// A file and its place in the zip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Placed {
-    pub entry: Entry,
+    pub(crate) entry: Entry,
     /// Where its header begins.
     pub(crate) header_at: u64,
     /// Where its content begins.

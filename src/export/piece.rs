@@ -20,12 +20,11 @@ pub struct Piece {
 /// Length and hashes of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
-    /// Its length.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Its sha256 in hex.
-    pub sha256: String,
+    pub(crate) sha256: String,
     /// The checksum that zip programs look at.
-    pub crc32: u32,
+    pub(crate) crc32: u32,
 }
 
 impl Piece {

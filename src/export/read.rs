@@ -23,13 +23,12 @@ const CENTRAL_LINE: usize = 46;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Flaw {
     /// `SEAL`, `ZIP` or `CONTENTS`: the file as a whole, its structure, its files.
-    pub rule: &'static str,
+    pub(crate) rule: &'static str,
     /// The file of the run; none for the export as a whole.
-    pub file: Option<String>,
+    pub(crate) file: Option<String>,
     /// Where in the export.
-    pub byte: Option<u64>,
-    /// What is wrong.
-    pub message: String,
+    pub(crate) byte: Option<u64>,
+    pub(crate) message: String,
 }
 
 /// An export, open for reading.
@@ -72,7 +71,7 @@ impl Export {
     }
 
     /// Its own list of contents.
-    pub fn contents(&self) -> Option<&Contents> {
+    pub(crate) fn contents(&self) -> Option<&Contents> {
         self.contents.as_ref()
     }
 

@@ -13,8 +13,8 @@ use super::piece::{Digest, Piece};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Written {
     /// What the export holds.
-    pub contents: Contents,
-    pub bytes: u64,
+    pub(crate) contents: Contents,
+    pub(crate) bytes: u64,
     /// The seal at its end.
     pub(crate) seal: String,
 }

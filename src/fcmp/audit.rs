@@ -20,12 +20,10 @@ const VIOLATIONS_MAX: usize = 100;
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
-    /// Which rule.
-    pub rule: &'static str,
+    pub(crate) rule: &'static str,
     /// At which event; 0 for the log as a whole.
-    pub seq: u64,
-    /// What is wrong.
-    pub message: String,
+    pub(crate) seq: u64,
+    pub(crate) message: String,
 }
 
 /// Whether the log must be closed.

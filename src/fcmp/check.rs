@@ -10,12 +10,9 @@ use crate::domain::statechart::Status;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("PROTOCOL_SCHEMA_VIOLATION: {type_name} at {pointer}: {message}")]
 pub struct SchemaViolation {
-    /// FCMP type.
-    pub type_name: &'static str,
-    /// Where.
-    pub pointer: &'static str,
-    /// What is wrong.
-    pub message: String,
+    pub(crate) type_name: &'static str,
+    pub(crate) pointer: &'static str,
+    pub(crate) message: String,
 }
 
 impl SchemaViolation {

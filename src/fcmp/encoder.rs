@@ -47,7 +47,7 @@ impl Encoder {
     }
 
     /// Whose log it is.
-    pub fn run(&self) -> RunId {
+    pub(crate) fn run(&self) -> RunId {
         self.run
     }
 

@@ -15,11 +15,11 @@ pub(crate) const PROTOCOL_VERSION: &str = "fcmp/1.0";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     /// Turn of the engine.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// Number within the turn.
     pub(crate) local_seq: u64,
     /// Kind in the log.
-    pub kind: String,
+    pub(crate) kind: String,
 }
 
 /// Bytes of a stream's file that an event was read from.
@@ -27,32 +27,27 @@ pub struct Meta {
 pub(crate) struct RawRef {
     /// Turn of the engine.
     pub(crate) attempt_number: u32,
-    pub stream: Stream,
+    pub(crate) stream: Stream,
     /// First byte.
-    pub byte_from: u64,
+    pub(crate) byte_from: u64,
     /// Byte after the last.
-    pub byte_to: u64,
+    pub(crate) byte_to: u64,
     /// How the bytes are shown.
-    pub encoding: String,
+    pub(crate) encoding: String,
 }
 
 /// An event read back; `event` is `None` for a type this version does not know.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {
-    /// Whose.
-    pub run_id: RunId,
-    /// Its place.
-    pub seq: Seq,
+    pub(crate) run_id: RunId,
+    pub(crate) seq: Seq,
     /// When.
     pub ts: Timestamp,
-    /// The run's engine.
-    pub engine: String,
-    /// FCMP type.
-    pub type_name: String,
+    pub(crate) engine: String,
+    pub(crate) type_name: String,
     /// The typed data.
     pub event: Option<Event>,
-    /// Turn and kind.
-    pub meta: Meta,
+    pub(crate) meta: Meta,
     /// The bytes it was read from.
     pub(crate) raw_ref: Option<RawRef>,
 }
@@ -117,12 +112,12 @@ pub fn read_envelope(bytes: &[u8]) -> Result<Envelope, NotAnEvent> {
 
 /// What the encoder needs besides the event itself.
 pub(super) struct Place<'a> {
-    pub run_id: RunId,
-    pub seq: Seq,
-    pub ts: Timestamp,
+    pub(crate) run_id: RunId,
+    pub(crate) seq: Seq,
+    pub(crate) ts: Timestamp,
     /// The engine's name as JSON text, quotes included.
     pub(crate) engine_json: &'a str,
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     pub(crate) local_seq: u64,
 }
 

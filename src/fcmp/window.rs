@@ -6,10 +6,10 @@ use crate::domain::time::Timestamp;
 /// Which events are wanted; bounds are inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
-    pub from_seq: Seq,
-    pub to_seq: Option<Seq>,
-    pub from_ts: Option<Timestamp>,
-    pub to_ts: Option<Timestamp>,
+    pub(crate) from_seq: Seq,
+    pub(crate) to_seq: Option<Seq>,
+    pub(crate) from_ts: Option<Timestamp>,
+    pub(crate) to_ts: Option<Timestamp>,
 }
 
 /// The position of an event relative to a window.

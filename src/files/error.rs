@@ -8,12 +8,10 @@ use std::path::{Path, PathBuf};
 #[error("{action} {}", path.display())]
 pub struct Error {
     /// What was tried, such as `rename to`.
-    pub action: &'static str,
-    /// On which path.
-    pub path: PathBuf,
-    /// Why it failed.
+    pub(crate) action: &'static str,
+    pub(crate) path: PathBuf,
     #[source]
-    pub source: io::Error,
+    pub(crate) source: io::Error,
 }
 
 impl Error {

@@ -37,7 +37,7 @@ pub(crate) struct Shared {
 
 impl InstalledEngines {
     /// The CLIs as this process sees them.
-    pub fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         let texts =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Self::with_env(settings, texts.collect())

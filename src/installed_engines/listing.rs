@@ -36,10 +36,9 @@ pub enum ListSource {
 /// The models of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Models {
-    /// The engine.
-    pub engine: String,
+    pub(crate) engine: String,
     /// The CLI's version, where there is one.
-    pub cli_version_detected: Option<String>,
+    pub(crate) cli_version_detected: Option<String>,
     /// Where the list comes from.
     pub source: ListSource,
     /// The CLI version of the snapshot.
@@ -53,27 +52,26 @@ pub struct Models {
 /// The snapshots of an engine, and which one is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Manifest {
-    /// The engine.
-    pub engine: String,
+    pub(crate) engine: String,
     /// The CLI's version, where there is one.
-    pub cli_version_detected: Option<String>,
+    pub(crate) cli_version_detected: Option<String>,
     /// All snapshots, oldest version first.
     pub(crate) snapshots: Vec<ManifestEntry>,
     /// The one that fits best.
-    pub snapshot_version: Option<String>,
+    pub(crate) snapshot_version: Option<String>,
     /// Why it is not an exact fit.
-    pub fallback_reason: Option<String>,
+    pub(crate) fallback_reason: Option<String>,
 }
 
 /// One snapshot of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ManifestEntry {
     /// The CLI version it describes.
-    pub cli_version: String,
+    pub(crate) cli_version: String,
     /// Where it comes from.
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// How many models it lists.
-    pub models: usize,
+    pub(crate) models: usize,
 }
 
 impl InstalledEngines {
@@ -112,7 +110,7 @@ impl InstalledEngines {
     }
 
     /// The snapshots of an engine.
-    pub fn manifest(&self, adapter: &Adapter) -> Manifest {
+    pub(crate) fn manifest(&self, adapter: &Adapter) -> Manifest {
         let detected = self.find(adapter).ok().and_then(|found| found.known_version());
         let all = snapshots::snapshots(adapter, &self.snapshots_folder(adapter));
         let chosen = snapshots::choose(&all, detected.as_deref());

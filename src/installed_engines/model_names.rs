@@ -9,19 +9,19 @@ use crate::engine::{Adapter, ModelNames};
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The CLI's name for it.
-    pub id: String,
+    pub(crate) id: String,
     /// A name to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) display_name: Option<String>,
     /// The efforts it can be used with, where the engine's models are `name@effort`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub efforts: Vec<String>,
+    pub(crate) efforts: Vec<String>,
     /// Whether it will be removed.
     #[serde(default)]
     pub(crate) deprecated: bool,
     /// Anything else worth knowing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub notes: Option<String>,
+    pub(crate) notes: Option<String>,
 }
 
 /// A model as a request can name it.
@@ -32,13 +32,13 @@ pub struct Model {
     /// A name to show.
     pub(crate) display_name: String,
     /// Its provider, where the name has one.
-    pub provider: Option<String>,
+    pub(crate) provider: Option<String>,
     /// Its effort, where the name has one.
     pub(crate) effort: Option<String>,
     /// Whether it will be removed.
     pub(crate) deprecated: bool,
     /// Anything else worth knowing.
-    pub notes: Option<String>,
+    pub(crate) notes: Option<String>,
 }
 
 /// Checks the name and the efforts of a model.

@@ -21,10 +21,8 @@ const SNAPSHOTS_MAX: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// The CLI's version.
-    pub cli_version: String,
-    /// The models.
-    pub models: Vec<Entry>,
+    pub(crate) cli_version: String,
+    pub(crate) models: Vec<Entry>,
 }
 
 /// Where a snapshot comes from.

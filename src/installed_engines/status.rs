@@ -13,28 +13,27 @@ use crate::engine::{self, Adapter};
 /// An engine on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// The engine.
-    pub engine: Engine,
+    pub(crate) engine: Engine,
     /// `active`, `sunset` or `built_in`.
-    pub state: &'static str,
+    pub(crate) state: &'static str,
     /// Whether it can be started.
     pub installed: bool,
     /// The command that starts it.
-    pub program: Option<String>,
+    pub(crate) program: Option<String>,
     /// How it was found.
-    pub source: Option<Source>,
+    pub(crate) source: Option<Source>,
     /// The version it prints.
     pub cli_version_detected: Option<String>,
     /// The version it was measured with, which an upgrade installs.
     pub(crate) pinned_version: Option<String>,
     /// Whether it has a key or a login.
-    pub auth_ready: bool,
+    pub(crate) auth_ready: bool,
     /// Which one, or what to do.
     pub(crate) auth_detail: String,
     /// Why it cannot be started.
     pub(crate) problem: Option<String>,
     /// The command that installs it.
-    pub install_command: Option<String>,
+    pub(crate) install_command: Option<String>,
 }
 
 impl InstalledEngines {

@@ -51,11 +51,11 @@ pub struct Upgrade {
     /// Its state.
     pub status: UpgradeStatus,
     /// When it was requested.
-    pub created_at: String,
+    pub(crate) created_at: String,
     /// When npm was started.
     pub(crate) started_at: Option<String>,
     /// When it was over.
-    pub finished_at: Option<String>,
+    pub(crate) finished_at: Option<String>,
     /// By engine.
     pub results: BTreeMap<String, UpgradeResult>,
 }
@@ -66,9 +66,9 @@ pub struct UpgradeResult {
     /// Its state.
     pub status: UpgradeStatus,
     /// The package with its version.
-    pub package: String,
+    pub(crate) package: String,
     /// The version the installed program prints.
-    pub cli_version_detected: Option<String>,
+    pub(crate) cli_version_detected: Option<String>,
     /// Why it failed, or a remark.
     pub message: Option<String>,
 }

@@ -108,7 +108,7 @@ pub(crate) fn stream_proofs(paths: &RunPaths) -> Result<BTreeMap<String, StreamP
 }
 
 /// Length and hash of a file; `None` when it is not there.
-pub fn file_proof(path: &Path) -> Result<Option<StreamProof>, Error> {
+pub(crate) fn file_proof(path: &Path) -> Result<Option<StreamProof>, Error> {
     let doing = || format!("read {}", path.display());
     let file = match files::open_regular(path) {
         Ok(file) => file,

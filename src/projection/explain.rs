@@ -12,42 +12,42 @@ use crate::domain::ids::{RequestId, RunId, Seq};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Explanation {
     /// The client's name for the run.
-    pub request_id: RequestId,
-    pub run_id: RunId,
-    pub path: String,
-    pub value: serde_json::Value,
+    pub(crate) request_id: RequestId,
+    pub(crate) run_id: RunId,
+    pub(crate) path: String,
+    pub(crate) value: serde_json::Value,
     /// Its place in the result.
-    pub result: FilePlace,
+    pub(crate) result: FilePlace,
     /// The step of validation that made it valid; none for a result that was taken from another run.
-    pub validation: Option<Validation>,
+    pub(crate) validation: Option<Validation>,
     /// Where it was before.
-    pub origin: Origin,
+    pub(crate) origin: Origin,
 }
 
 /// Bytes of a file of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FilePlace {
     /// Its path in the run's folder.
-    pub file: String,
+    pub(crate) file: String,
     /// First byte.
-    pub byte_from: u64,
+    pub(crate) byte_from: u64,
     /// Byte after the last.
-    pub byte_to: u64,
+    pub(crate) byte_to: u64,
 }
 
 /// How the output was validated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Validation {
     /// The event that says so.
-    pub seq: Seq,
+    pub(crate) seq: Seq,
     /// How much the output had to be changed.
-    pub level: NormalizationLevel,
+    pub(crate) level: NormalizationLevel,
     /// Whether it fits its schema.
-    pub valid: bool,
+    pub(crate) valid: bool,
     /// Where it was found.
-    pub source: String,
+    pub(crate) source: String,
     /// The steps, in order.
-    pub steps: Vec<NormalizationStep>,
+    pub(crate) steps: Vec<NormalizationStep>,
 }
 
 /// How narrow a place is.
@@ -101,11 +101,11 @@ pub(crate) enum Origin {
 /// An event that refers to bytes of an engine's output and so may hold the field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    pub seq: Seq,
-    pub type_name: String,
-    pub stream: Stream,
+    pub(crate) seq: Seq,
+    pub(crate) type_name: String,
+    pub(crate) stream: Stream,
     /// Which bytes.
-    pub bytes: Range<u64>,
+    pub(crate) bytes: Range<u64>,
     /// Whether the assistant says something with it.
     pub(crate) is_message: bool,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Candidate {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Trail {
     /// The last step of validation.
-    pub validation: Option<Validation>,
+    pub(crate) validation: Option<Validation>,
     /// The run whose result was taken.
     pub(crate) taken_from: Option<(Seq, RunId)>,
     /// The events of the last turn that may hold it, in the order of the log.

@@ -15,59 +15,49 @@ use crate::domain::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Job {
     /// The client's name for it.
-    pub request_id: RequestId,
+    pub(crate) request_id: RequestId,
     /// Its own name.
     pub run_id: RunId,
     /// Where it is.
     pub status: Status,
-    /// Which skill.
-    pub skill_id: String,
+    pub(crate) skill_id: String,
     /// Which version of it.
-    pub skill_version: String,
-    /// Which engine.
-    pub engine: String,
+    pub(crate) skill_version: String,
+    pub(crate) engine: String,
     /// What the engine calls itself, once it was started.
-    pub engine_version: Option<String>,
+    pub(crate) engine_version: Option<String>,
     /// The tier of isolation in force, once it was started.
-    pub isolation: Option<String>,
-    /// Which model.
-    pub model: Option<String>,
+    pub(crate) isolation: Option<String>,
+    pub(crate) model: Option<String>,
     /// With or without questions.
-    pub execution_mode: ExecutionMode,
+    pub(crate) execution_mode: ExecutionMode,
     /// When it was created.
-    pub created_at: Timestamp,
+    pub(crate) created_at: Timestamp,
     /// When its last event happened.
-    pub updated_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
     /// Turn of the engine.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// Last event: the cursor of a reader who has seen everything.
-    pub head_seq: Seq,
+    pub(crate) head_seq: Seq,
     /// Whether it waits for files.
-    pub awaiting_upload: bool,
+    pub(crate) awaiting_upload: bool,
     /// Whether its result came from an equal run.
-    pub cache_hit: bool,
-    /// The open question.
-    pub pending_interaction_id: Option<InteractionId>,
-    /// Questions asked.
-    pub interaction_count: u64,
+    pub(crate) cache_hit: bool,
+    pub(crate) pending_interaction_id: Option<InteractionId>,
+    pub(crate) interaction_count: u64,
     /// What a restart did to it.
     pub(crate) recovery_state: RecoveryState,
-    /// When.
-    pub recovered_at: Option<Timestamp>,
-    /// Why.
-    pub recovery_reason: Option<String>,
+    pub(crate) recovered_at: Option<Timestamp>,
+    pub(crate) recovery_reason: Option<String>,
     /// Questions the deadline decided.
-    pub auto_decision_count: u64,
+    pub(crate) auto_decision_count: u64,
     /// When the last of them was.
-    pub last_auto_decision_at: Option<Timestamp>,
-    /// Worth knowing.
-    pub warnings: Vec<Warning>,
-    /// Why it failed.
-    pub error: Option<RunError>,
-    /// What it used.
-    pub usage: Usage,
+    pub(crate) last_auto_decision_at: Option<Timestamp>,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) error: Option<RunError>,
+    pub(crate) usage: Usage,
     /// How many runs are to start before it; `null` when it is not in the queue.
-    pub queue_position: Option<usize>,
+    pub(crate) queue_position: Option<usize>,
 }
 
 /// The job of a run.

@@ -32,10 +32,10 @@ pub(crate) enum Action {
 /// An installation that is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Done {
-    pub skill_id: String,
-    pub version: String,
+    pub(crate) skill_id: String,
+    pub(crate) version: String,
     /// Whether it is new here.
-    pub action: Action,
+    pub(crate) action: Action,
 }
 
 /// What is to be done.

@@ -5,9 +5,9 @@ use crate::domain::engine::Engine;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     /// In the file and as a flag.
-    pub name: String,
+    pub(crate) name: String,
     /// In the environment, the name that every setting has first.
-    pub variables: Vec<String>,
+    pub(crate) variables: Vec<String>,
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.

@@ -45,11 +45,11 @@ impl fmt::Display for Source {
 #[error("{key} ({place}): {message}")]
 pub struct Problem {
     /// The setting, or the unknown name.
-    pub key: String,
+    pub(crate) key: String,
     /// Where it was set.
-    pub place: String,
+    pub(crate) place: String,
     /// What is wrong, and what would be right.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// A value as it was given.

@@ -26,7 +26,7 @@ pub struct Settings {
     /// Folders.
     pub paths: Paths,
     /// Where the log is kept.
-    pub store: Store,
+    pub(crate) store: Store,
     /// How runs are admitted and treated.
     pub runs: Runs,
     /// How long engines may take.
@@ -47,8 +47,7 @@ pub struct Settings {
 /// The HTTP service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
-    /// Address to bind.
-    pub host: IpAddr,
+    pub(crate) host: IpAddr,
     /// Port to bind; 0 is any free one.
     pub port: u16,
     /// The bearer token, where one is asked for.
@@ -60,7 +59,7 @@ pub struct Http {
     /// Silence on an event stream before a heartbeat.
     pub heartbeat_seconds: u64,
     /// How long a stop waits for running engines.
-    pub drain_grace_seconds: u64,
+    pub(crate) drain_grace_seconds: u64,
 }
 
 /// Credentials for the user interface.
@@ -84,7 +83,7 @@ pub struct Paths {
     /// The home folder engines see.
     pub agent_home: PathBuf,
     /// Where managed engines are installed.
-    pub npm_prefix: PathBuf,
+    pub(crate) npm_prefix: PathBuf,
 }
 
 /// Where the log is kept, and how long a finished run's events stay in the store.
@@ -92,7 +91,7 @@ pub struct Paths {
 pub struct Store {
     pub(crate) kind: StoreKind,
     /// Seconds after which a finished run's events leave the store for its folder.
-    pub seal_grace_seconds: u64,
+    pub(crate) seal_grace_seconds: u64,
 }
 
 /// Back ends of the store.
@@ -107,7 +106,7 @@ pub struct Runs {
     /// Engines at work at the same time.
     pub max_running_jobs: usize,
     /// Runs that may wait for one.
-    pub max_queued_jobs: usize,
+    pub(crate) max_queued_jobs: usize,
     /// What a restart does with runs that waited.
     pub restart_queued: RestartQueued,
     /// Whether the runner may repair output itself.
@@ -142,9 +141,9 @@ pub struct Times {
     /// Each attempt's running time.
     pub hard_timeout_seconds: u64,
     /// Silence of an engine; 0 is no limit.
-    pub stall_timeout_seconds: u64,
+    pub(crate) stall_timeout_seconds: u64,
     /// From an engine's result to its exit.
-    pub exit_grace_seconds: u64,
+    pub(crate) exit_grace_seconds: u64,
     /// From TERM to KILL.
     pub kill_grace_seconds: u64,
 }
@@ -155,15 +154,15 @@ pub struct Limits {
     /// Size of an uploaded zip.
     pub max_upload_bytes: u64,
     /// What may come out of it.
-    pub max_unpacked_bytes: u64,
+    pub(crate) max_unpacked_bytes: u64,
     /// Files and folders in it.
-    pub max_entries: u64,
+    pub(crate) max_entries: u64,
     /// Size of the zip with a skill of one run.
-    pub temp_skill_package_max_bytes: u64,
+    pub(crate) temp_skill_package_max_bytes: u64,
     /// What is kept of each stream of an engine.
-    pub max_log_bytes: u64,
+    pub(crate) max_log_bytes: u64,
     /// Free space below which nothing new is taken.
-    pub min_free_bytes: u64,
+    pub(crate) min_free_bytes: u64,
 }
 
 /// One agent CLI.

@@ -40,8 +40,8 @@ const MASK: &str = "********";
 /// Reads settings one by one and remembers what it found.
 pub(crate) struct Reader {
     layers: Layers,
-    pub problems: Vec<Problem>,
-    pub described: Vec<Described>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) described: Vec<Described>,
 }
 
 impl Reader {

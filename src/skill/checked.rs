@@ -22,15 +22,15 @@ pub struct Skill {
     /// The manifest's version.
     pub version: semver::Version,
     /// The title for people: the manifest's `name`, else the id.
-    pub name: String,
+    pub(crate) name: String,
     /// What the skill does, from the front matter.
-    pub description: String,
+    pub(crate) description: String,
     /// `assets/runner.json`.
     pub manifest: Manifest,
     /// The head of `SKILL.md`.
     pub(crate) front_matter: FrontMatter,
     /// What a run takes.
-    pub input_schema: Value,
+    pub(crate) input_schema: Value,
     /// What can be set.
     pub(crate) parameter_schema: Value,
     /// What a result must be.

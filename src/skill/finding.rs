@@ -26,11 +26,9 @@ pub struct Finding {
     /// The file of the package; empty when it is about the package as a whole.
     pub file: String,
     /// The place in that file, as a JSON pointer; empty means all of it.
-    pub pointer: String,
-    /// What is wrong.
-    pub message: String,
-    /// What to do.
-    pub hint: String,
+    pub(crate) pointer: String,
+    pub(crate) message: String,
+    pub(crate) hint: String,
 }
 
 impl Finding {

@@ -8,9 +8,9 @@ use serde_json::Value;
 /// What the head of `SKILL.md` says; all but name and description is passed through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FrontMatter {
-    pub name: String,
+    pub(crate) name: String,
     /// What the skill does and when to use it.
-    pub description: String,
+    pub(crate) description: String,
     /// The licence, by name or file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) license: Option<String>,
@@ -19,7 +19,7 @@ pub(crate) struct FrontMatter {
     pub(crate) compatibility: Option<String>,
     /// Whatever the author notes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: BTreeMap<String, String>,
+    pub(crate) metadata: BTreeMap<String, String>,
     /// The tools the skill asks for, as written.
     #[serde(default, rename = "allowed-tools", skip_serializing_if = "Option::is_none")]
     pub(crate) allowed_tools: Option<Value>,

@@ -8,9 +8,9 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileField {
     /// The field, and the file's exact name in `uploads/`.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether a run without it fails.
-    pub required: bool,
+    pub(crate) required: bool,
 }
 
 /// The fields of an input schema that are files: all that do not say `inline`.

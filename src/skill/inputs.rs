@@ -21,17 +21,16 @@ const DEFAULT_ACTION: &str = "run";
 pub struct Rejection {
     pub(crate) code: ErrorCode,
     /// What was wrong and what to do.
-    pub message: String,
+    pub(crate) message: String,
     /// The places, relative to `input` or `parameter`.
-    pub details: Vec<Violation>,
+    pub(crate) details: Vec<Violation>,
 }
 
 /// Required files that were not uploaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("missing input files: {}", keys.join(", "))]
 pub struct MissingFiles {
-    /// Their keys.
-    pub keys: Vec<String>,
+    pub(crate) keys: Vec<String>,
 }
 
 /// Checks what is given as JSON; nothing given is an empty object.

@@ -13,16 +13,14 @@ pub const PATH: &str = "assets/runner.json";
 /// The execution contract.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The skill's id.
-    pub id: String,
-    /// Its semantic version.
-    pub version: String,
+    pub(crate) id: String,
+    pub(crate) version: String,
     /// A title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The engines it runs on; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engines: Option<Vec<Engine>>,
+    pub(crate) engines: Option<Vec<Engine>>,
     /// Engines excluded from those.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unsupported_engines: Vec<Engine>,
@@ -30,7 +28,7 @@ pub struct Manifest {
     pub(crate) execution_modes: Vec<ExecutionMode>,
     /// How many attempts an interactive run may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_attempt: Option<u32>,
+    pub(crate) max_attempt: Option<u32>,
     /// What is started.
     pub entrypoint: Entrypoint,
     /// The paths of the schemas.
@@ -49,9 +47,8 @@ pub struct Manifest {
     /// A configuration file of the package for each engine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) engine_configs: BTreeMap<Engine, String>,
-    /// Defaults for runs.
     #[serde(default)]
-    pub runtime: Runtime,
+    pub(crate) runtime: Runtime,
 }
 
 pub(crate) use crate::domain::request::ExecutionMode;
@@ -90,13 +87,13 @@ pub(crate) enum EntrypointKind {
 pub(crate) struct Prompt {
     /// A path in the package, or the text itself: see [`Template::of`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<String>,
+    pub(crate) template: Option<String>,
     /// Where the engine is told to leave its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result_mode: Option<ResultMode>,
+    pub(crate) result_mode: Option<ResultMode>,
     /// The result's path in the run, when it is not `result/result.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result_file: Option<String>,
+    pub(crate) result_file: Option<String>,
 }
 
 /// Where an engine leaves its result.
@@ -116,18 +113,18 @@ pub struct Script {
     pub command: String,
     /// The protocol's action when the caller names none; `run` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<String>,
+    pub(crate) action: Option<String>,
 }
 
 /// Paths of the schemas; a path left out means `assets/<kind>.schema.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SchemaPaths {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<String>,
+    pub(crate) input: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parameter: Option<String>,
+    pub(crate) parameter: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
+    pub(crate) output: Option<String>,
 }
 
 /// One entry of `artifacts`.
@@ -135,14 +132,14 @@ pub(crate) struct SchemaPaths {
 pub(crate) struct DeclaredArtifact {
     /// What it is for; `output` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<String>,
+    pub(crate) role: Option<String>,
     /// A glob, with or without `artifacts/` before it.
-    pub pattern: String,
+    pub(crate) pattern: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mime: Option<String>,
+    pub(crate) mime: Option<String>,
     /// Whether a run without it has failed.
     #[serde(default)]
-    pub required: bool,
+    pub(crate) required: bool,
 }
 
 /// Limits on a run.
@@ -150,7 +147,7 @@ pub(crate) struct DeclaredArtifact {
 pub(crate) struct Automation {
     /// Seconds an attempt may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_sec: Option<u64>,
+    pub(crate) timeout_sec: Option<u64>,
     /// What the skill wants of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) network: Option<Network>,
@@ -176,10 +173,10 @@ pub(crate) enum Network {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OutputCommand {
     /// Words without a shell.
-    pub command: String,
+    pub(crate) command: String,
     /// Whether it is used.
     #[serde(default = "yes")]
-    pub enabled: bool,
+    pub(crate) enabled: bool,
 }
 
 fn yes() -> bool {

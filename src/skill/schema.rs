@@ -19,9 +19,9 @@ pub(crate) use crate::domain::event::ValidationError as Violation;
 #[error("not a usable JSON Schema: at {path:?}: {message}")]
 pub(crate) struct NotASchema {
     /// The place in the schema, as a JSON pointer.
-    pub path: String,
+    pub(crate) path: String,
     /// What is wrong there.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// A compiled schema; cheap to clone.

@@ -25,7 +25,7 @@ impl EventBatch {
     }
 
     /// The events after `seq`; none if the batch ends there or before.
-    pub fn after(&self, seq: Seq) -> Option<EventBatch> {
+    pub(crate) fn after(&self, seq: Seq) -> Option<EventBatch> {
         if seq < self.first {
             return Some(self.clone());
         }

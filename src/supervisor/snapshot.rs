@@ -17,15 +17,15 @@ const SOCKETS_MAX: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ProcessSnapshot {
-    pub pid: i32,
-    pub parent: i32,
-    pub command: String,
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) command: String,
     /// Its state, as the kernel calls it: `S (sleeping)`.
-    pub state: String,
+    pub(crate) state: String,
     /// Where in the kernel it waits; empty when the kernel does not say.
     pub(crate) waits_in: String,
     /// Its open sockets: `tcp 127.0.0.1:4000 -> 127.0.0.1:8080 established`.
-    pub sockets: Vec<String>,
+    pub(crate) sockets: Vec<String>,
 }
 
 /// The engine and its descendants, without its shim. Reads `/proc`, so it blocks for a short time.

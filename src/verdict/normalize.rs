@@ -60,7 +60,7 @@ pub(crate) struct StepResult {
 }
 
 impl StepResult {
-    pub fn failed(detail: impl Into<String>) -> Self {
+    pub(crate) fn failed(detail: impl Into<String>) -> Self {
         Self { ok: false, detail: detail.into(), checked: Vec::new(), errors: None, data: None }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) enum Stop {
 
 impl Stop {
     /// The run's error for this reason.
-    pub fn error(&self) -> RunError {
+    pub(crate) fn error(&self) -> RunError {
         match self {
             Stop::Canceled => RunError::new(ErrorCode::CanceledByUser, "the run was canceled on request"),
             Stop::HardTimeout { seconds } => RunError::new(

@@ -49,12 +49,12 @@ pub(crate) struct InvalidOutput {
 }
 
 impl Verdict {
-    pub fn failed(error: RunError) -> Self {
+    pub(crate) fn failed(error: RunError) -> Self {
         Self { outcome: Err(error), normalized: None, warnings: Vec::new(), answer: None, awaited: None }
     }
 
     /// What normalization has to work with, or the verdict itself.
-    pub fn invalid_output(self) -> Result<InvalidOutput, Box<Verdict>> {
+    pub(crate) fn invalid_output(self) -> Result<InvalidOutput, Box<Verdict>> {
         match self {
             Verdict {
                 outcome: Err(error), normalized: Some(normalized), awaited: Some(completion), warnings, ..

@@ -19,12 +19,11 @@ impl Layout {
     }
 
     /// The data folder itself.
-    pub fn data(&self) -> &Path {
+    pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
-    /// The event store.
-    pub fn store(&self) -> PathBuf {
+    pub(crate) fn store(&self) -> PathBuf {
         self.data.join("store")
     }
 
@@ -45,12 +44,12 @@ impl Layout {
     }
 
     /// The folder of all requests.
-    pub fn requests(&self) -> PathBuf {
+    pub(crate) fn requests(&self) -> PathBuf {
         self.data.join("requests")
     }
 
     /// The folder of one request.
-    pub fn request(&self, request: RequestId) -> PathBuf {
+    pub(crate) fn request(&self, request: RequestId) -> PathBuf {
         self.requests().join(request.to_string())
     }
 
@@ -70,7 +69,7 @@ impl Layout {
     }
 
     /// What became of the packages that were sent to be installed.
-    pub fn installs(&self) -> PathBuf {
+    pub(crate) fn installs(&self) -> PathBuf {
         self.data.join("installs")
     }
 
@@ -78,20 +77,14 @@ impl Layout {
     pub(crate) fn service_address(&self) -> PathBuf {
         self.data.join("service.json")
     }
-
-    /// The service's own log, where no other place is configured.
-    pub fn log_file(&self) -> PathBuf {
-        self.data.join("logs").join("skill-runner.log")
-    }
 }
 
 /// The paths of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunPaths {
-    /// The run's folder.
-    pub root: PathBuf,
+    pub(crate) root: PathBuf,
     /// The run's folder for temporary files, outside `root`.
-    pub tmp: PathBuf,
+    pub(crate) tmp: PathBuf,
 }
 
 impl RunPaths {
@@ -124,7 +117,6 @@ mod tests {
             layout.store(),
             layout.request_uploads(id.parse().unwrap()),
             layout.service_address(),
-            layout.log_file(),
             run.root.clone(),
             run.tmp.clone(),
             run.folder(RunFolder::Uploads),
@@ -142,7 +134,6 @@ mod tests {
                 "data/store",
                 "data/requests/ID/uploads",
                 "data/service.json",
-                "data/logs/skill-runner.log",
                 "data/runs/ID",
                 "data/tmp/ID",
                 "data/runs/ID/uploads",

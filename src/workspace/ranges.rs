@@ -30,15 +30,15 @@ pub(crate) enum Encoding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct LogRange {
     /// Where it begins; less than asked for where that was inside a character.
-    pub byte_from: u64,
+    pub(crate) byte_from: u64,
     /// Where it ends, exclusive.
-    pub byte_to: u64,
+    pub(crate) byte_to: u64,
     /// The bytes.
-    pub content: String,
+    pub(crate) content: String,
     /// How they are written.
-    pub encoding: Encoding,
+    pub(crate) encoding: Encoding,
     /// Length of the file.
-    pub total_bytes: u64,
+    pub(crate) total_bytes: u64,
 }
 
 /// A range that cannot be read.

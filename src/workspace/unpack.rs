@@ -58,10 +58,9 @@ impl Default for UploadLimits {
 pub struct UnpackedFile {
     /// Its path in the archive, with `/`.
     pub name: String,
-    /// Its length.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Its sha256 in hex.
-    pub sha256: String,
+    pub(crate) sha256: String,
 }
 
 /// An archive whose list of entries has been checked; its contents have not been read yet.

@@ -23,11 +23,11 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnswerError {
     /// One of the protocol's codes or the skill's own.
-    pub code: String,
+    pub(crate) code: String,
     /// The message for people.
-    pub message: String,
+    pub(crate) message: String,
     /// Anything else about it.
-    pub details: Map<String, Value>,
+    pub(crate) details: Map<String, Value>,
 }
 
 /// Longest code taken from a script.

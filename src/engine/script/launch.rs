@@ -10,32 +10,32 @@ use crate::engine::launch::{Launch, PoliteSignal};
 #[derive(Debug)]
 pub(crate) struct Invocation<'a> {
     /// Program and arguments, already resolved against the run's copy of the package.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// What the script is to do.
-    pub action: String,
+    pub(crate) action: String,
     /// Input and parameter values together.
-    pub params: Map<String, Value>,
-    pub skill_id: &'a str,
+    pub(crate) params: Map<String, Value>,
+    pub(crate) skill_id: &'a str,
     /// The client's name for the run.
-    pub request_id: String,
-    pub run_id: String,
+    pub(crate) request_id: String,
+    pub(crate) run_id: String,
     /// Its folder; the working directory.
-    pub run_dir: &'a Path,
+    pub(crate) run_dir: &'a Path,
     /// Home for this run only.
-    pub home: &'a Path,
+    pub(crate) home: &'a Path,
     /// The PATH of the script.
-    pub path: &'a str,
+    pub(crate) path: &'a str,
     /// Whether to set SKILL_DEBUG.
-    pub debug: bool,
+    pub(crate) debug: bool,
     /// The output of the engine, for a script that runs after one.
-    pub engine: Option<EngineWords<'a>>,
+    pub(crate) engine: Option<EngineWords<'a>>,
 }
 
 /// The last message of an engine, and the file that holds it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EngineWords<'a> {
-    pub text: &'a str,
-    pub path: &'a Path,
+    pub(crate) text: &'a str,
+    pub(crate) path: &'a Path,
 }
 
 /// The process to start.
@@ -69,15 +69,15 @@ pub(crate) fn launch(invocation: Invocation<'_>) -> Launch {
 #[derive(Debug)]
 pub(crate) struct Helper<'a> {
     /// Program and arguments, already resolved against the run's copy of the package.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// The run's folder; the working directory.
-    pub run_dir: &'a Path,
+    pub(crate) run_dir: &'a Path,
     /// Home for this run only.
-    pub home: &'a Path,
+    pub(crate) home: &'a Path,
     /// The PATH of the script.
-    pub path: &'a str,
+    pub(crate) path: &'a str,
     /// Whether to set SKILL_DEBUG.
-    pub debug: bool,
+    pub(crate) debug: bool,
 }
 
 /// The process of such a command: like a script's, with an empty standard input.

@@ -50,7 +50,7 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// See whether an equal run has a result or is making one. `wanted` is `None` for a run that shares with nobody.
-    pub async fn begin(shared: &Arc<Shared>, wanted: Option<Wanted>) -> Self {
+    pub(crate) async fn begin(shared: &Arc<Shared>, wanted: Option<Wanted>) -> Self {
         let lead = wanted.as_ref().and_then(|wanted| Lead::take(shared, wanted));
         // Asked for once it leads: a run that led before has left its entry by then.
         let entry = match (&wanted, &lead) {
@@ -61,18 +61,18 @@ impl Admission {
     }
 
     /// Whether an equal run's result seems to be there, so that no place in the queue is needed.
-    pub fn expects_hit(&self) -> bool {
+    pub(crate) fn expects_hit(&self) -> bool {
         self.entry.is_some()
     }
 
     /// The equal run's result, put into this run's folder, which must exist; `None` when it cannot be used after all.
-    pub async fn take_result(&mut self, shared: &Arc<Shared>) -> Option<Step> {
+    pub(crate) async fn take_result(&mut self, shared: &Arc<Shared>) -> Option<Step> {
         let (wanted, entry) = (self.wanted.as_ref()?, self.entry.take()?);
         cache::take(shared, wanted, entry).await
     }
 
     /// The run is logged and has no result: it follows the run that leads, or enters the queue.
-    pub fn enter(self, shared: &Arc<Shared>, run: RunId, place: Place) {
+    pub(crate) fn enter(self, shared: &Arc<Shared>, run: RunId, place: Place) {
         match (self.wanted, self.lead) {
             (Some(wanted), None) => {
                 debug!(run.id = %run, "the run waits for the result of an equal one");
@@ -86,7 +86,7 @@ impl Admission {
     }
 
     /// The run is logged, and either has its result or waits for its files.
-    pub fn stay(self) {
+    pub(crate) fn stay(self) {
         keep(self.lead);
     }
 }

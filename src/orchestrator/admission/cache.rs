@@ -99,7 +99,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// A queued run, if an equal run's result may stand for its own.
-    pub fn of(state: &RunState) -> Option<Self> {
+    pub(crate) fn of(state: &RunState) -> Option<Self> {
         let key = state.shared_key()?.to_owned();
         Some(Self { run: state.run_id, request: state.request_id, debug: state.options.debug, key })
     }

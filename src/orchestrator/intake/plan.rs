@@ -217,7 +217,7 @@ pub(crate) fn key_of(started: &Started, manifest_sha256: &str, package_sha256: O
 
 impl Shared {
     /// The request with its engine named: the one asked for, else the skill's first that is ready here, else its first.
-    pub async fn with_engine(
+    pub(crate) async fn with_engine(
         self: &Arc<Self>,
         mut request: CreateRequest,
         skill: &Skill,

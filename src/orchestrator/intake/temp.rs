@@ -33,7 +33,7 @@ pub(crate) struct Delivered {
 
 impl Delivered {
     /// The run's skill.
-    pub fn skill(&self) -> &Skill {
+    pub(crate) fn skill(&self) -> &Skill {
         &self.installed.skill
     }
 }

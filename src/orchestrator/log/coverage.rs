@@ -25,7 +25,7 @@ pub(crate) struct Coverage {
 
 impl Coverage {
     /// How far a run's log covers its streams.
-    pub async fn of(log: &RunLog, run: RunId) -> Result<Self, Error> {
+    pub(crate) async fn of(log: &RunLog, run: RunId) -> Result<Self, Error> {
         let mut covered = Self::default();
         let mut events = log.events(run, Seq::START);
         while let Some(page) = events.next_page().await? {
@@ -46,13 +46,13 @@ impl Coverage {
     }
 
     /// Cut the files to what the log covers: bytes behind that are of a start that was never logged. Blocks.
-    pub fn cut_files(self, paths: &RunPaths) -> Result<(), Error> {
+    pub(crate) fn cut_files(self, paths: &RunPaths) -> Result<(), Error> {
         cut(&paths.file(RunFile::Stdout), self.stdout)?;
         cut(&paths.file(RunFile::Stderr), self.stderr)
     }
 
     /// Facts for the bytes that reached their file but not the log; the files are durable then. Blocks.
-    pub fn missing_facts(self, paths: &RunPaths) -> Result<Vec<Fact>, Error> {
+    pub(crate) fn missing_facts(self, paths: &RunPaths) -> Result<Vec<Fact>, Error> {
         let mut facts = Vec::new();
         for (stream, path, covered) in [
             (Stream::Stdout, paths.file(RunFile::Stdout), self.stdout),

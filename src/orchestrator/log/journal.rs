@@ -47,14 +47,14 @@ pub(crate) struct FirstRows {
 
 impl Journal {
     /// The log of a run that exists, opened at its end.
-    pub async fn open(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, run: RunId) -> Result<Self, Error> {
+    pub(crate) async fn open(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, run: RunId) -> Result<Self, Error> {
         let head = read_head(&*store, run).await?;
         Ok(Self { store, clock, head })
     }
 
     /// Create a run. Its creation and the steps that follow at once are one append where they fit one, so that nobody
     /// sees the first event alone.
-    pub async fn create(
+    pub(crate) async fn create(
         store: Arc<dyn EventStore>,
         clock: Arc<dyn Clock>,
         run: RunId,
@@ -76,22 +76,22 @@ impl Journal {
     }
 
     /// The run as logged.
-    pub fn state(&self) -> &RunState {
+    pub(crate) fn state(&self) -> &RunState {
         &self.head.state
     }
 
     /// How this command would end the run; `None` when it would not.
-    pub fn ending(&self, command: &Command) -> Option<Ending> {
+    pub(crate) fn ending(&self, command: &Command) -> Option<Ending> {
         ending(self.state(), command)
     }
 
     /// Decide on a command and log what follows from it; durable when `Ok`.
-    pub async fn commit(&mut self, step: impl Into<Step>) -> Result<(), Error> {
+    pub(crate) async fn commit(&mut self, step: impl Into<Step>) -> Result<(), Error> {
         self.commit_with(step, Vec::new()).await
     }
 
     /// The same, with rows that commit together with the last event.
-    pub async fn commit_with(&mut self, step: impl Into<Step>, rows: Vec<IndexChange>) -> Result<(), Error> {
+    pub(crate) async fn commit_with(&mut self, step: impl Into<Step>, rows: Vec<IndexChange>) -> Result<(), Error> {
         let writes = plan(Encoder::resume(self.head.clone()), vec![step.into()], &*self.clock)?;
         self.write(writes.into_iter(), rows).await
     }

@@ -37,7 +37,7 @@ enum Order {
 }
 
 impl Sealer {
-    pub fn new(store: Arc<dyn EventStore>, layout: Layout, blocking: Blocking, grace: Duration) -> Self {
+    pub(crate) fn new(store: Arc<dyn EventStore>, layout: Layout, blocking: Blocking, grace: Duration) -> Self {
         let (orders, received) = mpsc::unbounded_channel();
         let forgotten = Arc::new(Mutex::new(HashSet::new()));
         let worker = Worker { store, layout, blocking, grace, forgotten: forgotten.clone() };
@@ -46,18 +46,18 @@ impl Sealer {
     }
 
     /// Seal a finished run soon.
-    pub fn seal_soon(&self, run: RunId) {
+    pub(crate) fn seal_soon(&self, run: RunId) {
         // The worker ends only with the service; then the next start seals.
         let _ = self.orders.send(Order::Seal(run));
     }
 
     /// A run was deleted: leave it alone.
-    pub fn forget(&self, run: RunId) {
+    pub(crate) fn forget(&self, run: RunId) {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
     }
 
     /// Wait until everything ordered so far is sealed.
-    pub async fn finish(&self) {
+    pub(crate) async fn finish(&self) {
         let (done, finished) = tokio::sync::oneshot::channel();
         if self.orders.send(Order::Finish(done)).is_ok() {
             let _ = finished.await;

@@ -106,7 +106,7 @@ impl Installation {
 }
 
 /// Finishes or rolls back the installations that a killed process left, and records the outcome.
-pub fn recover_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error> {
+pub(crate) fn recover_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error> {
     // A skills folder that cannot be written keeps nobody from running what is in it.
     let recovered = registry::recover_installs(skills_dir).unwrap_or_else(|error| {
         warn!(error = %chain(&error), "interrupted installations could not be recovered");
@@ -131,7 +131,7 @@ fn clear(staging: Staging) {
 
 /// A package that [`install_here`] did not install; nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum NotInstalled {
+pub(crate) enum NotInstalled {
     /// The zip itself is at fault, or could not be unpacked.
     #[error(transparent)]
     Zip(#[from] UploadError),

@@ -39,7 +39,7 @@ impl From<PackageRefused> for Error {
 
 /// Unpacks the zip of a package into an empty folder of the caller's, who removes it when this fails, and reads the
 /// package by the rules for new ones. The skill's own folder is the `dir` of the answer, one level below `into`.
-pub fn unpack_package(zip: &Path, into: &Path, limits: &UploadLimits) -> Result<Installed, PackageRefused> {
+pub(crate) fn unpack_package(zip: &Path, into: &Path, limits: &UploadLimits) -> Result<Installed, PackageRefused> {
     let folder = unpack(zip, into, limits)?;
     let folder = folder.map_err(|finding| PackageRefused::Package { findings: vec![finding] })?;
     registry::load_dir(&folder, Intake::New).map_err(|findings| PackageRefused::Package { findings })

@@ -76,7 +76,7 @@ pub(crate) struct Parts {
 }
 
 impl Shared {
-    pub fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         let runs = &parts.settings.runs;
         Self {
             log: RunLog::new(parts.store.clone(), parts.layout.clone(), parts.blocking.clone()),
@@ -105,12 +105,12 @@ impl Shared {
     }
 
     /// A run's log, opened at its end.
-    pub async fn journal(&self, run: RunId) -> Result<Journal, Error> {
+    pub(crate) async fn journal(&self, run: RunId) -> Result<Journal, Error> {
         Journal::open(self.store.clone(), self.clock.clone(), run).await
     }
 
     /// Whether new work is taken.
-    pub fn admits(&self) -> Result<(), Error> {
+    pub(crate) fn admits(&self) -> Result<(), Error> {
         if self.closing.is_cancelled() {
             return Err(Error::ShuttingDown);
         }
@@ -120,17 +120,17 @@ impl Shared {
     }
 
     /// A place in the queue.
-    pub fn place(&self) -> Result<Place, Error> {
+    pub(crate) fn place(&self) -> Result<Place, Error> {
         self.queue.reserve().ok_or(Error::QueueFull { limit: self.settings.runs.max_queued_jobs })
     }
 
     /// The temporary runs that the sweeper has to look at. Nothing can panic while it holds the lock.
-    pub fn temp_runs(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+    pub(crate) fn temp_runs(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
         self.temp_runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The skill a run was created with: the installed one while unchanged, else the run's own copy. Blocks.
-    pub fn skill_of(&self, state: &RunState) -> Result<Skill, Error> {
+    pub(crate) fn skill_of(&self, state: &RunState) -> Result<Skill, Error> {
         if let Ok(installed) = self.registry.lookup(&state.skill.id)
             && installed.skill.fingerprint == state.skill.fingerprint
         {

@@ -12,13 +12,13 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<(Timestamp, RunId)>) {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<(Timestamp, RunId)>) {
         let (orders, received) = mpsc::unbounded_channel();
         (Self { orders }, received)
     }
 
     /// Decide for this run's user at this moment.
-    pub fn at(&self, moment: Timestamp, run: RunId) {
+    pub(crate) fn at(&self, moment: Timestamp, run: RunId) {
         // The reader ends only with the service; then the next start takes the deadline up again.
         let _ = self.orders.send((moment, run));
     }

@@ -36,12 +36,12 @@ pub(crate) struct LiveRuns {
 pub(crate) struct LockedRuns<'a>(MutexGuard<'a, BTreeMap<RunId, Address>>);
 
 impl LockedRuns<'_> {
-    pub fn contains(&self, run: RunId) -> bool {
+    pub(crate) fn contains(&self, run: RunId) -> bool {
         self.0.contains_key(&run)
     }
 
     /// Give a run an actor; where that receives its messages.
-    pub fn enter(&mut self, run: RunId) -> Mailbox {
+    pub(crate) fn enter(&mut self, run: RunId) -> Mailbox {
         let (address, mailbox) = mpsc::channel(MAILBOX);
         self.0.insert(run, address);
         mailbox
@@ -49,23 +49,23 @@ impl LockedRuns<'_> {
 }
 
 impl LiveRuns {
-    pub fn lock(&self) -> LockedRuns<'_> {
+    pub(crate) fn lock(&self) -> LockedRuns<'_> {
         LockedRuns(self.actors())
     }
 
-    pub fn contains(&self, run: RunId) -> bool {
+    pub(crate) fn contains(&self, run: RunId) -> bool {
         self.actors().contains_key(&run)
     }
 
     /// A run's actor is gone.
-    pub fn leave(&self, run: RunId) {
+    pub(crate) fn leave(&self, run: RunId) {
         self.actors().remove(&run);
         self.left.notify_waiters();
     }
 
     /// Ask the actor of a run to cancel it; `None` when there is none, or it ended before it could answer. It has left
     /// then.
-    pub async fn cancel(&self, run: RunId, requested_by: &str, reason: &str) -> Option<Result<Status, Error>> {
+    pub(crate) async fn cancel(&self, run: RunId, requested_by: &str, reason: &str) -> Option<Result<Status, Error>> {
         let actor = self.actors().get(&run).cloned()?;
         let (answer, answered) = oneshot::channel();
         let message = CancelMessage { requested_by: requested_by.into(), reason: reason.into(), answer };

@@ -33,12 +33,12 @@ pub(crate) struct Place {
 }
 
 impl Queue {
-    pub fn new(max_running: usize, max_queued: usize) -> Arc<Self> {
+    pub(crate) fn new(max_running: usize, max_queued: usize) -> Arc<Self> {
         Arc::new(Self { inner: Mutex::default(), max_running, max_queued, changed: Notify::new() })
     }
 
     /// A place for one more run, unless the queue is full.
-    pub fn reserve(self: &Arc<Self>) -> Option<Place> {
+    pub(crate) fn reserve(self: &Arc<Self>) -> Option<Place> {
         let mut inner = self.lock();
         // A run that can start at once does not wait, so free slots count as room.
         let free_slots = self.max_running.saturating_sub(inner.running.len());
@@ -50,13 +50,13 @@ impl Queue {
     }
 
     /// Queue a run that had its place before: it was answered, or the service was restarted.
-    pub fn requeue(&self, run: RunId) {
+    pub(crate) fn requeue(&self, run: RunId) {
         self.lock().waiting.push_back(run);
         self.changed.notify_one();
     }
 
     /// The next run to start, if a slot is free. The slot is taken.
-    pub fn next(&self) -> Option<RunId> {
+    pub(crate) fn next(&self) -> Option<RunId> {
         let mut inner = self.lock();
         if inner.closed || inner.running.len() >= self.max_running {
             return None;
@@ -69,18 +69,18 @@ impl Queue {
     }
 
     /// Give a slot back.
-    pub fn finished(&self, run: RunId) {
+    pub(crate) fn finished(&self, run: RunId) {
         self.lock().running.remove(&run);
         self.changed.notify_one();
     }
 
     /// Wait until there may be another run to start. A change since the last wait counts.
-    pub async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
     /// Take a run out of the queue; whether it was there.
-    pub fn remove(&self, run: RunId) -> bool {
+    pub(crate) fn remove(&self, run: RunId) -> bool {
         let mut inner = self.lock();
         let before = inner.waiting.len();
         inner.waiting.retain(|waiting| *waiting != run);
@@ -88,17 +88,17 @@ impl Queue {
     }
 
     /// How many runs are to start before this one.
-    pub fn position(&self, run: RunId) -> Option<usize> {
+    pub(crate) fn position(&self, run: RunId) -> Option<usize> {
         self.lock().waiting.iter().position(|waiting| *waiting == run)
     }
 
     /// Start no more runs.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().closed = true;
     }
 
     /// How many wait and how many run.
-    pub fn sizes(&self) -> (usize, usize) {
+    pub(crate) fn sizes(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.waiting.len(), inner.running.len())
     }
@@ -111,7 +111,7 @@ impl Queue {
 
 impl Place {
     /// Put the run in the queue.
-    pub fn enter(mut self, run: RunId) {
+    pub(crate) fn enter(mut self, run: RunId) {
         self.used = true;
         let mut inner = self.queue.lock();
         inner.reserved -= 1;

@@ -23,7 +23,7 @@ pub(crate) struct RunLock {
 
 impl RunLocks {
     /// Wait for the lock of a run.
-    pub async fn lock(self: &Arc<Self>, run: RunId) -> RunLock {
+    pub(crate) async fn lock(self: &Arc<Self>, run: RunId) -> RunLock {
         let lock = {
             let mut locks = self.locks();
             match locks.get(&run).and_then(Weak::upgrade) {

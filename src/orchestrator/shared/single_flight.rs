@@ -32,7 +32,7 @@ pub(crate) struct Follower {
 
 impl SingleFlight {
     /// Lead, unless somebody does already.
-    pub fn lead(&self, key: &str, run: RunId) -> bool {
+    pub(crate) fn lead(&self, key: &str, run: RunId) -> bool {
         let mut inner = self.lock();
         if inner.flights.contains_key(key) {
             return false;
@@ -42,7 +42,7 @@ impl SingleFlight {
     }
 
     /// Follow whoever leads; a run that has nobody to follow leads, and is given back.
-    pub fn follow(&self, key: &str, follower: Follower) -> Option<Follower> {
+    pub(crate) fn follow(&self, key: &str, follower: Follower) -> Option<Follower> {
         let mut inner = self.lock();
         let Some(flight) = inner.flights.get_mut(key) else {
             inner.flights.insert(key.to_owned(), Flight { leader: follower.run, followers: VecDeque::new() });
@@ -57,7 +57,7 @@ impl SingleFlight {
 
     /// A run is over. The runs that are to go on: all that followed it, if there is a result to take; else the next
     /// in line, which leads from now on.
-    pub fn ended(&self, key: &str, run: RunId, with_result: bool) -> Vec<Follower> {
+    pub(crate) fn ended(&self, key: &str, run: RunId, with_result: bool) -> Vec<Follower> {
         let mut inner = self.lock();
         let Some(flight) = inner.flights.get_mut(key) else { return Vec::new() };
         if flight.leader != run {

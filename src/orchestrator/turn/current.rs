@@ -44,7 +44,7 @@ pub(crate) struct Turn<'a> {
 
 impl Turn<'_> {
     /// Run another process in this turn. What is to be logged is logged as soon as it has started.
-    pub async fn run_process(
+    pub(crate) async fn run_process(
         &mut self,
         stage: Stage,
         deadline: Deadline,
@@ -67,7 +67,7 @@ impl Turn<'_> {
     }
 
     /// A process is over: its remaining facts are to be logged, and the streams of the next process begin where its streams end.
-    pub fn absorb(&mut self, watched: Watched) -> FinishedProcess {
+    pub(crate) fn absorb(&mut self, watched: Watched) -> FinishedProcess {
         let Watched { process, ended, facts } = watched;
         self.facts.extend(facts);
         self.ended = ended;
@@ -83,7 +83,7 @@ impl Turn<'_> {
     }
 
     /// Log what is to be logged; the bytes it points to are made durable before.
-    pub async fn log_facts(&mut self) -> Result<(), Error> {
+    pub(crate) async fn log_facts(&mut self) -> Result<(), Error> {
         if self.facts.is_empty() {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl Turn<'_> {
     }
 
     /// Work on the run's files, off the runtime's threads.
-    pub async fn blocking<T: Send + 'static>(
+    pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&RunPaths, &RunState, &Skill) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {

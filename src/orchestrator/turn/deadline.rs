@@ -13,7 +13,7 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     /// So much from now.
-    pub fn after(time: Duration) -> Self {
+    pub(crate) fn after(time: Duration) -> Self {
         Self { at: Instant::now() + time, seconds: time.as_secs().max(1) }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) enum TurnReader {
 
 impl TurnReader {
     /// Whether the engine said that its turn is over.
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         match self {
             TurnReader::Script(_) => false,
             TurnReader::Cli(parser, _) => parser.ended(),
@@ -23,7 +23,7 @@ impl TurnReader {
     }
 
     /// Whether the engine works in another session than it was told: nothing it does now can count.
-    pub fn lost_its_session(&self) -> bool {
+    pub(crate) fn lost_its_session(&self) -> bool {
         match self {
             TurnReader::Script(_) => false,
             TurnReader::Cli(parser, _) => parser.report().lost_session.is_some(),
@@ -31,7 +31,7 @@ impl TurnReader {
     }
 
     /// Both streams are read: the last events.
-    pub fn finish(&mut self) -> Vec<Event> {
+    pub(crate) fn finish(&mut self) -> Vec<Event> {
         match self {
             TurnReader::Script(_) => Vec::new(),
             TurnReader::Cli(parser, _) => parser.finish(),

@@ -20,7 +20,7 @@ pub(crate) struct ScriptCall {
 
 impl ScriptCall {
     /// The process of the script.
-    pub fn stage(self, state: &RunState, paths: &RunPaths, engine: Option<script::EngineWords<'_>>) -> Stage {
+    pub(crate) fn stage(self, state: &RunState, paths: &RunPaths, engine: Option<script::EngineWords<'_>>) -> Stage {
         let launch = script::launch(script::Invocation {
             argv: self.argv,
             action: self.action,

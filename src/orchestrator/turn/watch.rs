@@ -72,7 +72,7 @@ pub(crate) struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// Watch the process to its end: log what it writes, enforce the time limits, carry out a cancel. `facts` are logged first.
-    pub async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<Watched, Error> {
+    pub(crate) async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<Watched, Error> {
         match self.attend(journal, facts).await {
             Ok((facts, ended, dismissed)) => Ok(self.over(facts, ended, dismissed)),
             Err(error) => {

@@ -31,14 +31,14 @@ pub(crate) fn template(entrypoint: &Entrypoint, engine: Engine) -> Template<'_> 
 /// The values a template can use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Values<'a> {
-    pub skill: &'a Skill,
+    pub(crate) skill: &'a Skill,
     /// The run's copy of the package.
     pub(crate) skill_dir: &'a Path,
-    pub run_dir: &'a Path,
+    pub(crate) run_dir: &'a Path,
     /// Resolved inputs: files as absolute paths.
-    pub input: &'a Map<String, Value>,
-    pub parameter: &'a Map<String, Value>,
-    pub mode: ExecutionMode,
+    pub(crate) input: &'a Map<String, Value>,
+    pub(crate) parameter: &'a Map<String, Value>,
+    pub(crate) mode: ExecutionMode,
 }
 
 /// Why there is no prompt.
@@ -46,7 +46,7 @@ pub(crate) struct Values<'a> {
 #[error("the prompt template cannot be rendered: {reason}")]
 pub(crate) struct TemplateFailed {
     /// The message of the template library.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 impl From<TemplateFailed> for RunError {

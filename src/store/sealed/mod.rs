@@ -24,9 +24,9 @@ const INDEXED_FROM: u64 = 8 * 1024;
 /// What a finished seal holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sealed {
-    pub head: Seq,
+    pub(crate) head: Seq,
     /// The length of the file.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A sealed log being written, page by page. For every process the file appears complete or not at all; it survives a
