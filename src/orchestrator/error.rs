@@ -49,7 +49,7 @@ pub enum Error {
     /// The idempotency key was used with another body.
     #[error("the Idempotency-Key was used before with a different request body")]
     IdempotencyConflict,
-    /// The queue has no room.
+    /// The queue is full.
     #[error("the queue is full ({limit} runs); try again later")]
     QueueFull {
         /// Its size.

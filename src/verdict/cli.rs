@@ -25,7 +25,6 @@ pub(crate) struct CliTurn<'a> {
     pub skill_result: Option<&'a str>,
     pub output: &'a Validator,
     pub mode: ExecutionMode,
-    /// Turns begun.
     pub attempt: u32,
     pub max_attempt: Option<u32>,
 }

@@ -8,17 +8,25 @@ use crate::domain::outcome::RunError;
 /// Why an engine is being stopped.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stop {
-    /// On request.
     Canceled,
     /// The wall clock ran out.
-    HardTimeout { seconds: u64 },
+    HardTimeout {
+        seconds: u64,
+    },
     /// It wrote nothing for too long.
-    Stalled { seconds: u64, processes: Value, last_output: String },
+    Stalled {
+        seconds: u64,
+        processes: Value,
+        last_output: String,
+    },
     /// It wrote too much.
-    OutputLimit { limit: u64 },
+    OutputLimit {
+        limit: u64,
+    },
     /// Its output can no longer be kept.
-    LogFailed { message: String },
-    /// The service ends.
+    LogFailed {
+        message: String,
+    },
     Shutdown,
 }
 

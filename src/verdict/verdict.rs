@@ -14,7 +14,6 @@ use crate::skill::schema::Validator;
 /// What a turn came to when nothing failed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
-    /// Valid output.
     Done(Completion, Value),
     /// A question to the user.
     Ask(Interaction),
@@ -27,7 +26,6 @@ pub(crate) struct Verdict {
     pub outcome: Result<Outcome, RunError>,
     /// How the output was found and checked, if it got that far.
     pub normalized: Option<Normalized>,
-    /// Worth knowing.
     pub warnings: Vec<Warning>,
     /// The engine's answer as JSON.
     pub answer: Option<Value>,
@@ -42,7 +40,6 @@ pub(crate) struct InvalidOutput {
     pub error: RunError,
     /// How the output was found and checked so far.
     pub normalized: Normalized,
-    /// Worth knowing.
     pub warnings: Vec<Warning>,
     /// What valid output completes.
     pub completion: Completion,

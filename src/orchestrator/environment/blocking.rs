@@ -12,7 +12,7 @@ use crate::store::BoxFuture;
 pub enum Blocking {
     /// On the runtime's threads for blocking work.
     Threads,
-    /// In place, after a pause: a world with a single thread is the same each time.
+    /// In place, after a pause: with a single thread, every run of a simulation is the same.
     InPlace(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>),
 }
 

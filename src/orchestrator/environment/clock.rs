@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::domain::time::Timestamp;
 
-/// Tells the time and makes ids; a simulated world has its own.
+/// Tells the time and makes ids; a simulation has its own.
 pub trait Clock: Send + Sync {
     /// The present moment.
     fn now(&self) -> Timestamp;

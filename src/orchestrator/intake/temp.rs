@@ -32,7 +32,6 @@ pub(crate) struct Delivered {
 }
 
 impl Delivered {
-    /// The run's skill.
     pub(crate) fn skill(&self) -> &Skill {
         &self.installed.skill
     }

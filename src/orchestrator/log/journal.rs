@@ -16,7 +16,7 @@ use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
 use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey};
 
-/// Most bytes of pages that are appended together; rows need room beside them.
+/// Most bytes of pages that are appended together; the rest of an append is for rows.
 const ONE_APPEND: usize = 768 * 1024;
 
 /// Writes one run's log.

@@ -79,7 +79,6 @@ impl RunLog {
         &self.blocking
     }
 
-    /// The data folder.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }

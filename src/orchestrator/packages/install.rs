@@ -81,7 +81,7 @@ impl Installation {
                 self.install.fail(InstallFailure::from(&refused));
             }
         }
-        // The record before the room goes: the next start tells from the room what became of an open record.
+        // The record is written before the staging folder is removed: the next start reads the outcome from that folder.
         if let Err(error) = self.records.write(&self.install) {
             error!(install = %id, error = %chain(&error), "the outcome of an installation was not written down");
         } else if self.install.status == InstallStatus::Succeeded {

@@ -5,7 +5,6 @@ use tokio::sync::mpsc;
 use crate::domain::ids::RunId;
 use crate::domain::time::Timestamp;
 
-/// Takes deadlines.
 pub(crate) struct Deadlines {
     /// Unbounded, because there is at most one entry for each waiting run and its reader never waits for a client.
     orders: mpsc::UnboundedSender<(Timestamp, RunId)>,

@@ -40,7 +40,7 @@ impl Queue {
     /// A place for one more run, unless the queue is full.
     pub(crate) fn reserve(self: &Arc<Self>) -> Option<Place> {
         let mut inner = self.lock();
-        // A run that can start at once does not wait, so free slots count as room.
+        // A run that can start at once does not wait, so free slots count as well.
         let free_slots = self.max_running.saturating_sub(inner.running.len());
         if inner.waiting.len() + inner.reserved >= self.max_queued + free_slots {
             return None;

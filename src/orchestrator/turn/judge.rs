@@ -29,10 +29,11 @@ const STDERR_TAIL: u64 = 8 * 1024;
 /// Which part of a turn a process was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
-    /// All of it.
     Whole,
     /// The script of a hybrid skill; its own output begins here, behind the engine's.
-    ScriptBehindEngine { stdout_from: u64 },
+    ScriptBehindEngine {
+        stdout_from: u64,
+    },
 }
 
 /// A process whose output is to be judged as the turn's.

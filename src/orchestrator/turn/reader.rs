@@ -7,9 +7,7 @@ use crate::engine::{Adapter, LineParser, Reading, TurnParser};
 
 /// Reads what an engine prints.
 pub(crate) enum TurnReader {
-    /// A script.
     Script(ProgressParser),
-    /// An agent CLI.
     Cli(Box<TurnParser>, &'static Adapter),
 }
 

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use crate::domain::outcome::Warning;
 use crate::orchestrator::turn::process::Stage;
 
-/// A turn's inputs.
 pub(crate) struct Inputs {
     pub input: Map<String, Value>,
     pub parameter: Map<String, Value>,
