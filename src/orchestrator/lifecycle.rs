@@ -68,7 +68,11 @@ impl Orchestrator {
     pub async fn drain(&self, grace: Duration) {
         let shared = &self.shared;
         shared.closing.cancel();
-        shared.queue.close();
+        {
+            // The dispatcher holds this lock from taking a run off the queue until its task is tracked.
+            let _live = shared.live.lock();
+            shared.queue.close();
+        }
         shared.tasks.close();
         if tokio::time::timeout(grace, shared.tasks.wait()).await.is_err() {
             shared.stopping.cancel();

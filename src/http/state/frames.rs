@@ -108,11 +108,14 @@ struct Reader<'a> {
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
         let mut cache = self.frames.cache();
-        let is_last = Arc::strong_count(&self.cell) <= 2; // The cache's own, and this one.
-        let is_current = cache.cells.get(&self.key).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell));
-        if is_last && is_current && self.cell.get().is_none() {
+        // Given up under the lock, so that of two readers who leave at once the second one finds itself alone.
+        let cell = std::mem::take(&mut self.cell);
+        let is_last = Arc::strong_count(&cell) <= 2; // The cache's own, and this one.
+        let is_current = cache.cells.get(&self.key).is_some_and(|current| Arc::ptr_eq(current, &cell));
+        if is_last && is_current && cell.get().is_none() {
             cache.cells.remove(&self.key);
         }
+        drop(cell);
     }
 }
 

@@ -41,12 +41,15 @@ impl RunLog {
         if state.status() != Status::Succeeded {
             return Err(missing());
         }
-        let trail = self.trail(run).await?;
+        // The field first: to look for one that is not there costs no scan of the log.
         let (root, missing) = (self.paths(run).root, missing());
-        let find = move || find(&root, &trail, &pointer, &field, missing).map(|found| (found, trail.validation));
-        let ((value, result, origin), validation) = self.blocking().run("explain a result", find).await??;
-        let path = path.to_owned();
-        Ok(Explanation { request_id: state.request_id, run_id: run, path, value, result, validation, origin })
+        let find = move || find(&root, &pointer, missing).map(|found| (found, root));
+        let (Found { document, value, place }, root) = self.blocking().run("explain a result", find).await??;
+        let trail = self.trail(run).await?;
+        let look = move || origin(&root, &trail, &document["data"], &field).map(|origin| (origin, trail.validation));
+        let (origin, validation) = self.blocking().run("explain a result", look).await??;
+        let (request_id, path, result) = (state.request_id, path.to_owned(), in_file(RunFile::Result, place));
+        Ok(Explanation { request_id, run_id: run, path, value, result, validation, origin })
     }
 
     async fn trail(&self, run: RunId) -> Result<Trail, Error> {
@@ -68,20 +71,20 @@ impl RunLog {
     }
 }
 
-/// The field's value, its place in the result and where it came from. Blocks.
-fn find(
-    root: &Path,
-    trail: &Trail,
-    pointer: &Pointer,
-    field: &Pointer,
-    missing: Error,
-) -> Result<(Value, FilePlace, Origin), Error> {
+/// The result, and a field of it with its place.
+struct Found {
+    document: Value,
+    value: Value,
+    place: std::ops::Range<usize>,
+}
+
+/// Look up the field in the result. Blocks.
+fn find(root: &Path, pointer: &Pointer, missing: Error) -> Result<Found, Error> {
     let text = text(root, RunFile::Result).ok_or_else(unreadable)?;
     let place = span(&text, pointer).ok_or(missing)?;
     let document: Value = serde_json::from_str(&text).map_err(|_| unreadable())?;
     let value = serde_json::from_str(&text[place.clone()]).map_err(|_| unreadable())?;
-    let origin = origin(root, trail, &document["data"], field)?;
-    Ok((value, in_file(RunFile::Result, place), origin))
+    Ok(Found { document, value, place })
 }
 
 fn origin(root: &Path, trail: &Trail, data: &Value, field: &Pointer) -> Result<Origin, Error> {

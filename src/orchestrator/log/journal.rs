@@ -16,8 +16,9 @@ use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
 use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey};
 
-/// Most bytes of pages that are appended together; the rest of an append is for rows.
-const ONE_APPEND: usize = 768 * 1024;
+/// Most bytes of pages that are appended together. One page alone may be longer; a run's row, which may have hundreds of
+/// kilobytes of warnings, needs room beside them.
+const ONE_APPEND: usize = 256 * 1024;
 
 /// Writes one run's log.
 pub(crate) struct Journal {
@@ -195,5 +196,58 @@ pub(crate) fn met_final(error: &Error) -> Option<Status> {
     match error {
         Error::Refused(Refusal::RunFinal { status }) => Some(*status),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::codes::WarningCode;
+    use crate::domain::event::{Event, Progress};
+    use crate::domain::fact::Fact;
+    use crate::domain::outcome::Warning;
+    use crate::orchestrator::environment::WallClock;
+    use crate::store::MemoryStore;
+
+    async fn running() -> Journal {
+        let started = json!({
+            "request_id": Uuid::from_u128(2), "skill": {"id": "s", "version": "1.0.0", "fingerprint": ""},
+            "engine": "script", "model": null, "execution_mode": "auto", "input": {}, "parameter": {},
+            "awaiting_upload": false, "idempotency_sha256": null,
+            "runtime_options": {
+                "execution_mode": "auto", "no_cache": false, "debug": false, "debug_keep_temp": false,
+                "verbose": false, "interactive_auto_reply": false, "interactive_reply_timeout_sec": 1,
+                "hard_timeout_seconds": 60, "stall_timeout_seconds": 0,
+            },
+        });
+        let create = Command::Create(Box::new(serde_json::from_value(started).unwrap()));
+        let start = Command::StartTurn {
+            command: vec!["true".into()],
+            pid: 1,
+            engine_version: "1".into(),
+            parser_version: "1".into(),
+            isolation: "none".into(),
+        };
+        let (store, run) = (Arc::new(MemoryStore::default()), RunId(Uuid::from_u128(1)));
+        let steps = vec![create.into(), start.into()];
+        Journal::create(store, Arc::new(WallClock), run, steps, FirstRows::default()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn commits_of_any_length_fit_the_store_beside_a_row_full_of_warnings() {
+        let mut journal = running().await;
+        // A control character takes six bytes of JSON.
+        let warning = || Warning::new(WarningCode::LogLimitExceeded, "\u{1}".repeat(500));
+        let warnings = (0..100).map(|_| Fact::own(Event::Warned(warning()))).collect();
+        journal.commit(Command::Record(warnings)).await.unwrap();
+        assert!(journal.head.to_row().unwrap().len() > 300_000);
+        for facts in (100..2000).step_by(100) {
+            let progress = || Fact::own(Event::Progress(Progress { percent: 1.0, message: "m".repeat(400) }));
+            let record = Command::Record((0..facts).map(|_| progress()).collect());
+            journal.commit(record).await.unwrap_or_else(|error| panic!("{facts} facts: {error:?}"));
+        }
     }
 }

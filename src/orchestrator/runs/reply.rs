@@ -61,14 +61,13 @@ impl Orchestrator {
     ) -> Result<Replied, Error> {
         check_lengths(&response, idempotency_key.as_deref())?;
         loop {
-            // Not while a cancel writes the run's last files: the turn to come would find them.
-            let lock = self.shared.run_locks.lock(run).await;
+            // Held until the run is queued: a cancel in between would end a run that is about to start.
+            let _lock = self.shared.run_locks.lock(run).await;
             let mut journal = self.shared.journal(run).await?;
             let before = journal.state().head_seq;
             let (response, idempotency_key) = (response.clone(), idempotency_key.clone());
             match journal.commit(Command::Reply { interaction_id, response, idempotency_key }).await {
                 Ok(()) => {
-                    drop(lock);
                     // A repeat wrote nothing and moves nothing.
                     if journal.state().head_seq > before {
                         perform(&self.shared, journal.state());

@@ -43,6 +43,8 @@ fn each_run_leaves_its_creation_its_start_and_its_end_with_both_ids() {
     assert_eq!(said(&lines, "INFO", second), ["run created", "run ended"], "the second takes the first one's result");
     let of_first: Vec<&String> = lines.iter().filter(|line| line.contains(first.as_str())).collect();
     assert!(of_first.iter().all(|line| line.contains(&format!("request.id={request}"))), "{of_first:#?}");
+    let start = of_first.iter().find(|line| line.contains("run started")).unwrap();
+    assert_eq!(start.matches("request.id=").count(), 1, "{start}");
     let end = of_first.iter().find(|line| line.contains("run ended")).unwrap();
     assert!(end.contains("status=\"succeeded\" code=\"none\" duration_ms="), "{end}");
 }
