@@ -35,7 +35,6 @@ pub enum Contents {
 pub struct BundleFile {
     /// Its path in the run's folder and in the zip.
     pub path: String,
-    /// Its length.
     pub size: u64,
     /// Its sha256 in hex.
     pub sha256: String,

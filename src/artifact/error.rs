@@ -8,9 +8,7 @@ pub enum Error {
     /// The contract holds a pattern that is no glob.
     #[error("the artifact pattern {pattern:?} is not a glob")]
     Pattern {
-        /// The pattern.
         pattern: String,
-        /// Why not.
         #[source]
         source: globset::Error,
     },

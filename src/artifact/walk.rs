@@ -17,7 +17,6 @@ const MAX_DEPTH: usize = 32;
 pub struct Refused {
     /// The path in the run's folder; bytes that are not UTF-8 are shown as replacement characters.
     pub path_rel: String,
-    /// Why.
     pub reason: &'static str,
 }
 

@@ -21,7 +21,6 @@ pub(crate) struct TurnWords<'a> {
     pub(crate) result_file: Option<&'a str>,
     pub(crate) output: &'a Validator,
     pub(crate) attempt: u32,
-    /// Most turns.
     pub(crate) max_attempt: Option<u32>,
 }
 

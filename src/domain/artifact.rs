@@ -11,9 +11,7 @@ pub struct ArtifactEntry {
     pub path_rel: String,
     /// Last part of the path.
     pub filename: String,
-    /// Media type.
     pub mime: String,
-    /// Bytes.
     pub size: u64,
     /// Hash of its bytes, in hexadecimal.
     pub sha256: String,

@@ -15,7 +15,6 @@ use super::validation::ValidationError;
 /// What becomes of runs that were queued when the service died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartQueued {
-    /// They fail.
     Fail,
     /// They are queued again.
     Requeue,
@@ -26,7 +25,6 @@ pub enum RestartQueued {
 pub enum Conclusion {
     /// A result, and how it was recognised as complete.
     Succeeded(Completion),
-    /// No result.
     Failed(RunError),
     /// A question; `decide` gives it its number.
     NeedsInput(Interaction),
@@ -35,11 +33,9 @@ pub enum Conclusion {
 /// Something asked of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Begin the run.
     Create(Box<Started>),
     /// Take the uploaded files.
     Upload {
-        /// The files.
         files: Vec<UploadedFile>,
         /// Hash of their list.
         manifest_sha256: String,
@@ -50,7 +46,6 @@ pub enum Command {
     },
     /// Take an equal run's result.
     TakeFromCache {
-        /// That run.
         source: RunId,
         /// The key both share.
         cache_key: String,
@@ -59,7 +54,6 @@ pub enum Command {
     StartTurn {
         /// Program and arguments, without secrets.
         command: Vec<String>,
-        /// Its process.
         pid: u32,
         /// What the engine calls itself.
         engine_version: String,
@@ -79,25 +73,17 @@ pub enum Command {
     },
     /// The run cannot start.
     Reject {
-        /// Why.
         error: RunError,
     },
-    /// A user answers.
     Reply {
-        /// Which question.
         interaction_id: InteractionId,
-        /// The answer.
         response: Value,
-        /// The client's key.
         idempotency_key: Option<String>,
     },
     /// The deadline of the open question has passed.
     AutoDecide,
-    /// Stop.
     Cancel {
-        /// Who asks.
         requested_by: String,
-        /// Why.
         reason: String,
     },
     /// The service was started again, or ends now: decide what becomes of the run.
@@ -133,7 +119,6 @@ impl Command {
 pub struct LastFiles {
     /// What was found in them, to be logged before the end: artifacts, warnings.
     pub facts: Vec<Fact>,
-    /// What they prove.
     pub evidence: Evidence,
 }
 
@@ -142,10 +127,7 @@ pub struct LastFiles {
 pub enum Refusal {
     /// The run is over.
     #[error("the run is final ({})", status.as_str())]
-    RunFinal {
-        /// How it ended.
-        status: Status,
-    },
+    RunFinal { status: Status },
     /// Its files are there already.
     #[error("this run does not wait for an upload: its files are there already or it needs none")]
     AlreadyUploaded,
@@ -154,12 +136,7 @@ pub enum Refusal {
     NotInteractive,
     /// Another question is open.
     #[error("interaction {given} is not open; the run waits for interaction {open}")]
-    InteractionStale {
-        /// Answered.
-        given: InteractionId,
-        /// Open.
-        open: InteractionId,
-    },
+    InteractionStale { given: InteractionId, open: InteractionId },
     /// No question is open.
     #[error("no interaction is open (the run is {})", status.as_str())]
     InteractionNotPending {
@@ -168,12 +145,7 @@ pub enum Refusal {
     },
     /// The answer does not fit its question.
     #[error("the response does not fit interaction {id}: {}", flaws.first().map(|flaw| flaw.message.as_str()).unwrap_or_default())]
-    ResponseInvalid {
-        /// The question.
-        id: InteractionId,
-        /// What is wrong.
-        flaws: Vec<ValidationError>,
-    },
+    ResponseInvalid { id: InteractionId, flaws: Vec<ValidationError> },
     /// The key was used with another body.
     #[error("the idempotency key was used before with a different body")]
     IdempotencyConflict,

@@ -11,11 +11,8 @@ use super::statechart::{Status, Trigger, target};
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
-    /// With a result.
     Succeeded(Completion),
-    /// Without one.
     Failed(RunError),
-    /// On request.
     Canceled(RunError),
 }
 

@@ -54,7 +54,6 @@ macro_rules! events {
 }
 
 events! {
-    /// The run exists.
     Started(Started) "created" "conversation.started";
     /// Its files are there.
     Uploaded(Uploaded) "uploaded" "input.uploaded";
@@ -68,7 +67,6 @@ events! {
     SessionBound(SessionBound) "session_bound" "session.bound";
     /// The assistant said something.
     AssistantMessage(AssistantMessage) "engine_output" "assistant.message.final";
-    /// The assistant's reasoning.
     AssistantReasoning(AssistantReasoning) "engine_output" "assistant.reasoning";
     /// The assistant used a tool.
     ToolCall(ToolCall) "engine_output" "assistant.tool_call";
@@ -335,7 +333,6 @@ pub enum RecoveryState {
     None,
     /// It went on waiting for its user.
     RecoveredWaiting,
-    /// It was ended.
     FailedReconciled,
 }
 

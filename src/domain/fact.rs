@@ -8,9 +8,7 @@ use super::event::{Event, RawText};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
     /// A pseudo-terminal, both together.
     Pty,
@@ -30,9 +28,7 @@ impl Stream {
 /// Bytes of a stream's file: `from` inclusive, `to` exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawRange {
-    /// Which file.
     pub stream: Stream,
-    /// First byte.
     pub from: u64,
     /// Byte after the last.
     pub to: u64,
@@ -41,7 +37,6 @@ pub struct RawRange {
 /// An event with the bytes it claims.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
-    /// What happened.
     pub event: Event,
     /// Where the engine wrote it.
     pub raw: Option<RawRange>,

@@ -24,11 +24,9 @@ impl fmt::Display for InteractionId {
 pub enum InteractionKind {
     /// One of the options.
     ChooseOne,
-    /// Yes or no.
     Confirm,
     /// Values for named fields.
     FillFields,
-    /// Any text.
     OpenText,
     /// A risk to be acknowledged.
     RiskAck,
@@ -45,7 +43,6 @@ pub struct InteractionOption {
 /// A question; data of `user.input.required`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interaction {
-    /// Its number.
     pub interaction_id: InteractionId,
     /// What sort of answer is wanted.
     pub kind: InteractionKind,

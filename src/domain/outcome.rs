@@ -74,14 +74,12 @@ pub(crate) enum WarningLevel {
 /// Data of `diagnostic.warning`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
-    /// For programs.
     pub code: String,
     pub(crate) message: String,
     /// How serious it is.
     pub(crate) level: WarningLevel,
     /// The normalization level that caused it.
     pub(crate) normalization_level: Option<NormalizationLevel>,
-    /// The particulars.
     pub details: Map<String, Value>,
 }
 
@@ -115,7 +113,6 @@ impl Warning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Completion {
-    /// The explicit marker.
     DoneMarker,
     /// Output that passes the schema.
     Schema,
@@ -175,7 +172,6 @@ pub struct Proof {
 /// The part of a proof that comes from files; the log adds the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
-    /// The raw streams.
     pub streams: BTreeMap<String, StreamProof>,
     /// Hash of the artifact manifest.
     pub artifacts_sha256: String,

@@ -53,12 +53,10 @@ pub struct RuntimeOptions {
     pub(crate) stall_timeout_seconds: u64,
 }
 
-/// One uploaded file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadedFile {
     /// The input field it is for.
     pub name: String,
-    /// Bytes.
     pub size: u64,
     /// Hash of its bytes, in hexadecimal.
     pub sha256: String,

@@ -41,7 +41,6 @@ pub enum RunFile {
     Stderr,
     /// Every byte of the engine's terminal.
     Pty,
-    /// The rendered prompt.
     Prompt,
     /// The engine's configuration, without secrets.
     EngineConfig,
@@ -121,16 +120,12 @@ pub enum RunFolder {
     Artifacts,
     /// The result and how it was validated.
     Result,
-    /// Unprocessed output.
     Raw,
-    /// The run's logs.
     Logs,
-    /// The bundles.
     Bundles,
 }
 
 impl RunFolder {
-    /// All of them.
     pub const ALL: [Self; 6] = [Self::Uploads, Self::Artifacts, Self::Result, Self::Raw, Self::Logs, Self::Bundles];
 
     /// Its path in the run's folder.

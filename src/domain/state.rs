@@ -18,7 +18,6 @@ pub(crate) const WARNINGS_KEPT: usize = 100;
 /// A question that waits for its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
-    /// The question.
     pub interaction: Interaction,
     /// When it was asked; its deadline counts from here.
     pub(crate) asked_at: Timestamp,
@@ -93,14 +92,12 @@ impl Phase {
 /// A run, folded from its log. Large things (inputs, texts, artifacts) stay in the log and the run's folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
-    /// Its name.
     pub run_id: RunId,
     /// The client's name for it.
     pub(crate) request_id: RequestId,
     pub(crate) skill: SkillRef,
     pub(crate) engine: String,
     pub(crate) model: Option<String>,
-    /// Options in force.
     pub options: RuntimeOptions,
     #[serde(rename = "status")]
     pub(crate) phase: Phase,
@@ -114,7 +111,6 @@ pub struct RunState {
     pub(crate) created_at: Timestamp,
     /// When its last event happened.
     pub(crate) updated_at: Timestamp,
-    /// Last event.
     pub head_seq: Seq,
     /// Which turn the last event belongs to.
     pub(crate) attempt: u32,
@@ -140,7 +136,6 @@ pub struct RunState {
     pub(crate) recovered_at: Option<Timestamp>,
     pub(crate) recovery_reason: Option<String>,
     pub(crate) warnings: Vec<Warning>,
-    /// Why it failed.
     pub error: Option<RunError>,
     pub(crate) usage: Usage,
     /// Where its result is.

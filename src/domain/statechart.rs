@@ -12,11 +12,8 @@ pub enum Status {
     Running,
     /// A question is open.
     WaitingUser,
-    /// Ended well.
     Succeeded,
-    /// Ended badly.
     Failed,
-    /// Ended on request.
     Canceled,
 }
 

@@ -8,13 +8,9 @@ pub enum NormalizationLevel {
     /// It parsed as it stood.
     #[serde(rename = "none")]
     None,
-    /// Deterministic, syntax only.
     N0,
-    /// The skill's normalizer.
     N1,
-    /// The skill's fallback.
     N2,
-    /// The runner's repair.
     N3,
 }
 

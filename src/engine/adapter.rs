@@ -33,7 +33,6 @@ impl State {
 /// The npm package of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Install {
-    /// The package's name.
     pub package: &'static str,
     /// The version this adapter was measured with, which an upgrade installs.
     pub version: &'static str,
@@ -48,7 +47,6 @@ impl Install {
     }
 }
 
-/// One agent CLI.
 #[derive(Debug)]
 pub struct Adapter {
     pub(crate) engine: Engine,
@@ -78,7 +76,6 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// The engine's name.
     pub fn name(&self) -> &'static str {
         self.engine.as_str()
     }

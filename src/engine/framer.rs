@@ -7,14 +7,12 @@ pub(crate) enum Piece<'a> {
     Line {
         /// Offset of its first byte.
         from: u64,
-        /// The bytes.
         bytes: &'a [u8],
     },
     /// A part of a line that is longer than the bound.
     Fragment {
         /// Offset of its first byte.
         from: u64,
-        /// The bytes.
         bytes: &'a [u8],
     },
 }

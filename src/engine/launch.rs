@@ -18,9 +18,7 @@ pub enum PoliteSignal {
 pub struct Launch {
     /// Program and arguments; never empty. The program is a path or is looked up in `env`'s PATH.
     pub argv: Vec<String>,
-    /// The whole environment.
     pub env: Vec<(String, String)>,
-    /// Working directory.
     pub cwd: PathBuf,
     /// Bytes for standard input, which is closed after them.
     pub stdin: Vec<u8>,

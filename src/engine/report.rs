@@ -22,7 +22,6 @@ const NAMES_MAX: usize = 20;
 pub enum ReportedEnd {
     /// It finished its turn.
     Succeeded,
-    /// It failed.
     Failed(Failure),
 }
 

@@ -7,24 +7,14 @@ use std::io;
 pub enum Error {
     /// A file cannot be part of an export.
     #[error("{name:?} cannot be exported: {reason}")]
-    Name {
-        /// Its path.
-        name: String,
-        /// Why.
-        reason: &'static str,
-    },
+    Name { name: String, reason: &'static str },
     /// A file was written to meanwhile.
     #[error("{name:?} was changed while it was exported")]
-    Changed {
-        /// Its path.
-        name: String,
-    },
+    Changed { name: String },
     /// A file operation failed.
     #[error("{doing}")]
     Io {
-        /// What was tried.
         doing: String,
-        /// Why it failed.
         #[source]
         source: io::Error,
     },

@@ -2,7 +2,6 @@
 
 use crate::domain::run_file::{RunFile, RunFolder};
 
-/// The event log.
 pub const EVENTS: &str = RunFile::Events.name();
 
 /// Files of a run that are exported where they exist, besides everything in [`FOLDERS`].

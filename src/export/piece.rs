@@ -39,7 +39,6 @@ impl Piece {
         Self { file: self.file.clone(), from: self.from.saturating_add(from), size }
     }
 
-    /// Its length.
     pub fn size(&self) -> u64 {
         self.size
     }

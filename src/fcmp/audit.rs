@@ -17,7 +17,6 @@ use crate::domain::time::Timestamp;
 /// Most violations reported; one broken byte can break every rule after it.
 const VIOLATIONS_MAX: usize = 100;
 
-/// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
     pub(crate) rule: &'static str,

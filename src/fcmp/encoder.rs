@@ -18,7 +18,6 @@ const PAGE_MAX: usize = 768 * 1024;
 pub struct Page {
     /// Seq of the first event.
     pub first: Seq,
-    /// How many.
     pub count: u32,
     /// Each event's JSON and a newline.
     pub ndjson: Vec<u8>,

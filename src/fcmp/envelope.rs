@@ -28,7 +28,6 @@ pub(crate) struct RawRef {
     /// Turn of the engine.
     pub(crate) attempt_number: u32,
     pub(crate) stream: Stream,
-    /// First byte.
     pub(crate) byte_from: u64,
     /// Byte after the last.
     pub(crate) byte_to: u64,
@@ -41,11 +40,9 @@ pub(crate) struct RawRef {
 pub struct Envelope {
     pub(crate) run_id: RunId,
     pub(crate) seq: Seq,
-    /// When.
     pub ts: Timestamp,
     pub(crate) engine: String,
     pub(crate) type_name: String,
-    /// The typed data.
     pub event: Option<Event>,
     pub(crate) meta: Meta,
     /// The bytes it was read from.
@@ -58,15 +55,12 @@ pub enum NotAnEvent {
     /// Not the envelope's JSON.
     #[error("not an FCMP envelope: {0}")]
     Envelope(#[source] serde_json::Error),
-    /// Another protocol.
     #[error("protocol version {0:?} is not {PROTOCOL_VERSION:?}")]
     Protocol(String),
     /// Data that does not fit its type.
     #[error("data of {type_name} cannot be read: {source}")]
     Data {
-        /// The type.
         type_name: String,
-        /// Why.
         #[source]
         source: serde_json::Error,
     },

@@ -51,7 +51,6 @@ impl<'de> Deserialize<'de> for Chain {
 /// The end of a run's log: its folded state and the chain up to there. Stored as the run's index row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogHead {
-    /// The fold.
     pub state: RunState,
     pub(crate) chain: Chain,
 }

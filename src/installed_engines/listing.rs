@@ -27,7 +27,6 @@ const LIST_KEPT: Duration = Duration::from_secs(300);
 pub enum ListSource {
     /// The CLI listed them.
     Cli,
-    /// From a snapshot.
     Snapshot,
     /// There is no list.
     None,
@@ -45,7 +44,6 @@ pub struct Models {
     pub snapshot_version: Option<String>,
     /// Why this is not the exact list.
     pub fallback_reason: Option<String>,
-    /// The list.
     pub models: Vec<Model>,
 }
 

@@ -37,7 +37,6 @@ pub enum Source {
     Configured,
     /// In the managed prefix.
     Managed,
-    /// On the PATH.
     OnPath,
 }
 
@@ -45,7 +44,6 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{engine} cannot be started: {reason}; to install it: {install_command}")]
 pub struct NotInstalled {
-    /// The engine.
     pub engine: String,
     /// Why it cannot be started.
     pub reason: String,

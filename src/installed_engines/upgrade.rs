@@ -34,7 +34,6 @@ pub enum UpgradeRefused {
     /// There is no package to install.
     #[error("{engine} cannot be installed: {instead}")]
     NotInstallable {
-        /// The engine.
         engine: String,
         /// What to do instead.
         instead: String,

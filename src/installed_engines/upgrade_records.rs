@@ -25,9 +25,7 @@ const KEPT: usize = 100;
 pub enum UpgradeStatus {
     /// It waits for its turn.
     Queued,
-    /// npm is running.
     Running,
-    /// Everything is installed.
     Succeeded,
     /// Something was not installed.
     Failed,
@@ -43,12 +41,9 @@ impl UpgradeStatus {
     }
 }
 
-/// An upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgrade {
-    /// Its id.
     pub upgrade_id: Uuid,
-    /// Its state.
     pub status: UpgradeStatus,
     /// When it was requested.
     pub(crate) created_at: String,
@@ -56,14 +51,12 @@ pub struct Upgrade {
     pub(crate) started_at: Option<String>,
     /// When it was over.
     pub(crate) finished_at: Option<String>,
-    /// By engine.
     pub results: BTreeMap<String, UpgradeResult>,
 }
 
 /// The upgrade of one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpgradeResult {
-    /// Its state.
     pub status: UpgradeStatus,
     /// The package with its version.
     pub(crate) package: String,

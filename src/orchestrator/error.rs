@@ -13,7 +13,6 @@ use crate::{artifact, export, store, workspace};
 /// Everything that is not a yes.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The rules refuse.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The request itself is wrong; nothing was created.
@@ -51,42 +50,27 @@ pub enum Error {
     IdempotencyConflict,
     /// The queue is full.
     #[error("the queue is full ({limit} runs); try again later")]
-    QueueFull {
-        /// Its size.
-        limit: usize,
-    },
+    QueueFull { limit: usize },
     /// Too many packages are on their way.
     #[error("{limit} packages are being installed; try again when one is")]
     InstallsBusy {
         /// How many there may be.
         limit: usize,
     },
-    /// The service ends.
     #[error("the service is shutting down and takes no new work")]
     ShuttingDown,
     /// The disk is nearly full.
     #[error("the disk has {free} bytes left, below the floor of {floor}")]
-    InsufficientStorage {
-        /// Left.
-        free: u64,
-        /// Needed.
-        floor: u64,
-    },
+    InsufficientStorage { free: u64, floor: u64 },
     /// A seq beyond the log's head.
     #[error("seq {seq} is not in the log, which goes from 1 to {head}")]
-    SeqOutOfRange {
-        /// Asked for.
-        seq: Seq,
-        /// There.
-        head: Seq,
-    },
+    SeqOutOfRange { seq: Seq, head: Seq },
     /// The run is not over yet.
     #[error("the run is not final yet; its result comes with its end")]
     NotReady,
     /// The result has no such field.
     #[error("the result of this {} run has no field {path:?}", status.as_str())]
     FieldNotFound {
-        /// Asked for.
         path: String,
         /// How the run ended.
         status: Status,
@@ -94,23 +78,15 @@ pub enum Error {
     /// The runner tried to log something that breaks the contract.
     #[error(transparent)]
     Contract(#[from] SchemaViolation),
-    /// The store failed.
     #[error("the event store failed")]
     Store(#[from] store::Error),
     /// A stored row or event cannot be read.
     #[error("the log of run {run} cannot be read: {message}")]
-    Corrupt {
-        /// Whose.
-        run: String,
-        /// Why.
-        message: String,
-    },
+    Corrupt { run: String, message: String },
     /// A file operation failed.
     #[error("{doing}")]
     Io {
-        /// What was tried.
         doing: String,
-        /// Why it failed.
         #[source]
         source: std::io::Error,
     },

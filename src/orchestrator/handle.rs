@@ -34,12 +34,10 @@ pub struct Orchestrator {
 }
 
 impl Orchestrator {
-    /// The logs.
     pub fn log(&self) -> &RunLog {
         &self.shared.log
     }
 
-    /// The skills.
     pub fn registry(&self) -> &Registry {
         &self.shared.registry
     }

@@ -29,7 +29,6 @@ pub(crate) struct Explanation {
 pub(crate) struct FilePlace {
     /// Its path in the run's folder.
     pub(crate) file: String,
-    /// First byte.
     pub(crate) byte_from: u64,
     /// Byte after the last.
     pub(crate) byte_to: u64,
@@ -75,7 +74,6 @@ pub(crate) enum Origin {
         #[serde(rename = "type")]
         type_name: String,
         stream: Stream,
-        /// First byte.
         byte_from: u64,
         /// Byte after the last.
         byte_to: u64,
@@ -104,7 +102,6 @@ pub(crate) struct Candidate {
     pub(crate) seq: Seq,
     pub(crate) type_name: String,
     pub(crate) stream: Stream,
-    /// Which bytes.
     pub(crate) bytes: Range<u64>,
     /// Whether the assistant says something with it.
     pub(crate) is_message: bool,

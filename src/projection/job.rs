@@ -16,9 +16,7 @@ use crate::domain::time::Timestamp;
 pub struct Job {
     /// The client's name for it.
     pub(crate) request_id: RequestId,
-    /// Its own name.
     pub run_id: RunId,
-    /// Where it is.
     pub status: Status,
     pub(crate) skill_id: String,
     /// Which version of it.

@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use crate::skill::{Finding, Skill};
 
-/// An installed skill.
 #[derive(Debug, Clone)]
 pub struct Installed {
     /// What the package says.
     pub skill: Skill,
-    /// Its folder.
     pub dir: PathBuf,
     /// Every file of it, relative to the folder, sorted.
     pub files: Vec<String>,
@@ -40,11 +38,8 @@ fn summary(findings: &[Finding]) -> String {
 /// One folder of the skills folder.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// It can run.
     Valid(Arc<Installed>),
-    /// It cannot.
     Invalid {
-        /// The folder's name.
         folder: String,
         /// All that is wrong with it.
         findings: Vec<Finding>,

@@ -16,14 +16,7 @@ pub enum InstallRefused {
     },
     /// The same or a newer version is there.
     #[error("{skill_id} {installed} is installed, and {given} is not newer; raise version in assets/runner.json")]
-    NotNewer {
-        /// The skill.
-        skill_id: String,
-        /// What is there.
-        installed: Version,
-        /// The package's.
-        given: Version,
-    },
+    NotNewer { skill_id: String, installed: Version, given: Version },
     /// A file operation failed.
     #[error(transparent)]
     Io(#[from] files::Error),

@@ -12,19 +12,13 @@ use super::keys::{self, Key};
 pub enum Source {
     /// It is not set.
     Default,
-    /// The configuration file.
     File {
-        /// Its path.
         path: String,
     },
-    /// The environment.
     Environment {
-        /// The variable.
         variable: String,
     },
-    /// The command line.
     Flag {
-        /// The flag.
         flag: String,
     },
 }

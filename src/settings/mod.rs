@@ -21,9 +21,7 @@ use crate::domain::engine::Engine;
 /// Everything a service or a command can be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The HTTP service.
     pub http: Http,
-    /// Folders.
     pub paths: Paths,
     /// Where the log is kept.
     pub(crate) store: Store,
@@ -37,14 +35,12 @@ pub struct Settings {
     pub engines: BTreeMap<Engine, EngineSettings>,
     /// The service's own log.
     pub log: Log,
-    /// The example client.
     pub e2e_client: E2eClient,
     /// Routes of the former user interface.
     pub legacy_ui_api: LegacyUiApi,
     described: Vec<Described>,
 }
 
-/// The HTTP service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
     pub(crate) host: IpAddr,
@@ -65,18 +61,14 @@ pub struct Http {
 /// Credentials for the user interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UiLogin {
-    /// The name.
     pub username: String,
-    /// The password.
     pub password: Secret,
 }
 
-/// Folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
     /// All that is written.
     pub data_dir: PathBuf,
-    /// Installed skills.
     pub skills_dir: PathBuf,
     /// Agents' folders, whose skills can be run as they are.
     pub agents_dir: PathBuf,
@@ -118,9 +110,7 @@ pub struct Runs {
 /// What a restart does with runs that waited for their turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartQueued {
-    /// They fail.
     Fail,
-    /// They wait again.
     Requeue,
 }
 
@@ -165,7 +155,6 @@ pub struct Limits {
     pub(crate) min_free_bytes: u64,
 }
 
-/// One agent CLI.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineSettings {
     /// Its program; left out, the managed prefix and then PATH are searched.
@@ -177,28 +166,20 @@ pub struct EngineSettings {
 /// The service's own log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// What is written.
     pub level: LogLevel,
-    /// Where to.
     pub file: PathBuf,
     /// Length at which a new file is begun.
     pub max_bytes: u64,
-    /// Old files kept.
     pub backup_count: u32,
 }
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Everything.
     Trace,
-    /// For developers.
     Debug,
-    /// For operators.
     Info,
-    /// What needs attention.
     Warn,
-    /// What went wrong.
     Error,
 }
 
@@ -214,10 +195,8 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// The example client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct E2eClient {
-    /// Its port.
     pub port: u16,
     /// The service it talks to.
     pub(crate) backend_base_url: String,
@@ -228,7 +207,6 @@ pub struct E2eClient {
 /// Routes of the former user interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacyUiApi {
-    /// What they answer.
     pub mode: LegacyMode,
     /// The day they end, as `YYYY-MM-DD`.
     pub(crate) sunset: String,
@@ -237,7 +215,6 @@ pub struct LegacyUiApi {
 /// What old routes answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LegacyMode {
-    /// As before.
     Allow,
     /// As before, with deprecation headers.
     Warn,

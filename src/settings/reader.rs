@@ -10,7 +10,6 @@ use super::layers::{Given, Layers, Problem, Source};
 /// A setting with its final value, for a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
-    /// Its name.
     pub key: String,
     /// Its value; a secret's is masked.
     pub value: String,

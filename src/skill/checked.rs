@@ -19,7 +19,6 @@ const SCRIPT_TIMEOUT_SECONDS: u64 = 300;
 pub struct Skill {
     /// The folder's name, the manifest's id and the front matter's name.
     pub id: String,
-    /// The manifest's version.
     pub version: semver::Version,
     /// The title for people: the manifest's `name`, else the id.
     pub(crate) name: String,
@@ -39,7 +38,6 @@ pub struct Skill {
     pub body: String,
     /// sha256, in hex, over the sorted paths and contents of the package.
     pub fingerprint: String,
-    /// The lint's warnings.
     pub findings: Vec<Finding>,
     pub(crate) checks: Checks,
 }

@@ -10,10 +10,7 @@ pub enum NotACommand {
     Empty,
     /// A quote that never ends.
     #[error("the command has an unclosed {quote} quote")]
-    UnclosedQuote {
-        /// The quote.
-        quote: char,
-    },
+    UnclosedQuote { quote: char },
     /// A backslash with nothing after it.
     #[error("the command ends in a backslash")]
     DanglingBackslash,

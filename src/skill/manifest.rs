@@ -10,7 +10,6 @@ use crate::domain::engine::Engine;
 /// The path of the manifest in a package.
 pub const PATH: &str = "assets/runner.json";
 
-/// The execution contract.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     pub(crate) id: String,
@@ -29,7 +28,6 @@ pub struct Manifest {
     /// How many attempts an interactive run may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_attempt: Option<u32>,
-    /// What is started.
     pub entrypoint: Entrypoint,
     /// The paths of the schemas.
     pub(crate) schemas: SchemaPaths,

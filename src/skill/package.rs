@@ -50,7 +50,6 @@ impl PackageFiles {
         self.files.contains_key(path)
     }
 
-    /// All paths, sorted.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }

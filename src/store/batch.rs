@@ -14,7 +14,6 @@ pub struct EventBatch {
     pub first: Seq,
     /// How many events there are; at least one.
     pub count: u32,
-    /// The events.
     pub ndjson: Bytes,
 }
 

@@ -33,7 +33,6 @@ pub enum Error {
     TooLarge {
         /// The size of its events and rows.
         bytes: usize,
-        /// The limit.
         limit: usize,
     },
     /// The batches of an append do not fit together: a mistake of the caller.
@@ -54,38 +53,23 @@ pub enum Error {
     /// opened again.
     #[error("the store failed: the outcome of the write is unknown")]
     Unavailable {
-        /// What failed.
         #[source]
         source: Cause,
     },
     /// Stored bytes are not what this program writes.
     #[error("the log of run {run} is damaged: {reason}")]
-    Corrupt {
-        /// The run.
-        run: RunId,
-        /// What is wrong.
-        reason: String,
-    },
+    Corrupt { run: RunId, reason: String },
     /// A file's content is not what this program writes.
     #[error("{path} is damaged: {reason}")]
-    CorruptFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    CorruptFile { path: PathBuf, reason: String },
     /// Another process has the data directory open.
     #[error("another skill-runner uses this data directory: {path}")]
-    Locked {
-        /// The data directory.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// The data directory belongs to another store or a later version.
     #[error("{path} says {found:?}, but this program reads {expected:?}")]
     Format {
         /// The file that names the format.
         path: PathBuf,
-        /// What it says.
         found: String,
         /// What it would have to say.
         expected: &'static str,
@@ -93,20 +77,15 @@ pub enum Error {
     /// A file could not be opened, read or written.
     #[error("{action} {path}")]
     Io {
-        /// What was tried.
         action: &'static str,
-        /// On which file.
         path: PathBuf,
-        /// Why it failed.
         #[source]
         source: Arc<std::io::Error>,
     },
     /// The database could not be opened or read.
     #[error("{action} the event store")]
     Engine {
-        /// What was tried.
         action: &'static str,
-        /// Why it failed.
         #[source]
         source: Cause,
     },

@@ -29,7 +29,6 @@ pub use self::sled::SledStore;
 /// The most bytes of events and rows one append may carry.
 pub(crate) const MAX_APPEND_BYTES: usize = 1024 * 1024;
 
-/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Names a row of the run index.

@@ -25,7 +25,6 @@ pub enum Output {
     LogFailed {
         /// The stream whose log failed.
         stream: Stream,
-        /// Why.
         error: io::Error,
     },
     /// The last: the pipes are drained, every process of the run is gone and reaped, its temporary folder is removed.
@@ -48,9 +47,7 @@ pub struct StreamTotals {
 pub struct Ended {
     /// How the engine itself ended.
     pub exit: ProcessExit,
-    /// Standard output.
     pub stdout: StreamTotals,
-    /// Standard error.
     pub stderr: StreamTotals,
     /// Processes other than the engine that had to be killed.
     pub stragglers_killed: u32,

@@ -30,7 +30,6 @@ pub(crate) const OUTPUTS_WAITING: usize = 16;
 /// An engine to start, with its files and limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec<'a> {
-    /// What to start.
     pub launch: &'a Launch,
     /// The run it belongs to.
     pub run: RunId,
@@ -75,43 +74,34 @@ pub enum Error {
     Start {
         /// The program as it was named.
         program: String,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// The working directory is not there or is no directory.
     #[error("working directory {path}")]
     WorkingDirectory {
-        /// The directory.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// A log file could not be opened or read.
     #[error("open log {path}")]
     Log {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// The temporary folder could not be created.
     #[error("create temporary folder {path}")]
     TmpDir {
-        /// The folder.
         path: PathBuf,
-        /// Why.
         #[source]
         source: files::Error,
     },
     /// The shim could not be started or did not answer.
     #[error("start the shim for run {run}")]
     Shim {
-        /// The run.
         run: RunId,
-        /// Why.
         #[source]
         source: io::Error,
     },

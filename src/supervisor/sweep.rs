@@ -25,7 +25,6 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A process that was found and killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
-    /// Its process id.
     pub pid: u32,
     /// The run its environment names.
     pub run: Option<RunId>,

@@ -4,7 +4,6 @@
 const MAX_NAME_BYTES: usize = 1024;
 /// Longest part between slashes: what file systems take.
 const MAX_PART_BYTES: usize = 255;
-/// Most parts.
 const MAX_DEPTH: usize = 32;
 
 /// Why a name may not become a path, or nothing.

@@ -6,7 +6,6 @@ use crate::domain::ids::{RequestId, RunId};
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::engine;
 
-/// The data folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     data: PathBuf,

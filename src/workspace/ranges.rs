@@ -33,7 +33,6 @@ pub(crate) struct LogRange {
     pub(crate) byte_from: u64,
     /// Where it ends, exclusive.
     pub(crate) byte_to: u64,
-    /// The bytes.
     pub(crate) content: String,
     /// How they are written.
     pub(crate) encoding: Encoding,

@@ -30,9 +30,7 @@ pub struct UploadLimits {
     pub max_upload_bytes: u64,
     /// Sum of all unpacked files.
     pub max_unpacked_bytes: u64,
-    /// Files and folders.
     pub max_entries: u64,
-    /// Each unpacked file.
     pub max_file_bytes: u64,
     /// Unpacked bytes for each byte of the zip.
     pub max_ratio: u64,

@@ -16,7 +16,6 @@ use crate::files::{self, Error, sync_files};
 /// The uploads of a run, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The files.
     pub files: Vec<UploadedFile>,
 }
 

@@ -19,20 +19,10 @@ pub enum UploadError {
     },
     /// An entry that must not become a file.
     #[error("the zip's entry {name:?} is refused: {reason}")]
-    UnsafePath {
-        /// The entry.
-        name: String,
-        /// Why.
-        reason: &'static str,
-    },
+    UnsafePath { name: String, reason: &'static str },
     /// A limit was exceeded.
     #[error("the upload passes the limit {limit} of {allowed}")]
-    TooLarge {
-        /// The limit's name.
-        limit: &'static str,
-        /// What it allows.
-        allowed: u64,
-    },
+    TooLarge { limit: &'static str, allowed: u64 },
     /// Files the skill has no field for.
     #[error("the zip holds {names:?}; at its top level it may only hold the skill's file fields {expected:?}")]
     UnexpectedFiles {

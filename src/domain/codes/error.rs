@@ -28,13 +28,11 @@ pub struct Hint {
 /// What is known about an error code apart from its text and its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorInfo {
-    /// Where it appears.
     pub kinds: &'static [Kind],
     /// The status of an answer with this code; none if no answer has it.
     pub http: Option<u16>,
     /// The exit status of a command that ends with this code.
     pub exit: Exit,
-    /// What to do.
     pub hint: Hint,
 }
 

@@ -8,7 +8,6 @@ use crate::domain::time::Timestamp;
 
 /// Tells the time and makes ids; a simulation has its own.
 pub trait Clock: Send + Sync {
-    /// The present moment.
     fn now(&self) -> Timestamp;
 
     /// A new id that sorts after all earlier ones.

@@ -19,14 +19,12 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Runs work that blocks.
     pub blocking: Blocking,
-    /// Starts engines.
     pub engines: Arc<dyn Spawner>,
     /// Knows the agent CLIs.
     pub installed_engines: InstalledEngines,
 }
 
 impl Environment {
-    /// This machine's.
     pub fn real(settings: &Settings) -> Self {
         Self {
             clock: Arc::new(WallClock),

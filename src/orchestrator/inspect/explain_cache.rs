@@ -39,7 +39,6 @@ pub enum CacheOutcome {
 /// A part of the key that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DifferingPart {
-    /// Which one.
     pub part: &'static str,
     /// Its hash in this run.
     pub sha256: String,
@@ -52,11 +51,9 @@ pub struct DifferingPart {
 pub struct CacheStory {
     /// The client's name for the run.
     pub request_id: RequestId,
-    /// Its own name.
     pub run_id: RunId,
     /// What came of it.
     pub outcome: CacheOutcome,
-    /// In words.
     pub reason: String,
     /// The run's key, once its files are known.
     pub key: Option<String>,

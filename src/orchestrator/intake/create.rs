@@ -38,11 +38,9 @@ use crate::workspace::{self, RunPaths};
 pub struct Created {
     /// The client's name for it.
     pub request_id: RequestId,
-    /// Its own name.
     pub run_id: RunId,
     /// Whether an equal run's result was taken.
     pub cache_hit: bool,
-    /// Where it is.
     pub status: Status,
     /// Whether files are to be uploaded first.
     pub awaiting_upload: bool,

@@ -13,16 +13,12 @@ use crate::domain::request::ExecutionMode;
 /// Body of `POST /v1/jobs` and, without the skill's id, of `POST /v1/temp-skill-runs`. Unknown keys are refused.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CreateRequest {
-    /// Which skill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skill_id: Option<String>,
     /// Which engine; left out: the skill's first that is ready.
     pub engine: Option<String>,
-    /// Inline inputs.
     pub input: Option<Map<String, Value>>,
-    /// Parameters.
     pub parameter: Option<Map<String, Value>>,
-    /// Which model.
     pub model: Option<String>,
     /// How to run it.
     pub runtime_options: OptionsRequest,

@@ -39,7 +39,6 @@ pub struct Uploaded {
     pub cache_hit: bool,
     /// Where the run is.
     pub status: Status,
-    /// The files taken.
     pub extracted_files: Vec<String>,
 }
 

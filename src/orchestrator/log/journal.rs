@@ -14,11 +14,12 @@ use crate::domain::{Ending, decide, ending};
 use crate::fcmp::{Encoder, LogHead, Page};
 use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
-use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey};
+use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey, MAX_APPEND_BYTES};
 
-/// Most bytes of pages that are appended together. One page alone may be longer; a run's row, which may have hundreds of
-/// kilobytes of warnings, needs room beside them.
-const ONE_APPEND: usize = 256 * 1024;
+/// Most bytes of pages that are appended together, whatever the run's row.
+const ALWAYS_JOINED: usize = 256 * 1024;
+/// Room for the other rows of an append.
+const OTHER_ROWS: usize = 64 * 1024;
 
 /// Writes one run's log.
 pub(crate) struct Journal {
@@ -141,7 +142,7 @@ fn plan(mut encoder: Encoder, steps: Vec<Step>, clock: &dyn Clock) -> Result<Vec
         debug!(run.id = %encoder.run(), command = name, events, ends, "decided");
         for page in encoder.encode(decision, now)? {
             let (bytes, head) = (page.ndjson.len(), page.head.clone());
-            match writes.last_mut().filter(|last| last.bytes + bytes <= ONE_APPEND) {
+            match writes.last_mut().filter(|last| fit_together(last.bytes + bytes, &head)) {
                 Some(last) => {
                     last.pages.push(page);
                     last.bytes += bytes;
@@ -152,6 +153,12 @@ fn plan(mut encoder: Encoder, steps: Vec<Step>, clock: &dyn Clock) -> Result<Vec
         }
     }
     Ok(writes)
+}
+
+/// Whether pages of so many bytes fit one append beside the run's row, which may hold hundreds of kilobytes of warnings.
+fn fit_together(bytes: usize, head: &LogHead) -> bool {
+    let with_row = || head.to_row().map_or(usize::MAX, |row| bytes + row.len() + OTHER_ROWS);
+    bytes <= ALWAYS_JOINED || with_row() <= MAX_APPEND_BYTES
 }
 
 impl Write {

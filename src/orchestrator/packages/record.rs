@@ -27,7 +27,6 @@ pub enum InstallStatus {
     Running,
     /// The skill can be used.
     Succeeded,
-    /// Nothing was changed.
     Failed,
 }
 
@@ -44,9 +43,7 @@ impl InstallStatus {
 /// An installation of a package.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Install {
-    /// Its name.
     pub request_id: Uuid,
-    /// Where it is.
     pub status: InstallStatus,
     /// The skill, once that is known.
     pub skill_id: Option<String>,
@@ -54,7 +51,6 @@ pub struct Install {
     pub version: Option<String>,
     /// Whether the skill is new here, once it is installed.
     pub(crate) action: Option<Action>,
-    /// Why it failed.
     pub error: Option<InstallFailure>,
     /// What the author should know about a package that was taken.
     pub warnings: Vec<Value>,
@@ -67,9 +63,7 @@ pub struct Install {
 /// Why an installation failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstallFailure {
-    /// For programs.
     pub code: String,
-    /// For people.
     pub message: String,
     /// The particulars: `findings` of a package that breaks rules.
     pub details: Value,

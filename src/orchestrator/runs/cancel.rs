@@ -18,13 +18,11 @@ use crate::store;
 pub struct Canceled {
     /// The client's name for the run.
     pub request_id: RequestId,
-    /// Its own name.
     pub run_id: RunId,
     /// Where it is now.
     pub status: Status,
     /// Whether the cancel has an effect.
     pub accepted: bool,
-    /// In words.
     pub message: String,
 }
 

@@ -22,11 +22,8 @@ const SCAN_PAGE: usize = 256;
 /// Which runs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
-    /// In this state.
     pub status: Option<Status>,
-    /// Of this skill.
     pub skill_id: Option<String>,
-    /// On this engine.
     pub engine: Option<String>,
     /// Of a skill of their own, or of installed ones.
     pub temporary: Option<bool>,
@@ -39,7 +36,6 @@ pub struct ListFilter {
 /// A page of runs, newest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Listing {
-    /// The runs.
     pub jobs: Vec<Job>,
     /// Where the next page begins.
     pub next_before: Option<RunId>,
@@ -48,13 +44,9 @@ pub struct Listing {
 /// Answer to a clean-up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cleaned {
-    /// Runs deleted.
     pub runs_deleted: u64,
-    /// Requests deleted.
     pub requests_deleted: u64,
-    /// Cache entries deleted.
     pub cache_entries_deleted: u64,
-    /// Bytes given back.
     pub bytes_freed: u64,
 }
 
@@ -68,7 +60,6 @@ impl ListFilter {
 }
 
 impl Orchestrator {
-    /// Runs, newest first.
     pub async fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
         let mut jobs = Vec::new();
         let mut before = filter.before;

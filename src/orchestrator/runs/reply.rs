@@ -36,7 +36,6 @@ pub struct PendingQuestion {
     pub request_id: RequestId,
     /// Where the run is.
     pub status: Status,
-    /// The question.
     pub pending: Option<Interaction>,
 }
 
