@@ -44,7 +44,7 @@ impl Validator {
         }
     }
 
-    /// The places where the value breaks the schema, at most [`MAX_VIOLATIONS`].
+    /// The places where the value breaks the schema, at most `MAX_VIOLATIONS`.
     pub fn errors(&self, value: &Value) -> Vec<Violation> {
         self.0
             .iter_errors(value)

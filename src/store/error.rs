@@ -28,7 +28,7 @@ pub enum Error {
         /// What the row holds.
         value: Bytes,
     },
-    /// The append carries more than [`super::MAX_APPEND_BYTES`].
+    /// The append carries more than `MAX_APPEND_BYTES`.
     #[error("an append of {bytes} bytes is over the limit of {limit}")]
     TooLarge {
         /// The size of its events and rows.

@@ -41,7 +41,7 @@ pub struct Spec<'a> {
     pub tmp_dir: &'a Path,
     /// Limits of its output.
     pub limits: Limits,
-    /// The program that serves as shim: skill-runner itself, so [`super::THIS_PROGRAM`] in the service.
+    /// The program that serves as shim: skill-runner itself, so `THIS_PROGRAM` in the service.
     pub shim: &'a Path,
 }
 
