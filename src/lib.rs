@@ -8,19 +8,20 @@
 // L0, pure
 pub mod domain;
 // L1, pure
-pub mod settings;
-pub mod skill;
-// L2, pure
-pub mod convergence;
 pub mod engine;
+pub mod settings;
+// L2, pure
+pub mod skill;
+// L3, pure
+pub mod convergence;
 pub mod fcmp;
 pub mod projection;
 pub(crate) mod prompt;
-// L3, pure
+// L4, pure
 pub(crate) mod verdict;
-// L4, shared by the IO modules
+// L5, shared by the IO modules
 pub(crate) mod files;
-// L5, IO
+// L6, IO
 pub mod artifact;
 pub mod export;
 pub mod installed_engines;
@@ -28,10 +29,10 @@ pub mod registry;
 pub mod store;
 pub mod supervisor;
 pub mod workspace;
-// L6
+// L7
 pub(crate) mod audit;
 pub mod orchestrator;
-// L7
-pub mod http;
 // L8
+pub mod http;
+// L9
 pub mod cli;

@@ -259,6 +259,23 @@ fn a_planted_upward_import_and_a_planted_impure_name_are_found() {
 }
 
 #[test]
+fn the_library_lists_its_modules_by_layer() {
+    let text = fs::read_to_string(format!("{}/src/lib.rs", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let mut listed: Vec<(u8, &str)> = Vec::new();
+    let mut layer = None;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("// L") {
+            layer = rest[..1].parse().ok();
+        } else if let Some((_, module)) = line.trim_end_matches(';').split_once("mod ") {
+            listed.push((layer.unwrap(), module));
+        }
+    }
+    let mut layers: Vec<(u8, &str)> = LAYERS.iter().map(|(module, layer)| (*layer, *module)).collect();
+    layers.sort_unstable();
+    assert_eq!(listed, layers);
+}
+
+#[test]
 fn no_file_imports_itself_through_others() {
     assert_eq!(imports::Imports::of(&sources()).cycles(), Vec::<Vec<PathBuf>>::new());
 }

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::domain::causes::chain;
 use crate::domain::ids::RequestId;
+use crate::http::answer::error_status::{answer, message};
 use crate::http::answer::problem::Problem;
-use crate::http::answer::status::{answer, message};
 
 /// Whether a response carries a problem.
 pub(crate) fn is_refusal(response: &Response) -> bool {

@@ -1,6 +1,6 @@
 //! `interaction/pending` and `interaction/reply`: the open question of a run, and its answer.
 //!
-//! A reply that comes too late is refused by the orchestrator; `answer/status.rs` makes it a 409.
+//! A reply that comes too late is refused by the orchestrator; `answer/error_status.rs` makes it a 409.
 
 use axum::Json;
 use axum::extract::State;

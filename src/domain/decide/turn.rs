@@ -1,0 +1,50 @@
+//! The start and the end of a turn.
+
+use super::decision::{Decision, change, finish};
+use crate::domain::command::{Conclusion, LastFiles, Refusal};
+use crate::domain::ending::Ending;
+use crate::domain::event::{Event, TurnStarted};
+use crate::domain::fact::Fact;
+use crate::domain::interaction::{Interaction, InteractionId};
+use crate::domain::request::ExecutionMode;
+use crate::domain::state::RunState;
+use crate::domain::statechart::Trigger;
+use crate::domain::time::Timestamp;
+
+pub(super) fn start(run: &RunState, started: TurnStarted, now: Timestamp) -> Result<Decision, Refusal> {
+    Ok(Decision::of(vec![change(run, Trigger::TurnStarted, now, None)?, Fact::own(Event::TurnStarted(started))]))
+}
+
+pub(super) fn end(
+    run: &RunState,
+    facts: Vec<Fact>,
+    conclusion: Conclusion,
+    end: Option<Ending>,
+    last_files: Option<LastFiles>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    match (end, conclusion) {
+        (None, Conclusion::NeedsInput(interaction)) => ask(run, facts, interaction, now),
+        (end, conclusion) => finish(run, facts, end, trigger_of(&conclusion), last_files, now),
+    }
+}
+
+fn trigger_of(conclusion: &Conclusion) -> Trigger {
+    match conclusion {
+        Conclusion::Succeeded(_) => Trigger::TurnSucceeded,
+        Conclusion::Failed(_) => Trigger::TurnFailed,
+        Conclusion::NeedsInput(_) => Trigger::TurnNeedsInput,
+    }
+}
+
+fn ask(run: &RunState, facts: Vec<Fact>, interaction: Interaction, now: Timestamp) -> Result<Decision, Refusal> {
+    if run.options.execution_mode != ExecutionMode::Interactive {
+        return Err(Refusal::NotInteractive);
+    }
+    let id = InteractionId(run.interaction_count + 1);
+    let change = change(run, Trigger::TurnNeedsInput, now, Some(id))?;
+    let mut log = facts;
+    log.push(Fact::own(Event::InputRequired(Interaction { interaction_id: id, ..interaction })));
+    log.push(change);
+    Ok(Decision::of(log))
+}
