@@ -21,6 +21,8 @@ use crate::workspace::Layout;
 
 /// Bytes of events read at once while sealing.
 const READ_BYTES: usize = 1024 * 1024;
+/// Bytes of events read first.
+const FIRST_READ_BYTES: usize = 16 * 1024;
 /// How often the events of sealed runs are deleted from the store.
 const DELETE_EVERY: Duration = Duration::from_secs(1);
 
@@ -107,7 +109,9 @@ impl Worker {
         let mut sealing = None;
         let mut at = Seq::START;
         while at < head {
-            let page = self.store.read(&run, at, READ_BYTES).await?;
+            // Most logs fit the first page, which is small enough to be read in place.
+            let bytes = if at == Seq::START { FIRST_READ_BYTES } else { READ_BYTES };
+            let page = self.store.read(&run, at, bytes).await?;
             let Some(last) = page.last().map(EventBatch::last) else { return Ok(()) };
             at = last;
             let path = self.layout.run(run).file(RunFile::Events);
