@@ -15,6 +15,7 @@ use super::manifest::pretty;
 use super::walk::{self, Refused, Walked};
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files;
+use crate::projection::check_shown;
 
 /// Shorter files are stored without compression: to set up a compressor costs more than it saves.
 const WORTH_COMPRESSING: u64 = 1024;
@@ -26,7 +27,7 @@ const LONG_FORM_BYTES: u64 = 0xffff_0000;
 pub enum Contents {
     /// Result, artifacts and their manifest.
     Result,
-    /// Everything in the run's folder but the bundles themselves.
+    /// Everything in the run's folder that may be shown, but the bundles themselves.
     Everything,
 }
 
@@ -78,7 +79,8 @@ fn chosen(run_root: &Path, contents: Contents) -> Result<Walked, Error> {
     match contents {
         Contents::Everything => {
             let mut walked = walk::walk(run_root, "", Some(RunFolder::Bundles))?;
-            walked.files.retain(|path| !may_hold_secrets(path));
+            walked.files.retain(|path| check_shown(path).is_ok());
+            walked.refused.retain(|refused| check_shown(&refused.path_rel).is_ok());
             Ok(walked)
         }
         Contents::Result => {
@@ -93,11 +95,6 @@ fn chosen(run_root: &Path, contents: Contents) -> Result<Walked, Error> {
             Ok(walked)
         }
     }
-}
-
-/// Whether this is a configuration of the engine for this run, such as `.gemini/settings.json`: it may hold keys.
-fn may_hold_secrets(path: &str) -> bool {
-    path.starts_with('.') && path.split('/').count() == 2
 }
 
 fn add<W: Write + Seek>(

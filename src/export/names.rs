@@ -33,3 +33,19 @@ pub(crate) fn name_objection(name: &str) -> Option<&'static str> {
     ];
     objections.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::projection::check_shown;
+
+    #[test]
+    fn an_export_has_only_files_that_may_be_shown() {
+        for file in FILES {
+            assert_eq!(check_shown(file.name()), Ok(()), "{file:?}");
+        }
+        for folder in FOLDERS {
+            assert_eq!(check_shown(&folder.join("a/b")), Ok(()), "{folder:?}");
+        }
+    }
+}

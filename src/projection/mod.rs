@@ -5,9 +5,11 @@ mod explain;
 mod job;
 mod locate;
 mod pointer;
+mod shown;
 
 pub(crate) use explain::{Explanation, FilePlace, Origin, Precision, Trail};
 pub(crate) use job::Job;
 pub use job::job;
 pub(crate) use locate::places;
 pub(crate) use pointer::{Pointer, span};
+pub(crate) use shown::{Hidden, check_shown, may_lead_to_shown};

@@ -27,6 +27,7 @@ mod registry;
 mod replay;
 mod restart;
 mod runs;
+mod secrets;
 mod settings;
 mod skills;
 mod sse;

@@ -1,22 +1,67 @@
 //! Opens the data folder for this process alone.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::cli::failure::Failure;
 use crate::domain::causes::chain;
 use crate::domain::codes::Exit;
+use crate::files::{self, Reach};
 use crate::orchestrator::Orchestrator;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{EventStore, SledStore};
 use crate::supervisor;
 
+/// Who could reach the folders with runs, logins and keys before they were closed.
+#[must_use = "what was found belongs in the log"]
+pub(crate) struct Closed {
+    folders: Vec<(PathBuf, Reach)>,
+}
+
+/// Closes the data folder and the home of the engines to other users of the machine, and lets this process create everything
+/// for its own user alone. Before anything is written, the log file included.
+pub(crate) fn close(settings: &Settings) -> Result<Closed, Failure> {
+    let folders = [&settings.paths.data_dir, &settings.paths.agent_home].into_iter().map(|folder| {
+        let reach = files::close_folder(folder).map_err(Failure::broken("close a folder to other users"))?;
+        Ok((folder.clone(), reach))
+    });
+    let folders = folders.collect::<Result<_, Failure>>()?;
+    files::create_for_owner_alone();
+    Ok(Closed { folders })
+}
+
+impl Closed {
+    /// Logs which folders were open to others, or still are.
+    pub(crate) fn report(self) {
+        for (folder, reach) in self.folders {
+            report(&folder, reach);
+        }
+    }
+}
+
+fn report(folder: &Path, reach: Reach) {
+    let folder = folder.display();
+    match reach {
+        Reach::Owner => {}
+        Reach::OwnerSince { mode } => {
+            warn!(%folder, "other users could reach the folder (mode {mode:04o}); from now on only the service's user can");
+        }
+        Reach::Others { mode, owner } => {
+            warn!(
+                %folder, owner,
+                "other users can reach the folder (mode {mode:04o}), and that cannot be changed; \
+                 use a folder of the service's own user on a file system with permissions"
+            );
+        }
+    }
+}
+
 /// Opens the store; creates the data folder if it is missing.
 pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Failure> {
     let data_dir = &settings.paths.data_dir;
-    std::fs::create_dir_all(data_dir).map_err(Failure::broken(format!("create {}", data_dir.display())))?;
     let store = SledStore::open(data_dir, |failed| {
         error!(error = %chain(failed), "the event store failed; ending, because only a restart can find out what is on disk");
         // At once and without clean-up: after a failed sync no write may be retried.

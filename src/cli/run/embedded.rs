@@ -48,7 +48,9 @@ impl Embedded {
         if let Err(crate::registry::NotUsable::NotFound) = registry.lookup(&skill_id) {
             return Err(unknown_skill(&skill_id, &settings.paths.skills_dir, skill));
         }
+        let closed = data_folder::close(&settings)?;
         log(&settings);
+        closed.report();
         let store = data_folder::open_store(&settings)?;
         let orchestrator = data_folder::take_over(store, registry, settings).await?;
         Ok(Self { orchestrator, skill_id })

@@ -39,10 +39,12 @@ pub(crate) struct Args {
 
 pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[("host", args.host.clone()), ("port", args.port.clone())])?;
+    let closed = data_folder::close(&settings)?;
     logging::to_file(&settings.log, settings.log.level).map_err(|error| {
         let (key, place) = ("log_file".to_owned(), settings.log.file.display().to_string());
         Failure::Configuration(vec![Problem { key, place, message: format!("cannot be written: {error}") }])
     })?;
+    closed.report();
     runtime()?.block_on(serve_until_told(settings))
 }
 

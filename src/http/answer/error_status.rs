@@ -74,6 +74,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
             LookupError::NotFound | LookupError::NotAFile => plain(ErrorCode::FileNotFound),
             LookupError::Io { .. } => internal(),
         },
+        Problem::RunFileHidden { .. } => plain(ErrorCode::FileNotShown),
         Problem::ArtifactNotFound { .. } => plain(ErrorCode::ArtifactNotFound),
         Problem::UnsafePath { .. } => plain(ErrorCode::UnsafePath),
         Problem::InvalidJson { line, column, .. } => {

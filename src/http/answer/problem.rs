@@ -9,6 +9,7 @@ use crate::domain::event::ValidationError;
 use crate::domain::statechart::Status;
 use crate::files::LookupError;
 use crate::orchestrator::Error;
+use crate::projection::Hidden;
 use crate::skill::Finding;
 use crate::workspace::RangeError;
 
@@ -22,6 +23,8 @@ pub(crate) enum Problem {
     File { path: String, source: LookupError },
     #[error("the file {path:?} is not shown: {source}")]
     RunFile { path: String, source: LookupError },
+    #[error("the file {path:?} is not shown: {reason}")]
+    RunFileHidden { path: String, reason: Hidden },
     #[error("no artifact has the path {path:?}; GET …/artifacts lists them")]
     ArtifactNotFound { path: String },
     #[error("the artifact path {path:?} is refused: {reason}")]

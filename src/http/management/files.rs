@@ -8,12 +8,13 @@ use axum::Json;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::files::open_beneath;
+use crate::files::{LookupError, open_beneath};
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
+use crate::projection::{check_shown, may_lead_to_shown};
 
 /// Largest text that is shown.
 const PREVIEW_BYTES: u64 = 256 * 1024;
@@ -41,8 +42,8 @@ pub(crate) async fn all(asked: RunInPath, query: Query) -> Result<Json<Value>, P
     Ok(Json(json!({"request_id": request_id, "run_id": run_id, "files": entries, "truncated": truncated})))
 }
 
-/// Lists a folder, each folder before its content; returns whether the list is complete. Links are not followed. A
-/// folder that cannot be read counts as empty, because the engine may be deleting it.
+/// Lists what may be shown of a folder, each folder before its content; returns whether the list is complete. Links are not
+/// followed. A folder that cannot be read counts as empty, because the engine may be deleting it.
 fn tree(root: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bool {
     let Ok(found) = fs::read_dir(root.join(folder)) else { return true };
     let mut found: Vec<fs::DirEntry> = found.flatten().collect();
@@ -55,6 +56,10 @@ fn tree(root: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bo
         let Ok(kind) = entry.file_type() else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        let shown = if kind.is_dir() { may_lead_to_shown(&path) } else { check_shown(&path).is_ok() };
+        if !shown {
+            continue;
+        }
         let size = entry.metadata().ok().filter(|_| kind.is_file()).map(|found| found.len());
         let named = if kind.is_file() {
             "file"
@@ -77,6 +82,15 @@ pub(crate) async fn one(asked: RunInPath, mut query: Query) -> Result<Json<Value
     let request_id = asked.request();
     blocking(move || {
         let opened = open_beneath(&asked.paths.root, Path::new(&path));
+        let refused_anyway = match &opened {
+            Err(LookupError::Unsafe { .. }) => true,
+            Err(LookupError::NotAFile) => may_lead_to_shown(&path),
+            Ok(_) | Err(LookupError::NotFound | LookupError::Io { .. }) => false,
+        };
+        // Of a hidden file not even its existence is told.
+        if !refused_anyway {
+            check_shown(&path).map_err(|reason| Problem::RunFileHidden { path: path.clone(), reason })?;
+        }
         let file = opened.map_err(|source| Problem::RunFile { path: path.clone(), source })?;
         let doing = || format!("read {path}");
         let size = file.metadata().map_err(Error::io(doing()))?.len();

@@ -19,10 +19,9 @@ pub(super) struct Claim {
 
 /// Takes the directory for this process, creating it if needed, and checks its format.
 pub(super) fn claim(data_dir: &Path) -> Result<Claim, Error> {
-    fs::create_dir_all(data_dir).map_err(Error::io("create", data_dir))?;
+    files::create_private_folder(data_dir)?;
     let path = data_dir.join("LOCK");
-    let lock =
-        File::options().create(true).write(true).truncate(false).open(&path).map_err(Error::io("open", &path))?;
+    let lock = files::open_lock(&path)?;
     let taken = with_patience(|| match lock.try_lock() {
         Ok(()) => Some(Ok(())),
         Err(TryLockError::WouldBlock) => None,

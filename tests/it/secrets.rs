@@ -1,0 +1,4 @@
+//! What nobody but the operator may see: engines' configuration, files of the data folder, keys.
+
+mod data_folder;
+mod shown;
