@@ -24,7 +24,7 @@ pub(crate) fn manifest_json(entries: &[ArtifactEntry]) -> Vec<u8> {
 
 /// Writes `manifest.json` whole. The caller makes it durable, together with the run's other files.
 pub fn write_manifest(path: &Path, entries: &[ArtifactEntry]) -> Result<(), files::Error> {
-    files::write_whole(path, &manifest_json(entries))
+    files::write_own(path, &manifest_json(entries))
 }
 
 fn canonical(entry: &ArtifactEntry) -> serde_json::Value {

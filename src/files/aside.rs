@@ -19,18 +19,13 @@ pub(crate) fn ensure_folder(path: &Path) -> Result<(), Error> {
     create_folder(path)
 }
 
-/// Makes sure that a file can be renamed to `path`, which a folder there would prevent.
-pub(crate) fn ensure_not_a_folder(path: &Path) -> Result<(), Error> {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) { move_aside(path) } else { Ok(()) }
-}
-
 /// Makes sure that nothing is at `path`.
 pub(crate) fn ensure_absent(path: &Path) -> Result<(), Error> {
     if fs::symlink_metadata(path).is_ok() { move_aside(path) } else { Ok(()) }
 }
 
 /// Renames what is at `path` to a free name beside it. A rename takes one step for a tree of any size, and loses nothing.
-fn move_aside(path: &Path) -> Result<(), Error> {
+pub(crate) fn move_aside(path: &Path) -> Result<(), Error> {
     tracing::warn!(path = %path.display(), "something unexpected is at a path of the runner; moving it aside");
     let mut number = 1_u32;
     loop {

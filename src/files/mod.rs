@@ -12,7 +12,7 @@ mod remove;
 mod sync;
 mod write;
 
-pub(crate) use aside::{ensure_absent, ensure_folder, ensure_not_a_folder};
+pub(crate) use aside::{ensure_absent, ensure_folder};
 pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
 pub(crate) use error::Error;
@@ -22,4 +22,4 @@ pub(crate) use private::{Reach, close_folder, create_for_owner_alone, open_lock}
 pub(crate) use read::{read_beneath, read_optional};
 pub(crate) use remove::{remove_file, remove_tree};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
-pub(crate) use write::{write_durably, write_private, write_whole, write_whole_with};
+pub(crate) use write::{write_durably, write_own, write_private, write_whole, write_whole_with};

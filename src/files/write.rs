@@ -7,6 +7,7 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
+use super::aside::{ensure_folder, move_aside};
 use super::error::Error;
 use super::folder::{create_private_folder, parent};
 use super::sync::sync;
@@ -29,6 +30,22 @@ pub(crate) fn write_whole_with<E: From<Error>>(
     let mut temporary = create_beside(path, READABLE_BY_ALL)?;
     write(temporary.as_file_mut())?;
     Ok(rename_to(temporary, path)?)
+}
+
+/// Writes a file of the runner's own in a folder where an engine may write. The folder is created if it is not there; what
+/// an engine put in its place, or a folder in the place of the file, is moved aside.
+pub(crate) fn write_own(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    ensure_folder(parent(path))?;
+    let mut temporary = create_beside(path, READABLE_BY_ALL)?;
+    write_all(temporary.as_file_mut(), path, bytes)?;
+    match temporary.persist(path) {
+        Ok(_) => Ok(()),
+        Err(failed) if failed.error.kind() == io::ErrorKind::IsADirectory => {
+            move_aside(path)?;
+            rename_to(failed.file, path)
+        }
+        Err(failed) => Err(Error::on("rename to", path)(failed.error)),
+    }
 }
 
 /// Writes a file whole and returns when it would survive a power cut. Not for a run's folder: a link in the folder's place
@@ -102,6 +119,22 @@ mod tests {
         let path = folder.path().join("requests/one/config.json");
         write_private(&path, b"secret").unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn a_file_of_the_runners_own_is_written_whatever_is_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (outside, raw) = (folder.path().join("outside"), folder.path().join("raw"));
+        fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, &raw).unwrap();
+        write_own(&raw.join("a.txt"), b"first").unwrap();
+        fs::remove_file(raw.join("a.txt")).unwrap();
+        fs::create_dir_all(raw.join("a.txt/deep")).unwrap();
+        write_own(&raw.join("a.txt"), b"second").unwrap();
+        assert_eq!(fs::read(raw.join("a.txt")).unwrap(), b"second");
+        assert!(raw.join(".aside-1-a.txt/deep").is_dir());
+        assert!(fs::symlink_metadata(folder.path().join(".aside-1-raw")).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     }
 
     #[test]

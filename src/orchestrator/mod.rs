@@ -18,7 +18,7 @@ mod turn;
 pub use environment::{Blocking, Clock, Environment, WallClock};
 pub use error::Error;
 pub use handle::{Orchestrator, Sizes};
-pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export};
+pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export, OpenedBundle};
 pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
 pub use log::{Events, RunLog};
 pub(crate) use packages::{Install, InstallStatus, NotInstalled, install_here};

@@ -1,5 +1,4 @@
-//! What a finished run leaves for its readers: manifest, result, validation, bundle; on disk before the run is said to be
-//! over.
+//! What a finished run leaves for its readers: manifest, result, validation; on disk before the run is said to be over.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -15,7 +14,7 @@ use crate::domain::cache_key::sha256_hex;
 use crate::domain::event::Normalized;
 use crate::domain::ids::RequestId;
 use crate::domain::outcome::{Evidence, StreamProof, Warning};
-use crate::domain::run_file::RunFile;
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::export::Piece;
 use crate::files;
@@ -57,24 +56,29 @@ pub(crate) fn write_files(paths: &RunPaths, run: FinalFiles<'_>) -> Result<Evide
         "validation_warnings": warnings,
         "error": run.ending.error(),
     });
-    files::write_whole(&paths.file(RunFile::Result), &pretty(&result))?;
+    files::write_own(&paths.file(RunFile::Result), &pretty(&result))?;
     match &run.normalized {
-        Some(normalized) => files::write_whole(&paths.file(RunFile::Validation), &pretty(&json!(normalized)))?,
+        Some(normalized) => files::write_own(&paths.file(RunFile::Validation), &pretty(&json!(normalized)))?,
         // A process that died before it could log the run's end may have left one.
         None => {
             files::remove_tree(&paths.file(RunFile::Validation))?;
         }
     }
-    let debug = run.state.options.debug;
-    let contents = if debug { Contents::Everything } else { Contents::Result };
-    artifact::bundle(
-        &paths.root,
-        contents,
-        &paths.file(RunFile::bundle(debug)),
-        &paths.file(RunFile::bundle_manifest(debug)),
-    )?;
+    workspace::remove_unused(paths);
+    if run.state.options.debug {
+        write_debug_bundle(paths)?;
+    }
     workspace::sync_run(paths)?;
     Ok(evidence)
+}
+
+/// The bundle for debugging is made when the run ends, because it holds what is removed then. The other one is made when
+/// somebody asks for it.
+pub(crate) fn write_debug_bundle(paths: &RunPaths) -> Result<(), Error> {
+    files::ensure_folder(&paths.folder(RunFolder::Bundles))?;
+    let (zip, list) = (paths.file(RunFile::DebugBundle), paths.file(RunFile::DebugBundleManifest));
+    artifact::bundle(&paths.root, Contents::Everything, &zip, &list)?;
+    Ok(())
 }
 
 /// Artifacts as a result lists them.

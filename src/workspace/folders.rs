@@ -1,4 +1,4 @@
-//! A run's folders: created, cleared of what a skill put there, made durable, removed.
+//! A run's folders: created when they are needed, cleared of what a skill put there, made durable, removed.
 
 use std::path::Path;
 
@@ -6,38 +6,36 @@ use super::layout::RunPaths;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::{self, Error};
 
-/// Files that the runner writes after an engine has run.
-const WRITTEN_LATER: [RunFile; 17] = [
-    RunFile::Manifest,
-    RunFile::Result,
-    RunFile::Validation,
-    RunFile::EngineOutput,
-    RunFile::EngineOutputJson,
-    RunFile::SkillResult,
-    RunFile::NormalizerResult,
-    RunFile::FallbackResult,
-    RunFile::RepairResult,
-    RunFile::ScriptOutput,
-    RunFile::ScriptOutputJson,
-    RunFile::RepairOutput,
-    RunFile::OutputSchema,
-    RunFile::Bundle,
-    RunFile::DebugBundle,
-    RunFile::BundleManifest,
-    RunFile::DebugBundleManifest,
-];
-
-/// Files that are written when the run has ended: if they exist before, a skill forged them.
-const WRITTEN_LAST: [RunFile; 2] = [RunFile::Events, RunFile::EventsIndex];
-
-/// Creates a run's folders; those that exist stay as they are. To be called again when an engine has ended: whatever a
-/// skill put at the paths of the runner's own folders and files is moved aside, so that the runner can write its files there
-/// and follows no link elsewhere.
+/// Creates a new run's folder. The folders in it come with their first files.
 pub fn create_run(paths: &RunPaths) -> Result<(), Error> {
-    files::ensure_folder(&paths.root)?;
-    RunFolder::ALL.into_iter().try_for_each(|folder| files::ensure_folder(&paths.folder(folder)))?;
-    WRITTEN_LATER.into_iter().try_for_each(|file| files::ensure_not_a_folder(&paths.file(file)))?;
-    WRITTEN_LAST.into_iter().try_for_each(|file| files::ensure_absent(&paths.file(file)))
+    files::ensure_folder(&paths.root)
+}
+
+/// Creates the folders that a skill may write in, or read its files from, before one of its processes starts.
+pub fn create_for_engine(paths: &RunPaths, uploads: bool) -> Result<(), Error> {
+    create_run(paths)?;
+    let written = [RunFolder::Artifacts, RunFolder::Result, RunFolder::Logs];
+    let folders = written.into_iter().chain(uploads.then_some(RunFolder::Uploads));
+    folders.into_iter().try_for_each(|folder| files::ensure_folder(&paths.folder(folder)))
+}
+
+/// To be called when an engine has ended: whatever it put in the places that the runner later reads from, or writes to without
+/// a look, is moved aside.
+pub(crate) fn reclaim(paths: &RunPaths) -> Result<(), Error> {
+    create_run(paths)?;
+    files::ensure_folder(&paths.folder(RunFolder::Logs))?;
+    // Both are made when the run is over: what is there before is a forgery.
+    files::ensure_absent(&paths.folder(RunFolder::Bundles))?;
+    files::ensure_absent(&paths.file(RunFile::Events))?;
+    files::ensure_absent(&paths.file(RunFile::EventsIndex))
+}
+
+/// Removes the folders that were created for an engine which left them empty.
+pub(crate) fn remove_unused(paths: &RunPaths) {
+    for folder in [RunFolder::Artifacts, RunFolder::Uploads] {
+        // One that holds something is not removed.
+        let _ = std::fs::remove_dir(paths.folder(folder));
+    }
 }
 
 /// Makes everything written below a run's folder durable, with one sync: its last files are many and small.
@@ -65,16 +63,24 @@ mod tests {
     use crate::workspace::Layout;
 
     #[test]
-    fn a_new_run_has_its_folders_and_creating_it_again_keeps_what_is_in_them() {
+    fn folders_come_when_they_are_needed_and_what_is_in_them_stays() {
         let folder = tempfile::tempdir().unwrap();
         let paths = Layout::new(folder.path()).run("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11".parse().unwrap());
+        let names = || {
+            let entries = fs::read_dir(&paths.root).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
         create_run(&paths).unwrap();
+        assert_eq!(names(), Vec::<String>::new());
+        create_for_engine(&paths, true).unwrap();
+        assert_eq!(names(), ["artifacts", "logs", "result", "uploads"]);
         fs::write(paths.file(RunFile::Stdout), "kept").unwrap();
-        create_run(&paths).unwrap();
-        let mut names: Vec<_> =
-            fs::read_dir(&paths.root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        assert_eq!(names, ["artifacts", "bundle", "logs", "raw", "result", "uploads"]);
+        create_for_engine(&paths, false).unwrap();
+        reclaim(&paths).unwrap();
+        remove_unused(&paths);
+        assert_eq!(names(), ["logs", "result"]);
         assert_eq!(fs::read_to_string(paths.file(RunFile::Stdout)).unwrap(), "kept");
         assert!(!paths.tmp.exists(), "it is created when an engine starts");
     }
@@ -85,23 +91,21 @@ mod tests {
         let paths = Layout::new(folder.path()).run("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11".parse().unwrap());
         let outside = folder.path().join("outside");
         fs::create_dir(&outside).unwrap();
-        create_run(&paths).unwrap();
-        fs::remove_dir(paths.folder(RunFolder::Bundles)).unwrap();
-        std::os::unix::fs::symlink(&outside, paths.folder(RunFolder::Bundles)).unwrap();
-        fs::remove_dir(paths.folder(RunFolder::Raw)).unwrap();
-        fs::write(paths.folder(RunFolder::Raw), "a file").unwrap();
-        fs::create_dir_all(paths.file(RunFile::Manifest).join("deep")).unwrap();
-        fs::create_dir_all(paths.file(RunFile::Result)).unwrap();
+        create_for_engine(&paths, false).unwrap();
+        fs::remove_dir(paths.folder(RunFolder::Logs)).unwrap();
+        std::os::unix::fs::symlink(&outside, paths.folder(RunFolder::Logs)).unwrap();
+        fs::create_dir(paths.folder(RunFolder::Bundles)).unwrap();
+        fs::write(paths.file(RunFile::Bundle), "forged").unwrap();
+        reclaim(&paths).unwrap();
+        assert!(fs::symlink_metadata(paths.folder(RunFolder::Logs)).unwrap().is_dir());
+        assert!(fs::symlink_metadata(paths.root.join(".aside-1-logs")).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(paths.root.join(".aside-1-bundle/run_bundle.zip")).unwrap(), "forged");
         fs::write(paths.file(RunFile::Events), "forged").unwrap();
-        create_run(&paths).unwrap();
-        for place in [paths.folder(RunFolder::Bundles), paths.folder(RunFolder::Raw)] {
-            assert!(fs::symlink_metadata(&place).unwrap().is_dir(), "{}", place.display());
-        }
-        for place in [paths.file(RunFile::Manifest), paths.file(RunFile::Result), paths.file(RunFile::Events)] {
+        fs::create_dir(paths.file(RunFile::EventsIndex)).unwrap();
+        reclaim(&paths).unwrap();
+        for place in [paths.file(RunFile::Events), paths.file(RunFile::EventsIndex), paths.folder(RunFolder::Bundles)] {
             assert!(fs::symlink_metadata(&place).is_err(), "{}", place.display());
         }
-        assert_eq!(fs::read_to_string(paths.root.join(".aside-1-raw")).unwrap(), "a file");
-        assert!(paths.root.join(".aside-1-manifest.json/deep").is_dir());
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     }
 
@@ -117,7 +121,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::new(folder.path());
         let paths = layout.run("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11".parse().unwrap());
-        create_run(&paths).unwrap();
+        create_for_engine(&paths, false).unwrap();
         fs::write(paths.file(RunFile::Stdout), [0; 100]).unwrap();
         fs::create_dir_all(&paths.tmp).unwrap();
         fs::write(paths.tmp.join("scratch"), [0; 10]).unwrap();

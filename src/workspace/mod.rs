@@ -12,8 +12,8 @@ mod upload_error;
 mod zip_end;
 
 pub use crate::domain::request::UploadedFile;
-pub use folders::create_run;
-pub(crate) use folders::{free_bytes, remove_run, sync_run};
+pub use folders::{create_for_engine, create_run};
+pub(crate) use folders::{free_bytes, reclaim, remove_run, remove_unused, sync_run};
 pub use layout::Layout;
 pub(crate) use layout::RunPaths;
 pub(crate) use ranges::{RangeError, read_range};

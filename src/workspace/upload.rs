@@ -80,11 +80,11 @@ fn only_fields(archive: &Archive, file_fields: &[String]) -> Result<(), UploadEr
     Err(UploadError::UnexpectedFiles { names, expected: file_fields.to_vec() })
 }
 
-/// Moves staged uploads to their run, whose own `uploads/` is still empty. If that was done before, nothing happens, so it
-/// can be repeated after a crash.
+/// Moves staged uploads to their run, whose own `uploads/` is missing or empty. Where nothing is staged, or that was done
+/// before, nothing happens, so it can be repeated after a crash.
 pub fn promote_uploads(staging: &Path, uploads: &Path) -> Result<(), Error> {
     match fs::rename(staging, uploads) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && uploads.is_dir() => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !staging.exists() => return Ok(()),
         renamed => renamed.map_err(Error::on("move the uploads to", uploads))?,
     }
     sync_files(uploads, std::slice::from_ref(&uploads.to_owned()))?;

@@ -179,11 +179,11 @@ fn a_run_leaves_the_files_of_the_contract() {
         "logs/stdout.txt",
         "logs/stderr.txt",
         "logs/events.jsonl",
-        "bundle/run_bundle.zip",
-        "bundle/manifest.json",
         ".script/skills/script/SKILL.md",
     ] {
         assert!(run.join(file).is_file(), "{file}");
     }
-    assert!(run.join("uploads").is_dir());
+    for folder in ["uploads", "bundle"] {
+        assert!(!run.join(folder).exists(), "{folder} is there when it is needed");
+    }
 }

@@ -191,7 +191,7 @@ fn leave_runs(data: &Path, crowd: u128) {
 
 async fn leave(store: &SledStore, layout: &Layout, run: RunId) {
     let paths = layout.run(run);
-    workspace::create_run(&paths).unwrap();
+    workspace::create_for_engine(&paths, false).unwrap();
     let kind = kind(run);
     let mut pen = Pen::begin(store, run, kind == Left::AwaitingUpload).await;
     let started = !matches!(kind, Left::Queued | Left::AwaitingUpload | Left::CanceledNotSealed);

@@ -73,7 +73,9 @@ fn uploads_are_staged_under_their_request_and_promoted_to_the_run() {
     assert_eq!(manifest, Manifest { files: expected });
 
     let run = desk.folder.path().join("run");
-    fs::create_dir_all(run.join("uploads")).unwrap();
+    fs::create_dir(&run).unwrap();
+    promote_uploads(&desk.folder.path().join("nothing-staged"), &run.join("uploads")).unwrap();
+    assert!(!run.join("uploads").exists());
     promote_uploads(&desk.staging(), &run.join("uploads")).unwrap();
     assert_eq!(fs::read(run.join("uploads/b")).unwrap(), b"second");
     assert_eq!(desk.left_behind(), Vec::<PathBuf>::new());

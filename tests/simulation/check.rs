@@ -93,8 +93,8 @@ async fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: 
     if told.as_ref() != Some(&logged) {
         world.violated(format!("{name} ended {logged:?}, and its result says {told:?}"));
     }
-    if !paths.file(RunFile::bundle(state.options.debug)).is_file() {
-        world.violated(format!("{name} is final without its bundle"));
+    if let Err(error) = service.log().bundle(state.run_id).await {
+        world.violated(format!("{name} is final and has no bundle: {error}"));
     }
     if world.disk.head(&state.run_id).await.unwrap() != Seq::START {
         world.violated(format!("{name} is final and its events have not left the store"));

@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 use tracing::warn;
 
 use crate::artifact;
-use crate::artifact::Contents;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::{sha256_bytes, sha256_hex};
 use crate::domain::causes::chain;
@@ -25,7 +24,7 @@ use crate::domain::statechart::Status;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Step;
-use crate::orchestrator::results::{listed, no_streams};
+use crate::orchestrator::results::{listed, no_streams, write_debug_bundle};
 use crate::orchestrator::shared::Shared;
 use crate::store::{IndexChange, IndexKey};
 use crate::workspace;
@@ -66,15 +65,8 @@ pub(crate) fn entry(
     // A repaired result may have drifted from what the engine found, so it is not shared.
     let repaired = |fact: &Fact| matches!(&fact.event, Event::Normalized(it) if it.level == NormalizationLevel::N3);
     let key = row(state.shared_key()?).filter(|_| !facts.iter().any(repaired))?;
-    let artifacts = last_files.facts.iter().any(|fact| matches!(fact.event, Event::ArtifactIndexed(_)));
-    let mut shared = vec![paths.file(RunFile::Result), paths.file(RunFile::Validation)];
-    // Links to artifacts in the result name their run, and a bundle for debugging holds everything of it: those bundles
-    // are each run's own.
-    if !artifacts && !state.options.debug {
-        shared.extend([paths.file(RunFile::bundle(false)), paths.file(RunFile::bundle_manifest(false))]);
-    }
     let mut files = BTreeMap::new();
-    for path in shared {
+    for path in [paths.file(RunFile::Result), paths.file(RunFile::Validation)] {
         let relative = path.strip_prefix(&paths.root).ok()?;
         if let Some(bytes) = read(&paths.root, relative) {
             files.insert(relative.to_str()?.to_owned(), sha256_hex(&bytes));
@@ -178,7 +170,7 @@ fn copy_result(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -
     }
     let result = read(&from.root, Path::new(RunFile::Result.name())).ok_or("its result is gone")?;
     let mut result: ResultFile = serde_json::from_slice(&result).map_err(|error| format!("its result: {error}"))?;
-    workspace::create_run(to).map_err(|error| error.to_string())?;
+    workspace::reclaim(to).map_err(|error| error.to_string())?;
     let manifest = RunFile::Manifest.name().to_owned();
     let shared = artifacts.iter().map(|artifact| &artifact.path_rel).chain(entry.files.keys()).chain([&manifest]);
     for file in shared {
@@ -192,15 +184,8 @@ fn copy_result(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -
         files::write_whole(&to.file(RunFile::Result), format!("{text}\n").as_bytes())
             .map_err(|error| error.to_string())?;
     }
-    if !to.file(RunFile::bundle(wanted.debug)).exists() {
-        let contents = if wanted.debug { Contents::Everything } else { Contents::Result };
-        artifact::bundle(
-            &to.root,
-            contents,
-            &to.file(RunFile::bundle(wanted.debug)),
-            &to.file(RunFile::bundle_manifest(wanted.debug)),
-        )
-        .map_err(|error| error.to_string())?;
+    if wanted.debug {
+        write_debug_bundle(to).map_err(|error| error.to_string())?;
     }
     workspace::sync_run(to).map_err(|error| error.to_string())?;
     let evidence = Evidence { streams: no_streams(), artifacts_sha256: entry.artifacts_sha256.clone() };
@@ -231,14 +216,9 @@ fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>
 
 /// Removes what a failed attempt put into the run's folder: the run makes its own.
 fn remove_result(to: &RunPaths) {
-    for place in [
-        to.folder(RunFolder::Artifacts),
-        to.folder(RunFolder::Result),
-        to.folder(RunFolder::Bundles),
-        to.file(RunFile::Manifest),
-    ] {
+    let folders = [RunFolder::Artifacts, RunFolder::Result, RunFolder::Bundles].map(|folder| to.folder(folder));
+    for place in folders.into_iter().chain([to.file(RunFile::Manifest)]) {
         // What stays is moved aside or replaced when the run ends.
         let _ = files::remove_tree(&place);
     }
-    let _ = workspace::create_run(to);
 }

@@ -28,7 +28,7 @@ use crate::store::IndexChange;
 use crate::supervisor::{Ended, StreamTotals};
 use crate::verdict::stop::Stop;
 use crate::verdict::verdict::{InvalidOutput, Outcome, Verdict};
-use crate::workspace::RunPaths;
+use crate::workspace::{self, RunPaths};
 
 /// The end of a turn, ready to be logged.
 struct Concluded {
@@ -93,7 +93,7 @@ async fn judge_output(turn: &mut Turn<'_>, judged: JudgedProcess, last: bool) ->
 async fn close(turn: &mut Turn<'_>, verdict: Verdict) -> Result<Concluded, Error> {
     let closing = Closing::of(turn);
     turn.blocking(move |paths, state, skill| {
-        judge::reclaim(paths)?;
+        workspace::reclaim(paths)?;
         closing.write(paths, state, skill, verdict)
     })
     .await

@@ -51,7 +51,7 @@ pub(crate) fn judge(
     skill: &Skill,
     judged: JudgedProcess,
 ) -> Result<(Verdict, bool), Error> {
-    reclaim(paths)?;
+    workspace::reclaim(paths)?;
     let JudgedProcess { process, result_before, part } = judged;
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref().filter(|_| part == Judged::Whole);
     let skill_result = result_file::keep(paths, named, result_before, &paths.file(RunFile::SkillResult))?;
@@ -66,7 +66,7 @@ pub(crate) fn judge(
                 }
             };
             let stdout = read_output(&paths.file(RunFile::Stdout), from)?;
-            files::write_whole(&paths.file(output), &stdout)?;
+            files::write_own(&paths.file(output), &stdout)?;
             let verdict = judge_script(&ScriptTurn {
                 exit,
                 stop,
@@ -80,7 +80,7 @@ pub(crate) fn judge(
             verdict
         }
         TurnReader::Cli(parser, adapter) => {
-            files::write_whole(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
+            files::write_own(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
             let engine = Engine { parser: &parser, adapter, exit, stop };
             let verdict = judge_cli(&engine.turn(state, skill, skill_result.as_deref()));
             keep_answer(&paths.file(RunFile::EngineOutputJson), &verdict)?;
@@ -98,12 +98,12 @@ pub(crate) fn judge_repair(
     process: FinishedProcess,
     before: Option<FileMark>,
 ) -> Result<Verdict, Error> {
-    reclaim(paths)?;
+    workspace::reclaim(paths)?;
     let FinishedProcess { exit, stop, reader } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
         return Ok(Verdict::failed(RunError::new(ErrorCode::Internal, "only an engine can be asked again")));
     };
-    files::write_whole(&paths.file(RunFile::RepairOutput), final_text(&parser).as_bytes())?;
+    files::write_own(&paths.file(RunFile::RepairOutput), final_text(&parser).as_bytes())?;
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let written = result_file::keep(paths, named, before, &paths.file(RunFile::RepairResult))?;
     let engine = Engine { parser: &parser, adapter, exit, stop };
@@ -117,7 +117,7 @@ pub(crate) fn engine_words(
     skill: &Skill,
     process: FinishedProcess,
 ) -> Result<Result<String, Box<Verdict>>, Error> {
-    reclaim(paths)?;
+    workspace::reclaim(paths)?;
     // What the engine wrote there is not the script's result.
     result_file::clear(paths)?;
     let FinishedProcess { exit, stop, reader } = process;
@@ -125,17 +125,9 @@ pub(crate) fn engine_words(
         let error = RunError::new(ErrorCode::Internal, "a hybrid skill runs on an engine");
         return Ok(Err(Box::new(Verdict::failed(error))));
     };
-    files::write_whole(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
+    files::write_own(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
     let engine = Engine { parser: &parser, adapter, exit, stop };
     Ok(judge_words(&engine.turn(state, skill, None)))
-}
-
-/// What the skill put in the runner's places is moved aside before the runner reads or writes there.
-pub(crate) fn reclaim(paths: &RunPaths) -> Result<(), Error> {
-    workspace::create_run(paths)?;
-    // The sealed log is the runner's alone: from the terminal event on, a file in its place would be believed.
-    let _ = files::remove_file(&paths.file(RunFile::Events));
-    Ok(())
 }
 
 fn final_text(parser: &TurnParser) -> &str {
@@ -144,7 +136,7 @@ fn final_text(parser: &TurnParser) -> &str {
 
 fn keep_answer(place: &Path, verdict: &Verdict) -> Result<(), Error> {
     match &verdict.answer {
-        Some(answer) => Ok(files::write_whole(place, &pretty(answer))?),
+        Some(answer) => Ok(files::write_own(place, &pretty(answer))?),
         None => Ok(()),
     }
 }

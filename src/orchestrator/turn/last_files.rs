@@ -49,7 +49,7 @@ fn write_blocking(
     if let Some(covered) = covered {
         covered.cut_files(&paths)?;
     }
-    workspace::create_run(&paths)?;
+    workspace::reclaim(&paths)?;
     let streams = stream_proofs(&paths)?;
     // A skill that cannot be read any more has no contract; its files are there all the same.
     let skill = if state.turns > 0 { shared.skill_of(state).ok() } else { None };

@@ -97,11 +97,11 @@ impl Turn<'_> {
         let Some(time) = self.step_time() else { return Ok(StepResult::failed("no time is left for it")) };
         let (argv, run_dir, home) = self
             .blocking(move |paths, state, skill| {
+                workspace::create_for_engine(paths, false)?;
                 // Only what this command writes may be found as the result.
-                workspace::create_run(paths)?;
                 result_file::clear(paths)?;
                 let schema = paths.file(RunFile::OutputSchema);
-                files::write_whole(&schema, &pretty(&skill.output_schema))?;
+                files::write_own(&schema, &pretty(&skill.output_schema))?;
                 let copy = paths.skill_copy(&state.engine, &state.skill.id);
                 let mut argv = command::in_copy(&words, |word| copy.join(word).is_file(), &copy);
                 let told: [PathBuf; 3] = [paths.root.join(raw), schema, paths.root.clone()];
@@ -132,7 +132,7 @@ impl Turn<'_> {
         let first = !*kept;
         let (result, wrote) = self
             .blocking(move |paths, _, skill| {
-                workspace::create_run(paths)?;
+                workspace::reclaim(paths)?;
                 // The first result file of a turn and each later one stay as they were written.
                 let place = paths.file(if first { RunFile::SkillResult } else { later });
                 let Some(text) = result_file::keep(paths, None, None, &place)? else {

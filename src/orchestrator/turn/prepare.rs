@@ -61,7 +61,7 @@ fn prepare_blocking(
     };
     let paths = shared.layout.run(state.run_id);
     forget_unlogged_start(&paths, state)?;
-    workspace::create_run(&paths)?;
+    workspace::create_for_engine(&paths, !skill.file_fields().is_empty())?;
     if state.turns > 0 {
         // Only a result written in this turn counts.
         result_file::clear(&paths)?;

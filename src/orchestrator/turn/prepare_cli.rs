@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
-use crate::domain::run_file::RunFile;
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::engine;
 use crate::engine::{Adapter, ConfigFile, LINE_MAX, LaunchPlan, OutputSchema, Turn, config};
@@ -139,8 +139,10 @@ fn start_cli(
         Ok(plan) => plan,
         Err(refused) => return Ok(Err(refused.into())),
     };
+    // A configuration may be written there; its own folder would be for the owner alone.
+    files::ensure_folder(&paths.folder(RunFolder::Raw))?;
     files.iter().try_for_each(write_config)?;
-    files::write_whole(&paths.file(RunFile::EngineConfig), &pretty(&recorded_config))?;
+    files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&recorded_config))?;
     let parser = Box::new(adapter.parser(told.resume, state.usage));
     Ok(Ok(Start {
         stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX },
@@ -234,7 +236,7 @@ fn answer_text(state: &RunState) -> String {
 
 /// Every prompt of the run, the first as it is, later ones under a line that tells them apart.
 fn keep_prompt(path: &Path, told: &Told<'_>) -> Result<(), Error> {
-    let Some(heading) = &told.heading else { return Ok(files::write_whole(path, told.text.as_bytes())?) };
+    let Some(heading) = &told.heading else { return Ok(files::write_own(path, told.text.as_bytes())?) };
     let section = format!("\n\n----- {heading} -----\n\n{}", told.text);
     let whole = match read_optional(path)? {
         // A start that a crash undid has left its prompt.
@@ -242,7 +244,7 @@ fn keep_prompt(path: &Path, told: &Told<'_>) -> Result<(), Error> {
         Some(earlier) => format!("{}{section}", earlier.trim_end()),
         None => told.text.to_owned(),
     };
-    Ok(files::write_whole(path, whole.as_bytes())?)
+    Ok(files::write_own(path, whole.as_bytes())?)
 }
 
 fn read_optional(path: &Path) -> Result<Option<String>, Error> {

@@ -5,7 +5,6 @@ use std::path::Path;
 use crate::domain::run_file::RunFile;
 use crate::files;
 use crate::orchestrator::error::Error;
-use crate::workspace;
 use crate::workspace::RunPaths;
 
 /// Longest of these files: engines and scripts are held to far less.
@@ -36,10 +35,8 @@ impl RawFiles {
         if changed.is_empty() {
             return Ok(false);
         }
-        // Moves aside what would prevent the writes.
-        workspace::create_run(paths)?;
         for (file, kept) in &changed {
-            files::write_whole(&paths.file(*file), kept)?;
+            files::write_own(&paths.file(*file), kept)?;
         }
         Ok(true)
     }

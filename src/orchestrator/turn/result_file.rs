@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::domain::run_file::RunFile;
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::engine::script;
 use crate::files::{self, LookupError};
 use crate::orchestrator::error::Error;
@@ -45,13 +45,18 @@ pub(crate) fn keep(
         Err(LookupError::Io { source }) if source.kind() == ErrorKind::PermissionDenied => return Ok(None),
         Err(LookupError::Io { source }) => return Err(Error::io(format!("read {}", written.display()))(source)),
     };
-    files::write_whole(place, &bytes)?;
+    files::write_own(place, &bytes)?;
     Ok(Some(text_of(bytes)))
 }
 
 /// Removes `result/result.json`, so that only what is written from now on is found there.
 pub(crate) fn clear(paths: &RunPaths) -> Result<(), Error> {
-    Ok(files::remove_file(&paths.file(RunFile::Result))?)
+    // A link in the folder's place would lead to another file of that name.
+    files::ensure_folder(&paths.folder(RunFolder::Result))?;
+    match files::remove_file(&paths.file(RunFile::Result)) {
+        Err(error) if error.kind() == ErrorKind::IsADirectory => Ok(files::ensure_absent(&error.path)?),
+        removed => Ok(removed?),
+    }
 }
 
 /// Bytes as text; what is not UTF-8 becomes replacement characters.

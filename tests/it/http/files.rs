@@ -160,3 +160,33 @@ fn the_bundle_is_there_at_the_end_and_not_before() {
         assert_eq!(serde_json::from_str::<serde_json::Value>(&result).unwrap(), served["result"]);
     }
 }
+
+#[test]
+fn a_bundle_is_made_once_for_all_who_ask_and_never_of_what_a_skill_forged_or_damage_changed() {
+    let server = Server::start();
+    let forging = "cat >/dev/null\nmkdir bundle\necho forged > bundle/run_bundle.zip\necho one > artifacts/a.txt\n\
+        echo '{\"success\":true,\"data\":{}}'\n";
+    server.skill("forging", forging, json!({}));
+    let (request, run) = server.finished("forging");
+    let folder = server.run_dir(&run);
+    assert!(!folder.join("bundle").exists(), "nobody has asked yet");
+    let path = format!("/v1/jobs/{request}/bundle");
+    let bodies: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..8).map(|_| scope.spawn(|| server.get(&path).body)).collect();
+        asking.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    let zip = zip::ZipArchive::new(std::io::Cursor::new(bodies[0].clone())).unwrap();
+    let mut names: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["artifacts/a.txt", "manifest.json", "result/result.json"]);
+    assert!(bodies.iter().all(|body| *body == bodies[0]));
+
+    std::fs::remove_dir_all(folder.join("bundle")).unwrap();
+    assert_eq!(server.get(&path).body, bodies[0], "made again, it has the same bytes");
+    std::fs::remove_dir_all(folder.join("bundle")).unwrap();
+    std::fs::write(folder.join("artifacts/a.txt"), "two\n").unwrap();
+    assert_eq!(server.get(&path).status, 500);
+    assert!(!folder.join("bundle/run_bundle.zip").exists());
+    std::fs::write(folder.join("artifacts/a.txt"), "one\n").unwrap();
+    assert_eq!(server.get(&path).body, bodies[0]);
+}

@@ -94,6 +94,7 @@ impl Player {
         let debug = self.head.as_ref().is_some_and(|head| head.state.options.debug);
         let (zip, manifest) =
             (self.paths.file(RunFile::bundle(debug)), self.paths.file(RunFile::bundle_manifest(debug)));
+        files::create_parent(&zip)?;
         artifact::bundle(&self.paths.root, Contents::Result, &zip, &manifest).map(drop).map_err(io::Error::other)
     }
 
@@ -109,7 +110,9 @@ impl Player {
     fn grow(&self, raw: &RawRef) -> io::Result<()> {
         let log = RunFile::of_stream(raw.stream);
         let Some(piece) = self.recording.file(log.name()) else { return Ok(()) };
-        let mut file = OpenOptions::new().create(true).append(true).open(self.paths.file(log))?;
+        let path = self.paths.file(log);
+        files::create_parent(&path)?;
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         let written = file.metadata()?.len();
         match piece.bytes(written, raw.byte_to) {
             Some(more) => file.write_all(&more),
