@@ -18,8 +18,8 @@ test-offline:
     SKILL_RUNNER_TEST_CLIS=off cargo test --locked
 
 # How close the service comes to the machine's limits.
-bench *part:
-    cargo bench --locked --bench limits -- {{part}}
+bench *words:
+    cargo bench --locked --bench limits -- {{words}}
 
 # What must hold before a change lands.
 ci:

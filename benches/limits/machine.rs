@@ -1,0 +1,101 @@
+//! What the machine does without the service.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::numbers::{median, ms};
+
+/// Starts the script as barely as possible and takes its output.
+pub fn spawn(script: &Path) {
+    let mut command = Command::new("sh");
+    command.arg(script).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    assert!(command.spawn().unwrap().wait_with_output().unwrap().status.success());
+}
+
+/// Milliseconds of the median fdatasync of an append of 4 KiB.
+pub fn fdatasync_ms(folder: &Path) -> f64 {
+    let mut file = tempfile::tempfile_in(folder).unwrap();
+    let times = (0..50).map(|_| {
+        let began = Instant::now();
+        file.write_all(&[b'x'; 4096]).unwrap();
+        file.sync_data().unwrap();
+        ms(began.elapsed())
+    });
+    median(&times.collect::<Vec<_>>())
+}
+
+/// Runs the script and takes what it writes to standard error from the pipe to a file, with an fdatasync each
+/// 128 KiB; seconds until all is on the disk.
+pub fn pipe_to_file(script: &Path, folder: &Path) -> f64 {
+    const SYNC_EVERY: usize = 128 * 1024;
+    let began = Instant::now();
+    let mut file = tempfile::tempfile_in(folder).unwrap();
+    let mut command = Command::new("sh");
+    command.arg(script).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut pipe = child.stderr.take().unwrap();
+    let mut chunk = vec![0; SYNC_EVERY];
+    let mut unsynced = 0;
+    loop {
+        let read = pipe.read(&mut chunk).unwrap();
+        file.write_all(&chunk[..read]).unwrap();
+        unsynced += read;
+        if unsynced >= SYNC_EVERY || read == 0 {
+            file.sync_data().unwrap();
+            unsynced = 0;
+        }
+        if read == 0 {
+            break;
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    began.elapsed().as_secs_f64()
+}
+
+/// ext4 looks at each inode that was freed within the last one to five minutes before it takes another one, so
+/// creating files is slow for minutes after many were deleted. Beside files in memory, creating one takes 2 to 3
+/// times as long on ext4, and 5 times and more after a mass delete.
+const USUAL_CREATION: f64 = 4.0;
+
+/// Says what would make figures of this run worse than they are on a quiet machine.
+pub fn warn_of_disturbances(folder: &Path) {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        let (disk, memory) = (creation(folder), creation(memory));
+        if disk / memory > USUAL_CREATION {
+            println!(
+                "warning: creating a file takes {:.0} µs, {:.1} times as long as in memory (usual: 2 to 3): many files were \
+                 deleted on this file system within the last minutes; runs are measured slower than they are",
+                disk * 1e6,
+                disk / memory
+            );
+        }
+    }
+    let load: f64 = fs::read_to_string("/proc/loadavg").unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get() as f64;
+    if load > cores / 2.0 {
+        println!(
+            "warning: the machine is busy (load {load}, {cores} cores): trust counts, bytes and ratios, not times"
+        );
+    }
+}
+
+/// Seconds to create a small file, the median of some rounds.
+fn creation(folder: &Path) -> f64 {
+    const FILES: u32 = 100;
+    let round = |_| {
+        let folder = tempfile::tempdir_in(folder).unwrap();
+        let began = Instant::now();
+        for at in 0..FILES {
+            File::create_new(folder.path().join(at.to_string())).unwrap().write_all(&[b'x'; 200]).unwrap();
+        }
+        let each = began.elapsed().as_secs_f64() / f64::from(FILES);
+        // A few hundred deleted files do not count, but they need not be deleted at all.
+        let _ = folder.keep();
+        each
+    };
+    median(&(0..5).map(round).collect::<Vec<_>>())
+}

@@ -1,0 +1,94 @@
+//! Trivial runs: idle memory, one after the other, many at once, and what each costs.
+
+use std::fs;
+
+use crate::figure::Figure;
+use crate::machine;
+use crate::numbers::{median, ms};
+use crate::service::{Service, Usage, store_bytes, usage};
+use crate::setup::{Setup, at_once, timed};
+
+pub fn idle(setup: &Setup<'_>) -> Vec<Figure> {
+    let service = setup.serve(&[]);
+    vec![Figure::new("idle, resident", "MB", service.memory("VmRSS")).at_most(30.0)]
+}
+
+/// One after the other, against its bare spawn; and what a run costs, with the usual settings.
+pub fn one_by_one(setup: &Setup<'_>) -> Vec<Figure> {
+    let rounds = setup.count(400, 100);
+    let service = setup.serve(&[]);
+    let script = setup.script("noop");
+    let mut client = service.client();
+    timed(20, || drop(service.run(&mut client, "noop")));
+
+    let mut spawns = timed(rounds / 2, || machine::spawn(&script));
+    let (cpu, files, store, written) =
+        (service.cpu(), run_files(&service), store_bytes(&service.data()), written(&service));
+    let runs = timed(rounds, || drop(service.run(&mut client, "noop")));
+    let (cpu_now, written_now) = (service.cpu(), self::written(&service));
+    spawns.extend(timed(rounds / 2, || machine::spawn(&script)));
+    let (files_now, store_now) = (run_files(&service), store_bytes(&service.data()));
+
+    let spawn = median(&spawns);
+    let per_run = |before: u64, now: u64| now.saturating_sub(before) as f64 / rounds as f64;
+    let own = ms(cpu_now.0 - cpu.0) / rounds as f64;
+    let children = ms(cpu_now.1 - cpu.1) / rounds as f64;
+    vec![
+        Figure::new("trivial run, one after the other", "ms", median(&runs))
+            .limit("bare spawn", spawn)
+            .at_most(spawn + 5.0),
+        Figure::new("processor time of a trivial run", "ms", own + children)
+            .limit("bare spawn", bare_cpu(&script, rounds))
+            .at_most(5.0)
+            .note(format!("{own:.1} own, {children:.1} children")),
+        Figure::new("inodes of a trivial run", "", per_run(files.inodes, files_now.inodes)).at_most(14.0),
+        Figure::new("trivial run on disk", "kB", per_run(files.bytes, files_now.bytes) / 1e3)
+            .at_most(40.0)
+            .note(format!("besides, the store grew by {:.0} kB for each", per_run(store, store_now) / 1e3)),
+        Figure::new("written for a trivial run", "kB", per_run(written, written_now) / 1e3).at_most(80.0),
+    ]
+}
+
+/// Fifty clients at once, with as many slots as there are cores and with 16.
+pub fn burst(setup: &Setup<'_>) -> Vec<Figure> {
+    const AT_ONCE: usize = 50;
+    let each = setup.count(20, 6);
+    let script = setup.script("noop");
+    let rate = |seconds: f64| (AT_ONCE * each) as f64 / seconds;
+    let slots = [("50 at once, usual slots", None), ("50 at once, 16 slots", Some(("max_running_jobs", "16")))];
+    let measure = |(what, slots): (&str, Option<(&str, &str)>)| {
+        let spawns = rate(at_once(AT_ONCE, || (0..each).for_each(|_| machine::spawn(&script))));
+        let service = setup.serve(slots.as_slice());
+        let runs = rate(at_once(AT_ONCE, || {
+            let mut client = service.client();
+            (0..each).for_each(|_| drop(service.run(&mut client, "noop")));
+        }));
+        Figure::new(what, "runs/s", runs).limit("bare spawns/s", spawns).at_least(400.0)
+    };
+    slots.into_iter().map(measure).collect()
+}
+
+/// Folders and files of all runs.
+fn run_files(service: &Service) -> Usage {
+    usage(&service.data().join("runs"))
+}
+
+/// Bytes that the service and the processes it has waited for sent towards the disk.
+fn written(service: &Service) -> u64 {
+    let io = fs::read_to_string(service.proc("io")).unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
+    line.parse().unwrap()
+}
+
+/// Milliseconds of processor time of a bare spawn, both sides of it.
+fn bare_cpu(script: &std::path::Path, rounds: usize) -> f64 {
+    let used = || {
+        let own = rustix::process::getpid();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", own.as_raw_nonzero())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        fields[11..15].iter().map(|field| field.parse::<f64>().unwrap() * 10.0).sum::<f64>()
+    };
+    let before = used();
+    (0..rounds).for_each(|_| machine::spawn(script));
+    (used() - before) / rounds as f64
+}
