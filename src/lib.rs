@@ -6,6 +6,7 @@
 #![cfg_attr(test, expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed unwrap is a failed test"))]
 
 // L0, pure
+pub(crate) mod bounded;
 pub mod domain;
 // L1, pure
 pub mod engine;
@@ -16,7 +17,7 @@ pub mod skill;
 pub mod convergence;
 pub mod fcmp;
 pub mod projection;
-pub(crate) mod prompt;
+pub mod prompt;
 // L4, pure
 pub(crate) mod verdict;
 // L5, shared by the IO modules
@@ -26,6 +27,7 @@ pub mod artifact;
 pub mod export;
 pub mod installed_engines;
 pub mod registry;
+pub mod renderer;
 pub mod store;
 pub mod supervisor;
 pub mod workspace;

@@ -1,6 +1,7 @@
 //! argv in, exit code out.
 
 fn main() -> std::process::ExitCode {
+    skill_runner::renderer::serve_as_renderer_if_asked();
     skill_runner::supervisor::serve_as_shim_if_asked();
     skill_runner::cli::main()
 }

@@ -5,13 +5,9 @@ use crate::files;
 /// The runner could not list or bundle a run's files.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The contract holds a pattern that is no glob.
-    #[error("the artifact pattern {pattern:?} is not a glob")]
-    Pattern {
-        pattern: String,
-        #[source]
-        source: globset::Error,
-    },
+    /// The contract holds a pattern that is no glob, or one too long.
+    #[error("the artifact pattern {pattern:?} cannot be used: {reason}")]
+    Pattern { pattern: String, reason: String },
     /// A file operation failed.
     #[error(transparent)]
     Io(#[from] files::Error),

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 
 use super::content::{self, Budget, TOO_LARGE, UNREADABLE};
 use super::error::Error;
 use super::walk::{self, Refused, Walked};
+use crate::bounded;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::run_file::RunFolder;
 use crate::skill::ArtifactRule;
@@ -57,10 +58,8 @@ impl<'a> Rule<'a> {
     fn new(entry: &'a ArtifactRule) -> Result<Self, Error> {
         let pattern = entry.pattern.strip_prefix("./").unwrap_or(&entry.pattern);
         let pattern = RunFolder::Artifacts.strip(pattern).unwrap_or(pattern);
-        let glob = GlobBuilder::new(pattern)
-            .literal_separator(true)
-            .build()
-            .map_err(|source| Error::Pattern { pattern: entry.pattern.clone(), source })?;
+        let glob =
+            bounded::glob::glob(pattern).map_err(|reason| Error::Pattern { pattern: entry.pattern.clone(), reason })?;
         Ok(Self { entry, glob: glob.compile_matcher() })
     }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::bounded;
 use crate::domain::codes::WarningCode;
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
 use crate::domain::outcome::Warning;
@@ -106,7 +107,7 @@ pub(super) fn split_block(text: &str) -> (String, Option<&str>) {
 }
 
 fn read_block(block: &str, plain: &str) -> Result<Interaction, String> {
-    let yaml: Value = serde_norway::from_str(unfenced(block)).map_err(|error| error.to_string())?;
+    let yaml: Value = bounded::yaml::read(unfenced(block)).map_err(|error| error.to_string())?;
     let Value::Object(fields) = yaml else { return Err("it is not a mapping of keys to values".to_owned()) };
     const KNOWN: [&str; 7] =
         ["kind", "prompt", "options", "required_fields", "ui_hints", "default_decision_policy", "context"];

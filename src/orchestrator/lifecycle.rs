@@ -37,7 +37,7 @@ impl Orchestrator {
         settings: Settings,
         shim: PathBuf,
     ) -> Result<Self, Error> {
-        let Environment { clock, blocking, engines, installed_engines } = environment;
+        let Environment { clock, blocking, engines, renderer, installed_engines } = environment;
         let layout = Layout::new(&settings.paths.data_dir);
         let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
         let sealer = Sealer::new(store.clone(), layout.clone(), blocking.clone(), seal_grace);
@@ -51,6 +51,7 @@ impl Orchestrator {
             clock,
             blocking,
             engines,
+            renderer,
             shim,
             sealer,
             deadlines,

@@ -4,5 +4,5 @@
 pub(crate) mod contract;
 mod render;
 
-pub(crate) use render::template;
-pub(crate) use render::{TemplateFailed, Values, render};
+pub use render::TemplateFailed;
+pub(crate) use render::{PROMPT_MAX, Values, evaluate, is_built_in, render, template};

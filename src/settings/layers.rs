@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde_norway::Value;
 
+use crate::bounded;
+
 use super::keys::{self, Key};
 
 /// Where a value comes from.
@@ -92,7 +94,7 @@ fn from_file(path: &str, text: &str, keys: &[Key], layers: &mut Layers, problems
         problems.push(Problem { key: key.to_owned(), place: path.to_owned(), message });
     };
     let mut found = Vec::new();
-    match serde_norway::from_str(text) {
+    match bounded::yaml::read(text) {
         Ok(Value::Null) => {}
         Ok(Value::Mapping(mapping)) => flatten("", mapping, &mut found),
         Ok(_) => problem("the file", "must be a list of `key: value` lines".to_owned()),

@@ -9,6 +9,7 @@ use super::finding::Finding;
 use super::lint::is_id;
 use super::manifest;
 use super::package::{PackageFiles, stays_inside};
+use crate::bounded;
 use crate::domain::codes::FindingCode;
 
 /// Where an agent folder lists its skills.
@@ -75,7 +76,7 @@ fn listed(files: &PackageFiles) -> Result<Vec<AgentSkill>, Finding> {
         Finding::error(FindingCode::AgentInvalid, PATH, message, "list skills as - name: …, entry: …, timeout: …")
     };
     let text = files.text(PATH).map_err(|_| invalid("the folder has no readable agent.yaml".into()))?;
-    let agent: AgentFile = serde_norway::from_str(text).map_err(|error| invalid(error.to_string()))?;
+    let agent: AgentFile = bounded::yaml::read(text).map_err(|error| invalid(error.to_string()))?;
     if agent.skills.is_empty() { Err(invalid("it lists no skills".into())) } else { Ok(agent.skills) }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::manifest::DeclaredArtifact;
 use super::package::stays_inside;
 
+use crate::bounded;
 use crate::domain::run_file::RunFolder;
 
 /// The role of an artifact without a stated one.
@@ -72,7 +73,7 @@ pub(crate) fn pattern_fault(pattern: &str) -> Option<String> {
     if !stays_inside(pattern) {
         return Some("it is not a relative path below artifacts/, with / and without . or ..".into());
     }
-    globset::Glob::new(pattern).err().map(|error| error.to_string())
+    bounded::glob::glob(pattern).err()
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::bounded;
+
 /// What the head of `SKILL.md` says; all but name and description is passed through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FrontMatter {
@@ -62,7 +64,7 @@ pub(crate) fn split(text: &str) -> Result<(Value, &str), Unreadable> {
 fn read(yaml: &str) -> Result<Value, Unreadable> {
     let not_yaml = |reason: String| Unreadable::NotYaml { reason };
     // Read as a YAML value first, because that refuses duplicate keys.
-    let yaml: serde_norway::Value = serde_norway::from_str(yaml).map_err(|error| not_yaml(error.to_string()))?;
+    let yaml: serde_norway::Value = bounded::yaml::read(yaml).map_err(|error| not_yaml(error.to_string()))?;
     let json = serde_json::to_value(yaml).map_err(|error| not_yaml(error.to_string()))?;
     if json.is_object() { Ok(json) } else { Err(Unreadable::NotAMapping) }
 }

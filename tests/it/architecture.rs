@@ -12,6 +12,7 @@ use syn::visit::Visit;
 
 /// The modules and their layers; a module imports only modules of lower layers.
 const LAYERS: &[(&str, u8)] = &[
+    ("bounded", 0),
     ("domain", 0),
     ("engine", 1),
     ("settings", 1),
@@ -26,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("export", 6),
     ("installed_engines", 6),
     ("registry", 6),
+    ("renderer", 6),
     ("store", 6),
     ("supervisor", 6),
     ("workspace", 6),

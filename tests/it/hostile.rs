@@ -1,5 +1,9 @@
 //! Hostile requests: each gets its code, and leaves nothing behind.
 
+mod packages;
+mod parsers;
+mod templates;
+
 use std::io::Write;
 
 use serde_json::{Value, json};

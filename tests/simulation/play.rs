@@ -152,6 +152,7 @@ impl Play {
             clock: self.world.clone(),
             blocking: Blocking::InPlace(Arc::new(pause)),
             engines: Arc::new(Players { world: self.world.clone(), slots: self.settings.runs.max_running_jobs }),
+            renderer: Arc::new(skill_runner::renderer::InPlace),
             installed_engines: self.set.installed_engines.clone(),
         };
         let registry = self.set.registry.clone();

@@ -6,6 +6,7 @@ pub(crate) mod clock;
 use std::sync::Arc;
 
 use crate::installed_engines::InstalledEngines;
+use crate::renderer::{ChildRenderer, Renderer};
 use crate::settings::Settings;
 use crate::supervisor::{ProcessSpawner, Spawner};
 
@@ -20,6 +21,8 @@ pub struct Environment {
     /// Runs work that blocks.
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
+    /// Renders the templates of packages.
+    pub renderer: Arc<dyn Renderer>,
     /// Knows the agent CLIs.
     pub installed_engines: InstalledEngines,
 }
@@ -30,6 +33,7 @@ impl Environment {
             clock: Arc::new(WallClock),
             blocking: Blocking::Threads,
             engines: Arc::new(ProcessSpawner),
+            renderer: Arc::new(ChildRenderer::this_program()),
             installed_engines: InstalledEngines::new(settings),
         }
     }

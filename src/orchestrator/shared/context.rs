@@ -23,6 +23,7 @@ use crate::orchestrator::shared::run_lock::RunLocks;
 use crate::orchestrator::shared::single_flight::SingleFlight;
 use crate::prompt::contract;
 use crate::registry::{self, Registry};
+use crate::renderer::Renderer;
 use crate::settings::Settings;
 use crate::skill::{Intake, Skill};
 use crate::store::EventStore;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
+    pub renderer: Arc<dyn Renderer>,
     /// The program that supervises engines: skill-runner itself.
     pub shim: PathBuf,
     pub queue: Arc<Queue>,
@@ -69,6 +71,7 @@ pub(crate) struct Parts {
     pub clock: Arc<dyn Clock>,
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
+    pub renderer: Arc<dyn Renderer>,
     pub shim: PathBuf,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
@@ -89,6 +92,7 @@ impl Shared {
             clock: parts.clock,
             blocking: parts.blocking,
             engines: parts.engines,
+            renderer: parts.renderer,
             shim: parts.shim,
             single_flight: SingleFlight::default(),
             run_locks: Arc::default(),

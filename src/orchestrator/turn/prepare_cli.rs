@@ -39,7 +39,7 @@ pub(crate) fn prepare_cli(
         return Ok(Err(no_session()));
     }
     let prompt = match resume {
-        None => prompt_text(state, skill, paths, &copy, given)?,
+        None => prompt_text(shared, state, skill, paths, &copy, given)?,
         Some(_) => Ok(answer_text(state)),
     };
     let text = match prompt {
@@ -196,6 +196,7 @@ fn configuration(
 }
 
 fn prompt_text(
+    shared: &Shared,
     state: &RunState,
     skill: &Skill,
     paths: &RunPaths,
@@ -222,7 +223,11 @@ fn prompt_text(
         parameter: &given.parameter,
         mode: state.options.execution_mode,
     };
-    Ok(prompt::render(&template, &values).map_err(RunError::from))
+    let evaluate = |template: &str, values: &Value| match prompt::is_built_in(template) {
+        true => prompt::evaluate(template, values),
+        false => shared.renderer.render(template, values),
+    };
+    Ok(prompt::render(&template, &values, evaluate).map_err(RunError::from))
 }
 
 /// What a resumed session is told: the user's answer, or that nobody gave one.

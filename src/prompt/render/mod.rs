@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 
-use minijinja::{Environment, UndefinedBehavior, Value as Json, context, value::Serde};
-use serde_json::{Map, Value};
+use minijinja::{Environment, UndefinedBehavior, value::Serde};
+use serde_json::{Map, Value, json};
 
 use super::contract;
+use crate::bounded;
 use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
 use crate::domain::outcome::RunError;
@@ -20,7 +21,7 @@ const BUILT_IN: &str = include_str!("builtin.jinja");
 /// Steps a template may take; a page of text with loops needs some thousands.
 const FUEL: u64 = 1_000_000;
 /// Longest prompt, in bytes.
-const PROMPT_MAX: usize = 4 * 1024 * 1024;
+pub(crate) const PROMPT_MAX: usize = 4 * 1024 * 1024;
 
 /// Which template a skill has for an engine: the engine's own, the general one, else the built-in.
 pub(crate) fn template(entrypoint: &Entrypoint, engine: Engine) -> Template<'_> {
@@ -44,9 +45,9 @@ pub(crate) struct Values<'a> {
 /// Why there is no prompt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the prompt template cannot be rendered: {reason}")]
-pub(crate) struct TemplateFailed {
-    /// The message of the template library.
-    pub(crate) reason: String,
+pub struct TemplateFailed {
+    /// The message of the template library, or what became of the process.
+    pub reason: String,
 }
 
 impl From<TemplateFailed> for RunError {
@@ -55,33 +56,46 @@ impl From<TemplateFailed> for RunError {
     }
 }
 
-/// The prompt: the rendered template, with the contract at its end.
-pub(crate) fn render(template: &str, values: &Values<'_>) -> Result<String, TemplateFailed> {
+/// Which templates need not be rendered apart.
+pub(crate) fn is_built_in(template: &str) -> bool {
+    template == BUILT_IN
+}
+
+/// The prompt: the rendered template, with the contract at its end. `evaluate` renders a template with values.
+pub(crate) fn render(
+    template: &str,
+    values: &Values<'_>,
+    evaluate: impl FnOnce(&str, &Value) -> Result<String, TemplateFailed>,
+) -> Result<String, TemplateFailed> {
     let skill = values.skill;
     let rendered = evaluate(
         template,
-        context! {
-            input => Serde(values.input),
-            parameter => Serde(values.parameter),
-            skill => context! {
-                id => skill.id.as_str(),
-                name => skill.name.as_str(),
-                version => skill.version.to_string(),
-                description => skill.description.as_str(),
-                dir => values.skill_dir.to_string_lossy(),
+        &json!({
+            "input": values.input,
+            "parameter": values.parameter,
+            "skill": {
+                "id": skill.id,
+                "name": skill.name,
+                "version": skill.version.to_string(),
+                "description": skill.description,
+                "dir": values.skill_dir.to_string_lossy(),
             },
-            run_dir => values.run_dir.to_string_lossy(),
-            body => skill.body.as_str(),
-            output_schema => Serde(&skill.output_schema),
-            execution_mode => values.mode.as_str(),
-            script_makes_result => skill.manifest.entrypoint.kind == EntrypointKind::Hybrid,
-        },
+            "run_dir": values.run_dir.to_string_lossy(),
+            "body": skill.body,
+            "output_schema": skill.output_schema,
+            "execution_mode": values.mode.as_str(),
+            "script_makes_result": skill.manifest.entrypoint.kind == EntrypointKind::Hybrid,
+        }),
     )?;
     let answer = contract::Answer::of(skill.manifest.entrypoint.kind);
     Ok(contract::append(&rendered, values.mode, answer))
 }
 
-fn evaluate(template: &str, values: Json) -> Result<String, TemplateFailed> {
+/// Renders a template. One of a package may take any amount of memory and stack, so it is rendered in a process of its own.
+pub(crate) fn evaluate(template: &str, values: &Value) -> Result<String, TemplateFailed> {
+    if let Some(reason) = bounded::template::fault(template) {
+        return Err(TemplateFailed { reason });
+    }
     let mut environment = Environment::new();
     // An unknown name is an error, not an empty text; a template may test whether a name is defined.
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
@@ -89,7 +103,7 @@ fn evaluate(template: &str, values: Json) -> Result<String, TemplateFailed> {
     let mut prompt = Bounded(Vec::new());
     let outcome = environment
         .template_from_named_str("prompt", template)
-        .and_then(|template| template.render_captured_to(values, &mut prompt).map(|_| ()));
+        .and_then(|template| template.render_captured_to(Serde(values), &mut prompt).map(|_| ()));
     outcome.map_err(|error| TemplateFailed { reason: described(&error) })?;
     String::from_utf8(prompt.0).map_err(|error| TemplateFailed { reason: error.to_string() })
 }

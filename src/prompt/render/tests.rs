@@ -32,7 +32,7 @@ fn rendered(template: &str) -> Result<String, TemplateFailed> {
         parameter: &Map::from_iter([("tone".to_owned(), json!("<kind> & \"warm\""))]),
         mode: ExecutionMode::Auto,
     };
-    render(template, &values)
+    render(template, &values, evaluate)
 }
 
 fn own_part(prompt: &str) -> &str {

@@ -6,6 +6,7 @@ use super::super::finding::{Finding, Report, escape};
 use super::super::manifest::{self, Template};
 use super::super::package::{NoText, PackageFiles};
 use super::intake::Intake;
+use crate::bounded;
 use crate::domain::codes::FindingCode;
 use crate::engine::{self, Adapter};
 
@@ -42,8 +43,8 @@ fn template(written: &str, pointer: &str, files: &PackageFiles, intake: Intake, 
             }
         },
     };
-    if let Err(error) = minijinja::Environment::new().template_from_str(text) {
-        let message = format!("the template does not compile: {error}");
+    if let Some(fault) = bounded::template::fault(text) {
+        let message = format!("the template does not compile: {fault}");
         let hint = "correct it there; {{ input.x }} and {{ parameter.x }} stand for values";
         report.push(intake.grade(Finding::error(FindingCode::TemplateInvalid, file, message, hint).at(pointer)));
     }

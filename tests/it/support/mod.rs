@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use skill_runner::orchestrator::{ListFilter, Orchestrator};
+use skill_runner::orchestrator::{Environment, ListFilter, Orchestrator};
 use skill_runner::registry::Registry;
+use skill_runner::renderer::ChildRenderer;
 use skill_runner::settings::Settings;
 use skill_runner::store::SledStore;
 use tokio::runtime::Runtime;
@@ -90,7 +91,10 @@ impl Server {
         let store = SledStore::open(&settings.paths.data_dir, |error| panic!("{error}")).unwrap();
         let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
         let shim = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
-        let orchestrator = runtime.block_on(Orchestrator::start(Arc::new(store), registry, settings, shim)).unwrap();
+        let environment =
+            Environment { renderer: Arc::new(ChildRenderer::new(shim.clone())), ..Environment::real(&settings) };
+        let started = Orchestrator::start_in(environment, Arc::new(store), registry, settings, shim);
+        let orchestrator = runtime.block_on(started).unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

@@ -1,0 +1,9 @@
+//! Readers of text that others wrote, each with a bound on length, nesting and time.
+//!
+//! What a library bounds itself needs nothing here: serde_json and toml refuse deep values, and take time in proportion
+//! to their input. `docs/security.md` lists every parser with its limits.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub(crate) mod glob;
+pub(crate) mod template;
+pub(crate) mod yaml;

@@ -1,0 +1,93 @@
+//! Packages made to stop whoever reads them, and what each is refused with.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::support::script_skill;
+
+/// One file of a sound package is replaced.
+pub struct Hostile {
+    pub id: &'static str,
+    /// The path of the file, and its text.
+    file: (&'static str, String),
+    /// What lint says of it.
+    pub code: &'static str,
+}
+
+/// One for each parser and each way to make it work without end.
+pub fn all() -> Vec<Hostile> {
+    let mut all = templates();
+    let head = |yaml: String| format!("---\nname: x\ndescription: x\nmetadata: {yaml}\n---\nbody\n");
+    all.extend(
+        [
+            ("yaml-brackets", "SKILL.md", head("[".repeat(100_000)), "FRONT_MATTER_INVALID"),
+            ("yaml-braces", "SKILL.md", head("{".repeat(50_000)), "FRONT_MATTER_INVALID"),
+            ("yaml-dashes", "SKILL.md", head(format!("\n{}", "- ".repeat(30_000))), "FRONT_MATTER_INVALID"),
+            ("yaml-long", "SKILL.md", head("x".repeat(900_000)), "FRONT_MATTER_INVALID"),
+            ("yaml-aliases", "SKILL.md", head(aliases()), "FRONT_MATTER_INVALID"),
+            ("json-deep", "assets/runner.json", "[".repeat(900_000), "INVALID_JSON"),
+            ("json-keys", "assets/output.schema.json", "{\"a\":".repeat(100_000), "INVALID_JSON"),
+            ("toml-deep", "assets/codex_config.toml", format!("a={}", "[".repeat(500_000)), "CONFIG_INVALID"),
+            ("toml-dots", "assets/codex_config.toml", format!("a{}=1", ".a".repeat(250_000)), "CONFIG_INVALID"),
+            ("glob-braces", "assets/output.schema.json", artifact("{".repeat(200_000)), "ARTIFACT_PATTERN_INVALID"),
+            ("glob-long", "assets/output.schema.json", artifact("*a".repeat(200_000)), "ARTIFACT_PATTERN_INVALID"),
+        ]
+        .map(|(id, path, text, code)| Hostile { id, file: (path, text), code }),
+    );
+    all
+}
+
+impl Hostile {
+    /// Writes the package below this folder.
+    pub fn write(&self, folder: &Path) {
+        let runner = json!({
+            "execution_modes": ["auto"], "engine_configs": {"codex": "assets/codex_config.toml"},
+            "entrypoint": {"type": "prompt", "prompt": {"template": "assets/prompt.md"}},
+        });
+        script_skill(folder, self.id, "", json!({"runner": runner}));
+        let package = folder.join(self.id);
+        fs::write(package.join("assets/prompt.md"), "Do it.").unwrap();
+        fs::write(package.join("assets/codex_config.toml"), "").unwrap();
+        let (path, text) = &self.file;
+        fs::write(package.join(path), text.replace("name: x\n", &format!("name: {}\n", self.id))).unwrap();
+    }
+}
+
+fn templates() -> Vec<Hostile> {
+    let n = 10_000;
+    [
+        ("template-sum", format!("{{{{ 1{} }}}}", "+1".repeat(n))),
+        ("template-not", format!("{{{{ {}x }}}}", "not ".repeat(n))),
+        ("template-minus", format!("{{{{ {}1 }}}}", "-".repeat(n))),
+        ("template-names", format!("{{{{ x{} }}}}", ".b".repeat(n))),
+        ("template-filters", format!("{{{{ x{} }}}}", "|abs".repeat(n))),
+        ("template-else", format!("{{{{ 1{} }}}}", " if x else 1".repeat(n))),
+        ("template-elif", format!("{{% if x %}}{}{{% endif %}}", "{% elif x %}".repeat(n))),
+        ("template-brackets", format!("{{{{ {}x{} }}}}", "(".repeat(n), ")".repeat(n))),
+        ("template-targets", format!("{{% set {}x{} = 1 %}}", "(".repeat(n), ")".repeat(n))),
+        ("template-blocks", format!("{}{}", "{% if x %}".repeat(n), "{% endif %}".repeat(n))),
+    ]
+    .map(|(id, text)| Hostile { id, file: ("assets/prompt.md", text), code: "TEMPLATE_INVALID" })
+    .into()
+}
+
+/// A few lines that stand for 10^12 values.
+fn aliases() -> String {
+    let mut yaml = String::from("\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let last = level - 1;
+        yaml += &format!("  a{level}: &a{level} [{}]\n", vec![format!("*a{last}"); 10].join(", "));
+    }
+    yaml
+}
+
+fn artifact(pattern: String) -> String {
+    let field: Map<String, Value> = Map::from_iter([
+        ("x-type".to_owned(), json!("artifact")),
+        ("x-filename".to_owned(), json!(pattern)),
+        ("type".to_owned(), json!("string")),
+    ]);
+    json!({"type": "object", "properties": {"file": field}}).to_string()
+}
