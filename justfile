@@ -21,6 +21,10 @@ test-offline:
 bench *words:
     cargo bench --locked --bench limits -- {{words}}
 
+# Mixed work for a while, for example 10m: does anything grow?
+soak *duration:
+    cargo bench --locked --bench soak -- {{duration}}
+
 # What must hold before a change lands.
 ci:
     .ci/run

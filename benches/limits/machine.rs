@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::numbers::{median, ms};
+use crate::numbers::median;
+use crate::setup::timed;
 
 /// Starts the script as barely as possible and takes its output.
 pub fn spawn(script: &Path) {
@@ -17,14 +18,16 @@ pub fn spawn(script: &Path) {
 
 /// Milliseconds of the median fdatasync of an append of 4 KiB.
 pub fn fdatasync_ms(folder: &Path) -> f64 {
+    median(&appends(folder, 50))
+}
+
+/// Milliseconds of each append of 4 KiB with its fdatasync.
+pub fn appends(folder: &Path, rounds: usize) -> Vec<f64> {
     let mut file = tempfile::tempfile_in(folder).unwrap();
-    let times = (0..50).map(|_| {
-        let began = Instant::now();
+    timed(rounds, || {
         file.write_all(&[b'x'; 4096]).unwrap();
         file.sync_data().unwrap();
-        ms(began.elapsed())
-    });
-    median(&times.collect::<Vec<_>>())
+    })
 }
 
 /// Runs the script and takes what it writes to standard error from the pipe to a file, with an fdatasync each

@@ -11,8 +11,10 @@
 mod clients;
 mod deletion;
 mod figure;
+mod floor;
 mod lines;
 mod machine;
+mod process;
 mod setup;
 mod trivial;
 mod waiting;
@@ -43,7 +45,8 @@ struct Part {
 }
 
 /// In this order, because the last ones leave the most files.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
+    Part { name: "floor", once: true, measure: floor::floor },
     Part { name: "idle", once: false, measure: trivial::idle },
     Part { name: "trivial", once: false, measure: trivial::one_by_one },
     Part { name: "burst", once: false, measure: trivial::burst },

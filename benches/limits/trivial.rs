@@ -1,10 +1,11 @@
 //! Trivial runs: idle memory, one after the other, many at once, and what each costs.
 
-use std::fs;
+use std::path::Path;
 
 use crate::figure::Figure;
 use crate::machine;
 use crate::numbers::{median, ms};
+use crate::process::cpu;
 use crate::service::{Service, Usage, store_bytes, usage};
 use crate::setup::{Setup, at_once, timed};
 
@@ -22,17 +23,17 @@ pub fn one_by_one(setup: &Setup<'_>) -> Vec<Figure> {
     timed(20, || drop(service.run(&mut client, "noop")));
 
     let mut spawns = timed(rounds / 2, || machine::spawn(&script));
-    let (cpu, files, store, written) =
-        (service.cpu(), run_files(&service), store_bytes(&service.data()), written(&service));
+    let (used, files) = (service.cpu(), run_files(&service));
+    let (store, written) = (store_bytes(&service.data()), service.written());
     let runs = timed(rounds, || drop(service.run(&mut client, "noop")));
-    let (cpu_now, written_now) = (service.cpu(), self::written(&service));
+    let (used_now, written_now) = (service.cpu(), service.written());
     spawns.extend(timed(rounds / 2, || machine::spawn(&script)));
     let (files_now, store_now) = (run_files(&service), store_bytes(&service.data()));
 
     let spawn = median(&spawns);
     let per_run = |before: u64, now: u64| now.saturating_sub(before) as f64 / rounds as f64;
-    let own = ms(cpu_now.0 - cpu.0) / rounds as f64;
-    let children = ms(cpu_now.1 - cpu.1) / rounds as f64;
+    let own = ms(used_now.0 - used.0) / rounds as f64;
+    let children = ms(used_now.1 - used.1) / rounds as f64;
     vec![
         Figure::new("trivial run, one after the other", "ms", median(&runs))
             .limit("bare spawn", spawn)
@@ -73,22 +74,13 @@ fn run_files(service: &Service) -> Usage {
     usage(&service.data().join("runs"))
 }
 
-/// Bytes that the service and the processes it has waited for sent towards the disk.
-fn written(service: &Service) -> u64 {
-    let io = fs::read_to_string(service.proc("io")).unwrap();
-    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
-    line.parse().unwrap()
-}
-
 /// Milliseconds of processor time of a bare spawn, both sides of it.
-fn bare_cpu(script: &std::path::Path, rounds: usize) -> f64 {
+fn bare_cpu(script: &Path, rounds: usize) -> f64 {
     let used = || {
-        let own = rustix::process::getpid();
-        let stat = fs::read_to_string(format!("/proc/{}/stat", own.as_raw_nonzero())).unwrap();
-        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-        fields[11..15].iter().map(|field| field.parse::<f64>().unwrap() * 10.0).sum::<f64>()
+        let (own, children) = cpu(std::process::id());
+        own + children
     };
     let before = used();
     (0..rounds).for_each(|_| machine::spawn(script));
-    (used() - before) / rounds as f64
+    ms(used() - before) / rounds as f64
 }

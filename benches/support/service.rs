@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
 use crate::client::Client;
 
 pub struct Service {
@@ -56,42 +54,29 @@ impl Service {
         Client::connect(&self.address)
     }
 
-    /// Creates a run and waits for its end.
-    pub fn run(&self, client: &mut Client, skill: &str) -> Value {
-        let body = json!({"skill_id": skill, "runtime_options": {"no_cache": true}});
-        let job = client.json("POST", "/v1/jobs?wait=300", Some(&body));
-        assert_eq!(job["status"], "succeeded", "{job}");
-        job
-    }
-
     pub fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A file in which the system tells of the process.
     pub fn proc(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
+        PathBuf::from(format!("/proc/{}/{name}", self.pid()))
     }
 
     /// A figure of the process's memory in MB, such as `VmRSS` or `VmHWM`.
     pub fn memory(&self, name: &str) -> f64 {
+        self.status(name) / 1e3
+    }
+
+    /// A figure of the process's status, in the unit the system gives it.
+    pub fn status(&self, name: &str) -> f64 {
         let status = fs::read_to_string(self.proc("status")).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1e3
-    }
-
-    /// Processor time of the process itself and of those it has waited for.
-    pub fn cpu(&self) -> (Duration, Duration) {
-        let stat = fs::read_to_string(self.proc("stat")).unwrap();
-        // The name, in parentheses, may hold blanks.
-        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-        // The unit is 10 ms on every Linux (USER_HZ).
-        let ticks = |at: usize| Duration::from_millis(fields[at].parse::<u64>().unwrap() * 10);
-        (ticks(11) + ticks(12), ticks(13) + ticks(14))
-    }
-
-    /// Lets `VmHWM` begin anew.
-    pub fn forget_peak(&self) {
-        fs::write(self.proc("clear_refs"), "5").unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
     /// Takes SIGTERM to end; the process is gone afterwards.
