@@ -1,5 +1,6 @@
 //! A running engine as its owner sees it: it is read, asked to stop, and ends.
 
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,16 +71,20 @@ impl Process {
         self.input = None;
     }
 
-    /// Makes every byte yielded so far durable; call it before appending an event that cites them.
-    pub async fn sync_logs(&self) -> io::Result<()> {
-        if self.logs.iter().all(|log| log.is_synced()) {
-            return Ok(());
-        }
+    /// Makes every byte yielded so far durable, from this call on; wait for it before appending an event that cites them.
+    pub fn sync_logs(&self) -> impl Future<Output = io::Result<()>> + Send + use<> {
         let logs = self.logs.clone();
-        match self.kind {
-            Kind::Real => tokio::task::spawn_blocking(move || logs.iter().try_for_each(|log| log.sync())).await?,
+        let sync = match self.kind {
+            _ if logs.iter().all(|log| log.is_synced()) => Ok(Ok(())),
+            Kind::Real => Err(tokio::task::spawn_blocking(move || logs.iter().try_for_each(|log| log.sync()))),
             // A simulation has a single thread.
-            Kind::Simulated => logs.iter().try_for_each(|log| log.sync()),
+            Kind::Simulated => Ok(logs.iter().try_for_each(|log| log.sync())),
+        };
+        async {
+            match sync {
+                Ok(synced) => synced,
+                Err(under_way) => under_way.await?,
+            }
         }
     }
 

@@ -23,6 +23,7 @@ mod protocol;
 mod readme;
 mod real_clis;
 mod reconcile;
+mod recording;
 mod registry;
 mod replay;
 mod restart;

@@ -142,7 +142,7 @@ fn standing_of(envelope: &Envelope, bytes: &[u8]) -> Result<Option<Standing>, Fa
 fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<Standing>, Failure> {
     let mut parser: Box<dyn LineParser> = match engine::adapter_named(engine) {
         Some(adapter) => Box::new(adapter.parser(turn.resumed_from.as_deref(), turn.usage_before)),
-        None => Box::new(script::ProgressParser),
+        None => Box::new(script::ScriptParser::default()),
     };
     let line_max = if engine == Engine::Script.as_str() { script::LINE_MAX } else { LINE_MAX };
     let mut standing = Vec::new();

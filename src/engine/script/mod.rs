@@ -1,14 +1,15 @@
 //! Script skills (Skill Protocol 1.0): one JSON object in, one out, progress on stderr; no model.
 
 mod answer;
+mod answered;
 mod launch;
-mod progress;
+mod parser;
 
 pub use answer::Answer;
 pub(crate) use answer::read_answer;
 pub(crate) use launch::launch;
 pub(crate) use launch::{EngineWords, Helper, Invocation, launch_helper};
-pub(crate) use progress::ProgressParser;
+pub(crate) use parser::ScriptParser;
 
 /// The protocol spoken with scripts.
 pub(crate) const PROTOCOL: &str = "skill-protocol/1.0";

@@ -65,7 +65,7 @@ impl Follow {
             // The row is the head of a finished run: its events may have left the store for a file.
             let head = self.state.head_seq.max(*self.head.borrow_and_update());
             if self.cursor < head {
-                let Some(frame) = self.app.frames().after(self.state.run_id, self.cursor).await? else {
+                let Some(frame) = self.app.frames().after(self.state.run_id, self.cursor, head).await? else {
                     return Ok(Step::End);
                 };
                 self.cursor = frame.last;

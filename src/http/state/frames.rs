@@ -16,6 +16,10 @@ use crate::store::EventBatch;
 
 /// About how many bytes of events a piece has.
 const PIECE_BYTES: usize = 256 * 1024;
+/// The same, for a reader who is but a few events behind: the store reads so little without another thread.
+const SMALL_PIECE_BYTES: usize = 16 * 1024;
+/// A few events.
+const FEW: u64 = 32;
 /// Most bytes of pieces that are kept.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes around each event, at most: `event: chat_event`, `id: ` with twenty digits, `data: ` and the ends of lines.
@@ -54,18 +58,20 @@ impl Frames {
         Self { log, cache: Mutex::default() }
     }
 
-    /// The events after `cursor`, as many as are in the piece that begins there; none when there are none.
-    pub(crate) async fn after(&self, run: RunId, cursor: Seq) -> Result<Option<Arc<Frame>>, Problem> {
+    /// The events after `cursor`, as many as are in the piece that begins there; none when there are none. `head` is the
+    /// end of the log, as far as the reader knows it.
+    pub(crate) async fn after(&self, run: RunId, cursor: Seq, head: Seq) -> Result<Option<Arc<Frame>>, Problem> {
         let key = (run, cursor);
         let reader = Reader { frames: self, key, cell: self.cache().cells.entry(key).or_default().clone() };
         if let Some(frame) = reader.cell.get() {
             return Ok(Some(frame.clone()));
         }
         let log = self.log.clone();
+        let bytes = if head.0.saturating_sub(cursor.0) <= FEW { SMALL_PIECE_BYTES } else { PIECE_BYTES };
         let made: Result<_, Option<Problem>> = reader
             .cell
             .get_or_try_init(|| async move {
-                let batches = log.read(run, cursor, PIECE_BYTES).await.map_err(|error| Some(error.into()))?;
+                let batches = log.read(run, cursor, bytes).await.map_err(|error| Some(error.into()))?;
                 let frame = frame(&batches).map(Arc::new).ok_or(None)?;
                 self.cache().keep(key, frame.bytes.len());
                 Ok(frame)
@@ -165,9 +171,9 @@ mod tests {
             let run: RunId = "0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7".parse().unwrap();
             let waits = |reader| matches!(Future::poll(reader, &mut Context::from_waker(Waker::noop())), Poll::Pending);
             {
-                let mut second = pin!(frames.after(run, Seq::START));
+                let mut second = pin!(frames.after(run, Seq::START, Seq(1000)));
                 {
-                    let mut first = pin!(frames.after(run, Seq::START));
+                    let mut first = pin!(frames.after(run, Seq::START, Seq(1000)));
                     assert!(waits(first.as_mut()) && waits(second.as_mut()));
                 }
                 assert_eq!(frames.cache().cells.len(), 1, "the other reader still waits");

@@ -1,6 +1,10 @@
 //! The one way into a run's log: decide on a command, encode what follows, append it. A conflict means that somebody
 //! else wrote first.
+//!
+//! The next command can be decided and encoded while the last one is on its way to the disk. Appends of one run go one after
+//! the other: after one that failed, what was encoded behind it is discarded.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +18,9 @@ use crate::domain::{Ending, decide, ending};
 use crate::fcmp::{Encoder, LogHead, Page};
 use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
-use crate::store::{self, Append, EventBatch, EventStore, IndexChange, IndexKey, MAX_APPEND_BYTES};
+use crate::store::{
+    self, Append, AppendResult, BoxFuture, EventBatch, EventStore, IndexChange, IndexKey, MAX_APPEND_BYTES,
+};
 
 /// Most bytes of pages that are appended together, whatever the run's row.
 const ALWAYS_JOINED: usize = 256 * 1024;
@@ -25,8 +31,17 @@ const OTHER_ROWS: usize = 64 * 1024;
 pub(crate) struct Journal {
     store: Arc<dyn EventStore>,
     clock: Arc<dyn Clock>,
+    /// The end of the log on disk.
     head: LogHead,
+    /// Ahead of `head` by what is in `waiting`.
+    encoder: Encoder,
+    /// What is encoded and not on disk, in order. Only the first of them can be under way.
+    waiting: VecDeque<Write>,
+    under_way: Option<BoxFuture<'static, AppendResult>>,
 }
+
+/// Is over when the bytes that events point to are on disk.
+pub(crate) type Synced = BoxFuture<'static, Result<(), Error>>;
 
 /// A command, with the run's last files where it ends the run.
 pub(crate) struct Step {
@@ -51,7 +66,8 @@ impl Journal {
     /// The log of a run that exists, opened at its end.
     pub(crate) async fn open(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, run: RunId) -> Result<Self, Error> {
         let head = read_head(&*store, run).await?;
-        Ok(Self { store, clock, head })
+        let encoder = Encoder::resume(head.clone());
+        Ok(Self { store, clock, head, encoder, waiting: VecDeque::new(), under_way: None })
     }
 
     /// Create a run. Its creation and the steps that follow at once are one append where they fit one, so that nobody
@@ -63,21 +79,23 @@ impl Journal {
         steps: Vec<Step>,
         rows: FirstRows,
     ) -> Result<Self, Error> {
-        let mut writes = plan(Encoder::new(run), steps, &*clock)?.into_iter();
-        let first = writes.next().ok_or(Refusal::NotCreated)?;
-        let (head, mut append) = (first.head.clone(), first.into_append(Seq::START)?);
+        let mut encoder = Encoder::new(run);
+        let mut waiting = plan(&mut encoder, steps, &*clock)?;
+        let mut first = waiting.pop_front().ok_or(Refusal::NotCreated)?;
+        let head = first.head.clone();
+        let mut append = first.take_append(Seq::START)?;
         let request = Bytes::copy_from_slice(run.as_bytes());
         append.index.push(IndexChange::Put(IndexKey::Request(head.state.request_id), request));
         append.index.push(IndexChange::Put(IndexKey::Open(run), Bytes::new()));
         append.index.extend(rows.put);
         append.require_absent = rows.require_absent;
         store.append(append).await?;
-        let mut journal = Self { store, clock, head };
-        journal.write(writes, Vec::new()).await?;
+        let mut journal = Self { store, clock, head, encoder, waiting, under_way: None };
+        journal.settle().await?;
         Ok(journal)
     }
 
-    /// The run as logged.
+    /// The run as it is on disk.
     pub(crate) fn state(&self) -> &RunState {
         &self.head.state
     }
@@ -94,25 +112,72 @@ impl Journal {
 
     /// The same, with rows that commit together with the last event.
     pub(crate) async fn commit_with(&mut self, step: impl Into<Step>, rows: Vec<IndexChange>) -> Result<(), Error> {
-        let writes = plan(Encoder::resume(self.head.clone()), vec![step.into()], &*self.clock)?;
-        self.write(writes.into_iter(), rows).await
+        let mut writes = self.encode(step.into())?;
+        if let Some(last) = writes.back_mut() {
+            last.rows = rows;
+        }
+        self.waiting.append(&mut writes);
+        self.settle().await
     }
 
-    async fn write(
-        &mut self,
-        writes: impl ExactSizeIterator<Item = Write>,
-        mut rows: Vec<IndexChange>,
-    ) -> Result<(), Error> {
-        let last = writes.len().saturating_sub(1);
-        for (i, write) in writes.enumerate() {
-            let head = write.head.clone();
-            let mut append = write.into_append(self.head.state.head_seq)?;
-            if i == last {
-                append.index.append(&mut rows);
-            }
-            self.store.append(append).await?;
-            // Only now: a failed append leaves no trace.
-            self.head = head;
+    /// Decide on a command and encode what follows from it, behind what is not on disk yet. [`Journal::advance`] appends it
+    /// as soon as `synced` is over: the bytes that its events point to are on disk then.
+    pub(crate) fn prepare(&mut self, command: Command, synced: Synced) -> Result<(), Error> {
+        let mut writes = self.encode(command.into())?;
+        if let Some(first) = writes.front_mut() {
+            first.after = Some(synced);
+        }
+        self.waiting.append(&mut writes);
+        Ok(())
+    }
+
+    fn encode(&mut self, step: Step) -> Result<VecDeque<Write>, Error> {
+        let mut encoder = self.encoder.clone();
+        let writes = plan(&mut encoder, vec![step], &*self.clock)?;
+        self.encoder = encoder;
+        Ok(writes)
+    }
+
+    /// How many appends are still to come, the one under way included.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Append the first of what is encoded and wait until it is on disk; at once when there is none. Cancel-safe: dropping
+    /// the future leaves the append under way.
+    pub(crate) async fn advance(&mut self) -> Result<(), Error> {
+        if let Err(error) = self.append_first().await {
+            // A failed append leaves no trace, and neither does what was decided on top of it.
+            self.waiting.clear();
+            self.under_way = None;
+            self.encoder = Encoder::resume(self.head.clone());
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Wait until everything encoded is on disk. Cancel-safe.
+    pub(crate) async fn settle(&mut self) -> Result<(), Error> {
+        while self.waiting() > 0 {
+            self.advance().await?;
+        }
+        Ok(())
+    }
+
+    async fn append_first(&mut self) -> Result<(), Error> {
+        let Some(first) = self.waiting.front_mut() else { return Ok(()) };
+        if let Some(synced) = &mut first.after {
+            synced.await?;
+            first.after = None;
+        }
+        let append = match &mut self.under_way {
+            Some(append) => append,
+            none => none.insert(self.store.append(first.take_append(self.head.state.head_seq)?)),
+        };
+        append.await?;
+        self.under_way = None;
+        if let Some(written) = self.waiting.pop_front() {
+            self.head = written.head;
         }
         Ok(())
     }
@@ -120,15 +185,19 @@ impl Journal {
 
 /// Pages that are appended together, and the end of the log after them.
 struct Write {
+    /// What must be over before they are appended.
+    after: Option<Synced>,
     pages: Vec<Page>,
     bytes: usize,
     head: LogHead,
+    /// Rows that commit with them, besides the run's own.
+    rows: Vec<IndexChange>,
 }
 
 /// What the steps write, decided one after the other.
-fn plan(mut encoder: Encoder, steps: Vec<Step>, clock: &dyn Clock) -> Result<Vec<Write>, Error> {
+fn plan(encoder: &mut Encoder, steps: Vec<Step>, clock: &dyn Clock) -> Result<VecDeque<Write>, Error> {
     let now = clock.now();
-    let mut writes: Vec<Write> = Vec::with_capacity(1);
+    let mut writes: VecDeque<Write> = VecDeque::with_capacity(1);
     for Step { command, last_files } in steps {
         let name = command.name();
         let decision = decide(encoder.state(), command, last_files, now).inspect_err(|refusal| {
@@ -142,13 +211,13 @@ fn plan(mut encoder: Encoder, steps: Vec<Step>, clock: &dyn Clock) -> Result<Vec
         debug!(run.id = %encoder.run(), command = name, events, ends, "decided");
         for page in encoder.encode(decision, now)? {
             let (bytes, head) = (page.ndjson.len(), page.head.clone());
-            match writes.last_mut().filter(|last| fit_together(last.bytes + bytes, &head)) {
+            match writes.back_mut().filter(|last| fit_together(last.bytes + bytes, &head)) {
                 Some(last) => {
                     last.pages.push(page);
                     last.bytes += bytes;
                     last.head = head;
                 }
-                None => writes.push(Write { pages: vec![page], bytes, head }),
+                None => writes.push_back(Write { after: None, pages: vec![page], bytes, head, rows: Vec::new() }),
             }
         }
     }
@@ -162,17 +231,15 @@ fn fit_together(bytes: usize, head: &LogHead) -> bool {
 }
 
 impl Write {
-    fn into_append(self, expected_head: Seq) -> Result<Append, Error> {
+    /// The append, which takes the pages and rows along.
+    fn take_append(&mut self, expected_head: Seq) -> Result<Append, Error> {
         let run = self.head.state.run_id;
         let row =
             self.head.to_row().map_err(|error| Error::Corrupt { run: run.to_string(), message: error.to_string() })?;
-        Ok(Append {
-            run,
-            expected_head,
-            events: self.pages.into_iter().map(batch).collect(),
-            index: vec![IndexChange::Put(IndexKey::Run(run), row.into())],
-            require_absent: None,
-        })
+        let mut index = vec![IndexChange::Put(IndexKey::Run(run), row.into())];
+        index.append(&mut self.rows);
+        let events = std::mem::take(&mut self.pages).into_iter().map(batch).collect();
+        Ok(Append { run, expected_head, events, index, require_absent: None })
     }
 }
 
@@ -256,5 +323,53 @@ mod tests {
             let record = Command::Record((0..facts).map(|_| progress()).collect());
             journal.commit(record).await.unwrap_or_else(|error| panic!("{facts} facts: {error:?}"));
         }
+    }
+
+    fn progress(percent: f64) -> Command {
+        Command::Record(vec![Fact::own(Event::Progress(Progress { percent, message: String::new() }))])
+    }
+
+    #[tokio::test]
+    async fn what_was_encoded_ahead_is_appended_in_order_once_the_bytes_it_points_to_are_on_disk() {
+        let mut journal = running().await;
+        let (synced, sync) = tokio::sync::oneshot::channel::<()>();
+        let waits: Synced = Box::pin(async {
+            let _ = sync.await;
+            Ok(())
+        });
+        journal.prepare(progress(1.0), waits).unwrap();
+        journal.prepare(progress(2.0), Box::pin(std::future::ready(Ok(())))).unwrap();
+        let (store, run) = (journal.store.clone(), journal.state().run_id);
+        let early = tokio::time::timeout(std::time::Duration::from_millis(1), journal.settle()).await;
+        assert!(early.is_err() && store.head(&run).await.unwrap() == Seq(3) && journal.state().head_seq == Seq(3));
+        synced.send(()).unwrap();
+        journal.settle().await.unwrap();
+        assert_eq!((store.head(&run).await.unwrap(), journal.state().head_seq), (Seq(5), Seq(5)));
+    }
+
+    #[tokio::test]
+    async fn after_a_failed_append_nothing_that_was_encoded_behind_it_is_written() {
+        let mut journal = running().await;
+        let (store, run) = (journal.store.clone(), journal.state().run_id);
+        let mut other = Journal::open(store.clone(), Arc::new(WallClock), run).await.unwrap();
+        // The other's event takes the place of the first one: by its number alone the second one would fit.
+        journal.prepare(progress(1.0), Box::pin(std::future::ready(Ok(())))).unwrap();
+        journal.prepare(progress(2.0), Box::pin(std::future::ready(Ok(())))).unwrap();
+        other.commit(progress(3.0)).await.unwrap();
+        assert!(lost_race(&journal.settle().await.unwrap_err()));
+        assert_eq!((journal.waiting(), journal.state().head_seq), (0, Seq(3)));
+        journal.settle().await.unwrap();
+        assert_eq!(store.head(&run).await.unwrap(), Seq(4));
+    }
+
+    #[tokio::test]
+    async fn bytes_that_could_not_be_synced_are_pointed_to_by_no_event() {
+        let mut journal = running().await;
+        let failed = Error::io("sync the run's logs")(std::io::Error::other("the disk is gone"));
+        journal.prepare(progress(1.0), Box::pin(std::future::ready(Err(failed)))).unwrap();
+        journal.prepare(progress(2.0), Box::pin(std::future::ready(Ok(())))).unwrap();
+        journal.settle().await.unwrap_err();
+        journal.commit(progress(3.0)).await.unwrap();
+        assert_eq!(journal.state().head_seq, Seq(4));
     }
 }

@@ -96,7 +96,7 @@ impl Turn<'_> {
 
     /// Work on the run's files, off the runtime's threads.
     pub(crate) async fn blocking<T: Send + 'static>(
-        &self,
+        &mut self,
         work: impl FnOnce(&RunPaths, &RunState, &Skill) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let state = self.journal.state().clone();

@@ -1,6 +1,7 @@
 //! One turn of a run's engine: prepared, started, watched, judged, normalized, concluded. Also the end of a run at rest.
 
 pub(crate) mod at_rest;
+pub(crate) mod batch;
 pub(crate) mod conclude;
 pub(crate) mod current;
 pub(crate) mod deadline;

@@ -114,7 +114,7 @@ impl Turn<'_> {
         let launch = script::launch_helper(script::Helper { argv, run_dir: &run_dir, home: &home, path: &path, debug });
         let stage = Stage {
             launch,
-            reader: TurnReader::Script(script::ProgressParser),
+            reader: TurnReader::Script(script::ScriptParser::default()),
             stdout_max: Some(script::STDOUT_MAX),
             line_max: script::LINE_MAX,
         };

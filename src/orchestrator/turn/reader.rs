@@ -2,12 +2,12 @@
 
 use crate::domain::event::Event;
 use crate::domain::fact::Stream;
-use crate::engine::script::ProgressParser;
+use crate::engine::script::ScriptParser;
 use crate::engine::{Adapter, LineParser, Reading, TurnParser};
 
 /// Reads what an engine prints.
 pub(crate) enum TurnReader {
-    Script(ProgressParser),
+    Script(ScriptParser),
     Cli(Box<TurnParser>, &'static Adapter),
 }
 
@@ -16,6 +16,14 @@ impl TurnReader {
     pub(crate) fn ended(&self) -> bool {
         match self {
             TurnReader::Script(_) => false,
+            TurnReader::Cli(parser, _) => parser.ended(),
+        }
+    }
+
+    /// Whether the engine has said what it had to say: it is about to exit, unless it hangs.
+    pub(crate) fn expects_exit(&self) -> bool {
+        match self {
+            TurnReader::Script(parser) => parser.answered(),
             TurnReader::Cli(parser, _) => parser.ended(),
         }
     }

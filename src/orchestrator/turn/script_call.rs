@@ -36,7 +36,7 @@ impl ScriptCall {
         });
         Stage {
             launch,
-            reader: TurnReader::Script(script::ProgressParser),
+            reader: TurnReader::Script(script::ScriptParser::default()),
             stdout_max: Some(script::STDOUT_MAX),
             line_max: script::LINE_MAX,
         }

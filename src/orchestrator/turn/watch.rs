@@ -16,15 +16,14 @@ use crate::engine::StreamReader;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Journal;
 use crate::orchestrator::shared::live::{CancelMessage, Mailbox};
+use crate::orchestrator::turn::batch::Batch;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::supervisor::{Ended, Output, Process, ProcessExit};
 use crate::verdict::stop::Stop;
 
-/// Most raw bytes logged in one append: worst-case escaping multiplies them by six.
-const STEP_BYTES: usize = 128 * 1024;
-/// Facts wait this long for more, so that one append covers them.
-const BATCH_WAIT: Duration = Duration::from_millis(5);
+/// The last words of an engine wait this long for its end, so that one append covers both. Nothing else waits.
+const LAST_WORDS_WAIT: Duration = Duration::from_millis(50);
 /// An unfinished line is shown after this long.
 const UNFINISHED_LINE_WAITS: Duration = Duration::from_millis(500);
 
@@ -83,12 +82,13 @@ impl Attempt<'_> {
         }
     }
 
-    async fn attend(&mut self, journal: &mut Journal, mut facts: Vec<Fact>) -> Result<(Vec<Fact>, Ended, bool), Error> {
-        log(&self.process, journal, &mut facts).await?;
-        let started = Instant::now();
+    async fn attend(&mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<(Vec<Fact>, Ended, bool), Error> {
+        let mut batch = Batch::of(facts);
+        self.record(journal, &mut batch)?;
+        journal.settle().await?;
         let hard = self.clocks.hard.at;
         let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
-        let mut last_byte = started;
+        let mut last_byte = Instant::now();
         let (mut shown, mut dismissed) = (false, false);
         let mut dismiss_at: Option<Instant> = None;
         loop {
@@ -96,13 +96,22 @@ impl Attempt<'_> {
             let show_at = last_byte + UNFINISHED_LINE_WAITS;
             let stall_at = last_byte + stall;
             let stalls = self.stop.is_none() && !dismissed && !stall.is_zero();
+            let record_at = last_byte + self.patience();
             tokio::select! {
                 biased;
                 Some(message) = self.mailbox.recv() => self.cancel(message, journal).await?,
                 () = self.stopping.cancelled(), if self.stop.is_none() => self.stop(Stop::Shutdown),
-                output = self.process.next() => {
-                    match self.take(output, &mut facts)? {
-                        Taken::Ended(ended) => return Ok((facts, ended, dismissed)),
+                advanced = journal.advance(), if journal.waiting() > 0 => advanced?,
+                output = self.process.next(), if !batch.is_full() => {
+                    let taken = match self.take(output, &mut batch)? {
+                        Taken::Bytes => self.take_ready(&mut batch)?.unwrap_or(Taken::Bytes),
+                        taken => taken,
+                    };
+                    match taken {
+                        Taken::Ended(ended) => {
+                            journal.settle().await?;
+                            return Ok((batch.take(), ended, dismissed));
+                        }
                         Taken::Bytes => (last_byte, shown) = (Instant::now(), false),
                         Taken::Nothing => {}
                     }
@@ -117,7 +126,7 @@ impl Attempt<'_> {
                     self.stop(Stop::Stalled { seconds, processes, last_output });
                 }
                 () = tokio::time::sleep_until(show_at), if unfinished && !shown => {
-                    self.show_unfinished(&mut facts);
+                    self.show_unfinished(&mut batch);
                     shown = true;
                 }
                 () = tokio::time::sleep_until(dismiss_at.unwrap_or(hard)),
@@ -126,49 +135,63 @@ impl Attempt<'_> {
                     dismissed = true;
                     self.process.stop(self.clocks.kill_grace);
                 }
-            }
-            if let Some(ended) = self.take_ready(&mut facts).await? {
-                return Ok((facts, ended, dismissed));
+                () = tokio::time::sleep_until(record_at), if !batch.is_empty() && journal.waiting() == 0 => {}
             }
             if dismiss_at.is_none() && self.reader.ended() {
                 // The turn is over and the engine only cleans up; in a session that is not the run's it need not even do that.
                 let grace = if self.reader.lost_its_session() { Duration::ZERO } else { self.clocks.exit_grace };
                 dismiss_at = Some(Instant::now() + grace);
             }
-            log(&self.process, journal, &mut facts).await?;
+            let waited = || last_byte + self.patience() <= Instant::now();
+            // A full batch is encoded while the one before it is on its way to the disk; a smaller one is joined by what
+            // comes meanwhile.
+            let now = match journal.waiting() {
+                0 => batch.is_full() || waited(),
+                1 => batch.is_full(),
+                _ => false,
+            };
+            if now {
+                self.record(journal, &mut batch)?;
+            }
         }
     }
 
-    /// Take the output that is ready, up to a bound, so that one append covers it. Facts wait a moment for more:
-    /// most short engines end right after their last output, and their end is then logged with it.
-    async fn take_ready(&mut self, facts: &mut Vec<Fact>) -> Result<Option<Ended>, Error> {
-        let patience = tokio::time::sleep(BATCH_WAIT);
-        tokio::pin!(patience);
-        while raw_bytes(facts) < STEP_BYTES {
-            let output = match self.process.try_next() {
-                Some(output) => Some(output),
-                None if facts.is_empty() => return Ok(None),
-                None => tokio::select! {
-                    biased;
-                    output = self.process.next() => output,
-                    () = &mut patience => return Ok(None),
-                },
-            };
-            if let Taken::Ended(ended) = self.take(output, facts)? {
+    /// How long facts wait for more of them while nothing is on its way to the disk.
+    fn patience(&self) -> Duration {
+        if self.reader.expects_exit() { LAST_WORDS_WAIT } else { Duration::ZERO }
+    }
+
+    /// Take the output that is there already, up to a bound; the end, if it is there.
+    fn take_ready(&mut self, batch: &mut Batch) -> Result<Option<Taken>, Error> {
+        while !batch.is_full()
+            && let Some(output) = self.process.try_next()
+        {
+            if let ended @ Taken::Ended(_) = self.take(Some(output), batch)? {
                 return Ok(Some(ended));
             }
         }
         Ok(None)
     }
 
-    fn take(&mut self, output: Option<Output>, facts: &mut Vec<Fact>) -> Result<Taken, Error> {
+    /// Encode a batch, while the bytes it points to are made durable: they are on disk before the events.
+    fn record(&self, journal: &mut Journal, batch: &mut Batch) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let synced = self.process.sync_logs();
+        let synced = Box::pin(async { synced.await.map_err(Error::io("sync the run's logs")) });
+        journal.prepare(Command::Record(batch.take()), synced)
+    }
+
+    fn take(&mut self, output: Option<Output>, batch: &mut Batch) -> Result<Taken, Error> {
         match output {
             Some(Output::Chunk { stream, bytes, .. }) => {
                 let reader = match stream {
                     Stream::Stdout | Stream::Pty => &mut self.stdout,
                     Stream::Stderr => &mut self.stderr,
                 };
-                reader.push(&bytes, &mut self.reader, facts);
+                reader.push(&bytes, &mut self.reader, &mut batch.facts);
+                batch.count(bytes.len());
                 let shown = &bytes[bytes.len().saturating_sub(LAST_OUTPUT)..];
                 self.last_output.clear();
                 self.last_output.extend_from_slice(shown);
@@ -202,9 +225,9 @@ impl Attempt<'_> {
         Watched { process, ended, facts }
     }
 
-    fn show_unfinished(&mut self, facts: &mut Vec<Fact>) {
-        self.stdout.show_unfinished(&mut self.reader, facts);
-        self.stderr.show_unfinished(&mut self.reader, facts);
+    fn show_unfinished(&mut self, batch: &mut Batch) {
+        self.stdout.show_unfinished(&mut self.reader, &mut batch.facts);
+        self.stderr.show_unfinished(&mut self.reader, &mut batch.facts);
     }
 
     /// The first reason counts.
@@ -215,6 +238,8 @@ impl Attempt<'_> {
 
     async fn cancel(&mut self, message: CancelMessage, journal: &mut Journal) -> Result<(), Error> {
         let CancelMessage { requested_by, reason, answer } = message;
+        // If what the engine said cannot be logged, the run fails, and whoever asked looks again.
+        journal.settle().await?;
         let committed = journal.commit(Command::Cancel { requested_by, reason }).await;
         let accepted = committed.is_ok();
         // Whoever asked may be gone; the cancel is carried out all the same.
@@ -224,15 +249,6 @@ impl Attempt<'_> {
         }
         Ok(())
     }
-}
-
-/// The bytes are on disk before the events that point to them.
-async fn log(process: &Process, journal: &mut Journal, facts: &mut Vec<Fact>) -> Result<(), Error> {
-    if facts.is_empty() {
-        return Ok(());
-    }
-    process.sync_logs().await.map_err(Error::io("sync the run's logs"))?;
-    journal.commit(Command::Record(std::mem::take(facts))).await
 }
 
 /// Ends an engine that nobody listens to any more, and waits until nothing of it is left.
@@ -245,10 +261,6 @@ enum Taken {
     Bytes,
     Nothing,
     Ended(Ended),
-}
-
-fn raw_bytes(facts: &[Fact]) -> usize {
-    facts.iter().filter_map(|fact| fact.raw).map(|raw| usize::try_from(raw.to - raw.from).unwrap_or(usize::MAX)).sum()
 }
 
 /// Warnings about what the supervisor had to do.

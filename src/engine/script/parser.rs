@@ -1,21 +1,41 @@
-//! Progress lines on a script's standard error: `NN% message`.
+//! Reads what a script writes: progress lines on standard error, `NN% message`, and the answer on standard output.
 
+use super::answered::AnswerSoFar;
 use crate::domain::event::{Event, Progress};
 use crate::domain::fact::Stream;
 use crate::engine::reader::{LineParser, Reading};
 
 /// Claims progress lines; everything else stays raw.
 #[derive(Debug, Default)]
-pub(crate) struct ProgressParser;
+pub(crate) struct ScriptParser {
+    answer: AnswerSoFar,
+}
 
-impl LineParser for ProgressParser {
+impl ScriptParser {
+    /// Whether the script has given its answer and nothing else is expected of it.
+    pub(crate) fn answered(&self) -> bool {
+        self.answer.is_whole()
+    }
+}
+
+impl LineParser for ScriptParser {
     fn read(&mut self, stream: Stream, line: &str) -> Reading {
         match stream {
             Stream::Stderr => match progress(line) {
                 Some(progress) => Reading::Events(vec![Event::Progress(progress)]),
                 None => Reading::Unclaimed,
             },
-            Stream::Stdout | Stream::Pty => Reading::Unclaimed,
+            Stream::Stdout | Stream::Pty => {
+                self.answer.add(line);
+                Reading::Unclaimed
+            }
+        }
+    }
+
+    fn passed_by(&mut self, stream: Stream) {
+        match stream {
+            Stream::Stdout | Stream::Pty => self.answer = AnswerSoFar::Unclear,
+            Stream::Stderr => {}
         }
     }
 }

@@ -1,0 +1,91 @@
+//! A store in memory that counts appends, and holds them on request.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use skill_runner::domain::ids::{RunId, Seq};
+use skill_runner::store::{
+    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, MemoryStore,
+};
+use tokio::sync::watch;
+
+#[derive(Clone)]
+pub struct HeldStore {
+    store: MemoryStore,
+    held: Arc<watch::Sender<bool>>,
+    appends: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Default for HeldStore {
+    fn default() -> Self {
+        Self { store: MemoryStore::default(), held: Arc::new(watch::Sender::new(false)), appends: Arc::default() }
+    }
+}
+
+impl HeldStore {
+    /// Appends wait from now on.
+    pub fn hold(&self) {
+        self.held.send_replace(true);
+    }
+
+    /// Appends go on.
+    pub fn release(&self) {
+        self.held.send_replace(false);
+    }
+
+    /// How many events each append had that was accepted.
+    pub fn appends(&self) -> Vec<u32> {
+        self.appends.lock().unwrap().clone()
+    }
+}
+
+impl EventStore for HeldStore {
+    fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
+        let (store, appends, mut held) = (self.store.clone(), self.appends.clone(), self.held.subscribe());
+        Box::pin(async move {
+            let _ = held.wait_for(|held| !held).await;
+            let events = append.events.iter().map(|batch| batch.count).sum();
+            let appended = store.append(append).await;
+            if appended.is_ok() {
+                appends.lock().unwrap().push(events);
+            }
+            appended
+        })
+    }
+
+    fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {
+        self.store.head(run)
+    }
+
+    fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>> {
+        self.store.read(run, after, max_bytes)
+    }
+
+    fn watch(&self, run: &RunId) -> watch::Receiver<Seq> {
+        self.store.watch(run)
+    }
+
+    fn index(&self, key: &IndexKey) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        self.store.index(key)
+    }
+
+    fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
+        self.store.runs(before, limit)
+    }
+
+    fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
+        self.store.open_runs()
+    }
+
+    fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {
+        self.store.delete_events(run)
+    }
+
+    fn delete_run(&self, run: &RunId, index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
+        self.store.delete_run(run, index)
+    }
+
+    fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+}
