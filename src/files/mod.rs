@@ -12,7 +12,7 @@ mod remove;
 mod sync;
 mod write;
 
-pub(crate) use aside::{ensure_absent, ensure_folder};
+pub(crate) use aside::{ensure_absent, ensure_folder, move_aside};
 pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
 pub(crate) use error::Error;

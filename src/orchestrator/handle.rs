@@ -13,6 +13,7 @@ use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::skills::SharedSkill;
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -89,6 +90,11 @@ impl Orchestrator {
                 Err(_) => return Ok(state),
             }
         }
+    }
+
+    /// The copy of the skill that this run shares with others, if it has none of its own. Blocks.
+    pub(crate) fn shared_skill(&self, state: &RunState) -> Result<Option<SharedSkill>, Error> {
+        self.shared.shared_skill_shown(state)
     }
 
     /// How busy the service is.

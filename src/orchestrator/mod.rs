@@ -23,3 +23,4 @@ pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
 pub use log::{Events, RunLog};
 pub(crate) use packages::{Install, InstallStatus, NotInstalled, install_here};
 pub use runs::{Canceled, Cleaned, ListFilter, Listing, PendingQuestion, Replied};
+pub(crate) use shared::skills::SharedSkill;

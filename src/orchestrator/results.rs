@@ -64,7 +64,7 @@ pub(crate) fn write_files(paths: &RunPaths, run: FinalFiles<'_>) -> Result<Evide
             files::remove_tree(&paths.file(RunFile::Validation))?;
         }
     }
-    workspace::remove_unused(paths);
+    workspace::remove_unused(paths, &paths.skill_copy(&run.state.engine, &run.state.skill.id));
     if run.state.options.debug {
         write_debug_bundle(paths)?;
     }

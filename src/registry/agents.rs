@@ -116,5 +116,5 @@ fn installed(dir: &Path, package: AgentPackage) -> Result<Arc<Installed>, Vec<Fi
     generated.iter().for_each(|(path, text)| files.insert(path.as_str(), text.as_bytes().to_vec()));
     let skill = lint(&id, &files, Intake::Installed)?;
     let files = generated.keys().cloned().collect();
-    Ok(Arc::new(Installed { skill, dir: dir.into(), files, generated: Some(generated) }))
+    Ok(Arc::new(Installed { skill: skill.into(), dir: dir.into(), files, generated: Some(generated) }))
 }

@@ -9,7 +9,7 @@ use crate::skill::{Finding, Skill};
 #[derive(Debug, Clone)]
 pub struct Installed {
     /// What the package says.
-    pub skill: Skill,
+    pub skill: Arc<Skill>,
     pub dir: PathBuf,
     /// Every file of it, relative to the folder, sorted.
     pub files: Vec<String>,

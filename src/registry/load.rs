@@ -60,9 +60,12 @@ fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Out
     }
     let files = contents(dir, survey, &mut findings)?;
     Ok(match lint(folder, &files, intake) {
-        Ok(skill) if findings.is_empty() => {
-            Ok(Installed { skill, dir: dir.into(), files: files.paths().map(String::from).collect(), generated: None })
-        }
+        Ok(skill) if findings.is_empty() => Ok(Installed {
+            skill: skill.into(),
+            dir: dir.into(),
+            files: files.paths().map(String::from).collect(),
+            generated: None,
+        }),
         Ok(skill) => Err(findings.into_iter().chain(skill.findings).collect()),
         Err(more) => Err(findings.into_iter().chain(more).collect()),
     })

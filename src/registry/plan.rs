@@ -109,7 +109,7 @@ impl Plan {
 /// The version of the skill that is there; none when it is broken.
 fn installed_version(place: &Path, id: &str) -> Option<Version> {
     let survey = Survey::of(place)?;
-    Some(load::load(place, id, survey, Intake::Installed)?.outcome.ok()?.skill.version)
+    Some(load::load(place, id, survey, Intake::Installed)?.outcome.ok()?.skill.version.clone())
 }
 
 /// A path where nothing is: what was set aside before stays.

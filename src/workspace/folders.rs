@@ -1,5 +1,6 @@
 //! A run's folders: created when they are needed, cleared of what a skill put there, made durable, removed.
 
+use std::fs;
 use std::path::Path;
 
 use super::layout::RunPaths;
@@ -31,10 +32,15 @@ pub(crate) fn reclaim(paths: &RunPaths) -> Result<(), Error> {
 }
 
 /// Removes the folders that were created for an engine which left them empty.
-pub(crate) fn remove_unused(paths: &RunPaths) {
+pub(crate) fn remove_unused(paths: &RunPaths, skill_copy: &Path) {
+    // One that holds something is not removed, and neither is what it is in.
     for folder in [RunFolder::Artifacts, RunFolder::Uploads] {
-        // One that holds something is not removed.
-        let _ = std::fs::remove_dir(paths.folder(folder));
+        let _ = fs::remove_dir(paths.folder(folder));
+    }
+    for folder in skill_copy.ancestors().take_while(|folder| *folder != paths.root) {
+        if fs::remove_dir(folder).is_err() {
+            return;
+        }
     }
 }
 
@@ -56,7 +62,7 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -79,7 +85,9 @@ mod tests {
         fs::write(paths.file(RunFile::Stdout), "kept").unwrap();
         create_for_engine(&paths, false).unwrap();
         reclaim(&paths).unwrap();
-        remove_unused(&paths);
+        let copy = paths.skill_copy("script", "demo");
+        fs::create_dir_all(&copy).unwrap();
+        remove_unused(&paths, &copy);
         assert_eq!(names(), ["logs", "result"]);
         assert_eq!(fs::read_to_string(paths.file(RunFile::Stdout)).unwrap(), "kept");
         assert!(!paths.tmp.exists(), "it is created when an engine starts");

@@ -37,6 +37,11 @@ impl Layout {
         RunPaths { root: self.runs().join(run.to_string()), tmp: self.tmp().join(run.to_string()) }
     }
 
+    /// Copies of skills that runs share, by their content.
+    pub(crate) fn skill_copies(&self) -> PathBuf {
+        self.data.join("skill-copies")
+    }
+
     /// Temporary files of runs, one folder each.
     pub fn tmp(&self) -> PathBuf {
         self.data.join("tmp")

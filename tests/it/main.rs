@@ -30,6 +30,7 @@ mod restart;
 mod runs;
 mod secrets;
 mod settings;
+mod skill_copies;
 mod skills;
 mod sse;
 mod store;

@@ -194,7 +194,7 @@ fn the_list_holds_the_good_and_the_bad_by_name_and_no_dot_folders() {
     let registry = Registry::new(skills.path());
     let names = || -> Vec<(String, bool)> {
         let name = |entry| match entry {
-            Entry::Valid(found) => (Arc::unwrap_or_clone(found).skill.id, true),
+            Entry::Valid(found) => (found.skill.id.clone(), true),
             Entry::Invalid { folder, findings } => {
                 (folder, findings.iter().all(|finding| finding.severity != Severity::Error))
             }

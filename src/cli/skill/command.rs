@@ -125,7 +125,7 @@ fn lint(dir: &Path, as_json: bool) -> Result<(), Failure> {
     }
     let (skill, findings) = match registry::load_dir(dir, Intake::New) {
         Ok(installed) => {
-            (Some(format!("{} {}", installed.skill.id, installed.skill.version)), installed.skill.findings)
+            (Some(format!("{} {}", installed.skill.id, installed.skill.version)), installed.skill.findings.clone())
         }
         Err(findings) => (None, findings),
     };

@@ -1,19 +1,22 @@
 //! `GET …/files` and `…/file`: the files in a run's folder, and a preview of one of them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
 use axum::Json;
+use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::domain::state::RunState;
 use crate::files::{LookupError, open_beneath};
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
+use crate::http::state::app::App;
 use crate::http::state::task::blocking;
-use crate::orchestrator::Error;
+use crate::orchestrator::{Error, SharedSkill};
 use crate::projection::{check_shown, may_lead_to_shown};
 
 /// Largest text that is shown.
@@ -30,22 +33,45 @@ struct Entry {
     size: Option<u64>,
 }
 
-pub(crate) async fn all(asked: RunInPath, query: Query) -> Result<Json<Value>, Problem> {
+pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Json<Value>, Problem> {
     query.finish()?;
     let (request_id, run_id) = (asked.request(), asked.run());
     let (entries, truncated) = blocking(move || {
         let mut entries = Vec::new();
-        let whole = tree(&asked.paths.root, "", 0, &mut entries);
+        let whole = tree(Listed { root: &asked.paths.root, named: "" }, "", 0, &mut entries);
+        if let Some(shared) = app.orchestrator().shared_skill(&asked.state)? {
+            add_shared(&shared, &mut entries);
+        }
         Ok::<_, Problem>((entries, !whole))
     })
     .await?;
     Ok(Json(json!({"request_id": request_id, "run_id": run_id, "files": entries, "truncated": truncated})))
 }
 
+/// A folder that is listed, and what stands before the paths in it.
+#[derive(Clone, Copy)]
+struct Listed<'a> {
+    root: &'a Path,
+    named: &'a str,
+}
+
+/// Adds the copy of the skill that the run shares with others, where the run sees it.
+fn add_shared(shared: &SharedSkill, entries: &mut Vec<Entry>) {
+    for folder in shared.seen_at.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
+        let path = folder.to_string_lossy().into_owned();
+        if !entries.iter().any(|entry| entry.path == path) {
+            entries.push(Entry { path, kind: "folder", size: None });
+        }
+    }
+    let named = format!("{}/", shared.seen_at.display());
+    tree(Listed { root: &shared.files, named: &named }, "", 0, entries);
+    entries.sort_by(|one, other| one.path.split('/').cmp(other.path.split('/')));
+}
+
 /// Lists what may be shown of a folder, each folder before its content; returns whether the list is complete. Links are not
 /// followed. A folder that cannot be read counts as empty, because the engine may be deleting it.
-fn tree(root: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bool {
-    let Ok(found) = fs::read_dir(root.join(folder)) else { return true };
+fn tree(listed: Listed<'_>, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bool {
+    let Ok(found) = fs::read_dir(listed.root.join(folder)) else { return true };
     let mut found: Vec<fs::DirEntry> = found.flatten().collect();
     found.sort_by_key(fs::DirEntry::file_name);
     let mut whole = true;
@@ -55,7 +81,8 @@ fn tree(root: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bo
         }
         let Ok(kind) = entry.file_type() else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();
-        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        let below = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        let path = format!("{}{below}", listed.named);
         let shown = if kind.is_dir() { may_lead_to_shown(&path) } else { check_shown(&path).is_ok() };
         if !shown {
             continue;
@@ -68,20 +95,30 @@ fn tree(root: &Path, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bo
         } else {
             "other"
         };
-        entries.push(Entry { path: path.clone(), kind: named, size });
+        entries.push(Entry { path, kind: named, size });
         if kind.is_dir() {
-            whole &= depth < TREE_DEPTH && tree(root, &path, depth + 1, entries);
+            whole &= depth < TREE_DEPTH && tree(listed, &below, depth + 1, entries);
         }
     }
     whole
 }
 
-pub(crate) async fn one(asked: RunInPath, mut query: Query) -> Result<Json<Value>, Problem> {
+/// A file of the copy of the skill that the run shares with others.
+fn open_shared(app: &App, state: &RunState, path: &Path) -> Result<Result<File, LookupError>, Problem> {
+    let shared = app.orchestrator().shared_skill(state)?;
+    let below = shared.and_then(|shared| Some((path.strip_prefix(&shared.seen_at).ok()?.to_owned(), shared.files)));
+    Ok(below.map_or(Err(LookupError::NotFound), |(below, files)| open_beneath(&files, &below)))
+}
+
+pub(crate) async fn one(State(app): State<App>, asked: RunInPath, mut query: Query) -> Result<Json<Value>, Problem> {
     let path = query.text("path").ok_or_else(|| Problem::invalid("path", "is required"))?;
     query.finish()?;
     let request_id = asked.request();
     blocking(move || {
-        let opened = open_beneath(&asked.paths.root, Path::new(&path));
+        let opened = match open_beneath(&asked.paths.root, Path::new(&path)) {
+            Err(LookupError::NotFound) => open_shared(&app, &asked.state, Path::new(&path))?,
+            opened => opened,
+        };
         let refused_anyway = match &opened {
             Err(LookupError::Unsafe { .. }) => true,
             Err(LookupError::NotAFile) => may_lead_to_shown(&path),

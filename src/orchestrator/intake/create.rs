@@ -28,6 +28,7 @@ use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::{FirstRows, Journal, Step};
 use crate::orchestrator::results::pretty;
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::skills::copy_installed;
 use crate::registry::{Installed, NotUsable};
 use crate::settings::RestartQueued;
 use crate::store::{self, IndexChange};
@@ -123,17 +124,9 @@ impl Orchestrator {
             true => None,
             false => Some(shared.place()?),
         };
-        let installed = match &begins {
-            Begins::WithSkill(installed, _) => Some(installed.clone()),
-            Begins::WithRequest(_) => None,
-        };
-        let written = write_folder(shared, run, &started, begins).await;
-        // An update that came meanwhile may have left one version's name on another's files: nothing is created then.
-        if installed.is_some_and(|installed| !shared.is_still_installed(&installed)) {
-            self.remove_folders(run, request_id);
+        if write_folder(shared, run, &started, begins).await? == Written::SkillChanged {
             return Ok(None);
         }
-        written?;
         let hit = admission.take_result(shared).await;
         let cache_hit = hit.is_some();
         let answer = Created {
@@ -275,12 +268,20 @@ fn body_hash(request: &CreateRequest) -> String {
     sha256_hex(canonical(&whole).as_bytes())
 }
 
-/// The run's folder with its own copy of the skill: editing the skill never touches a run that exists.
-async fn write_folder(shared: &Shared, run: RunId, started: &Started, begins: Begins) -> Result<(), Error> {
+/// What became of a new run's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Whole,
+    /// The skill was changed meanwhile; nothing is left.
+    SkillChanged,
+}
+
+/// The run's folder, and the copy of the skill that it runs: editing the skill never touches a run that exists.
+async fn write_folder(shared: &Arc<Shared>, run: RunId, started: &Started, begins: Begins) -> Result<Written, Error> {
     let paths = shared.layout.run(run);
     let (request, started) = (started.request_id, started.clone());
-    let layout = shared.layout.clone();
-    let undo = (paths.clone(), layout.request(request));
+    let owned = shared.clone();
+    let undo = (paths.clone(), shared.layout.request(request));
     // What is to survive a restart is durable before the answer; a run that a restart ends needs no more than its log.
     let survives = started.awaiting_upload || shared.settings.runs.restart_queued == RestartQueued::Requeue;
     let written = shared
@@ -290,28 +291,48 @@ async fn write_folder(shared: &Shared, run: RunId, started: &Started, begins: Be
             write_request(&paths, &started)?;
             match begins {
                 Begins::WithSkill(installed, engine_config) => {
-                    let copy = paths.skill_copy(&started.engine, &started.skill.id);
-                    match &installed.generated {
-                        Some(generated) => workspace::write_skill(generated, &copy)?,
-                        None => workspace::copy_skill(&installed.dir, &installed.files, &copy)?,
-                    };
+                    if !take_copy(&owned, &installed, &started, &paths)? {
+                        return Ok(Written::SkillChanged);
+                    }
                     if let Some(config) = engine_config {
-                        files::write_private(&layout.request_engine_config(request), &pretty(&Value::Object(config)))?;
+                        let place = owned.layout.request_engine_config(request);
+                        files::write_private(&place, &pretty(&Value::Object(config)))?;
                     }
                 }
                 Begins::WithRequest(asked) => {
-                    files::write_private(&layout.kept_request(request), &pretty(&json!(asked)))?
+                    files::write_private(&owned.layout.kept_request(request), &pretty(&json!(asked)))?
                 }
             }
-            if survives { workspace::sync_run(&paths) } else { Ok(()) }
+            if survives {
+                workspace::sync_run(&paths)?;
+            }
+            Ok(Written::Whole)
         })
         .await?;
-    if let Err(error) = written {
+    if !matches!(written, Ok(Written::Whole)) {
         let _ = workspace::remove_run(&undo.0);
         let _ = files::remove_tree(&undo.1);
-        return Err(error.into());
     }
-    Ok(())
+    written
+}
+
+/// The copy of the skill that the run uses; whether it is what was looked up. Blocks.
+fn take_copy(shared: &Shared, installed: &Installed, started: &Started, paths: &RunPaths) -> Result<bool, Error> {
+    shared.known_skills.keep(&installed.skill);
+    if Shared::shares_skill(&installed.skill, started.runtime_options.debug) {
+        return match shared.share_skill(installed) {
+            // An update that came meanwhile is no failure: it is looked up again.
+            Err(_) if !shared.is_still_installed(installed) => Ok(false),
+            copied => Ok(copied?.is_some()),
+        };
+    }
+    let copied = copy_installed(installed, &paths.skill_copy(&started.engine, &started.skill.id));
+    // An update that came meanwhile may have left one version's name on another's files.
+    if !shared.is_still_installed(installed) {
+        return Ok(false);
+    }
+    copied?;
+    Ok(true)
 }
 
 /// What was asked for, for people who open the run's folder. Blocks.

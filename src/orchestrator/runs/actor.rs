@@ -84,7 +84,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
             return at_rest::reject(shared, &mut journal, error).await;
         }
     };
-    let Prepared { start, skill, script, from, result_before } = prepared;
+    let Prepared { start, skill, skill_place, script, from, result_before } = prepared;
     let Start { stage, shown_argv, engine_version, parser_version, isolation, warning } = start;
     let process = match process::start(shared, run, &stage.launch, stage.stdout_max).await {
         Ok(process) => process,
@@ -123,7 +123,8 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         shared,
         journal: &mut journal,
         mailbox,
-        skill: Arc::new(skill),
+        skill,
+        skill_place,
         result_before,
         deadline,
         facts: Vec::new(),

@@ -1,5 +1,8 @@
 //! All runs there are: listing them, and deleting those nobody needs.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::domain::ids::RunId;
@@ -18,6 +21,9 @@ use crate::workspace;
 
 /// Rows looked at in one step of a scan.
 const SCAN_PAGE: usize = 256;
+
+/// How long a copy of a skill stays after its last use: a run that is being created needs one and has no row yet.
+const SKILL_UNUSED_FOR: Duration = Duration::from_secs(600);
 
 /// Which runs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,18 +93,21 @@ impl Orchestrator {
         let mut cleaned = Cleaned::default();
         let mut before = None;
         let mut kept = 0;
+        let mut needed = BTreeSet::new();
         loop {
             let rows = self.shared.store.runs(before, SCAN_PAGE).await?;
-            let Some((last, _)) = rows.last() else { return Ok(cleaned) };
+            let Some((last, _)) = rows.last() else {
+                cleaned.bytes_freed += self.remove_unneeded_skills(needed).await?;
+                return Ok(cleaned);
+            };
             before = Some(*last);
             for (run, row) in rows {
                 let state = parse_head(run, &row)?.state;
                 let old = older_than.is_none_or(|moment| state.updated_at < moment);
-                if !state.status().is_final() || self.shared.live.contains(run) {
-                    continue;
-                }
-                if kept < keep_last || !old {
-                    kept += 1;
+                let is_over = state.status().is_final() && !self.shared.live.contains(run);
+                if !is_over || kept < keep_last || !old {
+                    kept += usize::from(is_over);
+                    needed.insert(state.skill.fingerprint);
                     continue;
                 }
                 let (bytes, entries) = self.delete(&state).await?;
@@ -108,6 +117,13 @@ impl Orchestrator {
                 cleaned.requests_deleted += 1;
             }
         }
+    }
+
+    /// Removes the copies of skills that runs share and none of these needs; returns the bytes that this freed.
+    async fn remove_unneeded_skills(&self, needed: BTreeSet<String>) -> Result<u64, Error> {
+        let shared = self.shared.clone();
+        let remove = move || shared.shared_skills.remove_others(&needed, SKILL_UNUSED_FOR);
+        Ok(self.shared.blocking.run("remove copies of skills", remove).await??)
     }
 
     /// The bytes that this freed, and the cache entries that went with the run.

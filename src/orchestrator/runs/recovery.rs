@@ -128,6 +128,7 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let owned = shared.clone();
     let listed = shared.blocking.run("sweep left-over folders", move || {
         let _ = files::remove_tree(&owned.layout.tmp());
+        owned.shared_skills.sweep();
         recover_installs(&owned.settings.paths.skills_dir, &owned.layout)?;
         Ok::<_, Error>((newest::<RequestId>(&owned.layout.requests()), newest::<RunId>(&owned.layout.runs())))
     });

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::ids::RunId;
-use crate::domain::state::RunState;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::environment::{Blocking, Clock};
 use crate::orchestrator::error::Error;
@@ -21,14 +20,13 @@ use crate::orchestrator::shared::live::LiveRuns;
 use crate::orchestrator::shared::queue::{Place, Queue};
 use crate::orchestrator::shared::run_lock::RunLocks;
 use crate::orchestrator::shared::single_flight::SingleFlight;
-use crate::prompt::contract;
-use crate::registry::{self, Registry};
+use crate::orchestrator::shared::skills::KnownSkills;
+use crate::registry::Registry;
 use crate::renderer::Renderer;
 use crate::settings::Settings;
-use crate::skill::{Intake, Skill};
 use crate::store::EventStore;
 use crate::supervisor::Spawner;
-use crate::workspace::{self, Layout};
+use crate::workspace::{self, Layout, SharedSkills};
 
 /// What all parts of the orchestrator share.
 pub(crate) struct Shared {
@@ -37,6 +35,8 @@ pub(crate) struct Shared {
     pub layout: Layout,
     pub settings: Settings,
     pub registry: Registry,
+    pub known_skills: KnownSkills,
+    pub shared_skills: SharedSkills,
     pub installed_engines: InstalledEngines,
     pub clock: Arc<dyn Clock>,
     pub blocking: Blocking,
@@ -85,6 +85,8 @@ impl Shared {
             log: RunLog::new(parts.store.clone(), parts.layout.clone(), parts.blocking.clone()),
             queue: Queue::new(runs.max_running_jobs, runs.max_queued_jobs),
             store: parts.store,
+            known_skills: KnownSkills::default(),
+            shared_skills: SharedSkills::new(parts.layout.skill_copies()),
             layout: parts.layout,
             settings: parts.settings,
             registry: parts.registry,
@@ -131,29 +133,6 @@ impl Shared {
     /// The temporary runs that the sweeper has to look at. Nothing can panic while it holds the lock.
     pub(crate) fn temp_runs(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
         self.temp_runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The skill a run was created with: the installed one while unchanged, else the run's own copy. Blocks.
-    pub(crate) fn skill_of(&self, state: &RunState) -> Result<Skill, Error> {
-        if let Ok(installed) = self.registry.lookup(&state.skill.id)
-            && installed.skill.fingerprint == state.skill.fingerprint
-        {
-            return Ok(installed.skill.clone());
-        }
-        let copy = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
-        match registry::load_dir(&copy, Intake::Installed) {
-            // A copy that carries the contract was prepared for its engine already, and was whole then.
-            Ok(installed)
-                if installed.skill.fingerprint == state.skill.fingerprint
-                    || contract::stands_in(&installed.skill.body) =>
-            {
-                Ok(installed.skill.clone())
-            }
-            Ok(_) | Err(_) => Err(Error::Corrupt {
-                run: state.run_id.to_string(),
-                message: "its copy of the skill is not what it was created with".into(),
-            }),
-        }
     }
 }
 

@@ -6,5 +6,6 @@ pub(crate) mod live;
 pub(crate) mod queue;
 pub(crate) mod run_lock;
 pub(crate) mod single_flight;
+pub(crate) mod skills;
 
 pub(crate) use context::Shared;

@@ -14,6 +14,7 @@ use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::log::journal::Journal;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
+use crate::orchestrator::shared::skills::SkillPlace;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::process::{self, Stage};
 use crate::orchestrator::turn::raw_files::RawFiles;
@@ -30,6 +31,7 @@ pub(crate) struct Turn<'a> {
     pub journal: &'a mut Journal,
     pub mailbox: &'a mut Mailbox,
     pub skill: Arc<Skill>,
+    pub skill_place: SkillPlace,
     /// The result file as the turn found it.
     pub result_before: Option<FileMark>,
     /// When the turn's time is over.

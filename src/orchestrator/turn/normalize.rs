@@ -95,15 +95,16 @@ impl Turn<'_> {
             Err(error) => return Ok(StepResult::failed(error.to_string())),
         };
         let Some(time) = self.step_time() else { return Ok(StepResult::failed("no time is left for it")) };
+        let place = self.skill_place.clone();
         let (argv, run_dir, home) = self
-            .blocking(move |paths, state, skill| {
+            .blocking(move |paths, _, skill| {
                 workspace::create_for_engine(paths, false)?;
                 // Only what this command writes may be found as the result.
                 result_file::clear(paths)?;
                 let schema = paths.file(RunFile::OutputSchema);
                 files::write_own(&schema, &pretty(&skill.output_schema))?;
-                let copy = paths.skill_copy(&state.engine, &state.skill.id);
-                let mut argv = command::in_copy(&words, |word| copy.join(word).is_file(), &copy);
+                let in_package = |word: &str| place.files.join(word).is_file();
+                let mut argv = command::in_copy(&words, in_package, &place.seen_at);
                 let told: [PathBuf; 3] = [paths.root.join(raw), schema, paths.root.clone()];
                 argv.extend(told.iter().map(|path| path.to_string_lossy().into_owned()));
                 Ok((argv, paths.root.clone(), paths.tmp.clone()))

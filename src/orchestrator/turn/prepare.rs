@@ -15,6 +15,7 @@ use crate::engine::script;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::skills::SkillPlace;
 use crate::orchestrator::turn::last_files::forget_unlogged_start;
 use crate::orchestrator::turn::prepare_cli::prepare_cli;
 use crate::orchestrator::turn::result_file::{self, FileMark};
@@ -27,7 +28,8 @@ use crate::workspace::{self, RunPaths};
 /// An engine about to start.
 pub(crate) struct Prepared {
     pub start: Start,
-    pub skill: Skill,
+    pub skill: Arc<Skill>,
+    pub skill_place: SkillPlace,
     /// The script that is to run behind the engine.
     pub script: Option<ScriptCall>,
     /// Where this turn's bytes begin in the files of standard output and standard error.
@@ -54,14 +56,17 @@ fn prepare_blocking(
     started: Started,
     from: Option<Coverage>,
 ) -> Result<Result<Prepared, RunError>, Error> {
-    let skill = match shared.skill_of(state) {
-        Ok(skill) => skill,
+    let paths = shared.layout.run(state.run_id);
+    let found =
+        shared.skill_of(state).and_then(|skill| Ok((skill.clone(), shared.skill_place(state, &skill, &paths)?)));
+    let (skill, skill_place) = match found {
+        Ok(found) => found,
         Err(Error::Corrupt { message, .. }) => return Ok(Err(RunError::new(ErrorCode::Internal, message))),
         Err(error) => return Err(error),
     };
-    let paths = shared.layout.run(state.run_id);
     forget_unlogged_start(&paths, state)?;
     workspace::create_for_engine(&paths, !skill.file_fields().is_empty())?;
+    skill_place.copy_to_run()?;
     if state.turns > 0 {
         // Only a result written in this turn counts.
         result_file::clear(&paths)?;
@@ -87,11 +92,11 @@ fn prepare_blocking(
     let given = Inputs { input, parameter: started.parameter };
     let (start, script) = match skill.manifest.entrypoint.kind {
         EntrypointKind::Script => {
-            (script_call(state, &skill, &paths, &given).map(|call| script_start(state, &paths, call)), None)
+            (script_call(&skill, &skill_place, &given).map(|call| script_start(state, &paths, call)), None)
         }
         EntrypointKind::Prompt => (prepare_cli(shared, state, &skill, &paths, &given)?, None),
         // A script that cannot be called fails the run before the engine costs anything.
-        EntrypointKind::Hybrid => match script_call(state, &skill, &paths, &given) {
+        EntrypointKind::Hybrid => match script_call(&skill, &skill_place, &given) {
             Ok(call) => (prepare_cli(shared, state, &skill, &paths, &given)?, Some(call)),
             Err(error) => (Err(error), None),
         },
@@ -106,20 +111,19 @@ fn prepare_blocking(
     // A file of that name may be an earlier turn's: only one written in this turn counts.
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let result_before = named.and_then(|named| result_file::mark(&paths, Some(named)));
-    Ok(Ok(Prepared { start, skill, script, from: from.unwrap_or_default(), result_before }))
+    Ok(Ok(Prepared { start, skill, skill_place, script, from: from.unwrap_or_default(), result_before }))
 }
 
 /// The skill's script with what it is to be told.
-fn script_call(state: &RunState, skill: &Skill, paths: &RunPaths, given: &Inputs) -> Result<ScriptCall, RunError> {
+fn script_call(skill: &Skill, place: &SkillPlace, given: &Inputs) -> Result<ScriptCall, RunError> {
     let Some(entry) = &skill.manifest.entrypoint.script else {
         return Err(RunError::new(ErrorCode::Internal, "the skill has no entrypoint.script"));
     };
     let words = command::split(&entry.command)
         .map_err(|error| RunError::new(ErrorCode::EngineFailed, format!("entrypoint.script.command: {error}")))?;
-    let copy = paths.skill_copy(&state.engine, &state.skill.id);
     let parameter = Value::Object(given.parameter.clone());
     Ok(ScriptCall {
-        argv: command::in_copy(&words, |word| copy.join(word).is_file(), &copy),
+        argv: command::in_copy(&words, |word| place.files.join(word).is_file(), &place.seen_at),
         action: inputs::script_action(skill, Some(&parameter)),
         params: inputs::script_params(&given.input, Some(&parameter)),
     })

@@ -39,7 +39,7 @@ fn package(folder: &Path, version: &str) {
 #[track_caller]
 fn whole(dir: &Path) -> Version {
     let found = load_dir(&named(dir), Intake::New).unwrap_or_else(|findings| panic!("{}: {findings:?}", dir.display()));
-    let version = found.skill.version;
+    let version = found.skill.version.clone();
     for number in 0..FILES {
         let text = fs::read_to_string(dir.join(format!("references/part-{number}/{number}.md"))).unwrap();
         assert_eq!(text, version.to_string(), "{}", dir.display());

@@ -1,0 +1,199 @@
+//! Skills of runs, by what is in them: a fingerprint names one content for ever, so what was read once is not read again.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::domain::state::RunState;
+use crate::files;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::shared::Shared;
+use crate::prompt::contract;
+use crate::registry::{self, Installed};
+use crate::skill::manifest::EntrypointKind;
+use crate::skill::{Intake, Skill};
+use crate::workspace::{self, RunPaths, shared_skills};
+
+/// Most skills that are kept in memory.
+const KEPT: usize = 256;
+
+/// The skills that were used last.
+#[derive(Default)]
+pub(crate) struct KnownSkills(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    by_fingerprint: HashMap<String, Arc<Skill>>,
+    oldest_first: VecDeque<String>,
+}
+
+impl KnownSkills {
+    pub(crate) fn get(&self, fingerprint: &str) -> Option<Arc<Skill>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_fingerprint.get(fingerprint).cloned()
+    }
+
+    pub(crate) fn keep(&self, skill: &Arc<Skill>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.by_fingerprint.insert(skill.fingerprint.clone(), skill.clone()).is_some() {
+            return;
+        }
+        kept.oldest_first.push_back(skill.fingerprint.clone());
+        if kept.oldest_first.len() > KEPT
+            && let Some(oldest) = kept.oldest_first.pop_front()
+        {
+            kept.by_fingerprint.remove(&oldest);
+        }
+    }
+}
+
+/// Where a run's processes find its skill.
+#[derive(Debug, Clone)]
+pub(crate) struct SkillPlace {
+    /// The folder with the files.
+    pub files: PathBuf,
+    /// The folder as the run's processes see it.
+    pub seen_at: PathBuf,
+}
+
+/// A shared copy, for readers of a run's files.
+#[derive(Debug)]
+pub(crate) struct SharedSkill {
+    /// The folder with the files.
+    pub(crate) files: PathBuf,
+    /// Its path in the run's folder, as the run's processes see it.
+    pub(crate) seen_at: PathBuf,
+}
+
+impl SkillPlace {
+    /// Gives the run a copy of its own, unless it has one. Blocks.
+    pub(crate) fn copy_to_run(&self) -> Result<(), Error> {
+        if self.files == self.seen_at {
+            return Ok(());
+        }
+        // What a start that was never logged has left may be a part.
+        files::remove_tree(&self.seen_at)?;
+        let files = shared_skills::files_in(&self.files)?;
+        workspace::copy_skill(&self.files, &files, &self.seen_at)?;
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Whether a run of this skill uses the copy that it shares with others. What an agent CLI is told to read is changed for its
+    /// run, and a run for debugging keeps everything in its own folder: these have a copy of their own.
+    pub(crate) fn shares_skill(skill: &Skill, debug: bool) -> bool {
+        skill.manifest.entrypoint.kind == EntrypointKind::Script && !debug
+    }
+
+    /// The shared copy of an installed skill; none when the skill was changed meanwhile. Blocks.
+    pub(crate) fn share_skill(&self, installed: &Installed) -> Result<Option<PathBuf>, Error> {
+        let whole = |copy: &Path| is_whole(copy, &installed.skill.fingerprint);
+        let wanted = shared_skills::Wanted {
+            fingerprint: &installed.skill.fingerprint,
+            skill_id: &installed.skill.id,
+            whole: &whole,
+        };
+        if let Some(copy) = self.shared_skills.find(&wanted)? {
+            return Ok(Some(copy));
+        }
+        Ok(self.shared_skills.make(&wanted, |copy| copy_installed(installed, copy))?)
+    }
+
+    /// The shared copy that a run was created with, if it is there and whole. Blocks.
+    pub(crate) fn shared_skill(&self, state: &RunState) -> Result<Option<PathBuf>, Error> {
+        let (fingerprint, skill_id) = (state.skill.fingerprint.as_str(), state.skill.id.as_str());
+        let whole = |copy: &Path| is_whole(copy, fingerprint);
+        Ok(self.shared_skills.find(&shared_skills::Wanted { fingerprint, skill_id, whole: &whole })?)
+    }
+
+    /// The shared copy that stands for the one that a run does not have. Blocks.
+    pub(crate) fn shared_skill_shown(&self, state: &RunState) -> Result<Option<SharedSkill>, Error> {
+        let paths = self.layout.run(state.run_id);
+        let own = paths.skill_copy(&state.engine, &state.skill.id);
+        // A temporary skill leaves nothing, and an unknown one has no fingerprint.
+        if state.temporary || state.skill.fingerprint.is_empty() || is_there(&own) {
+            return Ok(None);
+        }
+        let seen_at = own.strip_prefix(&paths.root).unwrap_or(&own).to_owned();
+        Ok(self.shared_skill(state)?.map(|files| SharedSkill { files, seen_at }))
+    }
+
+    /// The skill a run was created with: by its content, wherever it is found first. Blocks.
+    pub(crate) fn skill_of(&self, state: &RunState) -> Result<Arc<Skill>, Error> {
+        let fingerprint = &state.skill.fingerprint;
+        if let Some(skill) = self.known_skills.get(fingerprint) {
+            return Ok(skill);
+        }
+        if let Ok(installed) = self.registry.lookup(&state.skill.id)
+            && installed.skill.fingerprint == *fingerprint
+        {
+            self.known_skills.keep(&installed.skill);
+            return Ok(installed.skill.clone());
+        }
+        let own = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
+        let copy = if is_there(&own) { Some(own) } else { self.shared_skill(state)? };
+        match copy.map(|copy| registry::load_dir(&copy, Intake::Installed)) {
+            // A copy that carries the contract was prepared for its engine already, and was whole then.
+            Some(Ok(installed))
+                if installed.skill.fingerprint == *fingerprint || contract::stands_in(&installed.skill.body) =>
+            {
+                if installed.skill.fingerprint == *fingerprint {
+                    self.known_skills.keep(&installed.skill);
+                }
+                Ok(installed.skill)
+            }
+            Some(Ok(_) | Err(_)) | None => Err(changed_copy(state)),
+        }
+    }
+
+    /// Where the processes of a run's next turn find its skill: in the shared copy, or in its own if it has one. Blocks.
+    pub(crate) fn skill_place(&self, state: &RunState, skill: &Skill, paths: &RunPaths) -> Result<SkillPlace, Error> {
+        let seen_at = paths.skill_copy(&state.engine, &state.skill.id);
+        // What an earlier turn changed in the run's own copy stays changed.
+        let shares = Self::shares_skill(skill, state.options.debug) && state.turns == 0;
+        if shares && let Some(files) = self.shared_skill(state)? {
+            return Ok(SkillPlace { files, seen_at });
+        }
+        if is_there(&seen_at) {
+            return Ok(SkillPlace { files: seen_at.clone(), seen_at });
+        }
+        if let Some(files) = self.shared_skill(state)? {
+            return Ok(SkillPlace { files, seen_at });
+        }
+        // Somebody has changed or removed the copy; the skill itself may still be there.
+        let installed = self.registry.lookup(&state.skill.id).ok();
+        let installed = installed.filter(|installed| installed.skill.fingerprint == state.skill.fingerprint);
+        let made = match installed {
+            Some(installed) => self.share_skill(&installed)?,
+            None => None,
+        };
+        made.map(|files| SkillPlace { files, seen_at }).ok_or_else(|| changed_copy(state))
+    }
+}
+
+/// Whether a run has its own copy: every package has this file, and a folder alone may be there for the shared copy.
+fn is_there(copy: &Path) -> bool {
+    copy.join("SKILL.md").is_file()
+}
+
+fn changed_copy(state: &RunState) -> Error {
+    Error::Corrupt {
+        run: state.run_id.to_string(),
+        message: "its copy of the skill is not what it was created with".into(),
+    }
+}
+
+/// Whether a folder holds exactly the content of this fingerprint.
+fn is_whole(copy: &Path, fingerprint: &str) -> bool {
+    registry::load_dir(copy, Intake::Installed).is_ok_and(|installed| {
+        installed.skill.fingerprint == fingerprint && shared_skills::holds_only(copy, &installed.files)
+    })
+}
+
+/// Copies an installed skill, or writes one that was made from an agent's folder. Blocks.
+pub(crate) fn copy_installed(installed: &Installed, to: &Path) -> Result<(), files::Error> {
+    match &installed.generated {
+        Some(generated) => workspace::write_skill(generated, to).map(drop),
+        None => workspace::copy_skill(&installed.dir, &installed.files, to).map(drop),
+    }
+}
