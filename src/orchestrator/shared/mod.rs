@@ -2,6 +2,7 @@
 
 pub(crate) mod context;
 pub(crate) mod deadlines;
+pub(crate) mod known_skills;
 pub(crate) mod live;
 pub(crate) mod queue;
 pub(crate) mod run_lock;

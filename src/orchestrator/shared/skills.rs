@@ -1,8 +1,7 @@
-//! Skills of runs, by what is in them: a fingerprint names one content for ever, so what was read once is not read again.
+//! The skill of a run, and where its processes find it.
 
-use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::domain::state::RunState;
 use crate::files;
@@ -13,38 +12,6 @@ use crate::registry::{self, Installed};
 use crate::skill::manifest::EntrypointKind;
 use crate::skill::{Intake, Skill};
 use crate::workspace::{self, RunPaths, shared_skills};
-
-/// Most skills that are kept in memory.
-const KEPT: usize = 256;
-
-/// The skills that were used last.
-#[derive(Default)]
-pub(crate) struct KnownSkills(Mutex<Kept>);
-
-#[derive(Default)]
-struct Kept {
-    by_fingerprint: HashMap<String, Arc<Skill>>,
-    oldest_first: VecDeque<String>,
-}
-
-impl KnownSkills {
-    pub(crate) fn get(&self, fingerprint: &str) -> Option<Arc<Skill>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_fingerprint.get(fingerprint).cloned()
-    }
-
-    pub(crate) fn keep(&self, skill: &Arc<Skill>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.by_fingerprint.insert(skill.fingerprint.clone(), skill.clone()).is_some() {
-            return;
-        }
-        kept.oldest_first.push_back(skill.fingerprint.clone());
-        if kept.oldest_first.len() > KEPT
-            && let Some(oldest) = kept.oldest_first.pop_front()
-        {
-            kept.by_fingerprint.remove(&oldest);
-        }
-    }
-}
 
 /// Where a run's processes find its skill.
 #[derive(Debug, Clone)]
