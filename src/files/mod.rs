@@ -3,23 +3,27 @@
 mod aside;
 mod chunks;
 mod copy;
+mod descriptors;
 mod error;
 mod folder;
 mod open;
 mod private;
 mod read;
 mod remove;
+mod shortage;
 mod sync;
 mod write;
 
 pub(crate) use aside::{ensure_absent, ensure_folder, move_aside};
 pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
+pub(crate) use descriptors::{raise_open_files, restore_open_files, restore_open_files_of};
 pub(crate) use error::Error;
 pub(crate) use folder::{create_folder, create_parent, create_private_folder};
 pub(crate) use open::{LookupError, create_new, open_beneath, open_regular};
 pub(crate) use private::{Reach, close_folder, create_for_owner_alone, open_lock};
 pub(crate) use read::{read_beneath, read_optional};
 pub(crate) use remove::{remove_file, remove_tree};
+pub(crate) use shortage::Shortage;
 pub(crate) use sync::{sync, sync_file_system, sync_files};
 pub(crate) use write::{write_durably, write_own, write_private, write_whole, write_whole_with};

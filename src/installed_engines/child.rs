@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use crate::files;
+
 /// Bytes kept of each stream; the rest is read and dropped.
 const OUTPUT_MAX: u64 = 1024 * 1024;
 /// How long a stream may stay open after the end, held by a process that left the group.
@@ -46,11 +48,24 @@ pub(crate) fn run(
     let mut command = Command::new(first);
     command.args(rest).args(arguments).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.process_group(0).spawn().map_err(NotRun::Start)?;
-    let stdout = child.stdout.take().map(reader);
-    let stderr = child.stderr.take().map(reader);
+    let mut child = start(command.process_group(0)).map_err(NotRun::Start)?;
+    let readers = child.stdout.take().map(reader).transpose().and_then(|stdout| {
+        let stderr = child.stderr.take().map(reader).transpose()?;
+        Ok((stdout, stderr))
+    });
+    let (stdout, stderr) = readers.or_else(|error| {
+        // There is no thread to read what it says.
+        wait(&mut child, Duration::ZERO).and(Err(NotRun::Start(error)))
+    })?;
     let status = wait(&mut child, limit)?;
     Ok(Output { status, stdout: text(stdout), stderr: text(stderr) })
+}
+
+/// Starts a program with the limit of open files that this process was started with.
+pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
+    // SAFETY: the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(files::restore_open_files) };
+    command.spawn()
 }
 
 /// Waits for a child with its own process group; at the limit the whole group is killed.
@@ -82,17 +97,17 @@ fn has_ended(child: &Child, deadline: Instant) -> io::Result<bool> {
     }
 }
 
-fn reader(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+fn reader(mut stream: impl Read + Send + 'static) -> io::Result<Receiver<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         let mut kept = Vec::new();
         // After a read error, what was read so far is kept.
         let _ = stream.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
         // A receiver that is gone has stopped waiting.
         let _ = sender.send(kept);
         let _ = io::copy(&mut stream, &mut io::sink());
-    });
-    receiver
+    })?;
+    Ok(receiver)
 }
 
 fn text(stream: Option<Receiver<Vec<u8>>>) -> String {

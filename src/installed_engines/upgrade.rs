@@ -74,12 +74,16 @@ impl InstalledEngines {
             self.0.upgrading.fetch_sub(1, Ordering::SeqCst);
         })?;
         let (installed, record) = (self.clone(), upgrade.clone());
-        thread::spawn(move || {
+        let work = move || {
             installed.carry_out(record, &wanted);
             installed.0.upgrading.fetch_sub(1, Ordering::SeqCst);
             // The upgrade counts as under way until this lock is released.
             drop(alive);
-        });
+        };
+        // Without a thread its lock is released at once, and it reads as failed.
+        thread::Builder::new().spawn(work).inspect_err(|_| {
+            self.0.upgrading.fetch_sub(1, Ordering::SeqCst);
+        })?;
         Ok(upgrade)
     }
 
@@ -175,7 +179,7 @@ impl InstalledEngines {
         // Its standard input is the empty lock file of the turn: npm reads nothing, and if this service is killed,
         // the lock is held until npm has ended as well.
         command.current_dir(prefix).stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
-        let mut child = command.spawn().map_err(|error| format!("npm cannot be started: {error}"))?;
+        let mut child = child::start(&mut command).map_err(|error| format!("npm cannot be started: {error}"))?;
         let status = child::wait(&mut child, LIMIT).map_err(|error| format!("npm {error}"))?;
         if status.success() { Ok(()) } else { Err(format!("npm failed ({status}); see the log")) }
     }

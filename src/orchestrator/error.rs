@@ -6,7 +6,7 @@ use crate::domain::event::ValidationError;
 use crate::domain::ids::Seq;
 use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
-use crate::files;
+use crate::files::{self, Shortage};
 use crate::skill::Finding;
 use crate::{artifact, export, store, workspace};
 
@@ -145,14 +145,22 @@ impl Error {
             Self::SeqOutOfRange { .. } => ErrorCode::SeqOutOfRange,
             Self::NotReady => ErrorCode::ResultNotReady,
             Self::FieldNotFound { .. } => ErrorCode::FieldNotFound,
-            Self::Store(error) => of_store(error),
-            Self::Contract(_) | Self::Corrupt { .. } | Self::Io { .. } => ErrorCode::Internal,
+            Self::Store(error) => match Shortage::behind(error) {
+                // The outcome of a failed write is unknown, whatever the cause.
+                Some(shortage) if !matches!(error, store::Error::Unavailable { .. }) => of_shortage(shortage),
+                Some(_) | None => of_store(error),
+            },
+            Self::Io { source, .. } => Shortage::behind(source).map_or(ErrorCode::Internal, of_shortage),
+            Self::Contract(_) | Self::Corrupt { .. } => ErrorCode::Internal,
         }
     }
 
     /// The message for a client. What the API and the command line say differently has no advice of its own: it is added
     /// from the table of codes, in the words that the caller chooses.
     pub(crate) fn told(&self, advice: impl FnOnce(Hint) -> &'static str) -> String {
+        if let (Self::Io { .. } | Self::Store(_), Some(shortage)) = (self, Shortage::behind(self)) {
+            return shortage.told().to_owned();
+        }
         match self {
             Self::RunNotFound { .. } | Self::SkillNotFound { .. } | Self::FieldNotFound { .. } => {
                 format!("{self}; {}", advice(self.code().info().hint))
@@ -178,6 +186,13 @@ impl Error {
     pub fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let doing = doing.into();
         move |source| Error::Io { doing, source }
+    }
+}
+
+fn of_shortage(shortage: Shortage) -> ErrorCode {
+    match shortage {
+        Shortage::OpenFiles | Shortage::OpenFilesOfMachine | Shortage::Memory => ErrorCode::ResourceLimitExceeded,
+        Shortage::Disk => ErrorCode::InsufficientStorage,
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 40] = [
+const PLAIN: [(&str, Option<&str>); 45] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -21,6 +21,11 @@ const PLAIN: [(&str, Option<&str>); 40] = [
     ("ui_basic_auth_password", Some("UI_BASIC_AUTH_PASSWORD")),
     ("heartbeat_seconds", None),
     ("drain_grace_seconds", None),
+    ("max_connections", None),
+    ("max_connections_per_address", None),
+    ("header_timeout_seconds", None),
+    ("body_timeout_seconds", None),
+    ("send_timeout_seconds", None),
     ("data_dir", None),
     ("skills_dir", None),
     ("agents_dir", None),

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
-    E2eClient, EngineSettings, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, RestartQueued, Runs,
-    Sandbox, Settings, Store, StoreKind, Times, UiLogin,
+    Connections, E2eClient, EngineSettings, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, RestartQueued,
+    Runs, Sandbox, Settings, Store, StoreKind, Times, UiLogin,
 };
 use crate::domain::engine::Engine;
 
@@ -92,6 +92,17 @@ fn http(from: &mut Reader) -> Http {
         ui_login: ui_login(from),
         heartbeat_seconds: from.whole("heartbeat_seconds", 15, 1..=HOUR),
         drain_grace_seconds: from.whole("drain_grace_seconds", 30, 0..=HOUR),
+        connections: connections(from),
+    }
+}
+
+fn connections(from: &mut Reader) -> Connections {
+    Connections {
+        most: from.whole("max_connections", 1024, 1..=1_000_000),
+        most_per_address: from.whole("max_connections_per_address", 256, 1..=1_000_000),
+        header_timeout_seconds: from.whole("header_timeout_seconds", 30, 1..=HOUR),
+        body_timeout_seconds: from.whole("body_timeout_seconds", 30, 1..=HOUR),
+        send_timeout_seconds: from.whole("send_timeout_seconds", 60, 1..=HOUR),
     }
 }
 

@@ -56,6 +56,21 @@ pub struct Http {
     pub heartbeat_seconds: u64,
     /// How long a stop waits for running engines.
     pub(crate) drain_grace_seconds: u64,
+    pub(crate) connections: Connections,
+}
+
+/// How many connections there may be, and how long each may take for its part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connections {
+    pub(crate) most: usize,
+    /// Of one address; the machine's own addresses have no limit of their own.
+    pub(crate) most_per_address: usize,
+    /// From the last answer, or the connection's begin, to the end of the next request's head.
+    pub(crate) header_timeout_seconds: u64,
+    /// The time in which the next part of a request's body must come.
+    pub(crate) body_timeout_seconds: u64,
+    /// How long a client may take nothing of an answer that is being sent.
+    pub(crate) send_timeout_seconds: u64,
 }
 
 /// Credentials for the user interface.

@@ -7,4 +7,5 @@ mod reading;
 mod request_log;
 mod run_log;
 mod running;
+mod scarcity;
 mod serving;

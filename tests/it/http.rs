@@ -2,6 +2,7 @@
 
 mod access;
 mod cancel;
+mod connections;
 pub mod create;
 mod files;
 mod history;

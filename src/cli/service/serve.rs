@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -15,6 +15,7 @@ use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
+use crate::files;
 use crate::http;
 use crate::registry::Registry;
 use crate::settings::{Problem, Settings};
@@ -45,18 +46,32 @@ pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
         Failure::Configuration(vec![Problem { key, place, message: format!("cannot be written: {error}") }])
     })?;
     closed.report();
+    if let Err(error) = files::raise_open_files() {
+        warn!(%error, "the limit of open files cannot be raised");
+    }
     runtime()?.block_on(serve_until_told(settings))
 }
 
 pub(crate) async fn listen(settings: &Settings) -> Result<(TcpListener, SocketAddr), Failure> {
     let address = SocketAddr::new(settings.http.host, settings.http.port);
-    let listener = TcpListener::bind(address).await.map_err(|error| {
+    let listener = bind(address).map_err(|error| {
         Failure::Broken(format!(
             "listen on {address}: {error}\n  choose another port with --port; 0 takes any free one"
         ))
     })?;
     let bound = listener.local_addr().map_err(Failure::broken("look up the port"))?;
     Ok((listener, bound))
+}
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A port whose last connections have just ended can be used again.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 async fn serve_until_told(settings: Settings) -> Result<(), Failure> {

@@ -83,8 +83,9 @@ codes! {
             => run(both("details name the processes that were running; raise the setting stall_timeout_seconds if silence is normal")),
         OutputLimitExceeded = "OUTPUT_LIMIT_EXCEEDED", "The script wrote more than the limit for its output."
             => run(both("let the script write large data into artifacts and print only its answer")),
-        ResourceLimitExceeded = "RESOURCE_LIMIT_EXCEEDED", "The run used more of a resource than it may."
-            => run(both("let the skill use less, or raise the limit that the message names")),
+        ResourceLimitExceeded = "RESOURCE_LIMIT_EXCEEDED", "The run used more of a resource than it may, or the machine had none left for it."
+            => request(503, Failed, both("try it again later, use less, or raise the limit that the message names"))
+                .in_kinds(&[Kind::Request, Kind::Run]),
         SchemaValidationFailed = "SCHEMA_VALIDATION_FAILED", "The output does not match the skill's output schema."
             => run(both("compare the raw output that details name with the schema; details list the places")),
         SchemaTooCostly = "SCHEMA_TOO_COSTLY", "Checking the output against the skill's schema takes too long."
@@ -174,6 +175,12 @@ codes! {
         // Requests that do not fit HTTP or the limits.
         MethodNotAllowed = "METHOD_NOT_ALLOWED", "The route does not support this method."
             => request(405, Refused, each("the header Allow lists the methods", "check --server: is it a skill-runner of this version?")),
+        RequestTimeout = "REQUEST_TIMEOUT", "The request did not come in time."
+            => request(408, Unreachable, both("send it again; the message names the setting that limits the time")),
+        UriTooLong = "URI_TOO_LONG", "The path and the query string of the request are too long."
+            => request(414, Refused, both("shorten them; ids and cursors are short")),
+        HeadersTooLarge = "HEADERS_TOO_LARGE", "The request's line and headers are too large or too many."
+            => request(431, Refused, both("send fewer and shorter headers, cookies above all")),
         PayloadTooLarge = "PAYLOAD_TOO_LARGE", "The body, the upload or what it unpacks to exceeds a limit."
             => request(413, Refused, both("send less, or raise the limit that the message names")),
         UnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE", "The route does not read this content type."
@@ -200,6 +207,8 @@ codes! {
         // The state of the service.
         QueueFull = "QUEUE_FULL", "Too many runs, installations or upgrades are waiting."
             => request(429, Failed, each("send it again after the seconds in the header Retry-After", "try again later, or raise the setting max_queued_jobs")),
+        TooManyConnections = "TOO_MANY_CONNECTIONS", "The service has as many connections as it may."
+            => request(503, Unreachable, each("send it again after the seconds in the header Retry-After, or raise the setting max_connections", "try again later, or raise the setting max_connections of the service")),
         ShuttingDown = "SHUTTING_DOWN", "The service is shutting down."
             => request(503, Unreachable, both("send it again when the service runs again")),
         InsufficientStorage = "INSUFFICIENT_STORAGE", "The disk has less free space than the setting min_free_bytes asks for."

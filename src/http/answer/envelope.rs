@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::domain::causes::chain;
+use crate::domain::codes::ErrorCode;
 use crate::domain::ids::RequestId;
 use crate::http::answer::error_status::{answer, message};
 use crate::http::answer::problem::Problem;
@@ -38,17 +39,33 @@ pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> R
         "the request failed because of an internal error; the service's log has the cause under the log_id in details"
             .clone_into(&mut message);
     }
-    let envelope = json!({"error": {
-        "code": answer.code,
-        "message": message,
-        "details": answer.details,
-        "request_id": request_id,
-    }});
     *response.status_mut() = answer.status();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.remove(header::CONTENT_LENGTH);
     headers.extend(answer.header.map(|(name, value)| (Some(name), value)));
-    *response.body_mut() = Body::from(envelope.to_string());
+    *response.body_mut() = Body::from(envelope(answer.code, &message, &answer.details, request_id));
     response
+}
+
+fn envelope(code: ErrorCode, message: &str, details: &Value, request_id: Option<RequestId>) -> String {
+    let error = json!({"code": code, "message": message, "details": details, "request_id": request_id});
+    json!({"error": error}).to_string()
+}
+
+/// The whole answer to a request that no handler gets to see, after which the connection is closed.
+pub(crate) fn written(problem: &Problem) -> Vec<u8> {
+    let answer = answer(problem);
+    let body = envelope(answer.code, &message(problem), &answer.details, None);
+    let status = answer.status();
+    let mut head = format!(
+        "HTTP/1.1 {} {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n",
+        status.as_str(),
+        status.canonical_reason().unwrap_or_default(),
+        body.len()
+    );
+    if let Some((name, value)) = &answer.header {
+        head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap_or_default()));
+    }
+    format!("{head}\r\n{body}").into_bytes()
 }

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use crate::domain::codes::ErrorCode;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
-use crate::files::LookupError;
+use crate::files::{LookupError, Shortage};
 use crate::http::answer::problem::Problem;
 use crate::orchestrator::Error;
 use crate::store;
 use crate::workspace::RangeError;
 
-/// Seconds after which a client should try a full queue again.
+/// Seconds after which a client should try again what there was no room for.
 const RETRY_AFTER: &str = "1";
 
 /// The parts of an error response.
@@ -46,19 +46,34 @@ fn validation(code: ErrorCode, details: &[ValidationError]) -> Answer {
     detailed(code, if details.is_empty() { json!({}) } else { json!(details) })
 }
 
-fn retry_later(details: Value) -> Answer {
-    Answer {
-        header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))),
-        ..detailed(ErrorCode::QueueFull, details)
-    }
+fn retry_later(code: ErrorCode, details: Value) -> Answer {
+    Answer { header: Some((header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))), ..detailed(code, details) }
 }
 
 /// The message of a problem.
 pub(crate) fn message(problem: &Problem) -> String {
+    if let Some(shortage) = shortage(problem) {
+        return shortage.told().to_owned();
+    }
     if let Problem::Orchestrator(error) = problem { error.told(|hint| hint.api) } else { problem.to_string() }
 }
 
+/// What the machine had too little of to answer.
+fn shortage(problem: &Problem) -> Option<Shortage> {
+    match problem {
+        Problem::Orchestrator(error) if error.code() == ErrorCode::Internal => None,
+        problem => Shortage::behind(problem),
+    }
+}
+
 pub(crate) fn answer(problem: &Problem) -> Answer {
+    match shortage(problem) {
+        Some(Shortage::Disk) => return plain(ErrorCode::InsufficientStorage),
+        Some(Shortage::OpenFiles | Shortage::OpenFilesOfMachine | Shortage::Memory) => {
+            return retry_later(ErrorCode::ResourceLimitExceeded, json!({}));
+        }
+        None => {}
+    }
     match problem {
         Problem::Orchestrator(error) => orchestrator(error),
         Problem::Range(RangeError::Reversed { .. }) => plain(ErrorCode::InvalidRequest),
@@ -85,6 +100,13 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::UnsupportedMediaType { .. } => plain(ErrorCode::UnsupportedMediaType),
         Problem::BodyTooLarge { limit } => detailed(ErrorCode::PayloadTooLarge, json!({"limit_bytes": limit})),
         Problem::BodyBroken => plain(ErrorCode::InvalidRequest),
+        Problem::NotHttp { .. } => plain(ErrorCode::InvalidRequest),
+        Problem::HeadersTooLarge { limit } => detailed(ErrorCode::HeadersTooLarge, json!({"limit_bytes": limit})),
+        Problem::UriTooLong { limit } => detailed(ErrorCode::UriTooLong, json!({"limit_bytes": limit})),
+        Problem::HeadTimeout { seconds } | Problem::BodyTimeout { seconds } => {
+            detailed(ErrorCode::RequestTimeout, json!({"seconds": seconds}))
+        }
+        Problem::TooManyConnections => retry_later(ErrorCode::TooManyConnections, json!({})),
         Problem::RouteNotFound { .. } => plain(ErrorCode::RouteNotFound),
         Problem::MethodNotAllowed { .. } => plain(ErrorCode::MethodNotAllowed),
         Problem::Unauthorized => Answer {
@@ -100,7 +122,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::EngineNotFound { .. } => plain(ErrorCode::EngineNotFound),
         Problem::InstallNotFound { .. } => plain(ErrorCode::InstallNotFound),
         Problem::UpgradeNotFound { .. } => plain(ErrorCode::UpgradeNotFound),
-        Problem::UpgradesBusy { limit } => retry_later(json!({"max_upgrades": limit})),
+        Problem::UpgradesBusy { limit } => retry_later(ErrorCode::QueueFull, json!({"max_upgrades": limit})),
         Problem::EngineFile { .. } => internal(),
         Problem::LoginNeeded => Answer {
             header: Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"))),
@@ -124,8 +146,8 @@ fn orchestrator(error: &Error) -> Answer {
         Error::Refused(refusal) => detailed(code, refused(refusal)),
         Error::Rejected { details, .. } => validation(code, details),
         Error::PackageInvalid { findings } => detailed(code, json!({"findings": findings})),
-        Error::QueueFull { limit } => retry_later(json!({"max_queued_jobs": limit})),
-        Error::InstallsBusy { limit } => retry_later(json!({"max_installs": limit})),
+        Error::QueueFull { limit } => retry_later(ErrorCode::QueueFull, json!({"max_queued_jobs": limit})),
+        Error::InstallsBusy { limit } => retry_later(ErrorCode::QueueFull, json!({"max_installs": limit})),
         Error::InsufficientStorage { free, floor } => {
             detailed(code, json!({"free_bytes": free, "min_free_bytes": floor}))
         }

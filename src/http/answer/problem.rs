@@ -41,6 +41,20 @@ pub(crate) enum Problem {
     BodyTooLarge { limit: u64 },
     #[error("the body ended early or could not be read")]
     BodyBroken,
+    #[error(
+        "the request is not HTTP/1.1 as it is defined: {reason}; check what stands between the client and the service"
+    )]
+    NotHttp { reason: String },
+    #[error("the request's line and headers are longer than {limit} bytes, or there are more than 100 headers")]
+    HeadersTooLarge { limit: usize },
+    #[error("the path and the query string are longer than {limit} bytes")]
+    UriTooLong { limit: usize },
+    #[error("the head of the request did not come within {seconds} s (header_timeout_seconds)")]
+    HeadTimeout { seconds: u64 },
+    #[error("too little of the body came within {seconds} s (body_timeout_seconds)")]
+    BodyTimeout { seconds: u64 },
+    #[error("the service has as many connections as it may (max_connections), and each one is in use; try again later")]
+    TooManyConnections,
     #[error("there is no route {path:?}; the routes of the API begin with /v1")]
     RouteNotFound { path: String },
     #[error("{method} is not allowed on {path:?}; the Allow header lists the allowed methods")]

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, Method, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -18,23 +19,37 @@ use crate::http::request::run_in_path::KnownRequest;
 use crate::http::request::unread_body::UnreadBody;
 use crate::http::state::app::{App, Changes};
 
+/// Most bytes of path and query string.
+const URI_MAX: usize = 16 * 1024;
+
 /// Checks a request, answers it, and gives every error its envelope.
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let known = KnownRequest::default();
     request.extensions_mut().insert(known.clone());
     let unread = UnreadBody::default();
-    let request = request.map(|body| unread.lend(body));
-    let response = match check(&app, &request) {
+    let seconds = app.orchestrator().settings().http.connections.body_timeout_seconds;
+    let request = request.map(|body| unread.lend(body, Duration::from_secs(seconds)));
+    let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let sends_when_told = request.headers().contains_key(header::EXPECT);
+    let mut response = match check(&app, &request) {
         Ok(()) => caught(next.run(request)).await,
         Err(problem) => {
             drop(request);
             problem.into_response()
         }
     };
-    if is_refusal(&response) {
+    if unread.timed_out() {
+        response = Problem::BodyTimeout { seconds }.into_response();
+    } else if is_refusal(&response) && (unread.was_begun() || !sends_when_told) {
         unread.discard().await;
     }
-    finish(response, known.0.get().copied())
+    let mut response = finish(response, known.0.get().copied());
+    if is_chunked {
+        // hyper hides a Content-Length beside it. Something before the service may have gone by that one and see a
+        // request where this body ends, or the other way round: nothing on this connection is taken for a request again.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// A panic in a handler is an internal error of this request; the connection stays open.
@@ -47,6 +62,9 @@ fn check(app: &App, request: &Request) -> Result<(), Problem> {
     let path = request.uri().path();
     if app.is_closing() && path != "/healthz" {
         return Err(Problem::Closing);
+    }
+    if request.uri().path().len() + request.uri().query().map_or(0, str::len) > URI_MAX {
+        return Err(Problem::UriTooLong { limit: URI_MAX });
     }
     let host = one(request.headers(), &header::HOST).unwrap_or_default();
     // An authority in the request line overrides the Host header, so both must be allowed.

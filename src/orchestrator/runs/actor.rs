@@ -151,7 +151,12 @@ async fn undo_start(mut process: supervisor::Process, begins: [(PathBuf, u64); 2
 /// The runner itself failed: the run fails with what can still be said.
 pub(crate) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -> Result<(), Error> {
     let mut journal = shared.journal(run).await?;
-    let error = RunError::new(ErrorCode::Internal, format!("the runner failed: {failure}"));
+    let error = match failure.code() {
+        code @ (ErrorCode::ResourceLimitExceeded | ErrorCode::InsufficientStorage) => {
+            RunError::new(code, format!("{failure}: {}", failure.told(|hint| hint.api)))
+        }
+        _ => RunError::new(ErrorCode::Internal, format!("the runner failed: {failure}")),
+    };
     let command = match journal.state().status() {
         Status::Queued => Command::Reject { error },
         Status::Running => {

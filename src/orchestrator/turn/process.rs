@@ -10,6 +10,7 @@ use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine::{Launch, StreamReader};
+use crate::files::Shortage;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
@@ -81,12 +82,17 @@ pub(crate) fn attempt<'a>(
 
 /// Why a program could not be started, as the run's error.
 pub(crate) fn not_started(program: &str, failure: &supervisor::Error) -> RunError {
+    let not_started = |why: &str| format!("{program:?} could not be started: {why}");
     match failure {
         supervisor::Error::NotFound { .. } => RunError::new(
             ErrorCode::EngineNotInstalled,
             format!("the program {program:?} was not found; install it or correct entrypoint.script.command"),
         ),
-        other => RunError::new(ErrorCode::EngineFailed, format!("{program:?} could not be started: {}", chain(other))),
+        other => match Shortage::behind(other) {
+            Some(Shortage::Disk) => RunError::new(ErrorCode::InsufficientStorage, not_started(Shortage::Disk.told())),
+            Some(shortage) => RunError::new(ErrorCode::ResourceLimitExceeded, not_started(shortage.told())),
+            None => RunError::new(ErrorCode::EngineFailed, not_started(&chain(other))),
+        },
     }
     .with("program", program)
 }

@@ -80,10 +80,11 @@ pub(in crate::store) fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// sled's files, for syncing: sled itself leaves its data in the drive's cache.
+/// sled's files, for syncing: sled itself leaves its data in the drive's cache. They are kept open, so that a sync needs no
+/// descriptor: a process that has none left must not lose its store for that.
 pub(super) struct Files {
     db: File,
-    blobs: PathBuf,
+    blobs: rustix::fs::Dir,
 }
 
 impl Files {
@@ -97,28 +98,28 @@ impl Files {
         let data_dir = store_dir.parent().unwrap_or(store_dir);
         sync(data_dir)?;
         data_dir.canonicalize()?.parent().map_or(Ok(()), sync)?;
-        Ok(Files { db: File::open(store_dir.join("db"))?, blobs: store_dir.join("blobs") })
+        let blobs = rustix::fs::Dir::new(File::open(store_dir.join("blobs"))?)?;
+        Ok(Files { db: File::open(store_dir.join("db"))?, blobs })
     }
 
     /// Syncs everything that sled has flushed to the disk.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        // Files that the log points to are synced first.
-        self.sync_blobs()?;
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if self.has_blobs()? {
+            rustix::fs::syncfs(&self.db)?;
+        }
         self.db.sync_data()
     }
 
     /// sled moves long pages to separate files. Values are kept so short that there are none; if sled makes one
-    /// nevertheless, it is synced too.
-    fn sync_blobs(&self) -> io::Result<()> {
-        let mut found = false;
-        for entry in fs::read_dir(&self.blobs)? {
-            found = true;
-            match sync(&entry?.path()) {
-                Err(error) if error.kind() == ErrorKind::NotFound => {} // replaced by sled just now
-                result => result?,
+    /// nevertheless, the whole file system is synced.
+    fn has_blobs(&mut self) -> io::Result<bool> {
+        self.blobs.rewind();
+        while let Some(entry) = self.blobs.read() {
+            if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+                return Ok(true);
             }
         }
-        if found { sync(&self.blobs) } else { Ok(()) }
+        Ok(false)
     }
 }
 

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::orphans;
 use super::wire::{NAME, Order, Report};
+use crate::files;
 
 /// A shim that does not report is sent SIGCONT after this time, and given up after this many times.
 const WAKE_AFTER: Duration = Duration::from_millis(500);
@@ -67,6 +68,8 @@ pub(crate) fn start(
 }
 
 fn give_order(shim: &Child, mut control: UnixStream, order: &[u8]) -> Result<Started, Failure> {
+    // It waits for its order, so nothing has been opened yet.
+    files::restore_open_files_of(Pid::from_child(shim)).map_err(Failure::Shim)?;
     let talk = |control: &mut UnixStream| -> io::Result<(Option<Report>, PipeWriter, PipeReader, PipeReader)> {
         let (engines_stdin, stdin) = io::pipe()?;
         let (stdout, engines_stdout) = io::pipe()?;

@@ -100,7 +100,12 @@ impl Place {
 
     /// The program at work, once it has printed a line with this text; the line, and a reader of what follows.
     pub fn start(&self, args: &[&str], until: &str) -> (Running, String) {
-        let mut child = self.command(args).spawn().unwrap();
+        Self::started(self.command(args), until)
+    }
+
+    /// A prepared program at work, once it has printed a line with this text.
+    pub fn started(mut command: Command, until: &str) -> (Running, String) {
+        let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -120,6 +125,10 @@ pub struct Running {
 }
 
 impl Running {
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).unwrap();
         rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();

@@ -1,0 +1,79 @@
+//! Tells errors that a machine without room gives from all others: they are nobody's fault, and pass.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+/// What there was not enough of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// Open files of this process.
+    OpenFiles,
+    /// Open files of the whole machine.
+    OpenFilesOfMachine,
+    Memory,
+    /// Space on a disk, or a quota of it.
+    Disk,
+}
+
+impl Shortage {
+    /// What the error comes from, as far as its causes tell.
+    pub(crate) fn behind(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            let shared = error.downcast_ref::<Arc<io::Error>>().map(AsRef::as_ref);
+            let found = error.downcast_ref::<io::Error>().or(shared).and_then(Self::of);
+            if found.is_some() {
+                return found;
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    fn of(error: &io::Error) -> Option<Self> {
+        let Some(errno) = Errno::from_io_error(error) else {
+            // An error that was put into another one is none of its causes.
+            return error.get_ref().and_then(|inner| Self::behind(inner));
+        };
+        match errno {
+            Errno::MFILE => Some(Self::OpenFiles),
+            Errno::NFILE => Some(Self::OpenFilesOfMachine),
+            Errno::NOMEM | Errno::NOBUFS => Some(Self::Memory),
+            Errno::NOSPC | Errno::DQUOT => Some(Self::Disk),
+            _ => None,
+        }
+    }
+
+    /// The cause, and what to do about it.
+    pub(crate) fn told(self) -> &'static str {
+        match self {
+            Self::OpenFiles => {
+                "the service has as many files open as it may; try again later, or raise its limit of open files (ulimit -n)"
+            }
+            Self::OpenFilesOfMachine => "the machine has as many files open as it may; try again later",
+            Self::Memory => "the machine has no memory left for it; try again later",
+            Self::Disk => "the disk is full; free space, and try again",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files;
+
+    #[test]
+    fn a_shortage_is_found_behind_other_errors() {
+        let scarce = || io::Error::from(Errno::MFILE);
+        let in_file = files::Error::on("open", "x".as_ref())(scarce());
+        assert_eq!(Shortage::behind(&in_file), Some(Shortage::OpenFiles));
+        assert_eq!(Shortage::behind(&io::Error::from(in_file)), Some(Shortage::OpenFiles));
+        assert_eq!(Shortage::behind(&Arc::new(io::Error::from(Errno::NOSPC))), Some(Shortage::Disk));
+        assert_eq!(Shortage::behind(&io::Error::from(Errno::NOENT)), None);
+        assert_eq!(Shortage::behind(&io::Error::other(scarce())), Some(Shortage::OpenFiles));
+        assert_eq!(Shortage::behind(&std::fmt::Error), None);
+    }
+}

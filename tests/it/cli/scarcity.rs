@@ -1,0 +1,135 @@
+//! A service that may open few files: it answers, its runs end, and it never ends because of that.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+
+use rustix::process::{Resource, Rlimit, Signal, prlimit, setrlimit};
+use serde_json::{Value, json};
+
+use super::place::{Place, Running};
+use crate::support::{Call, LONG};
+
+fn limit(soft: u64, hard: u64) -> Rlimit {
+    Rlimit { current: Some(soft), maximum: Some(hard) }
+}
+
+/// A service that may have so many files open.
+fn serve(place: &Place, soft: u64, hard: u64) -> (Running, SocketAddr) {
+    let mut command = place.command(&["serve", "--port", "0"]);
+    command.env("SKILL_RUNNER_MIN_FREE_BYTES", "0").env("SKILL_RUNNER_MAX_RUNNING_JOBS", "2");
+    // SAFETY: the closure makes one system call.
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit(soft, hard))?)) };
+    let (running, line) = Place::started(command, "listening on ");
+    (running, line.strip_prefix("listening on http://").unwrap().parse().unwrap())
+}
+
+fn get(address: SocketAddr, path: &str) -> Value {
+    let answer = Call::new(address, "GET", path).send();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+fn create(address: SocketAddr, skill: &str) -> crate::support::Answer {
+    Call::new(address, "POST", "/v1/jobs")
+        .json(&json!({"skill_id": skill, "runtime_options": {"no_cache": true}}))
+        .send()
+}
+
+/// Waits until the run is over; the job.
+fn ended(address: SocketAddr, run: &str) -> Value {
+    let limit = std::time::Instant::now() + LONG;
+    loop {
+        let job = get(address, &format!("/v1/jobs/{run}"));
+        if ["succeeded", "failed", "canceled"].contains(&job["status"].as_str().unwrap()) {
+            return job;
+        }
+        assert!(std::time::Instant::now() < limit, "{job}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+fn until_exists(path: &std::path::Path) {
+    let limit = std::time::Instant::now() + LONG;
+    while !path.exists() {
+        assert!(std::time::Instant::now() < limit, "{} never came", path.display());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_flood_of_half_requests_disturbs_neither_answers_nor_a_run() {
+    let place = Place::new();
+    place.skill(
+        "gated",
+        "cat >/dev/null\nmkfifo gate\nread line < gate\necho \"$line\" >&2\necho '{\"success\":true,\"data\":{}}'\n",
+    );
+    let (service, address) = serve(&place, 48, 48);
+    let created = create(address, "gated");
+    assert_eq!(created.status, 201, "{}", created.text());
+    let run = created.json()["run_id"].as_str().unwrap().to_owned();
+    let gate = place.run_folder(&run).join("gate");
+    until_exists(&gate);
+    let flood: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut connection = TcpStream::connect(address).unwrap();
+            // It may have had to make room already.
+            let _ = connection.write_all(b"GET /v1/jobs HTTP/1.1\r\nhost: loc");
+            connection
+        })
+        .collect();
+    assert_eq!(get(address, "/healthz"), json!({"status": "ok"}));
+    std::fs::write(&gate, "on\n").unwrap();
+    assert_eq!(ended(address, &run)["status"], "succeeded");
+    drop(flood);
+    service.signal(Signal::TERM);
+    let ended = service.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[test]
+fn without_a_free_descriptor_requests_and_runs_fail_with_their_code_and_the_service_lives() {
+    let place = Place::new();
+    let (service, address) = serve(&place, 1024, 1024);
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", service.pid().as_raw_nonzero())).unwrap().count() as u64;
+    let may_open = |most: u64| prlimit(Some(service.pid()), Resource::Nofile, limit(most, 1024)).unwrap();
+    assert_eq!(get(address, "/healthz"), json!({"status": "ok"}));
+    let mut failed = 0;
+    for spare in 1..9 {
+        may_open(open() + spare);
+        let Some(answer) = Call::new(address, "POST", "/v1/jobs")
+            .json(&json!({"skill_id": "tiny", "runtime_options": {"no_cache": true}}))
+            .try_send()
+        else {
+            continue;
+        };
+        if answer.status == 503 {
+            assert_eq!(answer.refusal(), (503, "RESOURCE_LIMIT_EXCEEDED".into()));
+            assert_eq!(answer.header("retry-after"), "1");
+        } else {
+            let run = answer.json()["run_id"].as_str().unwrap_or_else(|| panic!("{}", answer.text())).to_owned();
+            let job = ended(address, &run);
+            failed += usize::from(job["error"]["code"] == "RESOURCE_LIMIT_EXCEEDED");
+            assert!(job["error"].is_null() || job["error"]["code"] == "RESOURCE_LIMIT_EXCEEDED", "{job}");
+        }
+    }
+    assert!(failed > 0);
+    may_open(1024);
+    let run = create(address, "tiny").json()["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(ended(address, &run)["status"], "succeeded");
+    service.signal(Signal::TERM);
+    assert_eq!(service.end().code, Some(0));
+}
+
+#[test]
+fn the_service_raises_its_limit_and_skills_get_the_one_it_was_started_with() {
+    let place = Place::new();
+    place.skill("limits", "cat >/dev/null\nulimit -Sn >&2\nulimit -Hn >&2\necho '{\"success\":true,\"data\":{}}'\n");
+    let (service, address) = serve(&place, 200, 400);
+    let of_service = std::fs::read_to_string(format!("/proc/{}/limits", service.pid().as_raw_nonzero())).unwrap();
+    let line = of_service.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>()[3..5], ["400", "400"]);
+    let run = create(address, "limits").json()["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(ended(address, &run)["status"], "succeeded");
+    assert_eq!(get(address, &format!("/v1/jobs/{run}/logs"))["stderr"], "200\n400\n");
+}
