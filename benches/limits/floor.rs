@@ -7,13 +7,16 @@ use std::process::{Command, Stdio};
 
 use crate::figure::Figure;
 use crate::machine;
-use crate::numbers::median;
+use crate::numbers::{median, quantile};
 use crate::setup::{Setup, timed};
 
 pub fn floor(setup: &Setup<'_>) -> Vec<Figure> {
     let rounds = setup.count(100, 30);
     let folder = setup.folder.as_path();
-    let figure = |what: &str, times: Vec<f64>| Figure::new(format!("floor: {what}"), "ms", median(&times));
+    let figure = |what: &str, times: Vec<f64>| {
+        let fastest = format!("the fastest tenth within {:.2} ms", quantile(&times, 0.1));
+        Figure::new(what, "ms", median(&times)).note(fastest)
+    };
     let mut start = Command::new(setup.program);
     start.arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
     let script = setup.script("noop");
