@@ -203,6 +203,7 @@ fn of_store(error: &store::Error) -> ErrorCode {
         store::Error::Closed => ErrorCode::ShuttingDown,
         store::Error::Conflict { .. }
         | store::Error::Taken { .. }
+        | store::Error::Deleted
         | store::Error::Malformed { .. }
         | store::Error::Unavailable { .. }
         | store::Error::Corrupt { .. }

@@ -29,11 +29,12 @@ pub(super) fn check_shape(append: &Append) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the append fits what is stored, given the run's head and a way to look up rows.
-/// Returns the head it leads to.
+/// Whether the append fits what is stored, given the run's head, whether its events were deleted, and a way to look up
+/// rows. Returns the head it leads to.
 pub(super) fn admit(
     append: &Append,
     head: Seq,
+    deleted: bool,
     row: impl FnOnce(&IndexKey) -> Result<Option<Bytes>, Error>,
 ) -> Result<Seq, Error> {
     // The absent row comes first: a repeated request must learn of its first answer, and it cannot
@@ -45,6 +46,9 @@ pub(super) fn admit(
     }
     if append.expected_head != head {
         return Err(Error::Conflict { actual: head });
+    }
+    if deleted && !append.events.is_empty() {
+        return Err(Error::Deleted);
     }
     Ok(append.events.last().map_or(head, |batch| batch.last()))
 }

@@ -324,6 +324,7 @@ async fn deleted_events_leave_their_rows_and_a_deleted_run_leaves_nothing(store:
         assert_eq!(store.head(&run(gone)).await?, Seq::START);
         assert_eq!(store.read(&run(gone), Seq(0), 1000).await?, vec![]);
         assert_eq!(refusal(store.append(events(run(gone), Seq(50), 1)).await), "Conflict { actual: Seq(0) }");
+        assert_eq!(refusal(store.append(events(run(gone), Seq(0), 1)).await), "Deleted");
     }
     assert_eq!(store.open_runs().await?, vec![run(3)]);
     assert_eq!(store.index(&request(1)).await?, Some(row("request")));
@@ -331,8 +332,12 @@ async fn deleted_events_leave_their_rows_and_a_deleted_run_leaves_nothing(store:
     assert_eq!(store.runs(None, 9).await?, vec![(run(3), row("run")), (run(1), row("run"))]);
     assert_eq!(holds_whole_log(store, run(3)).await?, Seq(50));
 
-    store.append(events(run(1), Seq(0), 2)).await?;
-    assert_eq!(holds_whole_log(store, run(1)).await?, Seq(2));
+    // Rows of a run outlive its events, and change on their own.
+    let mut append = events(run(1), Seq(0), 0);
+    append.index = vec![IndexChange::Put(IndexKey::Run(run(1)), row("later")), IndexChange::Delete(request(1))];
+    store.append(append).await?;
+    assert_eq!(store.runs(None, 9).await?, vec![(run(3), row("run")), (run(1), row("later"))]);
+    assert_eq!(store.index(&request(1)).await?, None);
     Ok(())
 }
 
@@ -342,11 +347,14 @@ async fn appends_called_in_order_take_effect_in_order(store: &dyn EventStore) ->
     assert_eq!(try_join_all(calls).await?, heads);
     assert_eq!(holds_whole_log(store, run(1)).await?, Seq(200));
 
-    // Append, delete, append again, without waiting in between.
-    let (append, delete) = (store.append(events(run(1), Seq(200), 4)), store.delete_events(&run(1)));
-    let again = store.append(events(run(1), Seq(0), 3));
-    assert_eq!((append.await?, delete.await?, again.await?), (Seq(204), (), Seq(3)));
-    assert_eq!(holds_whole_log(store, run(1)).await?, Seq(3));
+    // Append, delete, append again, without waiting in between; also of a run that begins with this.
+    for (n, head) in [(1, 200), (2, 0)] {
+        let (append, delete) = (store.append(events(run(n), Seq(head), 4)), store.delete_events(&run(n)));
+        let again = store.append(events(run(n), Seq(head + 4), 3));
+        assert_eq!((append.await?, delete.await?), (Seq(head + 4), ()));
+        assert_eq!(refusal(again.await), "Conflict { actual: Seq(0) }");
+        assert_eq!(holds_whole_log(store, run(n)).await?, Seq::START);
+    }
     Ok(())
 }
 
@@ -407,7 +415,6 @@ pub async fn check_reopen(open: impl Fn() -> Arc<dyn EventStore>) -> Result<(), 
         let store = open();
         let mut kept = Seq(round * 40);
         assert_eq!(holds_whole_log(&*store, run(1)).await?, kept);
-        assert_eq!(store.head(&run(2)).await?, Seq::START);
         let row = (round > 0).then(|| Bytes::from(kept.0.to_string()));
         assert_eq!(store.index(&IndexKey::Run(run(1))).await?, row);
         for _ in 0..8 {
@@ -415,8 +422,16 @@ pub async fn check_reopen(open: impl Fn() -> Arc<dyn EventStore>) -> Result<(), 
             append.index = vec![IndexChange::Put(IndexKey::Run(run(1)), Bytes::from((kept.0 + 5).to_string()))];
             kept = store.append(append).await?;
         }
-        store.append(events(run(2), Seq(0), 30)).await?;
-        store.delete_run(&run(2), vec![]).await?;
+        // Runs that came and went, of which nothing comes back.
+        let gone = |round: u64| run(u128::from(100 + round));
+        for earlier in 0..round {
+            assert_eq!(store.head(&gone(earlier)).await?, Seq::START);
+            assert_eq!(store.index(&IndexKey::Run(gone(earlier))).await?, None);
+        }
+        let mut append = events(gone(round), Seq(0), 30);
+        append.index = vec![IndexChange::Put(IndexKey::Run(gone(round)), Bytes::from_static(b"row"))];
+        store.append(append).await?;
+        store.delete_run(&gone(round), vec![]).await?;
     }
     Ok(())
 }

@@ -28,6 +28,9 @@ pub enum Error {
         /// What the row holds.
         value: Bytes,
     },
+    /// The run's events were deleted: its log takes no more.
+    #[error("the events of this run were deleted")]
+    Deleted,
     /// The append carries more than `MAX_APPEND_BYTES`.
     #[error("an append of {bytes} bytes is over the limit of {limit}")]
     TooLarge {

@@ -1,6 +1,6 @@
 //! The reference back end: the contract in its simplest form, kept in memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +28,7 @@ struct Shared {
 struct State {
     logs: HashMap<RunId, Vec<EventBatch>>,
     rows: BTreeMap<IndexKey, Bytes>,
+    deleted: HashSet<RunId>,
 }
 
 impl State {
@@ -51,7 +52,8 @@ impl Shared {
     fn append(&self, append: Append) -> AppendResult {
         admission::check_shape(&append)?;
         let mut state = self.state();
-        let head = admission::admit(&append, state.head(&append.run), |key| Ok(state.rows.get(key).cloned()))?;
+        let deleted = state.deleted.contains(&append.run);
+        let head = admission::admit(&append, state.head(&append.run), deleted, |key| Ok(state.rows.get(key).cloned()))?;
         if !append.events.is_empty() {
             state.logs.entry(append.run).or_default().extend(append.events);
         }
@@ -63,7 +65,9 @@ impl Shared {
 
     fn delete(&self, run: &RunId, rows: Vec<IndexKey>) {
         let mut state = self.state();
-        state.logs.remove(run);
+        if state.logs.remove(run).is_some() {
+            state.deleted.insert(*run);
+        }
         rows.into_iter().for_each(|key| state.apply(IndexChange::Delete(key)));
         drop(state);
         self.tails.close(run);

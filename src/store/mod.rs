@@ -24,7 +24,7 @@ pub use self::batch::EventBatch;
 pub use self::error::Error;
 pub use self::memory::MemoryStore;
 pub(crate) use self::sealed::{SealedLog, Sealing};
-pub use self::sled::SledStore;
+pub use self::sled::{SledStore, Space};
 
 /// The most bytes of events and rows one append may carry.
 pub(crate) const MAX_APPEND_BYTES: usize = 1024 * 1024;
@@ -114,7 +114,8 @@ pub trait EventStore: Send + Sync {
     /// The runs marked [`IndexKey::Open`], oldest first; meant for start-up, before anything is appended.
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>>;
 
-    /// Removes the run's events and its open mark, and keeps all other rows: for a run whose log is sealed.
+    /// Removes the run's events and its open mark, and keeps all other rows: for a run whose log is sealed. Readers see an
+    /// empty log when this is done; their room on the disk comes back later. The run's id is not used again.
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Removes the run's events, its own row and the rows named.

@@ -3,12 +3,27 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use skill_runner::store::{Error, MemoryStore, SledStore, contract};
+use std::time::Duration;
+
+use skill_runner::store::{Error, MemoryStore, SledStore, Space, contract};
 
 mod crash;
+mod space;
 
 fn open(dir: &std::path::Path) -> SledStore {
     SledStore::open(dir, |error| panic!("{error:?}")).unwrap()
+}
+
+/// So little room that a test fills generations and has them removed all the time.
+const LITTLE: Space = Space {
+    generation_bytes: 64 * 1024,
+    quiet_slack_bytes: 16 * 1024,
+    quiet: Duration::from_millis(5),
+    index_slack_bytes: 600 * 1024,
+};
+
+fn open_little(dir: &std::path::Path) -> SledStore {
+    SledStore::open_with(dir, LITTLE, |error| panic!("{error:?}")).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,14 +35,17 @@ async fn the_memory_store_keeps_the_contract() {
 async fn the_sled_store_keeps_the_contract() {
     let dir = tempfile::tempdir().unwrap();
     let next = AtomicUsize::new(0);
-    let make = || open(&dir.path().join(next.fetch_add(1, Ordering::Relaxed).to_string()));
-    contract::check(|| Arc::new(make())).await.unwrap();
+    let folder = || dir.path().join(next.fetch_add(1, Ordering::Relaxed).to_string());
+    contract::check(|| Arc::new(open(&folder()))).await.unwrap();
+    contract::check(|| Arc::new(open_little(&folder()))).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_store_opened_again_holds_everything() {
     let dir = tempfile::tempdir().unwrap();
     contract::check_reopen(|| Arc::new(open(dir.path()))).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    contract::check_reopen(|| Arc::new(open_little(dir.path()))).await.unwrap();
 }
 
 #[test]

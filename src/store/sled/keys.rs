@@ -1,4 +1,4 @@
-//! How events and rows are laid out as keys and values of the one tree.
+//! How events and rows are laid out as keys and values of a database.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -8,13 +8,18 @@
 //! | `r` run · `q` request · `i` digest · `c` digest | tag 1, the row |
 //! | the same, for a row longer than one value | tag 2, its length (u32), its first bytes |
 //! | … followed by part number (u32) | tag 3, its next bytes |
+//! | a row's key, where older databases may still hold the row | tag 0: there is no such row |
+//! | `d` run | nothing: its events, here and in older databases, are deleted |
+//!
+//! The index has rows alone, and under `m` the bytes they take (u64).
 //!
 //! A run's events are one range in order, and its last key tells its head.
 
 use bytes::Bytes;
 use sled::IVec;
+use uuid::Uuid;
 
-use crate::domain::ids::{RunId, Seq};
+use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::store::{EventBatch, IndexKey};
 
 /// The longest value. sled keeps up to 16 values in a page (19 for a moment, while pages merge) and moves
@@ -25,9 +30,17 @@ pub(super) const MAX_VALUE_BYTES: usize = 6 * 1024;
 const EVENTS: u8 = b'e';
 const RUN: u8 = b'r';
 const OPEN: u8 = b'o';
+const REQUEST: u8 = b'q';
+const IDEMPOTENCY: u8 = b'i';
+const CACHE: u8 = b'c';
+const DELETED: u8 = b'd';
 const EVENT_KEY_LEN: usize = 1 + 16 + 8;
 const RUN_ROW_KEY_LEN: usize = 1 + 16;
 
+/// Where the index keeps the number of bytes that its rows take.
+pub(super) const ROW_BYTES_KEY: &[u8] = b"m";
+
+const TAG_GONE: u8 = 0;
 const TAG_WHOLE: u8 = 1;
 const TAG_FIRST_PART: u8 = 2;
 const TAG_NEXT_PART: u8 = 3;
@@ -43,6 +56,27 @@ pub(super) fn event_key(run: &RunId, first: Seq) -> [u8; EVENT_KEY_LEN] {
 /// A key after every key of the run's events.
 pub(super) fn events_end(run: &RunId) -> [u8; EVENT_KEY_LEN] {
     event_key(run, Seq(u64::MAX))
+}
+
+/// The first key of all events, and the first key after them.
+pub(super) fn all_events() -> (Vec<u8>, Vec<u8>) {
+    (vec![EVENTS], vec![EVENTS + 1])
+}
+
+/// The run and the seq of a key of events.
+pub(super) fn run_and_seq(key: &[u8]) -> Option<(RunId, Seq)> {
+    let seq = Seq(u64::from_be_bytes(key.get(17..EVENT_KEY_LEN)?.try_into().ok()?));
+    Some((RunId::from_bytes(key.get(1..17)?.try_into().ok()?), seq))
+}
+
+/// The key that says that a run's events are deleted.
+pub(super) fn deleted_key(run: &RunId) -> IVec {
+    IVec::from([&[DELETED], run.as_bytes().as_slice()].concat())
+}
+
+/// The first key of all deleted runs, and the first key after them.
+pub(super) fn deleted_keys() -> (Vec<u8>, Vec<u8>) {
+    (vec![DELETED], vec![DELETED + 1])
 }
 
 /// A stored piece of a run's log.
@@ -65,7 +99,7 @@ pub(super) enum Piece {
 impl Piece {
     /// Reads a stored piece; `None` if it is not one.
     pub(super) fn decode(key: &[u8], value: IVec) -> Option<Piece> {
-        let seq = Seq(u64::from_be_bytes(key.get(17..EVENT_KEY_LEN)?.try_into().ok()?));
+        let (_, seq) = run_and_seq(key)?;
         let value = Bytes::from_owner(value);
         match *value.first()? {
             TAG_WHOLE => {
@@ -170,9 +204,9 @@ fn tagged(tag: u8, number: Option<u32>, bytes: &[u8]) -> IVec {
 pub(super) fn row_key(key: &IndexKey) -> Vec<u8> {
     let (prefix, id): (u8, &[u8]) = match key {
         IndexKey::Run(run) => (RUN, run.as_bytes()),
-        IndexKey::Request(request) => (b'q', request.as_bytes()),
-        IndexKey::Idempotency(digest) => (b'i', digest),
-        IndexKey::Cache(digest) => (b'c', digest),
+        IndexKey::Request(request) => (REQUEST, request.as_bytes()),
+        IndexKey::Idempotency(digest) => (IDEMPOTENCY, digest),
+        IndexKey::Cache(digest) => (CACHE, digest),
         IndexKey::Open(run) => (OPEN, run.as_bytes()),
     };
     [&[prefix], id].concat()
@@ -194,6 +228,29 @@ pub(super) fn run_of_row(key: &[u8]) -> Option<RunId> {
     Some(RunId::from_bytes(id.try_into().ok()?))
 }
 
+/// The row that begins with this key; `None` for the further parts of a row, and for keys of other things.
+pub(super) fn index_key(key: &[u8]) -> Option<IndexKey> {
+    let (prefix, id) = key.split_first()?;
+    match *prefix {
+        RUN => Some(IndexKey::Run(RunId::from_bytes(id.try_into().ok()?))),
+        OPEN => Some(IndexKey::Open(RunId::from_bytes(id.try_into().ok()?))),
+        REQUEST => Some(IndexKey::Request(RequestId(Uuid::from_bytes(id.try_into().ok()?)))),
+        IDEMPOTENCY => Some(IndexKey::Idempotency(id.try_into().ok()?)),
+        CACHE => Some(IndexKey::Cache(id.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+/// For each kind of row, the first key and the first key after them.
+pub(super) fn all_rows() -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    [RUN, OPEN, REQUEST, IDEMPOTENCY, CACHE].into_iter().map(|prefix| (vec![prefix], vec![prefix + 1]))
+}
+
+/// The value that stands for a row that is gone.
+pub(super) fn gone() -> IVec {
+    IVec::from(&[TAG_GONE])
+}
+
 /// Lays a row out as keys and values.
 pub(super) fn lay_out_row(key: &IndexKey, row: &[u8], mut put: impl FnMut(IVec, IVec)) {
     let key = row_key(key);
@@ -213,6 +270,8 @@ pub(super) fn keys_of_row(key: &IndexKey, len: usize) -> impl Iterator<Item = IV
 
 /// What the first value of a row holds.
 pub(super) enum RowStart {
+    /// There is no such row any more.
+    Gone,
     /// All of it. Copied, because a slice would keep its page alive.
     Whole(Bytes),
     /// The beginning of a row of this length.
@@ -222,6 +281,7 @@ pub(super) enum RowStart {
 /// Reads the first value of a row; `None` if it is not one.
 pub(super) fn row_start(value: &[u8]) -> Option<RowStart> {
     match *value.first()? {
+        TAG_GONE => Some(RowStart::Gone),
         TAG_WHOLE => Some(RowStart::Whole(Bytes::copy_from_slice(&value[1..]))),
         TAG_FIRST_PART => Some(RowStart::FirstPart(usize::try_from(number(value)?).ok()?)),
         _ => None,
@@ -240,6 +300,24 @@ pub(super) fn row_part(value: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_key_of_every_kind_of_row_is_read_back() {
+        let run = RunId::from_bytes([7; 16]);
+        let keys = [
+            IndexKey::Run(run),
+            IndexKey::Open(run),
+            IndexKey::Request(RequestId(run.0)),
+            IndexKey::Idempotency([8; 32]),
+            IndexKey::Cache([9; 32]),
+        ];
+        for (key, (first, end)) in keys.iter().zip(all_rows()) {
+            let stored = row_key(key);
+            assert!(first < stored && stored < end);
+            assert_eq!(index_key(&stored), Some(*key));
+            assert_eq!(index_key(&part_key(&stored, 1)), None);
+        }
+    }
 
     #[test]
     fn small_batches_share_a_value_and_a_long_event_gets_parts() {

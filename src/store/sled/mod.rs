@@ -1,29 +1,40 @@
-//! The sled back end: one tree, one writer thread, durable against loss of power.
+//! The sled back end: generations and an index, one writer thread, durable against loss of power.
 
 use std::future::ready;
 use std::path::Path;
-use std::sync::{Arc, RwLock, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 
-use self::read::{Inflight, Shared};
+use self::compact::Compactor;
+pub use self::plan::Space;
+use self::read::Shared;
+use self::wake::{Waker, waker};
 use self::writer::{Request, Writer};
-use super::tails::Tails;
 use super::{Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, admission};
 use crate::domain::ids::{RunId, Seq};
 
+mod compact;
+mod damage;
+mod database;
 mod folder;
+mod generation;
 mod group;
+mod index;
 mod keys;
+mod levels;
+mod merge;
+mod open;
+mod patience;
+mod plan;
 mod read;
+mod rows;
+mod wake;
 mod writer;
-
-/// sled's page cache. It is divided into 256 parts, each of which should hold the longest page, 128 KiB.
-/// More gains no speed: live runs are small, and finished ones are read from sealed logs.
-const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Reads of at most so many bytes cost no more than a row does, and are done in place.
 const READ_IN_PLACE: usize = 16 * 1024;
@@ -34,37 +45,58 @@ pub struct SledStore {
     // request per caller.
     requests: Option<mpsc::Sender<Request>>,
     writer: Option<JoinHandle<()>>,
+    compactor: Option<JoinHandle<()>>,
+    waker: Waker,
+    stop: Arc<AtomicBool>,
     shared: Arc<Shared>,
 }
 
 impl SledStore {
     /// Opens the store of a data directory, creating it if there is none.
     ///
-    /// `on_fatal` is called once, by the writer thread, when a write has failed. The store then accepts
+    /// `on_fatal` is called once, by a thread of the store, when a write has failed. The store then accepts
     /// nothing more, and the process should end: what the disk holds is known only after opening it anew.
     pub fn open(data_dir: &Path, on_fatal: impl Fn(&Error) + Send + Sync + 'static) -> Result<SledStore, Error> {
+        Self::open_with(data_dir, Space::default(), on_fatal)
+    }
+
+    /// The same, with other sizes.
+    pub fn open_with(
+        data_dir: &Path,
+        space: Space,
+        on_fatal: impl Fn(&Error) + Send + Sync + 'static,
+    ) -> Result<SledStore, Error> {
         let claim = folder::claim(data_dir)?;
         let store_dir = folder::store_dir(data_dir);
-        // No periodic flush: the writer flushes each group.
-        let config = sled::Config::new().path(&store_dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
-        let db = folder::open_db(&store_dir, &config)?;
-        let files = folder::Files::open(&store_dir).map_err(Error::io("sync", &store_dir))?;
-        let shared =
-            Arc::new(Shared { db, inflight: RwLock::new(Inflight::default()), tails: Tails::default(), _claim: claim });
-
+        let shared = Arc::new(Shared::new(open::open(&store_dir)?, claim));
         let (requests, receiver) = mpsc::channel();
+        let (waker, calls) = waker();
+        let stop = Arc::new(AtomicBool::new(false));
         let writer = Writer {
             shared: shared.clone(),
-            files,
             store_dir: store_dir.clone(),
             requests: receiver,
+            compactor: waker.clone(),
+            generation_bytes: space.generation_bytes,
+            stop: stop.clone(),
             on_fatal: Box::new(on_fatal),
         };
-        let writer = std::thread::Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(move || writer.run())
-            .map_err(Error::io("start the writer of", &store_dir))?;
-        Ok(SledStore { requests: Some(requests), writer: Some(writer), shared })
+        let compactor = Compactor {
+            shared: shared.clone(),
+            store_dir: store_dir.clone(),
+            requests: requests.clone(),
+            calls,
+            stop: stop.clone(),
+            space,
+        };
+        let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+            thread.map_err(Error::io("start a thread for", &store_dir))
+        };
+        let writer = start("store-writer", Box::new(move || writer.run()))?;
+        let compactor = start("store-compactor", Box::new(move || compactor.run()))?;
+        let (writer, compactor) = (Some(writer), Some(compactor));
+        Ok(SledStore { requests: Some(requests), writer, compactor, waker, stop, shared })
     }
 
     /// Reads on a blocking thread: pages that left sled's cache come from the disk. Rows, heads and a few events
@@ -101,12 +133,14 @@ impl SledStore {
 
 impl Drop for SledStore {
     fn drop(&mut self) {
-        // The writer finishes what it was given, then finds the channel closed.
-        self.requests = None;
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
-            tracing::error!("the store's writer panicked");
+        self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+        // The compactor ends after its present step; the writer finishes what it was given, then finds the channel closed.
+        for thread in [self.compactor.take(), self.writer.take()].into_iter().flatten() {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked");
+            }
+            self.requests = None;
         }
     }
 }
@@ -145,7 +179,7 @@ impl EventStore for SledStore {
     }
 
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
-        Box::pin(ready(self.shared.open_runs()))
+        Box::pin(ready(self.shared.levels().open_runs()))
     }
 
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {

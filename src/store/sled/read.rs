@@ -1,25 +1,34 @@
-//! Reads the tree, and shows nothing that is not yet durable.
+//! What readers and the writer share; nothing is shown that is not yet durable.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::folder::Claim;
-use super::keys::{self, Piece, RowStart};
+use super::levels::Levels;
 use crate::domain::ids::{RunId, Seq};
-use crate::store::batch::Page;
 use crate::store::tails::Tails;
 use crate::store::{Error, EventBatch, IndexKey};
 
-/// What readers and the writer share.
 pub(super) struct Shared {
-    pub(super) db: sled::Db,
-    pub(super) inflight: RwLock<Inflight>,
+    stored: RwLock<Stored>,
+    inflight: RwLock<Inflight>,
+    /// How many groups were written.
+    groups: AtomicU64,
     pub(super) tails: Tails,
-    // Declared after the database, so that sled has closed its files before the directory is released; and in the shared
+    // Declared after the databases, so that sled has closed its files before the directory is released; and in the shared
     // state, so that this happens after the last read.
-    pub(super) _claim: Claim,
+    _claim: Claim,
+}
+
+/// What the databases hold.
+#[derive(Clone)]
+pub(super) struct Stored {
+    pub(super) levels: Arc<Levels>,
+    /// Runs whose events are deleted and may still be in a database, and the generation that says so.
+    pub(super) deleted: HashMap<RunId, u64>,
 }
 
 /// What readers see in place of the group now being written. sled shows inserts before they are
@@ -32,47 +41,54 @@ pub(super) struct Inflight {
 }
 
 impl Shared {
+    pub(super) fn new(stored: Stored, claim: Claim) -> Shared {
+        let (inflight, groups, tails) = (RwLock::default(), AtomicU64::new(0), Tails::default());
+        Shared { stored: RwLock::new(stored), inflight, groups, tails, _claim: claim }
+    }
+
+    pub(super) fn count_group(&self) {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many groups were written so far.
+    pub(super) fn groups(&self) -> u64 {
+        self.groups.load(Ordering::Relaxed)
+    }
+
     /// Replaces what readers see in place of undurable data.
     pub(super) fn show(&self, inflight: Inflight) {
         *self.inflight.write().unwrap_or_else(PoisonError::into_inner) = inflight;
     }
 
-    /// The last event in the tree, durable or not.
+    /// The databases as they are now. They stay readable for who holds them, whatever becomes of their folders.
+    pub(super) fn levels(&self) -> Arc<Levels> {
+        self.stored().levels.clone()
+    }
+
+    pub(super) fn is_deleted(&self, run: &RunId) -> bool {
+        self.stored().deleted.contains_key(run)
+    }
+
+    /// Changes which databases there are, or which runs are deleted.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Stored)) {
+        change(&mut self.stored.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The last event in the databases, durable or not.
     pub(super) fn stored_head(&self, run: &RunId) -> Result<Seq, Error> {
-        let range = keys::event_key(run, Seq::START)..keys::events_end(run);
-        let Some((key, value)) = self.db.range(range).next_back().transpose().map_err(engine_failed)? else {
-            return Ok(Seq::START);
+        let levels = {
+            let stored = self.stored();
+            if stored.deleted.contains_key(run) {
+                return Ok(Seq::START);
+            }
+            stored.levels.clone()
         };
-        let piece = Piece::decode(&key, value).ok_or_else(|| corrupt(run, "its last value has an unknown tag"))?;
-        Ok(piece.last())
-    }
-
-    /// The row in the tree, durable or not.
-    pub(super) fn stored_row(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
-        match self.db.get(keys::row_key(key)).map_err(engine_failed)? {
-            Some(value) => self.whole_row(key, &value).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// The row that begins with this value.
-    fn whole_row(&self, key: &IndexKey, value: &[u8]) -> Result<Bytes, Error> {
-        let damaged = || Error::Engine { action: "read", source: Error::cause(format!("row {key:?} is damaged")) };
-        let len = match keys::row_start(value).ok_or_else(damaged)? {
-            RowStart::Whole(row) => return Ok(row),
-            RowStart::FirstPart(len) => len,
-        };
-        let mut row = BytesMut::with_capacity(len);
-        for key in keys::keys_of_row(key, len) {
-            let value = self.db.get(key).map_err(engine_failed)?.ok_or_else(damaged)?;
-            row.extend_from_slice(keys::row_part(&value).ok_or_else(damaged)?);
-        }
-        if row.len() == len { Ok(row.freeze()) } else { Err(damaged()) }
+        levels.head(run)
     }
 
     pub(super) fn head(&self, run: &RunId) -> Result<Seq, Error> {
-        // The lock is held while the tree is read: else a group could begin in between.
-        let inflight = self.inflight.read().unwrap_or_else(PoisonError::into_inner);
+        // The lock is held while the databases are read: else a group could begin in between.
+        let inflight = self.inflight();
         match inflight.heads.get(run) {
             Some(head) => Ok(*head),
             None => self.stored_head(run),
@@ -80,15 +96,15 @@ impl Shared {
     }
 
     pub(super) fn index(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
-        let inflight = self.inflight.read().unwrap_or_else(PoisonError::into_inner);
+        let inflight = self.inflight();
         match inflight.rows.get(key) {
             Some(row) => Ok(row.clone()),
-            None => self.stored_row(key),
+            None => self.levels().row(key),
         }
     }
 
     pub(super) fn runs(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
-        let inflight = self.inflight.read().unwrap_or_else(PoisonError::into_inner);
+        let inflight = self.inflight();
         let shown = inflight.rows.iter().filter_map(|(key, row)| match key {
             IndexKey::Run(run) if before.is_none_or(|before| *run < before) => Some((*run, row)),
             IndexKey::Run(_)
@@ -98,20 +114,8 @@ impl Shared {
             | IndexKey::Open(_) => None,
         });
         let shown: Vec<_> = shown.collect();
-
-        let (first, end) = keys::run_rows();
-        let end = before.map_or(end, |before| keys::row_key(&IndexKey::Run(before)));
-        let mut rows = BTreeMap::new();
-        for entry in self.db.range(first..end).rev() {
-            // Rows in flight may turn out not to be there, so that many more are needed.
-            if rows.len() >= limit.saturating_add(shown.len()) {
-                break;
-            }
-            let (key, value) = entry.map_err(engine_failed)?;
-            if let Some(run) = keys::run_of_row(&key) {
-                rows.insert(run, self.whole_row(&IndexKey::Run(run), &value)?);
-            }
-        }
+        // Rows in flight may turn out not to be there, so that many more are needed.
+        let mut rows = self.levels().runs(before, limit.saturating_add(shown.len()))?;
         for (run, row) in shown {
             match row {
                 Some(row) => rows.insert(run, row.clone()),
@@ -121,87 +125,24 @@ impl Shared {
         Ok(rows.into_iter().rev().take(limit).collect())
     }
 
-    pub(super) fn open_runs(&self) -> Result<Vec<RunId>, Error> {
-        let (first, end) = keys::open_rows();
-        let marked = self.db.range(first..end).map(|entry| {
-            let (key, _) = entry.map_err(engine_failed)?;
-            keys::run_of_row(&key).ok_or_else(|| Error::Engine {
-                action: "read",
-                source: Error::cause(format!("open mark {key:?} is damaged")),
-            })
-        });
-        marked.collect()
-    }
-
     pub(super) fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
         let head = self.head(run)?;
         if head <= after {
             return Ok(Vec::new());
         }
         // No lock from here on: events up to a durable head never change.
-        match self.read_up_to(run, after, head, max_bytes) {
+        match self.levels().read(run, after, head, max_bytes) {
             // … but they may have been deleted in the meantime.
             Err(_) if self.head(run)? < head => Ok(Vec::new()),
             result => result,
         }
     }
 
-    fn read_up_to(&self, run: &RunId, after: Seq, head: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
-        let wanted = keys::event_key(run, after.next());
-        let run_start = keys::event_key(run, Seq::START);
-        // The value that holds the first wanted event is the last one that begins at or before it.
-        let holder = self.db.range(run_start..=wanted).next_back().transpose().map_err(engine_failed)?;
-        let (start, _) = holder.ok_or_else(|| corrupt(run, "its first event is missing"))?;
-
-        let mut pieces = self.db.range(start..sled::IVec::from(&keys::events_end(run)));
-        let mut page = Page::new(max_bytes);
-        let mut seen = after;
-        while seen < head {
-            let batch = next_batch(run, &mut pieces)?;
-            if batch.first > seen.next() {
-                return Err(corrupt(run, &format!("event {} is missing", seen.next())));
-            }
-            // A value may reach beyond the durable head.
-            let Some(batch) = batch.up_to(head).and_then(|batch| batch.after(seen)) else {
-                return Err(corrupt(run, &format!("event {} is missing", seen.next())));
-            };
-            seen = batch.last();
-            if !page.add(batch) {
-                break;
-            }
-        }
-        Ok(page.batches)
+    fn inflight(&self) -> RwLockReadGuard<'_, Inflight> {
+        self.inflight.read().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// The next whole events of the run; a long event is put together from its parts.
-fn next_batch(run: &RunId, pieces: &mut sled::Iter) -> Result<EventBatch, Error> {
-    let mut long: Option<(Seq, usize, BytesMut)> = None;
-    loop {
-        let (key, value) =
-            pieces.next().transpose().map_err(engine_failed)?.ok_or_else(|| corrupt(run, "it ends before its head"))?;
-        let piece = Piece::decode(&key, value).ok_or_else(|| corrupt(run, "a value has an unknown tag"))?;
-        match (piece, &mut long) {
-            (Piece::Whole(batch), None) => return Ok(batch),
-            (Piece::FirstPart { seq, len, bytes }, None) => {
-                let mut event = BytesMut::with_capacity(len);
-                event.extend_from_slice(&bytes);
-                long = Some((seq, len, event));
-            }
-            (Piece::NextPart { seq, bytes }, Some((of, _, event))) if seq == *of => event.extend_from_slice(&bytes),
-            (piece, _) => return Err(corrupt(run, &format!("event {} lacks a part", piece.last()))),
-        }
-        if let Some((first, _, event)) = long.take_if(|(_, len, event)| event.len() >= *len) {
-            return Ok(EventBatch { first, count: 1, ndjson: event.freeze() });
-        }
+    fn stored(&self) -> RwLockReadGuard<'_, Stored> {
+        self.stored.read().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn corrupt(run: &RunId, reason: &str) -> Error {
-    Error::Corrupt { run: *run, reason: reason.to_owned() }
-}
-
-/// A read of the tree failed.
-pub(super) fn engine_failed(source: sled::Error) -> Error {
-    Error::Engine { action: "read", source: Arc::new(source) }
 }

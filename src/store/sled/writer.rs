@@ -7,13 +7,16 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
+use sled::IVec;
 use tokio::sync::oneshot;
 
-use super::folder::Files;
+use super::generation::Generation;
 use super::group::{Group, Outcome};
 use super::read::{Inflight, Shared};
+use super::wake::Waker;
 use crate::domain::ids::RunId;
 use crate::store::{Append, AppendResult, Error, IndexKey};
 
@@ -30,13 +33,20 @@ pub(super) enum Request {
     Append(Append, oneshot::Sender<AppendResult>),
     /// Remove a run's events, and rows.
     Delete(RunId, Vec<IndexKey>, oneshot::Sender<Result<(), Error>>),
+    /// Take stored events of a run over into the current generation.
+    Carry(RunId, Vec<(IVec, IVec)>, oneshot::Sender<Result<(), Error>>),
+    /// Write to this new generation from now on.
+    Roll(Generation, oneshot::Sender<Result<(), Error>>),
+    /// Stop: a write to the index has failed.
+    Fail(Error),
 }
 
 impl Request {
     fn bytes(&self) -> usize {
         match self {
             Request::Append(append, _) => append.events.iter().map(|batch| batch.ndjson.len()).sum(),
-            Request::Delete(..) => 0,
+            Request::Carry(_, entries, _) => entries.iter().map(|(_, value)| value.len()).sum(),
+            Request::Delete(..) | Request::Roll(..) | Request::Fail(_) => 0,
         }
     }
 }
@@ -44,7 +54,7 @@ impl Request {
 /// An answer that waits for the group to become durable.
 enum Answer {
     Append(oneshot::Sender<AppendResult>, AppendResult),
-    Delete(oneshot::Sender<Result<(), Error>>, Result<(), Error>),
+    Other(oneshot::Sender<Result<(), Error>>, Result<(), Error>),
 }
 
 impl Answer {
@@ -52,7 +62,7 @@ impl Answer {
         // A caller that has gone away wants no answer.
         match self {
             Answer::Append(caller, result) => drop(caller.send(failure.cloned().map_or(result, Err))),
-            Answer::Delete(caller, result) => drop(caller.send(failure.cloned().map_or(result, Err))),
+            Answer::Other(caller, result) => drop(caller.send(failure.cloned().map_or(result, Err))),
         }
     }
 }
@@ -60,15 +70,18 @@ impl Answer {
 /// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
-    pub(super) files: Files,
     pub(super) store_dir: PathBuf,
     pub(super) requests: Receiver<Request>,
+    pub(super) compactor: Waker,
+    /// From this size of the current generation on, the compactor prepares the next.
+    pub(super) generation_bytes: u64,
+    pub(super) stop: Arc<AtomicBool>,
     pub(super) on_fatal: Box<dyn Fn(&Error) + Send + Sync>,
 }
 
 impl Writer {
     /// Works until the store is dropped or the disk fails.
-    pub(super) fn run(mut self) {
+    pub(super) fn run(self) {
         while let Ok(first) = self.requests.recv() {
             let group = self.drain(first);
             // sled panics where it finds itself inconsistent. That is a failed write, too.
@@ -82,6 +95,9 @@ impl Writer {
             (self.on_fatal)(&failure);
             break;
         }
+        // Nothing more is compacted either.
+        self.stop.store(true, Ordering::Relaxed);
+        self.compactor.wake();
         self.shared.tails.close_all();
     }
 
@@ -97,37 +113,72 @@ impl Writer {
     }
 
     /// Writes a group and answers each of its requests. An error is fatal.
-    fn commit(&mut self, requests: Vec<Request>) -> Result<(), Error> {
+    fn commit(&self, requests: Vec<Request>) -> Result<(), Error> {
         let full = self.disk_full();
         let mut group = Group::new(&self.shared);
         let mut answers = Vec::with_capacity(requests.len());
+        let mut next = None;
         for request in requests {
             answers.push(match (request, &full) {
                 (Request::Append(_, caller), Some(full)) => Answer::Append(caller, Err(full.clone())),
                 (Request::Append(append, caller), None) => Answer::Append(caller, group.append(append)),
-                (Request::Delete(run, rows, caller), _) => Answer::Delete(caller, group.delete(run, rows)),
+                (Request::Delete(run, rows, caller), _) => Answer::Other(caller, group.delete(run, rows)),
+                (Request::Carry(run, entries, caller), _) => {
+                    group.carry(run, entries);
+                    Answer::Other(caller, Ok(()))
+                }
+                (Request::Roll(generation, caller), _) => {
+                    next = Some(generation);
+                    Answer::Other(caller, Ok(()))
+                }
+                (Request::Fail(error), _) => return Err(error),
             });
         }
+        let written = match group.finish() {
+            Ok(Some(outcome)) => self.write(outcome),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let (Some(next), Ok(())) = (next, &written) {
+            self.roll(next);
+        }
         // Refusals wait with the others: they may tell of a head that is only now becoming durable.
-        let written = group.finish().map_or(Ok(()), |outcome| self.write(outcome));
         answers.into_iter().for_each(|answer| answer.send(written.as_ref().err()));
         written
     }
 
-    fn write(&mut self, outcome: Outcome) -> Result<(), Error> {
-        let Outcome { batch, hidden, heads, deleted } = outcome;
+    fn roll(&self, next: Generation) {
+        self.shared.change(|stored| {
+            let mut levels = (*stored.levels).clone();
+            levels.closed.insert(0, std::mem::replace(&mut levels.current, Arc::new(next)));
+            stored.levels = Arc::new(levels);
+        });
+    }
+
+    fn write(&self, outcome: Outcome) -> Result<(), Error> {
+        let Outcome { batch, hidden, heads, deleted, bytes } = outcome;
+        let levels = self.shared.levels();
         self.shared.show(hidden);
-        let unavailable = |error: sled::Error| Error::Unavailable { source: Arc::new(error) };
-        self.shared.db.apply_batch(batch).map_err(unavailable)?;
-        self.shared.db.flush().map_err(unavailable)?;
-        // sled's flush asks the kernel to write, not the drive to keep. Never retried: after a failed
-        // fsync the kernel may count lost pages as written.
-        self.files.sync().map_err(|error| Error::Unavailable { source: Arc::new(error) })?;
+        levels.current.database.apply(batch)?;
+        if !deleted.is_empty() {
+            let marks = deleted.iter().map(|run| (*run, levels.current.number));
+            self.shared.change(|stored| stored.deleted.extend(marks));
+        }
         self.shared.show(Inflight::default());
+        self.shared.count_group();
         for (run, head) in heads {
             self.shared.tails.publish(&run, head);
         }
-        deleted.iter().for_each(|run| self.shared.tails.close(run));
+        for (run, bytes) in bytes {
+            levels.current.add(run, bytes);
+        }
+        for run in &deleted {
+            self.shared.tails.close(run);
+            levels.generations().for_each(|generation| generation.forget(run));
+        }
+        if !deleted.is_empty() || levels.current.database.size() >= self.generation_bytes {
+            self.compactor.wake();
+        }
         Ok(())
     }
 

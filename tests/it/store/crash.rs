@@ -13,23 +13,38 @@ use bytes::Bytes;
 use skill_runner::domain::ids::Seq;
 use skill_runner::store::{Error, EventStore, IndexChange, IndexKey, SledStore, contract};
 
+use super::LITTLE;
 use crate::support::random::Random;
 
 const RUNS: u128 = 24;
 const CHILD_DIR: &str = "SKILL_RUNNER_TEST_APPEND_TO";
+/// From this number on runs are short: they begin, and then their events or all of them is deleted.
+const CHILD_FIRST_SHORT: &str = "SKILL_RUNNER_TEST_FIRST_SHORT_RUN";
+
+/// What the child has acknowledged.
+#[derive(Default)]
+struct Acknowledged {
+    /// The heads of the long runs.
+    heads: HashMap<u128, u64>,
+    /// The short runs, and whether they were deleted.
+    short: HashMap<u128, bool>,
+    rounds: u128,
+}
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let mut acknowledged = HashMap::new();
+    let mut acknowledged = Acknowledged::default();
     let mut random = Random::seeded();
     for round in 0..24 {
-        let mut appender = Appender::start(&data);
+        let mut appender = Appender::start(&data, &mut acknowledged);
         appender.take(400, &mut random, &mut acknowledged);
         appender.kill(&mut acknowledged);
         check(&data, &acknowledged, round);
     }
+    // There were many more, and the oldest are long gone.
+    assert!(!data.join("store/generation-1").exists());
 }
 
 #[test]
@@ -40,9 +55,9 @@ fn nothing_acknowledged_is_lost_when_the_power_fails() {
     // A store that grows over several cuts, and new ones: creation must be durable as well.
     for store in 0..4 {
         let data = disk.mount_point.join(format!("data-{store}"));
-        let mut acknowledged = HashMap::new();
+        let mut acknowledged = Acknowledged::default();
         for round in 0..4 {
-            let mut appender = Appender::start(&data);
+            let mut appender = Appender::start(&data, &mut acknowledged);
             appender.take(if round == 0 { 5 } else { 400 }, &mut random, &mut acknowledged);
             disk.cut_power();
             appender.kill(&mut acknowledged);
@@ -107,19 +122,22 @@ async fn a_disk_that_is_nearly_full_refuses_appends_and_lets_runs_be_deleted() {
 }
 
 /// Opens the store and finds at least what was acknowledged, without a hole, with rows that fit the events.
-fn check(data: &Path, acknowledged: &HashMap<u128, u64>, round: usize) {
+fn check(data: &Path, acknowledged: &Acknowledged, round: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(check_store(data, acknowledged, round));
 }
 
-async fn check_store(data: &Path, acknowledged: &HashMap<u128, u64>, round: usize) {
+async fn check_store(data: &Path, acknowledged: &Acknowledged, round: usize) {
     let store = SledStore::open(data, |error| panic!("{error:?}")).unwrap();
     // sled writes its log before such files, so there must be none.
-    assert_eq!(std::fs::read_dir(data.join("store/blobs")).unwrap().count(), 0);
+    for database in std::fs::read_dir(data.join("store")).unwrap().flatten() {
+        let blobs = std::fs::read_dir(database.path().join("blobs"));
+        assert_eq!(blobs.map_or(0, |blobs| blobs.count()), 0, "{database:?}");
+    }
     for n in 0..RUNS {
         let run = contract::run(n);
         let head = contract::holds_whole_log(&store, run).await.unwrap();
-        let acknowledged = acknowledged.get(&n).copied().unwrap_or(0);
+        let acknowledged = acknowledged.heads.get(&n).copied().unwrap_or(0);
         assert!(head.0 >= acknowledged, "round {round}: run {n} was at {acknowledged} and is now at {head}");
         let row = store.index(&IndexKey::Run(run)).await.unwrap();
         let of = row.as_ref().map(|row| String::from_utf8_lossy(row).split_once(' ').unwrap().0.to_owned());
@@ -130,6 +148,27 @@ async fn check_store(data: &Path, acknowledged: &HashMap<u128, u64>, round: usiz
         );
         assert!(row == (head.0 > 0).then(|| row_at(head)), "round {round}: run {n}'s row is damaged");
     }
+    for (n, deleted) in &acknowledged.short {
+        check_short(&store, *n, *deleted).await;
+    }
+}
+
+/// A short run is there as it was, or deleted as it was to be.
+async fn check_short(store: &SledStore, n: u128, deleted: bool) {
+    let run = contract::run(n);
+    let head = contract::holds_whole_log(store, run).await.unwrap();
+    let row = store.index(&IndexKey::Run(run)).await.unwrap();
+    let kept = (Seq::START, keeps_its_row(n).then(|| row_at(SHORT)));
+    let whole = (SHORT, Some(row_at(SHORT)));
+    let found = (head, row);
+    assert!(found == kept || !deleted && found == whole, "run {n}: deleted {deleted}, and is at {head}");
+}
+
+/// The head of a short run.
+const SHORT: Seq = Seq(30);
+
+fn keeps_its_row(n: u128) -> bool {
+    n.is_multiple_of(2)
 }
 
 /// A row so long that the store must keep it in parts.
@@ -142,17 +181,19 @@ fn row_at(head: Seq) -> Bytes {
 #[ignore = "run by the other tests as a child process"]
 fn append_until_killed() {
     let Some(data) = std::env::var_os(CHILD_DIR) else { return };
-    let store = Arc::new(SledStore::open(Path::new(&data), |_| std::process::exit(1)).unwrap());
+    let first_short: u128 = std::env::var(CHILD_FIRST_SHORT).unwrap().parse().unwrap();
+    // Generations fill up and are removed all the time.
+    let store = Arc::new(SledStore::open_with(Path::new(&data), LITTLE, |_| std::process::exit(1)).unwrap());
     // Ends the line that the test harness has begun.
     println!();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    let appenders = (0..RUNS).map(|n| runtime.spawn(append_forever(store.clone(), n)));
+    let appenders = (0..RUNS).map(|n| runtime.spawn(append_forever(store.clone(), n, first_short + n)));
     for appender in appenders.collect::<Vec<_>>() {
         runtime.block_on(appender).unwrap();
     }
 }
 
-async fn append_forever(store: Arc<SledStore>, n: u128) {
+async fn append_forever(store: Arc<SledStore>, n: u128, mut short: u128) {
     let run = contract::run(n);
     let mut head = store.head(&run).await.unwrap();
     loop {
@@ -160,9 +201,28 @@ async fn append_forever(store: Arc<SledStore>, n: u128) {
         let mut append = contract::events(run, head, count);
         append.index = vec![IndexChange::Put(IndexKey::Run(run), row_at(Seq(head.0 + u64::from(count))))];
         head = store.append(append).await.unwrap();
-        // One write per line, so that a kill does not cut it.
-        std::io::stdout().write_all(format!("ack {n} {head}\n").as_bytes()).unwrap();
+        say(format!("ack {n} {head}\n"));
+        begin_and_delete(&store, short).await;
+        short += RUNS;
     }
+}
+
+async fn begin_and_delete(store: &SledStore, n: u128) {
+    let run = contract::run(n);
+    let mut append = contract::events(run, Seq(0), SHORT.0 as u32);
+    append.index = vec![IndexChange::Put(IndexKey::Run(run), row_at(SHORT))];
+    store.append(append).await.unwrap();
+    say(format!("short {n} false\n"));
+    match keeps_its_row(n) {
+        true => store.delete_events(&run).await.unwrap(),
+        false => store.delete_run(&run, vec![]).await.unwrap(),
+    }
+    say(format!("short {n} true\n"));
+}
+
+/// One write per line, so that a kill does not cut it.
+fn say(line: String) {
+    std::io::stdout().write_all(line.as_bytes()).unwrap();
 }
 
 /// A child that appends, and the acknowledgements it reports.
@@ -172,10 +232,12 @@ struct Appender {
 }
 
 impl Appender {
-    fn start(data: &Path) -> Appender {
+    fn start(data: &Path, acknowledged: &mut Acknowledged) -> Appender {
+        acknowledged.rounds += 1;
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "store::crash::append_until_killed", "--ignored", "--nocapture"])
             .env(CHILD_DIR, data)
+            .env(CHILD_FIRST_SHORT, (acknowledged.rounds * 1_000_000).to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -189,7 +251,7 @@ impl Appender {
     }
 
     /// Waits for up to so many acknowledgements, and for one at least.
-    fn take(&mut self, most: u64, random: &mut Random, acknowledged: &mut HashMap<u128, u64>) {
+    fn take(&mut self, most: u64, random: &mut Random, acknowledged: &mut Acknowledged) {
         for _ in 0..=random.below(most) {
             let deadline = Duration::from_secs(60);
             while !note(&self.lines.recv_timeout(deadline).expect("the child acknowledges appends"), acknowledged) {}
@@ -199,7 +261,7 @@ impl Appender {
     }
 
     /// Kills the child and notes what it had still reported.
-    fn kill(mut self, acknowledged: &mut HashMap<u128, u64>) {
+    fn kill(mut self, acknowledged: &mut Acknowledged) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         for line in &self.lines {
@@ -217,9 +279,13 @@ impl Drop for Appender {
 }
 
 /// Notes an acknowledgement; false for any other line.
-fn note(line: &str, acknowledged: &mut HashMap<u128, u64>) -> bool {
-    let Some((run, head)) = line.strip_prefix("ack ").and_then(|rest| rest.split_once(' ')) else { return false };
-    acknowledged.insert(run.parse().unwrap(), head.parse().unwrap());
+fn note(line: &str, acknowledged: &mut Acknowledged) -> bool {
+    let words: Vec<&str> = line.split(' ').collect();
+    match words[..] {
+        ["ack", run, head] => drop(acknowledged.heads.insert(run.parse().unwrap(), head.parse().unwrap())),
+        ["short", run, deleted] => drop(acknowledged.short.insert(run.parse().unwrap(), deleted.parse().unwrap())),
+        _ => return false,
+    }
     true
 }
 

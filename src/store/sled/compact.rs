@@ -1,0 +1,239 @@
+//! Keeps the store as small as what it holds, on a thread of its own: prepares generations, takes over what is still
+//! needed of the oldest, removes it whole, and writes the index anew when most of it is worn.
+//!
+//! Generations go in the order in which they came, and each goes for good before the next: what a row or a deletion in a
+//! newer one stands for can then never be shown again by an older one. Nothing is removed before what takes its place is
+//! durable, so a crash at any point leaves at worst the same rows and events twice.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+
+use sled::IVec;
+use tokio::sync::oneshot;
+use tracing::{debug, warn};
+
+use super::damage::engine_failed;
+use super::database::is_left_over;
+use super::generation::Generation;
+use super::keys;
+use super::levels::Levels;
+use super::plan::{Space, Step, Usage, index_is_worn, next_step};
+use super::read::Shared;
+use super::rows::row_in;
+use super::writer::Request;
+use crate::domain::causes::chain;
+use crate::domain::ids::{RunId, Seq};
+use crate::store::Error;
+
+/// Bytes of events that are taken over at once: other requests wait for no more than that.
+const CARRY_BYTES: usize = 128 * 1024;
+/// Rows that are moved to the index at once. sled lets nobody read while it applies a batch.
+const MOVE_ROWS: usize = 32;
+/// Below this much free space nothing is taken over. Less than what appends leave free, so that it is there to be used.
+const MIN_FREE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// The state of the compactor thread.
+pub(super) struct Compactor {
+    pub(super) shared: Arc<Shared>,
+    pub(super) store_dir: PathBuf,
+    pub(super) requests: Sender<Request>,
+    pub(super) calls: Receiver<()>,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) space: Space,
+}
+
+impl Compactor {
+    /// Works until the store is dropped or the disk fails.
+    pub(super) fn run(self) {
+        remove_left_over(&self.store_dir);
+        let mut looked_while_quiet = false;
+        let mut groups = self.shared.groups();
+        loop {
+            let called = match looked_while_quiet {
+                true => self.calls.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => self.calls.recv_timeout(self.space.quiet),
+            };
+            let quiet = groups == self.shared.groups();
+            groups = self.shared.groups();
+            looked_while_quiet = match called {
+                Ok(()) => false,
+                Err(RecvTimeoutError::Timeout) => quiet,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if self.go_on().is_err() {
+                return;
+            }
+            match self.tidy(looked_while_quiet) {
+                Ok(()) => {}
+                Err(Error::Closed) => return,
+                Err(failure @ Error::Unavailable { .. }) => {
+                    let _ = self.requests.send(Request::Fail(failure));
+                    return;
+                }
+                Err(error) => warn!(error = %chain(&error), "the event store was not made smaller; it stays as it is"),
+            }
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Does all that is worth while now.
+    fn tidy(&self, quiet: bool) -> Result<(), Error> {
+        // Each generation at most once, however much its successors turn out to take.
+        let most = self.shared.levels().closed.len() + 2;
+        for _ in 0..most {
+            self.go_on()?;
+            let levels = self.shared.levels();
+            let (closed, current) = self.usage(&levels)?;
+            match next_step(&closed, current, &self.space, quiet) {
+                None => break,
+                Some(Step::Roll) => self.roll(&levels)?,
+                Some(Step::RetireOldest) => self.retire_oldest(&levels)?,
+            }
+        }
+        let index = &self.shared.levels().index;
+        if index_is_worn(index.database.size(), index.row_bytes(), &self.space) {
+            self.write_index_anew()?;
+        }
+        Ok(())
+    }
+
+    /// The closed generations, oldest first, and the current one.
+    fn usage(&self, levels: &Levels) -> Result<(Vec<Usage>, Usage), Error> {
+        let usage = |generation: &Generation| {
+            if generation.live_bytes().is_none() {
+                generation.survey(|run| self.shared.is_deleted(run))?;
+            }
+            Ok(Usage { bytes: generation.database.size(), live: generation.live_bytes().unwrap_or(u64::MAX) })
+        };
+        let closed = levels.closed.iter().rev().map(|generation| usage(generation)).collect::<Result<_, Error>>()?;
+        Ok((closed, usage(&levels.current)?))
+    }
+
+    /// The next generation is made here, so that the writer never waits for it.
+    fn roll(&self, levels: &Levels) -> Result<(), Error> {
+        let next = Generation::create(&self.store_dir, levels.current.number + 1)?;
+        debug!(generation = next.number, "a new generation of the event store begins");
+        self.ask(|answer| Request::Roll(next, answer))
+    }
+
+    fn retire_oldest(&self, levels: &Levels) -> Result<(), Error> {
+        let Some((oldest, newer)) = levels.closed.split_last() else { return Ok(()) };
+        self.check_free_space()?;
+        for found in oldest.runs() {
+            let run = found?.run;
+            if !self.shared.is_deleted(&run) {
+                self.carry(oldest, run)?;
+            }
+        }
+        let newer: Vec<&Generation> = newer.iter().map(|generation| &**generation).chain([&*levels.current]).collect();
+        self.move_rows(oldest, &newer, levels)?;
+        levels.index.database.sync()?;
+        // For good, before a newer generation may follow.
+        let aside = oldest.database.set_aside()?;
+        let number = oldest.number;
+        self.shared.change(|stored| {
+            let mut levels = (*stored.levels).clone();
+            levels.closed.retain(|generation| generation.number != number);
+            stored.levels = Arc::new(levels);
+            stored.deleted.retain(|_, marked_in| *marked_in > number);
+        });
+        debug!(generation = number, bytes = oldest.database.size(), "a generation of the event store is removed");
+        remove(&aside);
+        Ok(())
+    }
+
+    /// Takes a run's events over into the current generation.
+    fn carry(&self, from: &Generation, run: RunId) -> Result<(), Error> {
+        let range = keys::event_key(&run, Seq::START)..keys::events_end(&run);
+        let mut entries: Vec<(IVec, IVec)> = Vec::new();
+        let mut bytes = 0;
+        for entry in from.database.db.range(range) {
+            let entry = entry.map_err(engine_failed)?;
+            bytes += entry.1.len();
+            entries.push(entry);
+            if bytes >= CARRY_BYTES {
+                self.go_on()?;
+                bytes = 0;
+                let entries = std::mem::take(&mut entries);
+                self.ask(|answer| Request::Carry(run, entries, answer))?;
+            }
+        }
+        if entries.is_empty() { Ok(()) } else { self.ask(|answer| Request::Carry(run, entries, answer)) }
+    }
+
+    /// Moves the rows that no newer generation replaces to the index.
+    fn move_rows(&self, from: &Generation, newer: &[&Generation], levels: &Levels) -> Result<(), Error> {
+        let mut changes = Vec::with_capacity(MOVE_ROWS);
+        for (first, end) in keys::all_rows() {
+            for key in from.database.db.range(first..end).keys() {
+                let stored = key.map_err(engine_failed)?;
+                let Some(key) = keys::index_key(&stored) else { continue };
+                if replaced(&stored, newer)? {
+                    continue;
+                }
+                if let Some(row) = row_in(&from.database, &key)? {
+                    changes.push((key, row));
+                }
+                if changes.len() == MOVE_ROWS {
+                    self.go_on()?;
+                    levels.index.write(std::mem::take(&mut changes))?;
+                }
+            }
+        }
+        if changes.is_empty() { Ok(()) } else { levels.index.write(changes) }
+    }
+
+    fn write_index_anew(&self) -> Result<(), Error> {
+        self.check_free_space()?;
+        let worn = self.shared.levels().index.clone();
+        let fresh = Arc::new(worn.written_anew(&self.store_dir, || self.go_on())?);
+        debug!(from = worn.database.size(), to = fresh.database.size(), "the index of the event store is written anew");
+        self.shared.change(|stored| {
+            let levels = Levels { index: fresh, ..(*stored.levels).clone() };
+            stored.levels = Arc::new(levels);
+        });
+        remove(&worn.database.set_aside()?);
+        Ok(())
+    }
+
+    /// Hands a request to the writer and waits for its answer.
+    fn ask(&self, request: impl FnOnce(oneshot::Sender<Result<(), Error>>) -> Request) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(request(answer)).map_err(|_| Error::Closed)?;
+        // The writer tells of its own failures.
+        answered.blocking_recv().map_or(Err(Error::Closed), |result| result.map_err(|_| Error::Closed))
+    }
+
+    fn check_free_space(&self) -> Result<(), Error> {
+        let Ok(disk) = rustix::fs::statvfs(&self.store_dir) else { return Ok(()) };
+        let available = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if available >= MIN_FREE_BYTES { Ok(()) } else { Err(Error::Full { path: self.store_dir.clone(), available }) }
+    }
+}
+
+fn replaced(key: &[u8], newer: &[&Generation]) -> Result<bool, Error> {
+    for generation in newer {
+        if generation.database.db.contains_key(key).map_err(engine_failed)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes what an earlier process had no time to remove.
+fn remove_left_over(store_dir: &Path) {
+    let Ok(entries) = fs::read_dir(store_dir) else { return };
+    entries.flatten().map(|entry| entry.path()).filter(|path| is_left_over(path)).for_each(|path| remove(&path));
+}
+
+fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder) {
+        warn!(path = %folder.display(), %error, "a database that is no longer needed was not removed; the next start tries again");
+    }
+}

@@ -1,0 +1,209 @@
+//! One sled database in a folder of its own: it is there whole or not at all, and what it has flushed is synced by us.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::patience::with_patience;
+use crate::files;
+use crate::store::Error;
+
+/// The ending of a folder whose database is not complete yet.
+const UNFINISHED: &str = "new";
+/// The ending of a folder whose database is no longer needed.
+const ASIDE: &str = "old";
+
+/// A database and its files. They are kept open, so that a sync needs no descriptor: a process that has none left must not
+/// lose its store for that.
+pub(super) struct Database {
+    pub(super) db: sled::Db,
+    file: File,
+    blobs: Mutex<rustix::fs::Dir>,
+    folder: PathBuf,
+}
+
+impl Database {
+    /// Makes an empty database.
+    pub(super) fn create(folder: &Path, cache_bytes: u64) -> Result<Database, Error> {
+        // In place, because sled keeps the path it was opened with, and fills a segment with zeros when it is opened again.
+        let database = Self::open(folder, cache_bytes)?;
+        files::sync(parent(folder))?;
+        Ok(database)
+    }
+
+    /// Makes a database that holds at once what `fill` writes. Its name appears when everything in it is durable.
+    pub(super) fn create_with(
+        folder: &Path,
+        cache_bytes: u64,
+        fill: impl FnOnce(&Database) -> Result<(), Error>,
+    ) -> Result<Database, Error> {
+        let unfinished = folder.with_extension(UNFINISHED);
+        files::remove_tree(&unfinished)?;
+        let database = Self::open(&unfinished, cache_bytes)?;
+        fill(&database)?;
+        database.sync()?;
+        // Closed first: sled keeps the path it was opened with.
+        drop(database);
+        fs::rename(&unfinished, folder).map_err(Error::io("rename to", folder))?;
+        files::sync(parent(folder))?;
+        Self::open(folder, cache_bytes)
+    }
+
+    /// Opens a database in a claimed directory, creating it if there is none, and syncs all its files.
+    pub(super) fn open(folder: &Path, cache_bytes: u64) -> Result<Database, Error> {
+        remove_unfinished(folder)?;
+        // No periodic flush: the writer flushes each group.
+        let config = sled::Config::new().path(folder).cache_capacity(cache_bytes).flush_every_ms(None);
+        let failed = |source| Error::Engine { action: "open", source: Arc::new(source) };
+        let db = with_patience(|| match config.open() {
+            // sled reports this only in its message.
+            Err(sled::Error::Io(error)) if error.to_string().starts_with("could not acquire lock") => None,
+            result => Some(result.map_err(failed)),
+        });
+        let db = db.unwrap_or_else(|| Err(Error::Locked { path: folder.to_path_buf() }))?;
+        sync_all(folder).map_err(Error::io("sync", folder))?;
+        let path = folder.join("db");
+        let file = File::open(&path).map_err(Error::io("open", &path))?;
+        let path = folder.join("blobs");
+        let blobs = File::open(&path).and_then(|blobs| Ok(rustix::fs::Dir::new(blobs)?));
+        let blobs = Mutex::new(blobs.map_err(Error::io("open", &path))?);
+        Ok(Database { db, file, blobs, folder: folder.to_path_buf() })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Gives the database's folder a name that nobody opens, for good; returns that name. Who has it open can read on.
+    pub(super) fn set_aside(&self) -> Result<PathBuf, Error> {
+        let aside = self.folder.with_extension(ASIDE);
+        fs::rename(&self.folder, &aside).map_err(Error::io("rename to", &aside))?;
+        files::sync(parent(&aside))?;
+        Ok(aside)
+    }
+
+    /// How much room the database takes on the disk.
+    pub(super) fn size(&self) -> u64 {
+        self.file.metadata().map_or(0, |file| file.len())
+    }
+
+    /// Writes a batch, all or nothing; durable when `Ok`. After an error the outcome is unknown.
+    pub(super) fn apply(&self, batch: sled::Batch) -> Result<(), Error> {
+        self.db.apply_batch(batch).map_err(unavailable)?;
+        self.sync()
+    }
+
+    /// Makes everything written so far durable. Never to be retried: after a failed fsync the kernel may count lost pages
+    /// as written.
+    pub(super) fn sync(&self) -> Result<(), Error> {
+        self.db.flush().map_err(unavailable)?;
+        // sled's flush asks the kernel to write, not the drive to keep.
+        if self.has_blobs().map_err(unavailable)? {
+            rustix::fs::syncfs(&self.file).map_err(unavailable)?;
+        }
+        self.file.sync_data().map_err(unavailable)
+    }
+
+    /// sled moves long pages to separate files. Values are kept so short that there are none; if sled makes one
+    /// nevertheless, the whole file system is synced.
+    fn has_blobs(&self) -> io::Result<bool> {
+        let mut blobs = self.blobs.lock().unwrap_or_else(PoisonError::into_inner);
+        blobs.rewind();
+        while let Some(entry) = blobs.read() {
+            if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// A write, flush or sync has failed.
+pub(super) fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Unavailable { source: Arc::new(error) }
+}
+
+/// Whether a folder of this name was never completed, or is no longer needed.
+pub(super) fn is_left_over(folder: &Path) -> bool {
+    folder.extension().is_some_and(|extension| extension == UNFINISHED || extension == ASIDE)
+}
+
+/// Removes what sled would take for its own settings or the summary of its log, though a killed process had not
+/// written them to the end.
+fn remove_unfinished(folder: &Path) -> Result<(), Error> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    // Settings are written before the first entry of the log.
+    let began = fs::metadata(folder.join("db")).is_ok_and(|file| file.len() > 0);
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let settings = path.file_name().is_some_and(|name| name == "conf");
+        let summary = path.extension().is_some_and(|extension| extension == "generating");
+        if summary || settings && !began {
+            files::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// sled syncs neither its settings nor its folders.
+fn sync_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        sync(&entry?.path())?;
+    }
+    sync(folder)
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_that_a_killed_process_began_does_not_keep_the_store_from_opening() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("database");
+        let database = Database::create(&folder, 1 << 20).unwrap();
+        database.db.insert("key", "value").unwrap();
+        database.sync().unwrap();
+        drop(database);
+        fs::write(folder.join("snap.00000000FFFFFFFF.generating"), "half").unwrap();
+        let database = Database::open(&folder, 1 << 20).unwrap();
+        assert_eq!(database.db.get("key").unwrap().as_deref(), Some(b"value".as_slice()));
+    }
+
+    #[test]
+    fn a_database_that_was_never_completed_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("database");
+        let fill = |outcome: fn() -> Result<(), Error>| {
+            Database::create_with(&folder, 1 << 20, move |database| {
+                database.db.insert(if outcome().is_ok() { "whole" } else { "half" }, "written").unwrap();
+                outcome()
+            })
+        };
+        assert!(matches!(fill(|| Err(Error::Closed)).map(|_| ()), Err(Error::Closed)));
+        assert!(!folder.exists());
+        let whole = fill(|| Ok(())).unwrap();
+        assert_eq!(whole.db.iter().keys().collect::<Result<Vec<_>, _>>().unwrap(), ["whole"]);
+    }
+
+    #[test]
+    fn settings_that_a_killed_process_began_are_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("database");
+        fs::create_dir(&folder).unwrap();
+        for part in ["", "segm", "segment_size: 52428"] {
+            fs::write(folder.join("conf"), part).unwrap();
+            fs::write(folder.join("db"), "").unwrap();
+            drop(Database::open(&folder, 1 << 20).unwrap().db);
+            fs::remove_file(folder.join("db")).unwrap();
+        }
+    }
+}
