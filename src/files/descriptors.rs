@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::OnceLock;
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// More is never needed, and some programs take long if they may have more.
 const ENOUGH: u64 = 65_536;
@@ -26,14 +26,12 @@ fn raised(limit: Rlimit) -> Option<u64> {
     limit.current.is_some_and(|soft| soft < wanted).then_some(wanted)
 }
 
-/// Gives a process that was started, and does not work yet, the limit that this process was started with: programs that use
-/// `select` fail with high descriptors.
-pub(crate) fn restore_open_files_of(process: Pid) -> io::Result<()> {
-    let Some(inherited) = INHERITED.get() else { return Ok(()) };
-    Ok(prlimit(Some(process), Resource::Nofile, *inherited).map(drop)?)
+/// The limit that this process was started with, if it was raised: programs that use `select` fail with high descriptors.
+pub(crate) fn inherited_open_files() -> Option<Rlimit> {
+    INHERITED.get().copied()
 }
 
-/// The same for this process, which is about to become another program. It makes one system call.
+/// Gives it back to this process, which is about to become another program. It makes one system call.
 pub(crate) fn restore_open_files() -> io::Result<()> {
     let Some(inherited) = INHERITED.get() else { return Ok(()) };
     Ok(setrlimit(Resource::Nofile, *inherited)?)

@@ -1,6 +1,5 @@
 //! The beginning and the end of the service: recover, take work, drain.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +19,8 @@ use crate::workspace::Layout;
 
 impl Orchestrator {
     /// Take over a data folder: recover what an earlier process left, then take work.
-    pub async fn start(
-        store: Arc<dyn EventStore>,
-        registry: Registry,
-        settings: Settings,
-        shim: PathBuf,
-    ) -> Result<Self, Error> {
-        Self::start_in(Environment::real(&settings), store, registry, settings, shim).await
+    pub async fn start(store: Arc<dyn EventStore>, registry: Registry, settings: Settings) -> Result<Self, Error> {
+        Self::start_in(Environment::real(&settings), store, registry, settings).await
     }
 
     /// The same in an environment that may be simulated.
@@ -35,7 +29,6 @@ impl Orchestrator {
         store: Arc<dyn EventStore>,
         registry: Registry,
         settings: Settings,
-        shim: PathBuf,
     ) -> Result<Self, Error> {
         let Environment { clock, blocking, engines, renderer, installed_engines } = environment;
         let layout = Layout::new(&settings.paths.data_dir);
@@ -52,7 +45,6 @@ impl Orchestrator {
             blocking,
             engines,
             renderer,
-            shim,
             sealer,
             deadlines,
             installs_max: INSTALLS_MAX,

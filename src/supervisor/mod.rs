@@ -4,7 +4,9 @@
 //! exactly and can be killed as a whole, and it dies with the service: the shim's control socket is closed even when the
 //! service is killed with -9.
 
+mod first_process;
 mod log;
+mod marks;
 mod output;
 mod process;
 mod processes;
@@ -23,12 +25,13 @@ mod watcher;
 
 pub use crate::domain::fact::Stream;
 pub use crate::engine::ProcessExit;
+pub use first_process::leave_first_process;
+pub use marks::RUN_MARKER;
 pub use output::{Ended, Output, StreamTotals};
 pub use process::Process;
-pub(crate) use shim::THIS_PROGRAM;
-pub use shim::serve_as_shim_if_asked;
+pub use shim::ReadOnlyBind;
 pub use simulated::{SimulatedEngine, SimulatedLog};
 pub use spawn::{Error, Limits, Spec, spawn};
 pub(crate) use spawner::ProcessSpawner;
 pub use spawner::{Spawner, Spawning};
-pub use sweep::{RUN_MARKER, Swept, sweep};
+pub use sweep::{Swept, sweep};

@@ -1,7 +1,7 @@
 //! A running engine as its owner sees it: it is read, asked to stop, and ends.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, PipeWriter, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,24 @@ pub(crate) enum Kind {
     Simulated,
 }
 
+/// Lets an engine begin.
+#[derive(Debug)]
+pub(crate) enum Begin {
+    /// The pipe at which the engine's process waits for a byte.
+    Gate(PipeWriter),
+    Simulated(oneshot::Sender<()>),
+}
+
+impl Begin {
+    fn now(self) {
+        // An engine that was killed meanwhile does not begin.
+        match self {
+            Begin::Gate(mut gate) => drop(gate.write_all(b"!")),
+            Begin::Simulated(begin) => drop(begin.send(())),
+        }
+    }
+}
+
 /// A running engine. Dropping it kills the whole tree.
 #[derive(Debug)]
 pub struct Process {
@@ -28,8 +46,8 @@ pub struct Process {
     pub(crate) outputs: mpsc::Receiver<Output>,
     pub(crate) kill_at: watch::Sender<Option<Instant>>,
     pub(crate) logs: [Arc<LogFile>; 2],
-    /// Sending lets the engine have its input; if this is dropped, the engine never gets it.
-    pub(crate) input: Option<oneshot::Sender<()>>,
+    /// Until the engine has begun. If this is dropped, it never does.
+    pub(crate) begin: Option<Begin>,
     pub(crate) kind: Kind,
 }
 
@@ -44,12 +62,11 @@ impl Process {
     /// Output that is not taken makes the engine wait: memory stays bounded, and a stopped engine ends
     /// only when its owner reads on.
     ///
-    /// The first call gives the engine its input. Before that the engine can have done nothing, so a start that could not
-    /// be recorded can be repeated.
+    /// The first call lets the engine begin. Before that its process is there, but has not run one instruction of the
+    /// engine's program: a start that could not be recorded never happened, and can be repeated.
     pub async fn next(&mut self) -> Option<Output> {
-        if let Some(input) = self.input.take() {
-            // An engine that has ended needs no input.
-            let _ = input.send(());
+        if let Some(begin) = self.begin.take() {
+            begin.now();
         }
         self.outputs.recv().await
     }
@@ -66,9 +83,9 @@ impl Process {
         self.kill_at.send_modify(|at| *at = Some(at.map_or(wanted, |earlier| earlier.min(wanted))));
     }
 
-    /// Discards the input: the engine ends without it.
-    pub(crate) fn discard_input(&mut self) {
-        self.input = None;
+    /// The engine ends without having begun.
+    pub(crate) fn never_begin(&mut self) {
+        self.begin = None;
     }
 
     /// Makes every byte yielded so far durable, from this call on; wait for it before appending an event that cites them.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::log::{Log, LogFile};
 use super::output::{Ended, Output};
-use super::process::{Kind, Process};
+use super::process::{Begin, Kind, Process};
 use super::recorder::Recorder;
 use super::spawn::{Error, OUTPUTS_WAITING, Spec};
 use super::tmp_dir;
@@ -25,7 +25,7 @@ pub struct SimulatedEngine {
     stderr: Recorder,
     outputs: mpsc::Sender<Output>,
     kill_at: watch::Receiver<Option<Instant>>,
-    input: Option<oneshot::Receiver<()>>,
+    begun: Option<oneshot::Receiver<()>>,
     tmp_dir: PathBuf,
 }
 
@@ -50,7 +50,7 @@ impl SimulatedEngine {
         tmp_dir::create(spec.tmp_dir).map_err(|source| Error::TmpDir { path: spec.tmp_dir.to_owned(), source })?;
         let logs = [stdout.file(), stderr.file()];
         let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
-        let (give_input, input) = oneshot::channel();
+        let (begin, begun) = oneshot::channel();
         let (kill_at, kill_at_seen) = watch::channel(None);
         let recorder = |stream, log, until_limit| Recorder { stream, log, outputs: outputs.clone(), until_limit };
         let engine = Self {
@@ -58,16 +58,17 @@ impl SimulatedEngine {
             stderr: recorder(Stream::Stderr, stderr, None),
             outputs: outputs.clone(),
             kill_at: kill_at_seen,
-            input: Some(input),
+            begun: Some(begun),
             tmp_dir: spec.tmp_dir.to_owned(),
         };
-        Ok((Process { pid, outputs: receiver, kill_at, logs, input: Some(give_input), kind: Kind::Simulated }, engine))
+        let begin = Some(Begin::Simulated(begin));
+        Ok((Process { pid, outputs: receiver, kill_at, logs, begin, kind: Kind::Simulated }, engine))
     }
 
-    /// Waits for the engine's input; whether it was given.
-    pub async fn input(&mut self) -> bool {
-        match self.input.take() {
-            Some(input) => input.await.is_ok(),
+    /// Waits until the engine may begin; whether it may.
+    pub async fn may_begin(&mut self) -> bool {
+        match self.begun.take() {
+            Some(begun) => begun.await.is_ok(),
             None => true,
         }
     }

@@ -1,8 +1,8 @@
 //! What a run's processes are doing right now, for the report of a stall.
 
-use std::collections::HashSet;
 use std::fs;
 
+use rustix::process::Pid;
 use serde::Serialize;
 
 use super::processes::{all, descendants};
@@ -31,15 +31,12 @@ pub(crate) struct ProcessSnapshot {
 /// The engine and its descendants, without its shim. Reads `/proc`, so it blocks for a short time.
 pub(crate) fn snapshot(engine: u32) -> Vec<ProcessSnapshot> {
     let Ok(seen) = all() else { return Vec::new() };
-    let engine = i32::try_from(engine).unwrap_or_default();
-    let shim = seen.iter().find(|process| process.pid.as_raw_nonzero().get() == engine).map(|found| found.stat.parent);
+    let by_pid = |pid: i32| seen.iter().copied().find(|process| process.pid.as_raw_nonzero().get() == pid);
+    let Some(engine) = i32::try_from(engine).ok().and_then(by_pid) else { return Vec::new() };
     // Orphans of a run are children of its shim, so the shim is the root if it is known.
-    let root = shim.filter(|parent| *parent > 1).unwrap_or(engine);
-    let tree = descendants(&HashSet::from([root]), &seen);
-    tree.iter()
-        .take(PROCESSES_MAX)
-        .map(|process| look(process.pid.as_raw_nonzero().get(), process.stat.parent))
-        .collect()
+    let root = by_pid(engine.stat.parent).filter(|parent| parent.pid != Pid::INIT).unwrap_or(engine);
+    let tree = descendants(&[root], &seen).into_iter().map(|descendant| descendant.process);
+    tree.take(PROCESSES_MAX).map(|process| look(process.pid.as_raw_nonzero().get(), process.stat.parent)).collect()
 }
 
 fn look(pid: i32, parent: i32) -> ProcessSnapshot {

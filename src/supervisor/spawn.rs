@@ -1,21 +1,21 @@
 //! Starts an engine under its shim, and the tasks that feed, read and watch it.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use super::log::Log;
-use super::process::{Kind, Process};
+use super::marks::{RUN_MARKER, mark_of};
+use super::process::{Begin, Kind, Process};
 use super::recorder::Recorder;
-use super::shim::{self, Failure, Order, Started};
-use super::sweep::RUN_MARKER;
+use super::shim::{self, Failure, Order, ReadOnlyBind, Started};
 use super::tee::Tee;
 use super::tmp_dir;
 use super::watcher::{Control, Watcher, reap};
@@ -41,8 +41,8 @@ pub struct Spec<'a> {
     pub tmp_dir: &'a Path,
     /// Limits of its output.
     pub limits: Limits,
-    /// The program that serves as shim: skill-runner itself, so `THIS_PROGRAM` in the service.
-    pub shim: &'a Path,
+    /// Folders that the engine and everything it starts see read-only at another place; only root can do this.
+    pub read_only_binds: &'a [ReadOnlyBind],
 }
 
 /// Limits of an engine's output.
@@ -98,6 +98,13 @@ pub enum Error {
         #[source]
         source: files::Error,
     },
+    /// The system refuses to show the run's processes a folder at another place.
+    #[error("bind a folder read-only for run {run}")]
+    ReadOnlyBind {
+        run: RunId,
+        #[source]
+        source: io::Error,
+    },
     /// The shim could not be started or did not answer.
     #[error("start the shim for run {run}")]
     Shim {
@@ -107,7 +114,8 @@ pub enum Error {
     },
 }
 
-/// Starts an engine. From here on its output must be read with [`Process::next`] until it has ended.
+/// Makes the process of an engine, which begins with the first [`Process::next`]. From here on its output must be read until
+/// it has ended.
 pub async fn spawn(spec: Spec<'_>) -> Result<Process, Error> {
     let run = spec.run;
     let shim_failed = |source| Error::Shim { run, source };
@@ -133,7 +141,6 @@ struct Prepared {
     stderr_log: PathBuf,
     tmp_dir: PathBuf,
     log_max: u64,
-    shim: PathBuf,
 }
 
 /// The two streams' logs.
@@ -145,21 +152,24 @@ struct Logs {
 impl From<Spec<'_>> for Prepared {
     fn from(spec: Spec<'_>) -> Self {
         let Launch { argv, env, cwd, stdin: _, polite: _ } = spec.launch;
-        let marks = [(RUN_MARKER.into(), spec.run.to_string().into()), ("TMPDIR".into(), spec.tmp_dir.into())];
         let given = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let marks = [(RUN_MARKER.into(), spec.run.to_string().into()), ("TMPDIR".into(), spec.tmp_dir.into())];
+        // Of two values for one name the later is used.
+        let env: BTreeMap<OsString, OsString> = given.chain(marks).collect();
         Prepared {
             run: spec.run,
             order: Order {
+                mark: mark_of(spec.run),
+                open_files: files::inherited_open_files(),
                 cwd: cwd.clone(),
+                binds: spec.read_only_binds.to_vec(),
                 argv: argv.iter().map(OsString::from).collect(),
-                // Of two values for one name the later is used.
-                env: given.chain(marks).collect(),
+                env: env.into_iter().collect(),
             },
             stdout_log: spec.stdout_log.to_owned(),
             stderr_log: spec.stderr_log.to_owned(),
             tmp_dir: spec.tmp_dir.to_owned(),
             log_max: spec.limits.log_max,
-            shim: spec.shim.to_owned(),
         }
     }
 }
@@ -169,7 +179,7 @@ impl Prepared {
         self.check_working_directory()?;
         let logs = Logs { stdout: self.open_log(&self.stdout_log)?, stderr: self.open_log(&self.stderr_log)? };
         tmp_dir::create(&self.tmp_dir).map_err(|source| Error::TmpDir { path: self.tmp_dir.clone(), source })?;
-        match self.start_with_retries() {
+        match self.start_shim() {
             Ok(started) => Ok((started, logs)),
             Err(failure) => {
                 let _ = files::remove_tree(&self.tmp_dir);
@@ -192,30 +202,17 @@ impl Prepared {
         Log::open(path, self.log_max).map_err(|source| Error::Log { path: path.to_owned(), source })
     }
 
-    /// A program file that was just written can be "busy": a process that was forked meanwhile has a copy of the open file
-    /// until its exec, which follows within milliseconds.
-    fn start_with_retries(&self) -> Result<Started, Failure> {
-        for _ in 0..50 {
-            match self.start_once() {
-                Err(Failure::Engine(error)) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                other => return other,
-            }
-        }
-        self.start_once()
-    }
-
-    fn start_once(&self) -> Result<Started, Failure> {
+    fn start_shim(&self) -> Result<Started, Failure> {
         let run = self.run.to_string();
         let marks = [(RUN_MARKER, OsStr::new(&run)), ("TMPDIR", self.tmp_dir.as_os_str())];
-        shim::start(&self.shim, &self.tmp_dir, marks, &self.order)
+        shim::start(&self.tmp_dir, marks, &self.order)
     }
 
     fn refused(&self, failure: Failure) -> Error {
         let program = self.order.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
         match failure {
             Failure::Shim(source) => Error::Shim { run: self.run, source },
+            Failure::Bind(source) => Error::ReadOnlyBind { run: self.run, source },
             Failure::Engine(source) => match source.kind() {
                 io::ErrorKind::NotFound => Error::NotFound { program },
                 io::ErrorKind::PermissionDenied => Error::PermissionDenied { program },
@@ -228,13 +225,12 @@ impl Prepared {
 /// Starts the tasks that feed, read and watch the engine.
 fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
     let control = Control::new(started.control)?;
-    let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(started.stdin))?;
-    let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(started.stdout))?;
-    let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(started.stderr))?;
+    let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(started.pipes.stdin))?;
+    let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(started.pipes.stdout))?;
+    let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(started.pipes.stderr))?;
 
     let files = [logs.stdout.file(), logs.stderr.file()];
     let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
-    let (give_input, input) = oneshot::channel();
     let (kill_at, kill_at_seen) = watch::channel(None);
     let (tree_gone, tree_gone_seen) = watch::channel(false);
     let (still_open, pipes_open) = mpsc::channel(1);
@@ -250,7 +246,7 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         control,
         polite: spec.launch.polite,
         kill_at: kill_at_seen,
-        stdin: tokio::spawn(feed(stdin, spec.launch.stdin.clone(), input)),
+        stdin: tokio::spawn(feed(stdin, spec.launch.stdin.clone())),
         stdout: tee(Stream::Stdout, stdout, logs.stdout, spec.limits.stdout_max),
         stderr: tee(Stream::Stderr, stderr, logs.stderr, None),
         pipes_open,
@@ -265,15 +261,13 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         outputs: receiver,
         kill_at,
         logs: files,
-        input: Some(give_input),
+        begin: Some(Begin::Gate(started.pipes.gate)),
         kind: Kind::Real,
     })
 }
 
-/// Writes the engine's input once `allowed`, and closes the pipe. An engine need not read it.
-async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>, allowed: oneshot::Receiver<()>) {
-    if allowed.await.is_ok() {
-        // The engine may have closed its end.
-        let _ = stdin.write_all(&bytes).await;
-    }
+/// Writes the engine's input and closes the pipe. An engine need not read it.
+async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>) {
+    // The engine may have closed its end.
+    let _ = stdin.write_all(&bytes).await;
 }

@@ -1,23 +1,19 @@
-//! Finds and kills processes that a dead service has left behind.
+//! Finds and kills processes that a dead service, or a dead shim, has left behind.
+//!
+//! Nothing is signalled but what carries a run's mark, or descends from what does.
 
-use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid};
+use rustix::process::{Signal, pidfd_send_signal};
 
+use super::marks::Marks;
 use super::processes::{self, Seen};
-use super::shim;
 use crate::domain::ids::RunId;
-
-/// The environment variable that names the run a process belongs to.
-pub const RUN_MARKER: &str = "SKILL_RUNNER_RUN_ID";
 
 /// How long killed processes may take to be gone, in all.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,72 +35,19 @@ pub fn sweep(data_dir: &Path) -> io::Result<Vec<Swept>> {
     // The kernel reports resolved paths; the environment holds the paths that were given.
     let mut roots = vec![std::path::absolute(data_dir)?];
     roots.extend(fs::canonicalize(data_dir));
-    sweep_where(|traces| {
+    sweep_where(|marks| {
         let below_root = |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        let works_below = traces.cwd.as_deref().is_some_and(below_root);
-        traces.run.is_some() && (works_below || traces.tmp_dir.as_deref().is_some_and(below_root))
+        let works_below = marks.cwd.as_deref().is_some_and(below_root);
+        marks.run.is_some() && (works_below || marks.tmp_dir.as_deref().is_some_and(below_root))
     })
 }
 
-/// Kills the processes of one run by their marker, and the orphans of dead shims, and waits until they are gone. Blocks.
+/// Kills the processes of one run, whose shim is dead, and waits until they are gone. Blocks.
 pub(crate) fn sweep_run(run: RunId) -> io::Result<Vec<Swept>> {
-    let mut swept = sweep_where(|traces| traces.run == Some(run))?;
-    // Orphans that are dead by now are only reaped.
-    let mut orphans = sweep_orphans()?;
-    orphans.retain(|orphan| !swept.iter().any(|known| known.pid == orphan.pid));
-    swept.append(&mut orphans);
-    Ok(swept)
+    sweep_where(|marks| marks.name(run))
 }
 
-/// Kills and reaps the processes that became children of this one when their shim died. An engine may have cleared their
-/// environment, so that no marker names their run; but every one belongs to a run whose shim is dead and which has to end.
-fn sweep_orphans() -> io::Result<Vec<Swept>> {
-    let deadline = Instant::now() + KILL_TIMEOUT;
-    let mut killed = Vec::new();
-    // When one is killed, its own children become orphans too.
-    loop {
-        let orphans = shim::orphans()?;
-        if orphans.is_empty() {
-            return Ok(killed);
-        }
-        for orphan in orphans {
-            // A child that is not reaped yet: its pid cannot mean another process.
-            let _ = kill_process(orphan.pid, Signal::KILL);
-            let handle = pidfd_open(orphan.pid, PidfdFlags::empty())?;
-            wait_until_gone(&handle, deadline)?;
-            let _ = waitpid(Some(orphan.pid), WaitOptions::empty());
-            killed.push(swept(orphan, None));
-        }
-    }
-}
-
-/// What shows which run a process belongs to.
-#[derive(Debug, Default)]
-struct Traces {
-    run: Option<RunId>,
-    cwd: Option<PathBuf>,
-    tmp_dir: Option<PathBuf>,
-}
-
-impl Traces {
-    fn of(process: Seen) -> Traces {
-        let folder = PathBuf::from(format!("/proc/{}", process.pid.as_raw_nonzero()));
-        // What this process may not read belongs to another user, so not to a run.
-        let environment = fs::read(folder.join("environ")).unwrap_or_default();
-        Traces {
-            run: value(&environment, RUN_MARKER).and_then(|run| str::from_utf8(run).ok()?.parse().ok()),
-            cwd: fs::read_link(folder.join("cwd")).ok(),
-            tmp_dir: value(&environment, "TMPDIR").map(|path| PathBuf::from(OsStr::from_bytes(path))),
-        }
-    }
-}
-
-fn value<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut variables = environment.split(|byte| *byte == 0);
-    variables.find_map(|variable| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-}
-
-fn sweep_where(is_ours: impl Fn(&Traces) -> bool) -> io::Result<Vec<Swept>> {
+fn sweep_where(is_ours: impl Fn(&Marks) -> bool) -> io::Result<Vec<Swept>> {
     let deadline = Instant::now() + KILL_TIMEOUT;
     let mut swept: Vec<Swept> = Vec::new();
     // Repeated until nothing is found: processes that were not yet killed can have started more.
@@ -113,39 +56,41 @@ fn sweep_where(is_ours: impl Fn(&Traces) -> bool) -> io::Result<Vec<Swept>> {
         if found.is_empty() {
             return Ok(swept);
         }
-        let mut dying = Vec::new();
-        for (process, entry) in found {
-            let Some(handle) = processes::open_handle(process) else { continue };
+        for (_, handle) in &found {
             // If this fails, the wait below times out.
-            let _ = pidfd_send_signal(&handle, Signal::KILL);
-            dying.push(handle);
+            let _ = pidfd_send_signal(handle, Signal::KILL);
+        }
+        for (entry, handle) in found {
+            wait_until_gone(&handle, deadline)?;
             if !swept.contains(&entry) {
                 swept.push(entry);
             }
         }
-        for handle in dying {
-            wait_until_gone(&handle, deadline)?;
-        }
     }
 }
 
-/// The processes that are ours, and their descendants, which may have cleared their environment.
-fn find(is_ours: impl Fn(&Traces) -> bool) -> io::Result<Vec<(Seen, Swept)>> {
+/// Handles on the processes that are ours, and on their descendants, which may have lost their marks. All are opened before
+/// the first one is killed, and leaves its children to others.
+fn find(is_ours: impl Fn(&Marks) -> bool) -> io::Result<Vec<(Swept, OwnedFd)>> {
     let own = rustix::process::getpid();
-    let all: Vec<Seen> = processes::all()?.into_iter().filter(|process| process.pid != own).collect();
-    let mut roots = HashSet::new();
+    let all = processes::all()?.into_iter().filter(|process| process.pid != own && process.stat.alive);
+    let all: Vec<Seen> = all.collect();
+    let mut roots = Vec::new();
     let mut found = Vec::new();
     for process in &all {
-        let traces = Traces::of(*process);
-        if is_ours(&traces) {
-            roots.insert(process.pid.as_raw_nonzero().get());
-            found.push((*process, swept(*process, traces.run)));
+        let marks = Marks::read(process.pid);
+        if is_ours(&marks)
+            && let Some(handle) = processes::open_handle(*process)
+        {
+            roots.push(*process);
+            found.push((swept(*process, marks.run), handle));
         }
     }
-    let known = roots.clone();
     let descendants = processes::descendants(&roots, &all).into_iter();
-    let unknown = descendants.filter(|process| !known.contains(&process.pid.as_raw_nonzero().get()));
-    found.extend(unknown.map(|process| (process, swept(process, None))));
+    found.extend(descendants.filter_map(|descendant| {
+        let handle = processes::open_descendant(descendant)?;
+        Some((swept(descendant.process, None), handle))
+    }));
     Ok(found)
 }
 
@@ -163,17 +108,5 @@ fn wait_until_gone(handle: &OwnedFd, deadline: Instant) -> io::Result<()> {
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_variable_is_found_by_its_whole_name() {
-        let environment = b"XTMPDIR=/wrong\0TMPDIR_OLD=/wrong\0TMPDIR=/a=b\0";
-        assert_eq!(value(environment, "TMPDIR"), Some(&b"/a=b"[..]));
-        assert_eq!(value(environment, "TMP"), None);
     }
 }

@@ -19,7 +19,7 @@ use tracing::warn;
 
 use super::log::LogFile;
 use super::output::{Ended, Output, StreamTotals};
-use super::shim::{self, Report, Request};
+use super::shim::{Report, Request};
 use super::{processes, sweep};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
@@ -118,7 +118,7 @@ impl Watcher {
             tokio::select! {
                 report = self.control.next() => match report {
                     Some(Report::EngineEnded(status)) => return Some(exit(status)),
-                    Some(Report::Started(_) | Report::Refused(_)) => {}
+                    Some(Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_)) => {}
                     Some(Report::Gone(_)) | None => return None,
                 },
                 changed = self.kill_at.changed() => {
@@ -148,7 +148,7 @@ impl Watcher {
         match self.polite {
             PoliteSignal::Interrupt => self.control.ask(Request::Interrupt).await,
             PoliteSignal::TerminateAll => {
-                let shim = self.shim.as_raw_nonzero().get();
+                let shim = self.shim;
                 if let Ok(Err(error)) = spawn_blocking(move || processes::terminate_descendants(shim)).await {
                     warn!(run.id = %self.run, %error, "the run's processes could not be asked to stop");
                 }
@@ -180,7 +180,7 @@ impl Watcher {
             loop {
                 match self.control.next().await {
                     Some(Report::EngineEnded(status)) => exit_of_killed = Some(exit(status)),
-                    Some(Report::Started(_) | Report::Refused(_)) => {}
+                    Some(Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_)) => {}
                     Some(Report::Gone(killed)) => return Some(killed.unsigned_abs()),
                     None => return None,
                 }
@@ -193,7 +193,7 @@ impl Watcher {
         reap(self.shim).await;
         match killed {
             Some(killed) => (exit_of_killed, killed),
-            None => (exit_of_killed, self.kill_by_marker().await),
+            None => (exit_of_killed, self.kill_by_marks().await),
         }
     }
 
@@ -207,9 +207,9 @@ impl Watcher {
     }
 
     /// Kills the run's processes in place of a shim that was killed itself.
-    async fn kill_by_marker(&self) -> u32 {
+    async fn kill_by_marks(&self) -> u32 {
         let run = self.run;
-        warn!(run.id = %run, "the shim was killed; killing its run's processes by their marker");
+        warn!(run.id = %run, "the shim was killed; killing its run's processes by their marks");
         match spawn_blocking(move || sweep::sweep_run(run)).await {
             Ok(Ok(swept)) => {
                 let others = swept.iter().filter(|process| process.pid != self.engine).count();
@@ -228,7 +228,6 @@ impl Watcher {
 pub(crate) async fn reap(shim: Pid) {
     let _ = spawn_blocking(move || {
         let _ = waitpid(Some(shim), WaitOptions::empty());
-        shim::reaped(shim);
     })
     .await;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,9 +143,8 @@ fn settled(data: &Path) -> Account {
     let flags: Vec<(String, String)> = flags.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let settings = Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap();
     let store = Arc::new(SledStore::open(data, |error| panic!("{error}")).unwrap());
-    let shim = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
     let account = runtime.block_on(async {
-        let service = Orchestrator::start(store, Registry::new("none"), settings, shim).await.unwrap();
+        let service = Orchestrator::start(store, Registry::new("none"), settings).await.unwrap();
         let jobs = service.list(&ListFilter { limit: usize::MAX, ..ListFilter::default() }).await.unwrap().jobs;
         let mut account = Account::new();
         for job in jobs {

@@ -75,12 +75,12 @@ impl Run {
         };
         let store = HeldStore::default();
         let registry = Registry::new(folder.path().join("skills"));
-        let (shared, shim) = (Arc::new(store.clone()), Default::default());
-        let service = Orchestrator::start_in(environment, shared, registry, settings, shim).await.unwrap();
+        let shared = Arc::new(store.clone());
+        let service = Orchestrator::start_in(environment, shared, registry, settings).await.unwrap();
         let request = serde_json::from_value(json!({"skill_id": "played"})).unwrap();
         let id = service.create(request, None).await.unwrap().run_id;
         let mut engine = engines.recv().await.unwrap();
-        assert!(engine.input().await, "its start is in the log");
+        assert!(engine.may_begin().await, "its start is in the log");
         Run { service, store, id, engine, _folder: folder }
     }
 

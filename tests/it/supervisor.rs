@@ -1,7 +1,9 @@
 //! The supervisor with real processes: what goes in, what comes out, and that nothing is left.
 
+mod beginning;
 mod ending;
 mod output;
+mod strangers;
 mod survival;
 
 use std::fs;
@@ -13,10 +15,11 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use skill_runner::domain::ids::RunId;
 use skill_runner::engine::{Launch, PoliteSignal};
-use skill_runner::supervisor::{Ended, Error, Limits, Output, Process, ProcessExit, Spec, Stream, StreamTotals, spawn};
+use skill_runner::supervisor::{
+    Ended, Error, Limits, Output, Process, ProcessExit, ReadOnlyBind, Spec, Stream, StreamTotals, spawn,
+};
 use uuid::Uuid;
 
-const SHIM: &str = env!("CARGO_BIN_EXE_skill-runner");
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const AMPLE: Limits = Limits { stdout_max: None, log_max: 1 << 40 };
 const LONG: Duration = Duration::from_secs(60);
@@ -63,10 +66,19 @@ impl Room {
     }
 
     async fn try_spawn(&self, launch: &Launch, limits: Limits) -> Result<Process, Error> {
+        self.try_spawn_with(launch, limits, &[]).await
+    }
+
+    async fn try_spawn_with(
+        &self,
+        launch: &Launch,
+        limits: Limits,
+        read_only_binds: &[ReadOnlyBind],
+    ) -> Result<Process, Error> {
         let (stdout_log, stderr_log) = (self.root.join("stdout.txt"), self.root.join("stderr.txt"));
         let tmp_dir = self.root.join("tmp");
         let (stdout_log, stderr_log, tmp_dir) = (&stdout_log, &stderr_log, &tmp_dir);
-        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits, shim: Path::new(SHIM) }).await
+        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds }).await
     }
 
     async fn spawn(&self, launch: &Launch) -> Process {

@@ -86,7 +86,7 @@ struct Player {
 
 impl Player {
     async fn play(mut self) {
-        if !self.engine.input().await {
+        if !self.engine.may_begin().await {
             return self.exit(ProcessExit::Signal(9)).await;
         }
         self.world.note(format!("engine {} is told its input", self.pid));

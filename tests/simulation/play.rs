@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -156,7 +155,7 @@ impl Play {
             installed_engines: self.set.installed_engines.clone(),
         };
         let registry = self.set.registry.clone();
-        Orchestrator::start_in(environment, store, registry, self.settings.clone(), PathBuf::new()).await
+        Orchestrator::start_in(environment, store, registry, self.settings.clone()).await
     }
 
     fn client(&self, service: &Orchestrator) -> Client {

@@ -13,7 +13,6 @@ use crate::orchestrator::Orchestrator;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{EventStore, SledStore};
-use crate::supervisor;
 
 /// Who could reach the folders with runs, logins and keys before they were closed.
 #[must_use = "what was found belongs in the log"]
@@ -76,5 +75,5 @@ pub(crate) async fn take_over(
     registry: Registry,
     settings: Settings,
 ) -> Result<Orchestrator, Failure> {
-    Ok(Orchestrator::start(store, registry, settings, supervisor::THIS_PROGRAM.into()).await?)
+    Ok(Orchestrator::start(store, registry, settings).await?)
 }

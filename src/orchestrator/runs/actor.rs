@@ -137,7 +137,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
 /// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.
 /// What earlier turns wrote stays.
 async fn undo_start(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]) {
-    process.discard_input();
+    process.never_begin();
     end(process).await;
     for (log, from) in begins {
         if from == 0 {

@@ -1,7 +1,6 @@
 //! The one value that all parts of the orchestrator hold.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
@@ -42,8 +41,6 @@ pub(crate) struct Shared {
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
     pub renderer: Arc<dyn Renderer>,
-    /// The program that supervises engines: skill-runner itself.
-    pub shim: PathBuf,
     pub queue: Arc<Queue>,
     pub single_flight: SingleFlight,
     pub run_locks: Arc<RunLocks>,
@@ -72,7 +69,6 @@ pub(crate) struct Parts {
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
     pub renderer: Arc<dyn Renderer>,
-    pub shim: PathBuf,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
     pub installs_max: usize,
@@ -95,7 +91,6 @@ impl Shared {
             blocking: parts.blocking,
             engines: parts.engines,
             renderer: parts.renderer,
-            shim: parts.shim,
             single_flight: SingleFlight::default(),
             run_locks: Arc::default(),
             sealer: parts.sealer,

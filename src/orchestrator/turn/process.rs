@@ -41,7 +41,7 @@ pub(crate) async fn start(
     let spec = Spec {
         launch,
         run,
-        shim: &shared.shim,
+        read_only_binds: &[],
         stdout_log: &paths.file(RunFile::Stdout),
         stderr_log: &paths.file(RunFile::Stderr),
         tmp_dir: &paths.tmp,

@@ -1,4 +1,4 @@
-//! The service's side of a start: a shim, three pipes, an order, and the shim's first report.
+//! The service's side of a start: a shim, its pipes, an order, and the shim's first report.
 
 use std::ffi::OsStr;
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
@@ -12,21 +12,29 @@ use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, kill_process};
+use skill_runner_shim::wire::{FILES, NAME, Report};
 
-use super::orphans;
-use super::wire::{NAME, Order, Report};
-use crate::files;
+use super::order::Order;
+use super::program;
 
 /// A shim that does not report is sent SIGCONT after this time, and given up after this many times.
 const WAKE_AFTER: Duration = Duration::from_millis(500);
 const WAKE_TIMES: u32 = 60;
 
-/// An engine that runs, before anyone reads its pipes. Dropping it closes the control socket, so the engine dies.
+/// An engine that is ready to begin, before anyone reads its pipes. Dropping it closes the control socket, so the engine dies.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) shim: Pid,
     pub(crate) engine: u32,
     pub(crate) control: UnixStream,
+    pub(crate) pipes: Pipes,
+}
+
+/// The service's ends of an engine's pipes.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    /// A byte written here lets the engine begin.
+    pub(crate) gate: PipeWriter,
     pub(crate) stdin: PipeWriter,
     pub(crate) stdout: PipeReader,
     pub(crate) stderr: PipeReader,
@@ -38,56 +46,60 @@ pub(crate) enum Failure {
     /// The shim, or its control socket.
     Shim(io::Error),
     Engine(io::Error),
+    /// A folder could not be bound.
+    Bind(io::Error),
 }
 
-/// Starts a shim that starts the engine. Blocks until the engine runs or was refused.
+/// Starts a shim that makes the engine's process. Blocks until it is ready or was refused.
 ///
 /// The shim works in the run's temporary folder and has its markers, so that a sweep finds it like any process of the run.
-pub(crate) fn start(
-    program: &Path,
-    cwd: &Path,
-    markers: [(&str, &OsStr); 2],
-    order: &Order,
-) -> Result<Started, Failure> {
+pub(crate) fn start(cwd: &Path, markers: [(&str, &OsStr); 2], order: &Order) -> Result<Started, Failure> {
     let order = order.encode().map_err(Failure::Engine)?;
-    let (control, shims_end) = UnixStream::pair().map_err(Failure::Shim)?;
-    let mut command = Command::new(program);
+    let (mut control, shims_end) = UnixStream::pair().map_err(Failure::Shim)?;
+    // The order is there before the shim, which then waits for nothing.
+    let (pipes, sent) = send_order(&control, &order).map_err(Failure::Shim)?;
+    let mut command = Command::new(program::path().map_err(Failure::Shim)?);
     command.arg0(NAME).args(markers.first().map(|(_, run)| run)).env_clear().envs(markers).current_dir(cwd);
     command.stdin(OwnedFd::from(shims_end)).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut shim = orphans::spawn(&mut command).map_err(Failure::Shim)?;
+    let mut shim = command.spawn().map_err(Failure::Shim)?;
     // The command owns a copy of the shim's end; without it, the socket closes when the shim exits.
     drop(command);
-    let started = give_order(&shim, control, &order);
-    if started.is_err() {
-        // It has exited, or will do so now that its control socket is closed.
-        let _ = kill_process(Pid::from_child(&shim), Signal::CONT);
-        let _ = shim.wait();
-        orphans::reaped(Pid::from_child(&shim));
+    let report = control.write_all(order.get(sent..).unwrap_or_default());
+    let report = report.and_then(|()| first_report(&shim, &mut control)).map_err(Failure::Shim);
+    let engine = report.and_then(|report| match report {
+        Some(Report::Ready(engine)) => Ok(engine.unsigned_abs()),
+        Some(Report::Refused(error)) => Err(Failure::Engine(io::Error::from_raw_os_error(error))),
+        Some(Report::BindRefused(error)) => Err(Failure::Bind(io::Error::from_raw_os_error(error))),
+        Some(Report::EngineEnded(_) | Report::Gone(_)) | None => Err(Failure::Shim(io::ErrorKind::InvalidData.into())),
+    });
+    match engine {
+        Ok(engine) => Ok(Started { shim: Pid::from_child(&shim), engine, control, pipes }),
+        Err(failure) => {
+            // It has exited, or will do so now that its control socket is closed.
+            drop(control);
+            let _ = kill_process(Pid::from_child(&shim), Signal::CONT);
+            let _ = shim.wait();
+            Err(failure)
+        }
     }
-    started
 }
 
-fn give_order(shim: &Child, mut control: UnixStream, order: &[u8]) -> Result<Started, Failure> {
-    // It waits for its order, so nothing has been opened yet.
-    files::restore_open_files_of(Pid::from_child(shim)).map_err(Failure::Shim)?;
-    let talk = |control: &mut UnixStream| -> io::Result<(Option<Report>, PipeWriter, PipeReader, PipeReader)> {
-        let (engines_stdin, stdin) = io::pipe()?;
-        let (stdout, engines_stdout) = io::pipe()?;
-        let (stderr, engines_stderr) = io::pipe()?;
-        send(control, order, &[engines_stdin.as_fd(), engines_stdout.as_fd(), engines_stderr.as_fd()])?;
-        // The engine's ends are closed here: a pipe ends only when nobody else holds them.
-        drop((engines_stdin, engines_stdout, engines_stderr));
-        Ok((first_report(shim, control)?, stdin, stdout, stderr))
-    };
-    let (report, stdin, stdout, stderr) = talk(&mut control).map_err(Failure::Shim)?;
-    match report {
-        Some(Report::Started(engine)) => {
-            let (shim, engine) = (Pid::from_child(shim), engine.unsigned_abs());
-            Ok(Started { shim, engine, control, stdin, stdout, stderr })
-        }
-        Some(Report::Refused(error)) => Err(Failure::Engine(io::Error::from_raw_os_error(error))),
-        Some(Report::EngineEnded(_) | Report::Gone(_)) | None => Err(Failure::Shim(io::ErrorKind::InvalidData.into())),
-    }
+/// Sends as much of the order as the socket holds, and with it the engine's ends of new pipes. Gives the pipes and the
+/// length of what was sent.
+fn send_order(control: &UnixStream, order: &[u8]) -> io::Result<(Pipes, usize)> {
+    let (engines_stdin, stdin) = io::pipe()?;
+    let (stdout, engines_stdout) = io::pipe()?;
+    let (stderr, engines_stderr) = io::pipe()?;
+    let (engines_gate, gate) = io::pipe()?;
+    let files: [BorrowedFd<'_>; FILES] =
+        [engines_stdin.as_fd(), engines_stdout.as_fd(), engines_stderr.as_fd(), engines_gate.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&files));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = sendmsg(control, &[IoSlice::new(order)], &mut ancillary, flags)?;
+    // The engine's ends are closed here: a pipe ends only when nobody else holds them.
+    Ok((Pipes { gate, stdin, stdout, stderr }, sent))
 }
 
 /// Waits for the shim's first report. An engine can stop its shim before that, so the shim is sent SIGCONT repeatedly.
@@ -104,13 +116,4 @@ fn first_report(shim: &Child, control: &mut UnixStream) -> io::Result<Option<Rep
         }
     }
     Err(io::ErrorKind::TimedOut.into())
-}
-
-/// The files travel with the first bytes.
-fn send(control: &mut UnixStream, order: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(files));
-    let sent = sendmsg(&*control, &[IoSlice::new(order)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    control.write_all(order.get(sent..).unwrap_or_default())
 }

@@ -90,10 +90,10 @@ impl Server {
         let settings = Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap();
         let store = SledStore::open(&settings.paths.data_dir, |error| panic!("{error}")).unwrap();
         let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
-        let shim = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
         let environment =
-            Environment { renderer: Arc::new(ChildRenderer::new(shim.clone())), ..Environment::real(&settings) };
-        let started = Orchestrator::start_in(environment, Arc::new(store), registry, settings, shim);
+            Environment { renderer: Arc::new(ChildRenderer::new(program)), ..Environment::real(&settings) };
+        let started = Orchestrator::start_in(environment, Arc::new(store), registry, settings);
         let orchestrator = runtime.block_on(started).unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,0 +1,167 @@
+//! The engine's process: made ready, held at the gate, and then the engine itself.
+
+use core::ptr::null;
+
+use crate::program_file::{self, ProgramPath};
+use crate::sys::{self, Errno, Fd, Limit, Result};
+use crate::text::digits;
+use crate::wire::{FILES, Order, Words};
+
+/// A program file that was just written can be "busy": a process that was forked meanwhile has a copy of the open file
+/// until its exec, which follows within milliseconds.
+const BUSY_TIMES: u32 = 50;
+const BUSY_PAUSE: u32 = 10;
+
+/// Why there will be no engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Engine(Errno),
+    Bind(Errno),
+}
+
+impl From<Errno> for Refusal {
+    fn from(error: Errno) -> Self {
+        Refusal::Engine(error)
+    }
+}
+
+/// Makes the engine's process, which waits at the gate, and gives its pid. The engine's files are closed here, because its
+/// pipes could not end while the shim held them.
+pub(crate) fn prepare(order: Order<'_>, files: [Fd; FILES]) -> core::result::Result<i32, Refusal> {
+    let (mut argv, env) = (Pointers::of(order.argv)?, Pointers::of(order.env)?);
+    let (answer, tell_answer) = sys::pipe()?;
+    let Some(pid) = sys::fork()? else {
+        match make_ready(order, files) {
+            Ok(path) => {
+                tell(tell_answer, Ok(()));
+                wait_at(files);
+                execute(&path, &mut argv, &env)
+            }
+            Err(refusal) => {
+                tell(tell_answer, Err(refusal));
+                sys::exit(127)
+            }
+        }
+    };
+    sys::close(tell_answer);
+    files.into_iter().for_each(sys::close);
+    let heard = hear(answer);
+    sys::close(answer);
+    heard.map(|()| pid)
+}
+
+/// In the new process: everything that can fail, except the exec itself. Gives the file to execute.
+fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core::result::Result<ProgramPath, Refusal> {
+    sys::begin_session()?;
+    sys::block_signals(0);
+    // If a lower limit is in force already, the environment alone names the run.
+    let _ = sys::limit(Limit::RealTime, [order.mark; 2]);
+    if order.open_files != [0; 2] {
+        sys::limit(Limit::OpenFiles, order.open_files)?;
+    }
+    bind(order.binds).map_err(Refusal::Bind)?;
+    for (from, to) in [(stdin, Fd(0)), (stdout, Fd(1)), (stderr, Fd(2))] {
+        sys::duplicate(from, to)?;
+    }
+    let (mut cwd, mut argv) = (order.cwd, order.argv);
+    sys::change_folder(cwd.next().ok_or(Errno::INVAL)?)?;
+    Ok(program_file::find(argv.next().ok_or(Errno::INVAL)?, order.env)?)
+}
+
+fn bind(mut binds: Words<'_>) -> Result<()> {
+    if binds.is_empty() {
+        return Ok(());
+    }
+    sys::own_mounts()?;
+    while let (Some(source), Some(target)) = (binds.next(), binds.next()) {
+        sys::bind_read_only(source, target)?;
+    }
+    Ok(())
+}
+
+/// Whether the process is ready, told in 8 bytes to the shim.
+fn tell(answer: Fd, ready: core::result::Result<(), Refusal>) {
+    let (kind, error) = match ready {
+        Ok(()) => (0, 0),
+        Err(Refusal::Engine(error)) => (1, error.0),
+        Err(Refusal::Bind(error)) => (2, error.0),
+    };
+    let [a, b, c, d] = i32::to_ne_bytes(error);
+    // If the shim is gone, so will be this process.
+    let _ = sys::write(answer, &[kind, a, b, c, d]);
+}
+
+fn hear(answer: Fd) -> core::result::Result<(), Refusal> {
+    let mut told = [0; 5];
+    let read = sys::read(answer, &mut told)?;
+    let [kind, error @ ..] = told;
+    let error = Errno(i32::from_ne_bytes(error));
+    match (read, kind) {
+        (5, 0) => Ok(()),
+        (5, 2) => Err(Refusal::Bind(error)),
+        (5, _) => Err(Refusal::Engine(error)),
+        // It was killed.
+        _ => Err(Refusal::Engine(Errno::IO)),
+    }
+}
+
+/// Waits until the service opens the gate.
+fn wait_at([.., gate]: [Fd; FILES]) {
+    if sys::read(gate, &mut [0]) != Ok(1) {
+        // Nobody will open it any more.
+        sys::exit(127);
+    }
+}
+
+/// A list of words as the kernel wants it: the address of each, and a null pointer at its end. One place is left free before
+/// the first.
+struct Pointers(&'static mut [*const u8]);
+
+impl Pointers {
+    fn of(mut words: Words<'_>) -> Result<Pointers> {
+        let bytes = sys::memory((words.len() + 2) * size_of::<*const u8>())?;
+        // SAFETY: zeroed memory, aligned to a page: null pointers.
+        let (_, places, _) = unsafe { bytes.align_to_mut::<*const u8>() };
+        for place in places.iter_mut().skip(1) {
+            *place = words.next().map_or(null(), <[u8]>::as_ptr);
+        }
+        Ok(Pointers(places))
+    }
+
+    fn first(&self) -> *const *const u8 {
+        self.0.get(1..).unwrap_or_default().as_ptr()
+    }
+}
+
+fn execute(path: &ProgramPath, argv: &mut Pointers, env: &Pointers) -> ! {
+    let mut refused = Errno::TXTBSY;
+    for _ in 0..BUSY_TIMES {
+        // SAFETY: the words of an order end with NUL, and each list with a null pointer.
+        refused = unsafe { sys::execute(path.ended(), argv.first(), env.first()) };
+        if refused != Errno::TXTBSY {
+            break;
+        }
+        sys::sleep(BUSY_PAUSE);
+    }
+    if refused == Errno::NOEXEC {
+        refused = execute_as_script(path, argv, env);
+    }
+    let mut space = [0; 20];
+    let error = digits(u64::from(refused.0.unsigned_abs()), &mut space);
+    let path = path.ended().strip_suffix(b"\0").unwrap_or_default();
+    for words in [&b"skill-runner: cannot execute "[..], path, b": error ", error, b"\n"] {
+        let _ = sys::write(Fd(2), words);
+    }
+    // As shells do.
+    sys::exit(if refused == Errno::NOENT { 127 } else { 126 })
+}
+
+/// A text without a first line that names its interpreter is for the shell, as everywhere.
+fn execute_as_script(path: &ProgramPath, argv: &mut Pointers, env: &Pointers) -> Errno {
+    const SHELL: &[u8] = b"/bin/sh\0";
+    for (place, word) in argv.0.iter_mut().zip([SHELL, path.ended()]) {
+        *place = word.as_ptr();
+    }
+    // SAFETY: as above; the free place holds the shell's name now.
+    unsafe { sys::execute(SHELL, argv.0.as_ptr(), env.first()) }
+}

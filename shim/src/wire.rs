@@ -1,0 +1,238 @@
+//! The messages between service and shim on the control socket.
+
+use crate::text::{digits, number};
+
+/// The name of the shim's processes.
+pub const NAME: &str = "skill-run-shim";
+
+/// The files that come with an order: the engine's standard input, output and error, and the gate. The engine's process
+/// begins to run its program when a byte comes through the gate, and ends when the gate is closed before that.
+pub const FILES: usize = 4;
+
+/// What to start: the first message to a shim. A length in 4 bytes, and then the words below in this order, each ended
+/// by a NUL byte, which none of them can contain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order<'a> {
+    /// The limit of real-time CPU that every process of the run inherits: a number that names the run.
+    pub mark: u64,
+    /// The soft and the hard limit of open files; both 0 leaves them as the shim has them.
+    pub open_files: [u64; 2],
+    /// The engine's working directory, one word.
+    pub cwd: Words<'a>,
+    /// Folders that only the run's processes see, read-only, at another place: source, target, source, target.
+    pub binds: Words<'a>,
+    pub argv: Words<'a>,
+    /// Each as `NAME=value`.
+    pub env: Words<'a>,
+}
+
+/// A list of words, each ended by a NUL byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Words<'a>(&'a [u8]);
+
+/// A word cannot be ordered because it contains a NUL byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NulByte;
+
+impl<'a> Words<'a> {
+    /// The list with the bytes of several words, each ended by a NUL byte.
+    pub fn new(bytes: &'a [u8]) -> Words<'a> {
+        Words(bytes)
+    }
+
+    /// Adds a word to the bytes of a list.
+    pub fn push(list: &mut impl for<'b> Extend<&'b u8>, word: &[u8]) -> Result<(), NulByte> {
+        if word.contains(&0) {
+            return Err(NulByte);
+        }
+        list.extend(word);
+        list.extend(&[0]);
+        Ok(())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.iter().filter(|byte| **byte == 0).count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn next_number(&mut self) -> Option<u64> {
+        number(self.next()?.strip_suffix(b"\0")?)
+    }
+
+    /// The next words, as a list of their own.
+    fn split_off(&mut self, count: u64) -> Option<Words<'a>> {
+        let before = self.0;
+        for _ in 0..count {
+            self.next()?;
+        }
+        before.get(..before.len() - self.0.len()).map(Words)
+    }
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    /// The next word, with its NUL byte.
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| *byte == 0)? + 1;
+        let (word, rest) = self.0.split_at_checked(end)?;
+        self.0 = rest;
+        Some(word)
+    }
+}
+
+impl<'a> Order<'a> {
+    /// The whole message.
+    pub fn encode(&self, message: &mut impl for<'b> Extend<&'b u8>) {
+        let [soft, hard] = self.open_files;
+        let numbers = [self.mark, soft, hard, self.binds.len() as u64, self.argv.len() as u64];
+        let lists = [self.cwd.0, self.binds.0, self.argv.0, self.env.0];
+        let ended: usize = numbers.iter().map(|number| digits(*number, &mut [0; 20]).len() + 1).sum();
+        let length = ended + lists.iter().map(|list| list.len()).sum::<usize>();
+        // No system takes arguments of 4 GB.
+        message.extend(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+        for number in numbers {
+            message.extend(digits(number, &mut [0; 20]));
+            message.extend(&[0]);
+        }
+        lists.into_iter().for_each(|list| message.extend(list));
+    }
+
+    /// Reads an order without its length.
+    pub fn decode(bytes: &'a [u8]) -> Option<Order<'a>> {
+        let mut words = Words(bytes);
+        let mark = words.next_number()?;
+        let open_files = [words.next_number()?, words.next_number()?];
+        let (binds, arguments) = (words.next_number()?, words.next_number()?);
+        let (cwd, binds, argv) = (words.split_off(1)?, words.split_off(binds)?, words.split_off(arguments)?);
+        let whole = words.is_empty() || bytes.last() == Some(&0);
+        whole.then_some(Order { mark, open_files, cwd, binds, argv, env: words })
+    }
+}
+
+/// What the service may ask of a shim after the order, one byte each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Request {
+    /// SIGINT to the engine.
+    Interrupt = b'I',
+    /// Kill every process of the run.
+    Kill = b'K',
+}
+
+/// What a shim tells the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// The engine's process is there, with this pid, and waits at the gate.
+    Ready(i32),
+    /// The engine cannot be started, for this system error.
+    Refused(i32),
+    /// A folder could not be bound, for this system error.
+    BindRefused(i32),
+    /// The engine's wait status.
+    EngineEnded(i32),
+    /// No process is left; this many besides the engine had to be killed.
+    Gone(i32),
+}
+
+impl Report {
+    /// Length of a report on the wire.
+    pub const LEN: usize = 5;
+
+    pub fn encode(self) -> [u8; Report::LEN] {
+        let (tag, value) = match self {
+            Report::Ready(pid) => (b'S', pid),
+            Report::Refused(error) => (b'R', error),
+            Report::BindRefused(error) => (b'B', error),
+            Report::EngineEnded(status) => (b'E', status),
+            Report::Gone(killed) => (b'G', killed),
+        };
+        let [a, b, c, d] = value.to_le_bytes();
+        [tag, a, b, c, d]
+    }
+
+    /// Reads a report; `None` for bytes that are not one.
+    pub fn decode([tag, a, b, c, d]: [u8; Report::LEN]) -> Option<Report> {
+        let value = i32::from_le_bytes([a, b, c, d]);
+        match tag {
+            b'S' => Some(Report::Ready(value)),
+            b'R' => Some(Report::Refused(value)),
+            b'B' => Some(Report::BindRefused(value)),
+            b'E' => Some(Report::EngineEnded(value)),
+            b'G' => Some(Report::Gone(value)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(words: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        words.iter().for_each(|word| Words::push(&mut bytes, word).unwrap());
+        bytes
+    }
+
+    #[test]
+    fn a_report_reads_back_from_its_bytes() {
+        let (ready, refused, bind) = (Report::Ready(4_194_304), Report::Refused(2), Report::BindRefused(1));
+        for report in [ready, refused, bind, Report::EngineEnded(-1), Report::Gone(0)] {
+            assert_eq!(Report::decode(report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode(*b"?\0\0\0\0"), None);
+    }
+
+    #[test]
+    fn an_order_reads_back_from_its_bytes_with_empty_words_and_any_encoding() {
+        let (binds, argv) = (list(&[b"/from here", b"/to"]), list(&[b"sh", b"", b"\xff\n="]));
+        let env = list(&[b"EMPTY=", b"ODD=\xff\n="]);
+        let full = Order {
+            mark: u64::MAX - 1,
+            open_files: [1024, u64::MAX],
+            cwd: Words::new(b"/a b\0"),
+            binds: Words::new(&binds),
+            argv: Words::new(&argv),
+            env: Words::new(&env),
+        };
+        let bare = Order { mark: 0, open_files: [0; 2], binds: Words::new(b""), env: Words::new(b""), ..full };
+        for order in [full, bare] {
+            let mut message = Vec::new();
+            order.encode(&mut message);
+            let (length, words) = message.split_first_chunk().unwrap();
+            assert_eq!(u32::from_le_bytes(*length) as usize, words.len());
+            assert_eq!(Order::decode(words), Some(order));
+        }
+        let words: Vec<&[u8]> = full.argv.collect();
+        assert_eq!(words, [&b"sh\0"[..], b"\0", b"\xff\n=\0"]);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_order() {
+        let argv = list(&[b"sh", b"-c"]);
+        let order = Order {
+            mark: 7,
+            open_files: [0; 2],
+            cwd: Words::new(b"/\0"),
+            binds: Words::new(b""),
+            argv: Words::new(&argv),
+            env: Words::new(b"A=b\0"),
+        };
+        let mut message = Vec::new();
+        order.encode(&mut message);
+        let words = &message[4..];
+        let without_variables = words.len() - 4;
+        for end in (0..words.len()).filter(|end| *end != without_variables) {
+            assert_eq!(Order::decode(&words[..end]), None, "{end}");
+        }
+    }
+
+    #[test]
+    fn a_nul_byte_cannot_be_ordered() {
+        assert_eq!(Words::push(&mut Vec::new(), b"a\0b"), Err(NulByte));
+    }
+}
