@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::figure::Figure;
-use crate::service::{store_bytes, usage};
+use crate::service::{run_files, store_bytes};
 use crate::setup::{Setup, at_once, until};
 
 /// Runs that equal one that succeeded, by 32 clients that keep their connections, against plain requests of the same.
@@ -30,7 +30,7 @@ pub fn cached(setup: &Setup<'_>) -> Vec<Figure> {
         (CLIENTS * gets_each) as f64 / seconds
     };
     let gets_before = gets();
-    let (files, store) = (usage(&service.data().join("runs")), store_bytes(&service.data()));
+    let (files, store) = (run_files(&service.data()), store_bytes(&service.data()));
     let seconds = at_once(CLIENTS, || {
         let mut client = service.client();
         (0..each).for_each(|_| {
@@ -40,14 +40,13 @@ pub fn cached(setup: &Setup<'_>) -> Vec<Figure> {
     });
     let hits = (CLIENTS * each) as f64;
     // A hit ends with its log sealed beside its result.
-    let folders = || fs::read_dir(service.data().join("runs")).unwrap().count();
-    let mut counted = (folders(), usage(&service.data().join("runs")));
+    let mut counted = run_files(&service.data());
     until("the last hit's files are written", Duration::from_secs(60), || {
         std::thread::sleep(Duration::from_millis(500));
-        let now = (folders(), usage(&service.data().join("runs")));
+        let now = run_files(&service.data());
         std::mem::replace(&mut counted, now) == now
     });
-    let (files_now, store_now) = (counted.1, store_bytes(&service.data()));
+    let (files_now, store_now) = (counted, store_bytes(&service.data()));
     let gets = (gets_before + gets()) / 2.0;
     vec![
         Figure::new("cached hits, 32 clients", "/s", hits / seconds).limit("GET /healthz", gets).at_least(3_000.0),

@@ -6,7 +6,7 @@ use crate::figure::Figure;
 use crate::machine;
 use crate::numbers::{median, ms};
 use crate::process::cpu;
-use crate::service::{Service, Usage, store_bytes, usage};
+use crate::service::{self, Service, Usage, store_bytes};
 use crate::setup::{Setup, at_once, timed};
 
 pub fn idle(setup: &Setup<'_>) -> Vec<Figure> {
@@ -71,7 +71,7 @@ pub fn burst(setup: &Setup<'_>) -> Vec<Figure> {
 
 /// Folders and files of all runs.
 fn run_files(service: &Service) -> Usage {
-    usage(&service.data().join("runs"))
+    service::run_files(&service.data())
 }
 
 /// Milliseconds of processor time of a bare spawn, both sides of it.

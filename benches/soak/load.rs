@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::Sample;
 use crate::client::{Client, follow};
 use crate::numbers::{ms, quantile};
-use crate::service::{Service, store_bytes, usage};
+use crate::service::{Service, run_files, store_bytes};
 
 /// So many finished runs stay at each clean-up.
 const KEPT: usize = 100;
@@ -86,7 +86,7 @@ impl<'a> Load<'a> {
                 descriptors: std::fs::read_dir(self.service.proc("fd")).unwrap().count() as f64,
                 threads: self.service.status("Threads"),
                 store: store_bytes(&data) as f64 / 1e6,
-                runs: usage(&data.join("runs")).bytes as f64 / 1e6,
+                runs: run_files(&data).bytes as f64 / 1e6,
                 p99: quantile(&latencies, 0.99),
                 finished: (finished_now - finished) as f64,
             });

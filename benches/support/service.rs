@@ -96,6 +96,18 @@ pub struct Usage {
 
 /// Files with several links count once; what vanishes meanwhile counts for nothing.
 pub fn usage(folder: &Path) -> Usage {
+    usage_of(&[folder.to_owned()])
+}
+
+/// Where a data folder keeps the files of runs: their own, and what they share.
+const OF_RUNS: [&str; 4] = ["runs", "results", "sealed", "skill-copies"];
+
+/// What the files of all runs take.
+pub fn run_files(data: &Path) -> Usage {
+    usage_of(&OF_RUNS.map(|folder| data.join(folder)))
+}
+
+fn usage_of(folders: &[PathBuf]) -> Usage {
     fn add(path: &Path, seen: &mut HashSet<u64>, sum: &mut Usage) {
         let Ok(meta) = fs::symlink_metadata(path) else { return };
         if seen.insert(meta.ino()) {
@@ -108,12 +120,14 @@ pub fn usage(folder: &Path) -> Usage {
         }
     }
     let mut sum = Usage::default();
-    add(folder, &mut HashSet::new(), &mut sum);
+    let mut seen = HashSet::new();
+    folders.iter().for_each(|folder| add(folder, &mut seen, &mut sum));
     sum
 }
 
 /// The event store and its index: everything in a data folder but the runs and the service's own log.
 pub fn store_bytes(data: &Path) -> u64 {
     let entries = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path());
-    entries.filter(|path| !path.ends_with("runs") && !path.ends_with("logs")).map(|path| usage(&path).bytes).sum()
+    let others = entries.filter(|path| !path.ends_with("logs") && !OF_RUNS.iter().any(|folder| path.ends_with(folder)));
+    others.map(|path| usage(&path).bytes).sum()
 }

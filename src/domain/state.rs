@@ -105,6 +105,9 @@ pub struct RunState {
     pub awaiting_upload: bool,
     /// Whether its result came from an equal run.
     pub(crate) cache_hit: bool,
+    /// The run it came from. Rows of older versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cached_from: Option<RunId>,
     /// Its cache key, once known.
     pub(crate) cache_key: Option<String>,
     /// When it was created.
@@ -160,6 +163,7 @@ impl RunState {
             phase: Phase::Queued,
             awaiting_upload: started.awaiting_upload,
             cache_hit: false,
+            cached_from: None,
             cache_key: started.cache_key.clone(),
             created_at: at,
             updated_at: at,
@@ -217,6 +221,7 @@ impl RunState {
             }
             Event::CacheHit(hit) => {
                 self.cache_hit = true;
+                self.cached_from = Some(hit.source_run_id);
                 self.cache_key = Some(hit.cache_key.clone());
             }
             Event::StateChanged(change) => {
@@ -227,6 +232,7 @@ impl RunState {
                 self.answer = None;
                 // The service died while the run took an equal run's result; now its own engine runs instead.
                 self.cache_hit = false;
+                self.cached_from = None;
                 self.turn = Some(Turn {
                     pid: turn.pid,
                     engine_version: turn.engine_version.clone(),

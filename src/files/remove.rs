@@ -42,6 +42,29 @@ pub(crate) fn remove_tree(path: &Path) -> Result<u64, Error> {
     trash.empty()
 }
 
+/// Renames every entry of a folder that is not to stay, so that its path is free at once; returns what is then to be removed.
+/// Entries with a dot in front are left alone.
+pub(crate) fn set_aside(folder: &Path, stays: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let mut aside = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let moved = folder.join(format!(".unneeded-{name}"));
+        if !name.starts_with('.') && !stays(&name) && fs::rename(entry.path(), &moved).is_ok() {
+            aside.push(moved);
+        }
+    }
+    aside
+}
+
+/// Removes every entry of a folder with a dot in front: what was half made, or set aside. What stays is no error.
+pub(crate) fn remove_hidden(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            let _ = remove_tree(&entry.path());
+        }
+    }
+}
+
 /// A folder beside the removed one, into which every folder of its tree is moved. There they are siblings, so that neither
 /// paths nor open descriptors grow with the depth of the tree: a skill can nest folders deeper than either allows.
 struct Trash {

@@ -70,7 +70,13 @@ impl Orchestrator {
 
     /// The run as a job.
     pub(crate) async fn job(&self, run: RunId) -> Result<Job, Error> {
-        Ok(job(&self.state(run).await?, self.shared.queue.position(run)))
+        Ok(self.job_and_state(run).await?.0)
+    }
+
+    /// The run as a job, and the state it was made of.
+    pub(crate) async fn job_and_state(&self, run: RunId) -> Result<(Job, RunState), Error> {
+        let state = self.state(run).await?;
+        Ok((job(&state, self.shared.queue.position(run)), state))
     }
 
     /// Wait until the run is final or waits for its user, at most so long; the run as it is then.

@@ -18,6 +18,7 @@ mod turn;
 pub use environment::{Blocking, Clock, Environment, WallClock};
 pub use error::Error;
 pub use handle::{Orchestrator, Sizes};
+pub(crate) use inspect::hit_folder::make_hit_folder;
 pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export, OpenedBundle};
 pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
 pub use log::{Events, RunLog};

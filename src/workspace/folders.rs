@@ -1,6 +1,7 @@
 //! A run's folders: created when they are needed, cleared of what a skill put there, made durable, removed.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::layout::RunPaths;
@@ -51,7 +52,16 @@ pub(crate) fn sync_run(paths: &RunPaths) -> Result<(), Error> {
 
 /// Removes a run's folder and its temporary files; returns the bytes that this freed, 0 for a run that is gone already.
 pub(crate) fn remove_run(paths: &RunPaths) -> Result<u64, Error> {
-    Ok(files::remove_tree(&paths.tmp)? + files::remove_tree(&paths.root)?)
+    let log = remove_sealed(paths)?;
+    Ok(log + files::remove_tree(&paths.tmp)? + files::remove_tree(&paths.root)?)
+}
+
+/// Removes the sealed log of a run that has no folder; returns its bytes.
+pub(crate) fn remove_sealed(paths: &RunPaths) -> Result<u64, Error> {
+    let freed = fs::symlink_metadata(&paths.sealed).map_or(0, |found| if found.nlink() == 1 { found.len() } else { 0 });
+    files::remove_file(&paths.sealed)?;
+    files::remove_file(&paths.sealed.with_extension("idx"))?;
+    Ok(freed)
 }
 
 /// Bytes that can still be written on the file system of this path.

@@ -34,12 +34,31 @@ impl Layout {
     /// The files of one run.
     pub fn run(&self, run: RunId) -> RunPaths {
         // Temporary files stay outside the run's folder: they must never reach a debug bundle.
-        RunPaths { root: self.runs().join(run.to_string()), tmp: self.tmp().join(run.to_string()) }
+        RunPaths {
+            root: self.runs().join(run.to_string()),
+            tmp: self.tmp().join(run.to_string()),
+            sealed: self.sealed().join(format!("{run}.jsonl")),
+        }
     }
 
     /// Copies of skills that runs share, by their content.
     pub(crate) fn skill_copies(&self) -> PathBuf {
         self.data.join("skill-copies")
+    }
+
+    /// Sealed logs of runs that have no folder.
+    pub(crate) fn sealed(&self) -> PathBuf {
+        self.data.join("sealed")
+    }
+
+    /// Results that runs share, by the run they came from.
+    pub(crate) fn shared_results(&self) -> PathBuf {
+        self.data.join("results")
+    }
+
+    /// The result of this run, for those that took it.
+    pub(crate) fn shared_result(&self, source: RunId) -> PathBuf {
+        self.shared_results().join(source.to_string())
     }
 
     /// Temporary files of runs, one folder each.
@@ -89,6 +108,8 @@ pub struct RunPaths {
     pub(crate) root: PathBuf,
     /// The run's folder for temporary files, outside `root`.
     pub(crate) tmp: PathBuf,
+    /// The run's sealed log while it has no folder.
+    pub(crate) sealed: PathBuf,
 }
 
 impl RunPaths {
@@ -100,6 +121,11 @@ impl RunPaths {
     /// The path of a folder of the run.
     pub fn folder(&self, folder: RunFolder) -> PathBuf {
         self.root.join(folder.name())
+    }
+
+    /// Where the sealed log is, if the run has one.
+    pub(crate) fn sealed_log(&self) -> Option<PathBuf> {
+        [self.file(RunFile::Events), self.sealed.clone()].into_iter().find(|path| path.symlink_metadata().is_ok())
     }
 
     /// The run's own copy of the skill, where the engine looks for skills.
@@ -123,6 +149,7 @@ mod tests {
             layout.service_address(),
             run.root.clone(),
             run.tmp.clone(),
+            run.sealed.clone(),
             run.folder(RunFolder::Uploads),
             run.file(RunFile::Skill),
             run.file(RunFile::Validation),
@@ -140,6 +167,7 @@ mod tests {
                 "data/service.json",
                 "data/runs/ID",
                 "data/tmp/ID",
+                "data/sealed/ID.jsonl",
                 "data/runs/ID/uploads",
                 "data/runs/ID/skill.json",
                 "data/runs/ID/result/validation.json",

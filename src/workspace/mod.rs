@@ -14,11 +14,11 @@ mod zip_end;
 
 pub use crate::domain::request::UploadedFile;
 pub use folders::{create_for_engine, create_run};
-pub(crate) use folders::{free_bytes, reclaim, remove_run, remove_unused, sync_run};
+pub(crate) use folders::{free_bytes, reclaim, remove_run, remove_sealed, remove_unused, sync_run};
 pub use layout::Layout;
 pub(crate) use layout::RunPaths;
 pub(crate) use ranges::{RangeError, read_range};
-pub(crate) use share::share_file;
+pub(crate) use share::{link_or_copy, share_file};
 pub(crate) use shared_skills::SharedSkills;
 pub(crate) use skill_copy::{copy_skill, write_skill};
 pub use unpack::{Archive, UploadLimits};

@@ -2,36 +2,22 @@
 //! every use.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, Metadata, Permissions};
-use std::io;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use crate::files::{self, Error};
-
-/// The clock of file systems is at most this coarse: two changes within one tick can have the same time stamp.
-const CLOCK_TICK: Duration = Duration::from_millis(50);
-
-/// The bits of a mode that tell what kind of file it is, and those of a folder.
-const KIND: u32 = 0o170_000;
-const FOLDER: u32 = 0o040_000;
+use crate::files::{self, Error, Marks};
 
 /// The shared copies of one data folder. Calls block on the disk.
 #[derive(Debug)]
 pub(crate) struct SharedSkills {
     folder: PathBuf,
-    known: Mutex<HashMap<String, Known>>,
+    /// Copies as they were when their content was last found whole.
+    known: Mutex<HashMap<String, Arc<Marks>>>,
     /// Held while a copy is read, made or moved aside, so that nobody moves away what another has just made.
     working: Mutex<()>,
-}
-
-#[derive(Debug)]
-struct Known {
-    /// The copy as it was when its content was last found whole; none until every later change would show in it.
-    marks: Option<Arc<Marks>>,
-    used: Instant,
 }
 
 /// What a copy has to be.
@@ -51,9 +37,8 @@ impl SharedSkills {
     /// The copy with this content, if it is there and whole. One that somebody has changed is moved aside.
     pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<Option<PathBuf>, Error> {
         let copy = self.place(wanted);
-        let marks = self.known().get(wanted.fingerprint).and_then(|known| known.marks.clone());
+        let marks = self.known().get(wanted.fingerprint).cloned();
         if marks.is_some_and(|marks| marks.still_fit(&copy)) {
-            self.note_use(wanted.fingerprint);
             return Ok(Some(copy));
         }
         let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +48,6 @@ impl SharedSkills {
     fn find_slowly(&self, wanted: &Wanted<'_>) -> Result<Option<PathBuf>, Error> {
         let copy = self.place(wanted);
         if self.looks_whole(wanted, &copy) {
-            self.note_use(wanted.fingerprint);
             return Ok(Some(copy));
         }
         self.known().remove(wanted.fingerprint);
@@ -106,34 +90,16 @@ impl SharedSkills {
         self.find_slowly(wanted)
     }
 
-    /// Removes copies with another content than these, unless they were used within the last `unused_for`: a run that is being
-    /// created may need one and have no row yet.
-    pub(crate) fn remove_others(&self, needed: &BTreeSet<String>, unused_for: Duration) -> Result<u64, Error> {
-        let mut freed = 0;
-        let Ok(entries) = fs::read_dir(&self.folder) else { return Ok(0) };
-        for entry in entries.flatten() {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut known = self.known();
-            let used_lately = known.get(&name).is_some_and(|known| known.used.elapsed() < unused_for);
-            if name.starts_with('.') || needed.contains(&name) || used_lately {
-                continue;
-            }
-            known.remove(&name);
-            drop(known);
-            freed += files::remove_tree(&entry.path())?;
-        }
-        Ok(freed)
+    /// Sets aside the copies with another content than these, to be removed; no run that needs one may be under way to its row.
+    pub(crate) fn set_aside_others(&self, needed: &BTreeSet<String>) -> Vec<PathBuf> {
+        let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        self.known().retain(|fingerprint, _| needed.contains(fingerprint));
+        files::set_aside(&self.folder, |name| needed.contains(name))
     }
 
     /// Removes what an earlier process left half made, or moved aside. To be called before any run starts.
     pub(crate) fn sweep(&self) {
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with('.') {
-                // What stays is swept at the next start.
-                let _ = files::remove_tree(&entry.path());
-            }
-        }
+        files::remove_hidden(&self.folder);
     }
 
     fn place(&self, wanted: &Wanted<'_>) -> PathBuf {
@@ -144,33 +110,25 @@ impl SharedSkills {
         let began = SystemTime::now();
         let Ok(before) = Marks::of(copy) else { return false };
         let whole = (wanted.whole)(copy) && Marks::of(copy).is_ok_and(|after| after == before);
+        // Until then a change could have the same times.
         if whole && before.is_stable_at(began) {
-            let known = Known { marks: Some(Arc::new(before)), used: Instant::now() };
-            self.known().insert(wanted.fingerprint.to_owned(), known);
+            self.known().insert(wanted.fingerprint.to_owned(), Arc::new(before));
         }
         whole
     }
 
-    fn note_use(&self, fingerprint: &str) {
-        let used = Instant::now();
-        self.known().entry(fingerprint.to_owned()).or_insert(Known { marks: None, used }).used = used;
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Marks>>> {
         // Every change of the map is a single call, so a poisoned lock is usable.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn make_read_only(folder: &Path) -> Result<(), Error> {
-    for (path, _) in Marks::of(folder).map_err(Error::on("list", folder))?.0 {
+    for path in files_in(folder)? {
         let path = folder.join(path);
         let found = fs::symlink_metadata(&path).map_err(Error::on("look at", &path))?;
-        if found.is_file() {
-            let mode = found.mode() & 0o555;
-            fs::set_permissions(&path, Permissions::from_mode(mode))
-                .map_err(Error::on("change the permissions of", &path))?;
-        }
+        fs::set_permissions(&path, Permissions::from_mode(found.mode() & 0o555))
+            .map_err(Error::on("change the permissions of", &path))?;
     }
     Ok(())
 }
@@ -178,81 +136,20 @@ fn make_read_only(folder: &Path) -> Result<(), Error> {
 /// The files of a copy, by their paths in it.
 pub(crate) fn files_in(copy: &Path) -> Result<Vec<PathBuf>, Error> {
     let marks = Marks::of(copy).map_err(Error::on("list", copy))?;
-    Ok(marks.0.into_iter().filter(|(_, mark)| mark.mode & KIND != FOLDER).map(|(path, _)| path).collect())
+    Ok(marks.files().map(Path::to_owned).collect())
 }
 
 /// Whether a folder holds these files, the folders they are in, and nothing else.
 pub(crate) fn holds_only(folder: &Path, files: &[String]) -> bool {
     let mut expected = BTreeSet::from([PathBuf::new()]);
     expected.extend(files.iter().flat_map(|file| Path::new(file).ancestors().map(Path::to_owned)));
-    Marks::of(folder).is_ok_and(|marks| marks.0.into_iter().map(|(path, _)| path).collect::<BTreeSet<_>>() == expected)
-}
-
-/// Every file and folder of a copy, with what a change of it changes: a new name in a folder changes the folder.
-#[derive(Debug, PartialEq, Eq)]
-struct Marks(Vec<(PathBuf, Mark)>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
-    inode: u64,
-    size: u64,
-    mode: u32,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Mark {
-    fn new(found: &Metadata) -> Self {
-        Self {
-            inode: found.ino(),
-            size: found.size(),
-            mode: found.mode(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            changed: (found.ctime(), found.ctime_nsec()),
-        }
-    }
-}
-
-impl Marks {
-    fn of(folder: &Path) -> io::Result<Self> {
-        let mut marks = vec![(PathBuf::new(), Mark::new(&fs::symlink_metadata(folder)?))];
-        let mut at = 0;
-        while let Some((path, mark)) = marks.get(at).cloned() {
-            at += 1;
-            if mark.mode & KIND != FOLDER {
-                continue;
-            }
-            let mut entries = fs::read_dir(folder.join(&path))?.collect::<io::Result<Vec<_>>>()?;
-            entries.sort_by_key(fs::DirEntry::file_name);
-            for entry in entries {
-                marks.push((path.join(entry.file_name()), Mark::new(&entry.metadata()?)));
-            }
-        }
-        Ok(Self(marks))
-    }
-
-    /// Whether nothing of the copy has changed. What was added shows in the folder it was added to.
-    fn still_fit(&self, folder: &Path) -> bool {
-        let same = |(path, mark): &(PathBuf, Mark)| {
-            let place = if path.as_os_str().is_empty() { folder.to_owned() } else { folder.join(path) };
-            fs::symlink_metadata(place).is_ok_and(|found| Mark::new(&found) == *mark)
-        };
-        self.0.iter().all(same)
-    }
-
-    /// Whether nothing was changed within the last tick before `now`, so that every later change is visible.
-    fn is_stable_at(&self, now: SystemTime) -> bool {
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let quiet = |(seconds, nanos): (i64, i64)| {
-            let at = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
-            at + CLOCK_TICK < now
-        };
-        self.0.iter().all(|(_, mark)| quiet(mark.changed))
-    }
+    Marks::of(folder).is_ok_and(|marks| marks.paths().map(Path::to_owned).collect::<BTreeSet<_>>() == expected)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const FINGERPRINT: &str = "0123abcd";
@@ -315,7 +212,7 @@ mod tests {
             |copy| fs::rename(copy.join("scripts/run.sh"), copy.join("scripts/moved")).unwrap(),
         ];
         for touch in touches {
-            for quiet in [Duration::ZERO, 2 * CLOCK_TICK] {
+            for quiet in [Duration::ZERO, Duration::from_millis(100)] {
                 let Case { folder: _folder, skills } = case();
                 let copy = skills.make(&wanted(), write).unwrap().unwrap();
                 // After a while its marks alone are looked at.
@@ -331,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_no_run_needs_go_unless_they_were_just_used() {
+    fn copies_that_no_run_needs_go() {
         let Case { folder, skills } = case();
         let copy = skills.make(&wanted(), write).unwrap().unwrap();
-        assert_eq!(skills.remove_others(&BTreeSet::new(), Duration::from_secs(60)).unwrap(), 0);
-        assert_eq!(skills.remove_others(&BTreeSet::from([FINGERPRINT.to_owned()]), Duration::ZERO).unwrap(), 0);
-        assert!(copy.exists());
-        assert_eq!(skills.remove_others(&BTreeSet::new(), Duration::ZERO).unwrap(), 5);
+        assert_eq!(skills.set_aside_others(&BTreeSet::from([FINGERPRINT.to_owned()])), Vec::<PathBuf>::new());
+        assert_eq!(skills.find(&wanted()).unwrap(), Some(copy));
+        let aside = folder.path().join("skill-copies/.unneeded-0123abcd");
+        assert_eq!(skills.set_aside_others(&BTreeSet::new()), [aside]);
         assert_eq!(skills.find(&wanted()).unwrap(), None);
         fs::create_dir(folder.path().join("skill-copies/.making-left")).unwrap();
         skills.sweep();

@@ -38,6 +38,8 @@ fn job(server: &Server, run: &str) -> Value {
 }
 
 fn same_file(server: &Server, one: &str, other: &str, file: &str) -> bool {
+    // A run that took a result gets its folder when somebody looks at its files.
+    assert_eq!(server.get(&format!("/v1/management/runs/{other}/files")).status, 200);
     let inode = |run: &str| std::fs::metadata(server.run_dir(run).join(file)).unwrap().ino();
     inode(one) == inode(other)
 }
@@ -118,6 +120,7 @@ fn a_hit_is_a_run_of_its_own_with_the_files_and_the_artifacts_proof_of_its_sourc
     }
     assert_eq!(ours, theirs, "but for the addresses the results are the same");
     let text = std::fs::read_to_string(server.run_dir(&hit).join("result/result.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), result(&hit), "the folder has what was told before");
     assert!(text.contains("\"x\": 1.0"), "numbers keep their text: {text}");
 }
 
@@ -424,4 +427,71 @@ fn a_hit_passes_the_audit_on_its_own() {
 fn newest(place: &Place) -> String {
     let runs = std::fs::read_dir(place.path().join("data/runs")).unwrap();
     runs.map(|entry| entry.unwrap().file_name().into_string().unwrap()).max().unwrap()
+}
+
+#[test]
+fn a_hit_has_no_folder_until_one_is_needed_and_all_of_it_outlives_its_source() {
+    let server = Server::start();
+    server.skill("maker", MAKER, json!({}));
+    let body = json!({"skill_id": "maker"});
+    let source = made(&server, &body);
+    let hits: Vec<String> = (0..3).map(|_| taken(&server, &body)).collect();
+    let seen = |server: &Server, hit: &str| {
+        let result = server.get(&format!("/v1/jobs/{hit}/result")).json()["result"].take();
+        let history = server.get(&format!("/v1/jobs/{hit}/events/history")).json()["events"].take();
+        (result, history)
+    };
+    let before: Vec<_> = hits.iter().map(|hit| seen(&server, hit)).collect();
+    let data = server.folder.path().join("data");
+    let names = |folder: &str| {
+        let entries = std::fs::read_dir(data.join(folder)).into_iter().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("runs"), [source.as_str()], "neither a result nor a history needs a folder");
+    assert_eq!(names("results"), [source.as_str()]);
+
+    let server = server.restarted(&[]);
+    let cleaned = server.post("/v1/jobs/cleanup", &json!({"keep_last": 3})).json();
+    assert_eq!(cleaned["runs_deleted"], 1, "{cleaned}");
+    assert_eq!((names("runs").len(), names("sealed").len()), (0, 3), "the logs are sealed, and the source is gone");
+    for (hit, before) in hits.iter().zip(&before) {
+        assert_eq!(seen(&server, hit), *before);
+        assert_eq!(server.get(&format!("/v1/jobs/{hit}/artifacts/artifacts/deep/a.txt")).text(), "one\n");
+        for route in ["bundle", "export", "explain?path=/data/x", "logs", "artifacts"] {
+            assert_eq!(server.get(&format!("/v1/jobs/{hit}/{route}")).status, 200, "{route}");
+        }
+        assert_eq!(seen(&server, hit), *before, "with a folder as without");
+        crate::support::check::whole_log(&server, hit);
+    }
+    let server = server.restarted(&[]);
+    for (hit, before) in hits.iter().zip(&before) {
+        assert_eq!(seen(&server, hit), *before);
+    }
+    made(&server, &body);
+    let cleaned = server.post("/v1/jobs/cleanup", &json!({})).json();
+    assert_eq!(cleaned["runs_deleted"], 4, "{cleaned}");
+    for folder in ["runs", "results", "sealed", "skill-copies"] {
+        assert_eq!(names(folder), Vec::<String>::new(), "{folder}");
+    }
+}
+
+#[test]
+fn equal_runs_at_the_same_time_all_take_the_result_that_is_there() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let body = json!({"skill_id": "hello"});
+    made(&server, &body);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let created = create(&server, &body);
+                    let told = (&created["cache_hit"], &created["status"]);
+                    assert_eq!(told, (&json!(true), &json!("succeeded")), "nobody waits for another: {created}");
+                }
+            });
+        }
+    });
 }

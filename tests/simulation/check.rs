@@ -76,7 +76,6 @@ async fn events(service: &Orchestrator, run: RunId) -> Vec<Value> {
 
 /// The run is where it may stay, and its files agree.
 async fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: &str) {
-    let paths = service.layout().run(state.run_id);
     if !state.status().is_final() {
         let waits = state.status() == Status::WaitingUser && state.pending().is_some();
         let awaits = state.status() == Status::Queued && state.awaiting_upload;
@@ -85,6 +84,10 @@ async fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: 
         }
         return;
     }
+    let paths = match service.log().folder(state.run_id).await {
+        Ok(paths) => paths,
+        Err(error) => return world.violated(format!("{name} is final and its files cannot be had: {error}")),
+    };
     let result =
         fs::read(paths.file(RunFile::Result)).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let told = result.map(|result| (result["status"].clone(), result["error"]["code"].clone()));

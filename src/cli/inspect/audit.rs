@@ -10,9 +10,13 @@ use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
+use crate::domain::causes::chain;
 use crate::domain::codes::Exit;
+use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::statechart::Status;
+use crate::fcmp::read_envelope;
+use crate::orchestrator::make_hit_folder;
 use crate::settings::LogLevel;
 use crate::workspace::Layout;
 
@@ -67,7 +71,11 @@ fn stored_run(global: &Global, id: &str) -> Result<Report, Failure> {
     let settings = global.settings(&[])?;
     let runs = Runs::open(&settings, None)?;
     let run = runs.resolve(id)?;
-    let root = Layout::new(&settings.paths.data_dir).run(run).root;
+    let layout = Layout::new(&settings.paths.data_dir);
+    let root = layout.run(run).root;
+    if !root.exists() {
+        make_folder(&runs, &layout, run)?;
+    }
     let read_events = |take: &mut dyn FnMut(&[u8])| {
         runs.events(run, Seq(1), None, |event| {
             take(event);
@@ -75,6 +83,26 @@ fn stored_run(global: &Global, id: &str) -> Result<Report, Failure> {
         })
     };
     audit::stored_run(run, root, read_events, || runs.row(run))
+}
+
+/// A run that took an equal run's result may have no folder yet.
+fn make_folder(runs: &Runs, layout: &Layout, run: RunId) -> Result<(), Failure> {
+    let (mut first, mut taken) = (None, None);
+    runs.events(run, Seq(1), Some(Seq(2)), |event| {
+        match read_envelope(event).ok().and_then(|envelope| envelope.event) {
+            Some(Event::Started(started)) => first = Some(started),
+            Some(Event::CacheHit(hit)) => taken = Some(hit.source_run_id),
+            Some(_) | None => {}
+        }
+        Ok(())
+    })?;
+    if let (Some(started), Some(source)) = (first, taken)
+        && let Err(error) = make_hit_folder(layout, run, &started, source)
+    {
+        // The audit then names the files that are missing.
+        tracing::warn!(error = %chain(&error), "the folder of the run cannot be made");
+    }
+    Ok(())
 }
 
 fn lines_of(report: &Report, look: Look) -> String {

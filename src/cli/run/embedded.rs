@@ -92,7 +92,7 @@ impl Embedded {
     pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
         let job = self.orchestrator.job(run).await?;
         let job = serde_json::to_value(job).map_err(Failure::broken("read the job"))?;
-        let paths = self.orchestrator.layout().run(run);
+        let paths = self.orchestrator.log().folder(run).await?;
         let result = paths.file(RunFile::Result);
         let reading = || format!("read {}", result.display());
         let text = std::fs::read(&result).map_err(Failure::broken(reading()))?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use axum::Json;
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
@@ -15,20 +16,23 @@ use crate::http::answer::problem::Problem;
 use crate::http::answer::run_file::read_json;
 use crate::http::attachment::{FileAnswer, answer};
 use crate::http::request::run_in_path::RunInPath;
+use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::workspace::RunPaths;
 
-pub(crate) async fn all(asked: RunInPath) -> Result<Json<Value>, Problem> {
+pub(crate) async fn all(State(app): State<App>, asked: RunInPath) -> Result<Json<Value>, Problem> {
     let request_id = asked.request();
     let is_final = asked.state.status().is_final();
-    let manifest = blocking(move || entries(&asked.paths, is_final)).await?;
+    let paths = app.orchestrator().log().folder(asked.run()).await?;
+    let manifest = blocking(move || entries(&paths, is_final)).await?;
     let paths: Vec<&str> = manifest.iter().map(|entry| entry.path_rel.as_str()).collect();
     Ok(Json(json!({"request_id": request_id, "artifacts": paths, "manifest": manifest})))
 }
 
-pub(crate) async fn one(asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn one(State(app): State<App>, asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {
     let is_final = asked.state.status().is_final();
-    let file = blocking(move || open(&asked.paths, asked.rest, is_final)).await?;
+    let paths = app.orchestrator().log().folder(asked.run()).await?;
+    let file = blocking(move || open(&paths, asked.rest, is_final)).await?;
     answer(file, &headers)
 }
 

@@ -12,7 +12,6 @@ use serde_json::value::RawValue;
 
 use crate::domain::ids::RunId;
 use crate::http::answer::problem::Problem;
-use crate::http::jobs::result::result_of;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::query::Query;
 use crate::http::request::wait::{MAX_WAIT_SECONDS, Waited, preference_applied, preferred_wait};
@@ -91,8 +90,8 @@ async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, 
         () = app.closed() => {}
     }
     let waited = Waited(began.elapsed());
-    let job = orchestrator.job(run).await?;
-    let result = if job.status.is_final() { Some(result_of(orchestrator.layout().run(run)).await?) } else { None };
+    let (job, state) = orchestrator.job_and_state(run).await?;
+    let result = if job.status.is_final() { Some(orchestrator.log().result(&state).await?) } else { None };
     let mut response = Json(Finished { job, result }).into_response();
     response.extensions_mut().insert(waited);
     Ok(response)

@@ -36,9 +36,10 @@ struct Entry {
 pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Json<Value>, Problem> {
     query.finish()?;
     let (request_id, run_id) = (asked.request(), asked.run());
+    let root = app.orchestrator().log().folder(run_id).await?.root;
     let (entries, truncated) = blocking(move || {
         let mut entries = Vec::new();
-        let whole = tree(Listed { root: &asked.paths.root, named: "" }, "", 0, &mut entries);
+        let whole = tree(Listed { root: &root, named: "" }, "", 0, &mut entries);
         if let Some(shared) = app.orchestrator().shared_skill(&asked.state)? {
             add_shared(&shared, &mut entries);
         }
@@ -114,8 +115,9 @@ pub(crate) async fn one(State(app): State<App>, asked: RunInPath, mut query: Que
     let path = query.text("path").ok_or_else(|| Problem::invalid("path", "is required"))?;
     query.finish()?;
     let request_id = asked.request();
+    let root = app.orchestrator().log().folder(asked.run()).await?.root;
     blocking(move || {
-        let opened = match open_beneath(&asked.paths.root, Path::new(&path)) {
+        let opened = match open_beneath(&root, Path::new(&path)) {
             Err(LookupError::NotFound) => open_shared(&app, &asked.state, Path::new(&path))?,
             opened => opened,
         };

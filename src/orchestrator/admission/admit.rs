@@ -51,8 +51,14 @@ pub(crate) struct Admission {
 impl Admission {
     /// See whether an equal run has a result or is making one. `wanted` is `None` for a run that shares with nobody.
     pub(crate) async fn begin(shared: &Arc<Shared>, wanted: Option<Wanted>) -> Self {
+        // Whoever finds a result needs no lead, and does not wait for others that take the same one.
+        if let Some(found) = &wanted
+            && let Ok(Some(entry)) = cache::find(shared, &found.key).await
+        {
+            return Self { wanted, lead: None, entry: Some(entry) };
+        }
         let lead = wanted.as_ref().and_then(|wanted| Lead::take(shared, wanted));
-        // Asked for once it leads: a run that led before has left its entry by then.
+        // Asked again for once it leads: a run that led before has left its entry by then.
         let entry = match (&wanted, &lead) {
             (Some(wanted), Some(_)) => cache::find(shared, &wanted.key).await.unwrap_or_default(),
             (Some(_) | None, _) => None,
@@ -68,7 +74,21 @@ impl Admission {
     /// The equal run's result, put into this run's folder, which must exist; `None` when it cannot be used after all.
     pub(crate) async fn take_result(&mut self, shared: &Arc<Shared>) -> Option<Step> {
         let (wanted, entry) = (self.wanted.as_ref()?, self.entry.take()?);
-        cache::take(shared, wanted, entry).await
+        let step = cache::take(shared, wanted, entry).await;
+        if step.is_none() && self.lead.is_none() {
+            self.lead = Lead::take(shared, wanted);
+        }
+        step
+    }
+
+    /// The equal run's result for a run that gets no folder; `None` when it cannot be used after all.
+    pub(crate) async fn take_shared_result(&mut self, shared: &Arc<Shared>) -> Option<Step> {
+        let (wanted, entry) = (self.wanted.as_ref()?, self.entry.take()?);
+        let step = cache::take_shared(shared, wanted, entry).await;
+        if step.is_none() && self.lead.is_none() {
+            self.lead = Lead::take(shared, wanted);
+        }
+        step
     }
 
     /// The run is logged and has no result: it follows the run that leads, or enters the queue.

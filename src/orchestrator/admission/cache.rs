@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -21,14 +21,15 @@ use crate::domain::outcome::{Evidence, Warning};
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
-use crate::files;
+use crate::files::{self, Marks};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Step;
 use crate::orchestrator::results::{listed, no_streams, write_debug_bundle};
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::shared_results::SharedResult;
 use crate::store::{IndexChange, IndexKey};
 use crate::workspace;
-use crate::workspace::RunPaths;
+use crate::workspace::{Layout, RunPaths};
 
 /// Longest file of the runner's own that is read whole: result and lists.
 const FILE_MAX: u64 = 64 << 20;
@@ -159,50 +160,169 @@ struct Manifest {
     artifacts: Vec<ArtifactEntry>,
 }
 
-/// Check the source and share its files; durable when done. An error is why the source cannot be used.
-fn copy_result(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> Result<LastFiles, String> {
-    let artifacts = proven_artifacts(from, entry)?;
-    for (file, sha256) in &entry.files {
-        let bytes = read(&from.root, Path::new(file)).ok_or_else(|| format!("{file} is gone"))?;
-        if sha256_hex(&bytes) != *sha256 {
-            return Err(format!("{file} has changed"));
+/// The step that logs an equal run's result, for a run that is not created yet and gets no folder: the result is in a folder of
+/// links, which outlives the equal run. `None` is a miss.
+pub(crate) async fn take_shared(shared: &Arc<Shared>, wanted: &Wanted, entry: Entry) -> Option<Step> {
+    let (run, source) = (wanted.run, entry.run_id);
+    let (owned, artifacts_sha256) = (shared.clone(), entry.artifacts_sha256.clone());
+    let folder = shared.layout.shared_result(source);
+    // Usually a few looks at metadata: they take less time than the way to another thread.
+    let result = match shared.shared_results.unchanged(source, &folder) {
+        Some(result) => Ok(result),
+        None => shared
+            .blocking
+            .run("share a result", move || share(&owned, &entry, &folder))
+            .await
+            .unwrap_or_else(|error| Err(chain(&error))),
+    };
+    match result {
+        Ok(result) => {
+            let command = Command::TakeFromCache { source, cache_key: wanted.key.clone() };
+            Some(Step { command, last_files: Some(last_files(&result, artifacts_sha256)) })
+        }
+        Err(reason) => {
+            warn!(run.id = %run, source.id = %source, reason, "a cached result cannot be used");
+            None
         }
     }
-    let result = read(&from.root, Path::new(RunFile::Result.name())).ok_or("its result is gone")?;
-    let mut result: ResultFile = serde_json::from_slice(&result).map_err(|error| format!("its result: {error}"))?;
+}
+
+/// The shared result of a run, made if it is not there yet; durable when done. An error is why it cannot be used. Blocks.
+fn share(shared: &Shared, entry: &Entry, folder: &Path) -> Result<Arc<SharedResult>, String> {
+    let _working = shared.shared_results.working.lock().unwrap_or_else(PoisonError::into_inner);
+    if folder.symlink_metadata().is_err() {
+        make_shared(&shared.layout, entry, folder)?;
+    }
+    shared.shared_results.look(entry.run_id, folder, |folder| {
+        let (artifacts, result) = check(folder, entry)?;
+        Ok(SharedResult { artifacts, warnings: result.validation_warnings })
+    })
+}
+
+fn make_shared(layout: &Layout, entry: &Entry, folder: &Path) -> Result<(), String> {
+    let from = layout.run(entry.run_id).root;
+    let (artifacts, _) = check(&from, entry)?;
+    let all = layout.shared_results();
+    let make = || {
+        files::create_folder(&all)?;
+        let making = tempfile::Builder::new()
+            .prefix(".making-")
+            .tempdir_in(&all)
+            .map_err(files::Error::on("create a folder in", &all))?;
+        for file in shared_files(&artifacts, entry.files.keys()) {
+            workspace::share_file(&from, Path::new(&file), making.path())?;
+        }
+        files::sync_file_system(&all)?;
+        std::fs::rename(making.path(), folder).map_err(files::Error::on("rename to", folder))?;
+        // Nothing is left to be removed at its old path.
+        let _ = making.keep();
+        files::sync(&all)
+    };
+    make().map_err(|error| chain(&error))
+}
+
+/// The result of a run that shares it, as that run's own.
+pub(crate) fn shared_result_for(folder: &Path, request: RequestId) -> Result<Box<RawValue>, String> {
+    let bytes = read(folder, Path::new(RunFile::Result.name())).ok_or("it is gone")?;
+    let mut result: ResultFile = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    if result.artifacts.is_empty() {
+        return serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+    }
+    result.artifacts = listed(request, &manifest(folder)?.0);
+    serde_json::value::to_raw_value(&result).map_err(|error| error.to_string())
+}
+
+/// Links the shared result of a run into the folder of one that took it.
+pub(crate) fn link_result(from: &Path, to: &RunPaths, request: RequestId) -> Result<(), String> {
+    let (artifacts, _) = manifest(from)?;
+    let found = Marks::of(from).map_err(|error| error.to_string())?;
+    for file in found.files() {
+        workspace::share_file(from, file, &to.root).map_err(|error| chain(&error))?;
+    }
+    let bytes = read(from, Path::new(RunFile::Result.name())).ok_or("it is gone")?;
+    let result = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    write_own_result(to, result, request, &artifacts)
+}
+
+/// Check the source and share its files; durable when done. An error is why the source cannot be used.
+fn copy_result(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> Result<LastFiles, String> {
+    let (artifacts, result) = check(&from.root, entry)?;
     workspace::reclaim(to).map_err(|error| error.to_string())?;
-    let manifest = RunFile::Manifest.name().to_owned();
-    let shared = artifacts.iter().map(|artifact| &artifact.path_rel).chain(entry.files.keys()).chain([&manifest]);
-    for file in shared {
-        workspace::share_file(&from.root, Path::new(file), &to.root).map_err(|error| error.to_string())?;
+    for file in shared_files(&artifacts, entry.files.keys()) {
+        workspace::share_file(&from.root, Path::new(&file), &to.root).map_err(|error| error.to_string())?;
     }
     let warnings = result.validation_warnings.clone();
-    if !artifacts.is_empty() {
-        result.artifacts = listed(wanted.request, &artifacts);
-        let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
-        // Written whole, so the source's file, which has the same bytes on the disk so far, stays as it is.
-        files::write_whole(&to.file(RunFile::Result), format!("{text}\n").as_bytes())
-            .map_err(|error| error.to_string())?;
-    }
+    write_own_result(to, result, wanted.request, &artifacts)?;
     if wanted.debug {
         write_debug_bundle(to).map_err(|error| error.to_string())?;
     }
     workspace::sync_run(to).map_err(|error| error.to_string())?;
-    let evidence = Evidence { streams: no_streams(), artifacts_sha256: entry.artifacts_sha256.clone() };
-    let warned = warnings.into_iter().map(|warning| Fact::own(Event::Warned(warning)));
-    let indexed = artifacts.into_iter().map(|artifact| Fact::own(Event::ArtifactIndexed(artifact)));
-    Ok(LastFiles { facts: warned.chain(indexed).collect(), evidence })
+    Ok(last_files(&SharedResult { artifacts, warnings }, entry.artifacts_sha256.clone()))
+}
+
+fn last_files(result: &SharedResult, artifacts_sha256: String) -> LastFiles {
+    let evidence = Evidence { streams: no_streams(), artifacts_sha256 };
+    let warned = result.warnings.iter().map(|warning| Fact::own(Event::Warned(warning.clone())));
+    let indexed = result.artifacts.iter().map(|artifact| Fact::own(Event::ArtifactIndexed(artifact.clone())));
+    LastFiles { facts: warned.chain(indexed).collect(), evidence }
+}
+
+/// The files of a source that are shared, by their paths.
+fn shared_files<'a>(
+    artifacts: &'a [ArtifactEntry],
+    others: impl Iterator<Item = &'a String>,
+) -> impl Iterator<Item = String> {
+    let names = artifacts.iter().map(|artifact| &artifact.path_rel).chain(others).cloned();
+    names.chain([RunFile::Manifest.name().to_owned()])
+}
+
+/// The result names its run where it lists artifacts: that run gets its own.
+fn write_own_result(
+    to: &RunPaths,
+    mut result: ResultFile,
+    request: RequestId,
+    artifacts: &[ArtifactEntry],
+) -> Result<(), String> {
+    if artifacts.is_empty() {
+        return Ok(());
+    }
+    result.artifacts = listed(request, artifacts);
+    let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
+    // Written whole, so the source's file, which has the same bytes on the disk so far, stays as it is.
+    files::write_whole(&to.file(RunFile::Result), format!("{text}\n").as_bytes()).map_err(|error| chain(&error))
+}
+
+/// The artifacts and the result in a source's folder, if it holds exactly what its entry is about.
+fn check(root: &Path, entry: &Entry) -> Result<(Vec<ArtifactEntry>, ResultFile), String> {
+    let artifacts = proven_artifacts(root, entry)?;
+    for (file, sha256) in &entry.files {
+        let bytes = read(root, Path::new(file)).ok_or_else(|| format!("{file} is gone"))?;
+        if sha256_hex(&bytes) != *sha256 {
+            return Err(format!("{file} has changed"));
+        }
+    }
+    let result = read(root, Path::new(RunFile::Result.name())).ok_or("its result is gone")?;
+    Ok((artifacts, serde_json::from_slice(&result).map_err(|error| format!("its result: {error}"))?))
+}
+
+/// The manifest in a folder, and the hash of what it lists.
+fn manifest(root: &Path) -> Result<(Vec<ArtifactEntry>, String), String> {
+    let bytes = read(root, Path::new(RunFile::Manifest.name())).ok_or("its manifest is gone")?;
+    let Manifest { artifacts } = serde_json::from_slice(&bytes).map_err(|error| format!("its manifest: {error}"))?;
+    if bytes != artifact::manifest_json(&artifacts) {
+        return Err("its manifest has changed".into());
+    }
+    let sha256 = artifact::artifacts_sha256(&artifacts);
+    Ok((artifacts, sha256))
 }
 
 /// The source's artifacts, if its folder holds exactly those that its proof is about.
-fn proven_artifacts(from: &RunPaths, entry: &Entry) -> Result<Vec<ArtifactEntry>, String> {
-    let bytes = read(&from.root, Path::new(RunFile::Manifest.name())).ok_or("its manifest is gone")?;
-    let Manifest { artifacts } = serde_json::from_slice(&bytes).map_err(|error| format!("its manifest: {error}"))?;
-    if artifact::artifacts_sha256(&artifacts) != entry.artifacts_sha256 || bytes != artifact::manifest_json(&artifacts)
-    {
+fn proven_artifacts(root: &Path, entry: &Entry) -> Result<Vec<ArtifactEntry>, String> {
+    let (artifacts, sha256) = manifest(root)?;
+    if sha256 != entry.artifacts_sha256 {
         return Err("its manifest has changed".into());
     }
-    let found = artifact::index(&from.root, &[]).map_err(|error| error.to_string())?.entries;
+    let found = artifact::index(root, &[]).map_err(|error| error.to_string())?.entries;
     let content = |artifact: &ArtifactEntry| (artifact.path_rel.clone(), artifact.size, artifact.sha256.clone());
     let mut listed: Vec<_> = artifacts.iter().map(content).collect();
     listed.sort();

@@ -15,6 +15,7 @@ use crate::orchestrator::log::journal::{lost_race, met_final};
 use crate::orchestrator::packages::temporary;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::single_flight::Follower;
+use crate::workspace;
 
 /// Do what a run in this state needs.
 pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
@@ -52,7 +53,9 @@ pub(crate) async fn perform_again(shared: &Arc<Shared>, state: &RunState) -> Opt
             Effect::Enqueue => later = enter_again(shared, state).await,
             Effect::Seal => {
                 // A power cut may have torn a sealed file whose events are still in the store.
-                let _ = std::fs::remove_file(shared.layout.run(run).file(RunFile::Events));
+                let paths = shared.layout.run(run);
+                let _ = std::fs::remove_file(paths.file(RunFile::Events));
+                let _ = workspace::remove_sealed(&paths);
                 shared.sealer.seal_soon(run);
             }
             Effect::RemovePackage => temporary::remove_soon(shared, state),

@@ -31,7 +31,7 @@ impl RunLog {
         if !state.status().is_final() {
             return Err(Error::NotReady);
         }
-        let (paths, debug) = (self.paths(run), state.options.debug);
+        let (paths, debug) = (self.folder(run).await?, state.options.debug);
         self.blocking().run("make a bundle", move || open_or_make(run, &paths, debug)).await?
     }
 }

@@ -42,7 +42,7 @@ impl RunLog {
             return Err(missing());
         }
         // The field first: to look for one that is not there costs no scan of the log.
-        let (root, missing) = (self.paths(run).root, missing());
+        let (root, missing) = (self.folder(run).await?.root, missing());
         let find = move || find(&root, &pointer, missing).map(|found| (found, root));
         let (Found { document, value, place }, root) = self.blocking().run("explain a result", find).await??;
         let trail = self.trail(run).await?;

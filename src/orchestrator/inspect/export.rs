@@ -33,7 +33,7 @@ impl RunLog {
         if !state.status().is_final() {
             return Err(Error::NotReady);
         }
-        let root = self.paths(run).root;
+        let root = self.folder(run).await?.root;
         let mut files = self.blocking().run("look at the run's files", move || pieces(&root)).await??;
         if !files.iter().any(|(name, _)| name == EVENTS) {
             files.push((EVENTS.to_owned(), self.unsealed(run, state.head_seq).await?));

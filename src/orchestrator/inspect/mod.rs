@@ -4,6 +4,7 @@ pub(crate) mod bundle;
 pub(crate) mod explain;
 pub(crate) mod explain_cache;
 pub(crate) mod export;
+pub(crate) mod hit_folder;
 
 pub use bundle::OpenedBundle;
 pub use explain_cache::{CacheOutcome, CacheStory, DifferingPart};

@@ -118,16 +118,23 @@ impl Orchestrator {
         let run = RunId(shared.clock.new_id());
         // Nobody ends the run before it is in the queue, follows an equal run, or has its result.
         let _lock = shared.run_locks.lock(run).await;
+        let _sharing = shared.sharing.read().await;
         let (request_id, awaiting_upload) = (started.request_id, started.awaiting_upload);
         let mut admission = Admission::begin(shared, wanted(shared, run, &started)).await;
         let mut place = match awaiting_upload || admission.expects_hit() {
             true => None,
             false => Some(shared.place()?),
         };
-        if write_folder(shared, run, &started, begins).await? == Written::SkillChanged {
-            return Ok(None);
-        }
-        let hit = admission.take_result(shared).await;
+        // A run for debugging has everything in its folder.
+        let hit = match admission.expects_hit() && !started.runtime_options.debug {
+            true => admission.take_shared_result(shared).await,
+            false => None,
+        };
+        let hit = match hit {
+            Some(hit) => Some(hit),
+            None if write_folder(shared, run, &started, begins).await? == Written::SkillChanged => return Ok(None),
+            None => admission.take_result(shared).await,
+        };
         let cache_hit = hit.is_some();
         let answer = Created {
             request_id,

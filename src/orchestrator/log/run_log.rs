@@ -8,7 +8,6 @@ use tokio::sync::watch;
 
 use crate::domain::event::{Event, Started};
 use crate::domain::ids::{RequestId, RunId, Seq};
-use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::fcmp::{LogHead, read_envelope};
 use crate::orchestrator::environment::Blocking;
@@ -95,12 +94,12 @@ impl RunLog {
 
     /// Events from exactly `after + 1` on, about `max_bytes` of them; empty at the durable head.
     pub async fn read(&self, run: RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
-        let sealed = self.layout.run(run).file(RunFile::Events);
-        if sealed.symlink_metadata().is_ok() {
+        let paths = self.layout.run(run);
+        if let Some(sealed) = paths.sealed_log() {
             if !self.is_final(run).await {
                 return Ok(self.store.read(&run, after, max_bytes).await?);
             }
-            if let Some(batches) = self.read_sealed(sealed.clone(), after, max_bytes).await? {
+            if let Some(batches) = self.read_sealed(sealed, after, max_bytes).await? {
                 return Ok(batches);
             }
         }
@@ -109,10 +108,12 @@ impl RunLog {
             return Ok(batches);
         }
         // The log may have been sealed, and its events have left the store, between the two looks.
-        if sealed.symlink_metadata().is_err() || !self.is_final(run).await {
-            return Ok(batches);
+        match paths.sealed_log() {
+            Some(sealed) if self.is_final(run).await => {
+                Ok(self.read_sealed(sealed, after, max_bytes).await?.unwrap_or_default())
+            }
+            Some(_) | None => Ok(batches),
         }
-        Ok(self.read_sealed(sealed, after, max_bytes).await?.unwrap_or_default())
     }
 
     /// An engine may write in its run's folder: until the run is over, a sealed log there is a forgery.

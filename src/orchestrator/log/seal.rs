@@ -114,7 +114,9 @@ impl Worker {
             let page = self.store.read(&run, at, bytes).await?;
             let Some(last) = page.last().map(EventBatch::last) else { return Ok(()) };
             at = last;
-            let path = self.layout.run(run).file(RunFile::Events);
+            let paths = self.layout.run(run);
+            // A run that took another's result may have no folder, and needs none for its log.
+            let path = if paths.root.is_dir() { paths.file(RunFile::Events) } else { paths.sealed };
             let write = move || write_page(&path, sealing, &page, last == head);
             sealing = self.blocking.run("seal the log", write).await??;
         }
@@ -151,7 +153,7 @@ impl Worker {
 
     /// Whether the file holds all that the store holds: after this the store forgets it.
     async fn is_whole(&self, run: RunId) -> bool {
-        let path = self.layout.run(run).file(RunFile::Events);
+        let Some(path) = self.layout.run(run).sealed_log() else { return false };
         let sealed = self.blocking.run("open a sealed log", move || SealedLog::open(&path).map(|log| log.head())).await;
         let Ok(Ok(sealed)) = sealed else { return false };
         self.store.head(&run).await.is_ok_and(|head| head == sealed)
@@ -165,7 +167,13 @@ fn write_page(
     page: &[EventBatch],
     last: bool,
 ) -> Result<Option<Sealing>, store::Error> {
-    let mut sealing = begun.map_or_else(|| Sealing::begin(path), Ok)?;
+    let mut sealing = match begun {
+        Some(begun) => begun,
+        None => {
+            files::create_parent(path)?;
+            Sealing::begin(path)?
+        }
+    };
     page.iter().try_for_each(|batch| sealing.push(batch))?;
     if last {
         sealing.finish()?;

@@ -22,8 +22,17 @@ use crate::workspace;
 /// Rows looked at in one step of a scan.
 const SCAN_PAGE: usize = 256;
 
-/// How long a copy of a skill stays after its last use: a run that is being created needs one and has no row yet.
-const SKILL_UNUSED_FOR: Duration = Duration::from_secs(600);
+/// Runs whose ids are at most this older than a scan may have got their rows during it.
+const CREATION_MAX: Duration = Duration::from_secs(600);
+
+/// What the runs that stay share.
+#[derive(Default)]
+struct Needed {
+    /// Fingerprints of skills.
+    skills: BTreeSet<String>,
+    /// Runs whose results were taken, or may be.
+    results: BTreeSet<RunId>,
+}
 
 /// Which runs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,6 +63,14 @@ pub struct Cleaned {
     pub requests_deleted: u64,
     pub cache_entries_deleted: u64,
     pub bytes_freed: u64,
+}
+
+impl Needed {
+    fn add(&mut self, state: RunState) {
+        self.results.extend(state.cached_from);
+        self.results.insert(state.run_id);
+        self.skills.insert(state.skill.fingerprint);
+    }
 }
 
 impl ListFilter {
@@ -93,11 +110,12 @@ impl Orchestrator {
         let mut cleaned = Cleaned::default();
         let mut before = None;
         let mut kept = 0;
-        let mut needed = BTreeSet::new();
+        let mut needed = Needed::default();
+        let began = self.shared.clock.now();
         loop {
             let rows = self.shared.store.runs(before, SCAN_PAGE).await?;
             let Some((last, _)) = rows.last() else {
-                cleaned.bytes_freed += self.remove_unneeded_skills(needed).await?;
+                cleaned.bytes_freed += self.remove_unneeded(needed, began).await?;
                 return Ok(cleaned);
             };
             before = Some(*last);
@@ -107,7 +125,7 @@ impl Orchestrator {
                 let is_over = state.status().is_final() && !self.shared.live.contains(run);
                 if !is_over || kept < keep_last || !old {
                     kept += usize::from(is_over);
-                    needed.insert(state.skill.fingerprint);
+                    needed.add(state);
                     continue;
                 }
                 let (bytes, entries) = self.delete(&state).await?;
@@ -119,11 +137,37 @@ impl Orchestrator {
         }
     }
 
-    /// Removes the copies of skills that runs share and none of these needs; returns the bytes that this freed.
-    async fn remove_unneeded_skills(&self, needed: BTreeSet<String>) -> Result<u64, Error> {
-        let shared = self.shared.clone();
-        let remove = move || shared.shared_skills.remove_others(&needed, SKILL_UNUSED_FOR);
-        Ok(self.shared.blocking.run("remove copies of skills", remove).await??)
+    /// Removes what runs share and none needs any more; returns the bytes that this freed.
+    async fn remove_unneeded(&self, mut needed: Needed, began: Timestamp) -> Result<u64, Error> {
+        let shared = &self.shared;
+        // Nobody is on the way to its row now: those that were created since the scan began are all there.
+        let alone = shared.sharing.write().await;
+        let mut before = None;
+        'new: loop {
+            let rows = shared.store.runs(before, SCAN_PAGE).await?;
+            let Some((last, _)) = rows.last() else { break };
+            before = Some(*last);
+            for (run, row) in rows {
+                let state = parse_head(run, &row)?.state;
+                if state.created_at.as_micros() + i64::try_from(CREATION_MAX.as_micros()).unwrap_or(i64::MAX)
+                    < began.as_micros()
+                {
+                    break 'new;
+                }
+                needed.add(state);
+            }
+        }
+        let owned = shared.clone();
+        let set_aside = move || {
+            let results = owned.layout.shared_results();
+            let mut aside = owned.shared_results.set_aside_others(&results, &needed.results);
+            aside.extend(owned.shared_skills.set_aside_others(&needed.skills));
+            aside
+        };
+        let aside = shared.blocking.run("set aside what no run shares", set_aside).await?;
+        drop(alone);
+        let remove = move || aside.iter().map(|folder| files::remove_tree(folder)).sum::<Result<u64, _>>();
+        Ok(shared.blocking.run("remove what no run shares", remove).await??)
     }
 
     /// The bytes that this freed, and the cache entries that went with the run.

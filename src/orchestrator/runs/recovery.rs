@@ -21,6 +21,7 @@ use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::single_flight::Follower;
 use crate::orchestrator::turn::at_rest;
 use crate::store::IndexKey;
+use crate::workspace::Layout;
 use crate::{settings, workspace};
 
 /// Runs that are recovered side by side.
@@ -130,7 +131,10 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         let _ = files::remove_tree(&owned.layout.tmp());
         owned.shared_skills.sweep();
         recover_installs(&owned.settings.paths.skills_dir, &owned.layout)?;
-        Ok::<_, Error>((newest::<RequestId>(&owned.layout.requests()), newest::<RunId>(&owned.layout.runs())))
+        remove_half_made(&owned.layout);
+        let mut runs = newest::<RunId>(&owned.layout.runs());
+        runs.extend(newest::<RunId>(&owned.layout.sealed()));
+        Ok::<_, Error>((newest::<RequestId>(&owned.layout.requests()), runs))
     });
     let (requests, runs) = listed.await??;
     let mut unknown = Vec::new();
@@ -158,11 +162,23 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     shared.blocking.run("remove left-over folders", remove).await
 }
 
-/// The newest of the ids that folders are named by.
+/// Removes folders that an earlier process began to make.
+fn remove_half_made(layout: &Layout) {
+    for folder in [layout.runs(), layout.shared_results()] {
+        // What stays is removed at the next start.
+        files::remove_hidden(&folder);
+    }
+}
+
+/// The newest of the ids that folders and sealed logs are named by.
 fn newest<Id: std::str::FromStr + Ord>(folder: &std::path::Path) -> Vec<Id> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut ids: Vec<Id> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut ids: Vec<Id> = entries.flatten().filter_map(|entry| id_in(entry.file_name().to_str()?)).collect();
     ids.sort_unstable();
     let skip = ids.len().saturating_sub(FOLDERS_SWEPT);
     ids.split_off(skip)
+}
+
+fn id_in<Id: std::str::FromStr>(name: &str) -> Option<Id> {
+    name.strip_suffix(".jsonl").unwrap_or(name).parse().ok()
 }

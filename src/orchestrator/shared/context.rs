@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -19,6 +19,7 @@ use crate::orchestrator::shared::known_skills::KnownSkills;
 use crate::orchestrator::shared::live::LiveRuns;
 use crate::orchestrator::shared::queue::{Place, Queue};
 use crate::orchestrator::shared::run_lock::RunLocks;
+use crate::orchestrator::shared::shared_results::SharedResults;
 use crate::orchestrator::shared::single_flight::SingleFlight;
 use crate::registry::Registry;
 use crate::renderer::Renderer;
@@ -36,6 +37,9 @@ pub(crate) struct Shared {
     pub registry: Registry,
     pub known_skills: KnownSkills,
     pub shared_skills: SharedSkills,
+    pub shared_results: SharedResults,
+    /// Held by a run from taking what it shares to its row; alone by whoever removes what no row needs.
+    pub sharing: RwLock<()>,
     pub installed_engines: InstalledEngines,
     pub clock: Arc<dyn Clock>,
     pub blocking: Blocking,
@@ -83,6 +87,8 @@ impl Shared {
             store: parts.store,
             known_skills: KnownSkills::default(),
             shared_skills: SharedSkills::new(parts.layout.skill_copies()),
+            shared_results: SharedResults::default(),
+            sharing: RwLock::default(),
             layout: parts.layout,
             settings: parts.settings,
             registry: parts.registry,

@@ -6,6 +6,7 @@ pub(crate) mod known_skills;
 pub(crate) mod live;
 pub(crate) mod queue;
 pub(crate) mod run_lock;
+pub(crate) mod shared_results;
 pub(crate) mod single_flight;
 pub(crate) mod skills;
 

@@ -1,0 +1,95 @@
+//! The folder of a run that took an equal run's result: made of links when somebody first needs it.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use serde_json::value::RawValue;
+
+use crate::domain::event::Started;
+use crate::domain::ids::RunId;
+use crate::domain::run_file::{RunFile, RunFolder};
+use crate::domain::state::RunState;
+use crate::files;
+use crate::orchestrator::admission::cache;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::intake::create::write_request;
+use crate::orchestrator::log::run_log::RunLog;
+use crate::workspace::{self, Layout, RunPaths};
+
+/// Longest result that is read.
+const RESULT_MAX: u64 = 64 << 20;
+
+impl RunLog {
+    /// The files of a run; if it is a hit without a folder so far, it gets one.
+    pub async fn folder(&self, run: RunId) -> Result<RunPaths, Error> {
+        let paths = self.paths(run);
+        if paths.root.symlink_metadata().is_ok() {
+            return Ok(paths);
+        }
+        let state = self.head(run).await?.state;
+        if let Some(source) = folderless(&state) {
+            let (layout, started) = (self.layout().clone(), self.first(run).await?);
+            self.blocking()
+                .run("make a run's folder", move || make_hit_folder(&layout, run, &started, source))
+                .await??;
+        }
+        Ok(paths)
+    }
+
+    /// The result of a final run, as text, so that no number in it changes.
+    pub async fn result(&self, state: &RunState) -> Result<Box<RawValue>, Error> {
+        let (paths, layout) = (self.paths(state.run_id), self.layout().clone());
+        let (source, request) = (folderless(state), state.request_id);
+        let read = move || match source.filter(|_| paths.root.symlink_metadata().is_err()) {
+            Some(source) => cache::shared_result_for(&layout.shared_result(source), request).map_err(unusable(source)),
+            None => read_result(&paths),
+        };
+        self.blocking().run("read a result", read).await?
+    }
+}
+
+/// The run whose result this one shares, where it need not have a folder of its own.
+fn folderless(state: &RunState) -> Option<RunId> {
+    state.cached_from.filter(|_| state.status().is_final())
+}
+
+fn unusable(source: RunId) -> impl FnOnce(String) -> Error {
+    move |message| Error::Corrupt { run: source.to_string(), message: format!("its shared result: {message}") }
+}
+
+fn read_result(paths: &RunPaths) -> Result<Box<RawValue>, Error> {
+    let name = RunFile::Result.name();
+    let doing = || format!("read {}", paths.file(RunFile::Result).display());
+    let bytes = files::read_beneath(&paths.root, Path::new(name), RESULT_MAX)
+        .map_err(|error| Error::io(doing())(std::io::Error::other(error)))?;
+    let bytes = bytes.ok_or_else(|| Error::io(doing())(ErrorKind::FileTooLarge.into()))?;
+    serde_json::from_slice(&bytes).map_err(|error| Error::io(doing())(error.into()))
+}
+
+/// Makes the folder of a hit whole, then puts it in its place. Blocks.
+pub(crate) fn make_hit_folder(layout: &Layout, run: RunId, started: &Started, source: RunId) -> Result<(), Error> {
+    let (place, runs) = (layout.run(run), layout.runs());
+    files::create_folder(&runs)?;
+    let making = tempfile::Builder::new()
+        .prefix(".making-")
+        .tempdir_in(&runs)
+        .map_err(Error::io(format!("create a folder in {}", runs.display())))?;
+    let new = RunPaths { root: making.path().to_owned(), ..place.clone() };
+    write_request(&new, started)?;
+    cache::link_result(&layout.shared_result(source), &new, started.request_id).map_err(unusable(source))?;
+    if place.sealed.symlink_metadata().is_ok() {
+        files::create_folder(&new.folder(RunFolder::Logs))?;
+        workspace::link_or_copy(&place.sealed, &new.file(RunFile::Events))?;
+    }
+    workspace::sync_run(&new)?;
+    match std::fs::rename(&new.root, &place.root) {
+        Ok(()) => {
+            // Nothing is left to be removed at its old path.
+            let _ = making.keep();
+            Ok(())
+        }
+        // Somebody else was faster.
+        Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => Ok(()),
+        Err(error) => Err(Error::io(format!("rename to {}", place.root.display()))(error)),
+    }
+}

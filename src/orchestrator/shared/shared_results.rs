@@ -1,0 +1,81 @@
+//! Results that runs share: for each run whose result was taken, one folder of links to its files. It outlives that run, so
+//! whoever took its result needs no folder of its own.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use crate::domain::artifact::ArtifactEntry;
+use crate::domain::ids::RunId;
+use crate::domain::outcome::Warning;
+use crate::files::{self, Marks};
+
+/// Most results that are known in memory.
+const KNOWN_MAX: usize = 4096;
+
+/// What the log of a run says that takes a result.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SharedResult {
+    pub artifacts: Vec<ArtifactEntry>,
+    pub warnings: Vec<Warning>,
+}
+
+/// The shared results of one data folder. Calls block on the disk.
+#[derive(Default)]
+pub(crate) struct SharedResults {
+    known: Mutex<HashMap<RunId, Known>>,
+    /// Held while a folder is read or made.
+    pub working: Mutex<()>,
+}
+
+struct Known {
+    /// The folder as it was when it was last found whole; none until every later change would show in it.
+    marks: Option<Arc<Marks>>,
+    result: Arc<SharedResult>,
+}
+
+impl SharedResults {
+    /// The result in this folder, if it was found whole before and has not changed since.
+    pub(crate) fn unchanged(&self, source: RunId, folder: &Path) -> Option<Arc<SharedResult>> {
+        let (marks, result) = {
+            let known = self.known();
+            let known = known.get(&source)?;
+            (known.marks.clone()?, known.result.clone())
+        };
+        marks.still_fit(folder).then_some(result)
+    }
+
+    /// Looks at a folder; what it holds is known from now on, until the folder changes.
+    pub(crate) fn look(
+        &self,
+        source: RunId,
+        folder: &Path,
+        check: impl FnOnce(&Path) -> Result<SharedResult, String>,
+    ) -> Result<Arc<SharedResult>, String> {
+        let began = SystemTime::now();
+        let before = Marks::of(folder).map_err(|error| error.to_string())?;
+        let result = Arc::new(check(folder)?);
+        let same = Marks::of(folder).is_ok_and(|after| after == before);
+        let marks = (same && before.is_stable_at(began)).then(|| Arc::new(before));
+        let mut known = self.known();
+        if known.len() >= KNOWN_MAX {
+            // Whatever is forgotten is looked at again when it is next needed.
+            known.clear();
+        }
+        known.insert(source, Known { marks, result: result.clone() });
+        Ok(result)
+    }
+
+    /// Sets aside the results of other runs than these, to be removed; no run that takes one may be under way to its row.
+    pub(crate) fn set_aside_others(&self, folder: &Path, needed: &BTreeSet<RunId>) -> Vec<PathBuf> {
+        let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        self.known().retain(|source, _| needed.contains(source));
+        files::set_aside(folder, |name| name.parse().is_ok_and(|source| needed.contains(&source)))
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<RunId, Known>> {
+        // Every change of the map is a single call, so a poisoned lock is usable.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
