@@ -3,6 +3,7 @@
 use super::config;
 use super::launch::{Launch, LaunchPlan, PoliteSignal, path_text};
 use super::login::Login;
+use super::model_name::is_model_name;
 use super::models::ModelCatalog;
 use super::parser::{Dialect, TurnParser};
 use super::report::TurnReport;
@@ -117,7 +118,7 @@ impl Adapter {
                 polite: self.polite,
             },
             files: Vec::new(),
-            recorded_config: config::masked(turn.config),
+            recorded_config: turn.config.clone(),
         }
     }
 
@@ -145,8 +146,4 @@ impl Adapter {
 /// For engines whose exit code says nothing about the model's service.
 pub(crate) fn no_http_status(_exit_code: i32) -> Option<u16> {
     None
-}
-
-fn is_model_name(model: &str) -> bool {
-    !model.is_empty() && model.len() <= 200 && !model.starts_with('-') && !model.chars().any(char::is_control)
 }

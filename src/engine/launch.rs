@@ -55,7 +55,7 @@ pub(crate) struct LaunchPlan {
     pub(crate) shown_argv: Vec<String>,
     /// Files to write first.
     pub(crate) files: Vec<ConfigFile>,
-    /// The configuration in force, secrets masked, for the run's records.
+    /// The configuration in force, for the run's records. Nothing in it can be a secret: see [`super::config::Takes`].
     pub(crate) recorded_config: Value,
 }
 

@@ -10,6 +10,7 @@ mod framer;
 mod launch;
 mod login;
 mod messages;
+mod model_name;
 mod models;
 mod parser;
 mod process_exit;

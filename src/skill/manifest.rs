@@ -49,6 +49,13 @@ pub struct Manifest {
     pub(crate) runtime: Runtime,
 }
 
+impl Manifest {
+    /// Whether commands of the skill's own run beside an engine.
+    pub(crate) fn has_scripts(&self) -> bool {
+        self.entrypoint.kind != EntrypointKind::Prompt || self.normalizer.is_some() || self.fallback.is_some()
+    }
+}
+
 pub(crate) use crate::domain::request::ExecutionMode;
 
 /// What a run starts.

@@ -37,8 +37,8 @@ struct Cli {
     adapter: &'static Adapter,
     prefix: PathBuf,
     model: &'static str,
-    /// The request's layer of its configuration.
-    config: Value,
+    /// What its operator wrote into its home: a file and its text.
+    home: Option<(&'static str, String)>,
     /// The variables an operator would pass through.
     env: Vec<(String, String)>,
 }
@@ -47,18 +47,22 @@ impl Cli {
     fn talking_to(server: &ModelServer, name: &str) -> Cli {
         let root = format!("http://{}", server.address);
         let v1 = format!("{root}/v1");
-        let (model, config, env): (_, _, Vec<(&str, &str)>) = match name {
-            "codex" => ("scripted-1", codex_config(&v1), vec![("SCRIPTED_KEY", KEY)]),
-            "opencode" => ("scripted/scripted-1", opencode_config(&v1), vec![]),
-            "gemini" => {
-                ("gemini-2.5-flash", json!({}), vec![("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", &root)])
+        let (model, home, env): (_, _, Vec<(&str, &str)>) = match name {
+            "codex" => {
+                let config = toml::to_string(&codex_config(&v1)).unwrap();
+                ("scripted-1", Some((".codex/config.toml", config)), vec![("SCRIPTED_KEY", KEY)])
             }
-            "claude" => ("scripted-1", json!({}), vec![("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &root)]),
-            "qwen" => ("scripted-1", json!({}), vec![("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &v1)]),
+            "opencode" => {
+                let config = opencode_config(&v1).to_string();
+                ("scripted/scripted-1", Some(("config/opencode/opencode.json", config)), vec![])
+            }
+            "gemini" => ("gemini-2.5-flash", None, vec![("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", &root)]),
+            "claude" => ("scripted-1", None, vec![("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &root)]),
+            "qwen" => ("scripted-1", None, vec![("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &v1)]),
             other => panic!("no CLI of {other} can be had"),
         };
         let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Cli { adapter: engine::adapter_named(name).unwrap(), prefix: clis::prefix(), model, config, env }
+        Cli { adapter: engine::adapter_named(name).unwrap(), prefix: clis::prefix(), model, home, env }
     }
 }
 

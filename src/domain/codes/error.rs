@@ -73,6 +73,9 @@ codes! {
             => run(each("install the engine: POST /v1/engines/upgrades", "install the engine: `skill-runner engines --install NAME`")),
         EngineConfigInvalid = "ENGINE_CONFIG_INVALID", "The engine cannot be given its configuration or the model."
             => run(both("correct the skill's engine configuration, or the model of the request")),
+        EngineConfigRefused = "ENGINE_CONFIG_REFUSED", "The skill or the request sets a key of the engine's configuration that is for the operator alone, or to a value it does not take."
+            => request(400, Refused, both("remove the keys that the message names; docs/engines lists those that may be set, and where the operator sets the others"))
+                .in_kinds(&[Kind::Request, Kind::Run]),
         EngineAuthRequired = "ENGINE_AUTH_REQUIRED", "The engine has no login, or its login is refused."
             => run(each("log in with the engine's own command on the machine of the service; GET /v1/engines/auth-status shows the logins", "log in with the engine's own command; `skill-runner engines` shows the logins")),
         EngineRateLimited = "ENGINE_RATE_LIMITED", "The model's service accepts no more requests at present."

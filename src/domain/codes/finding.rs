@@ -17,6 +17,8 @@ codes! {
             => "correct the quotes",
         ConfigInvalid = "CONFIG_INVALID", "The configuration for an engine cannot be used."
             => "see the engine's own documentation",
+        ConfigKeyRefused = "CONFIG_KEY_REFUSED", "The configuration for an engine sets a key that is for the operator alone, or to a value it does not take."
+            => "remove it; docs/engines lists the keys that a skill may set",
         DescriptionEmpty = "DESCRIPTION_EMPTY", "The description is empty."
             => "say what the skill does and when to use it",
         EngineUnfit = "ENGINE_UNFIT", "An engine cannot carry out this kind of skill."

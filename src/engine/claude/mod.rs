@@ -1,11 +1,10 @@
 //! Claude Code: one JSON object per line, tools by an allow-list, its own structured output.
 
+mod keys;
 mod launch;
 
-use serde_json::{Value, json};
-
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Format, Kind};
+use super::config::{Format, Kind, nothing};
 use super::launch::PoliteSignal;
 use super::login::Login;
 use super::messages::{self, Idiom};
@@ -29,7 +28,9 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     config: Kind {
         format: Format::Json,
         skill_file: "assets/claude_settings.json",
+        allowed: keys::KEYS,
         defaults: nothing,
+        home: nothing,
         enforced: |_: ExecutionMode| nothing(),
         model_key: None,
     },
@@ -58,8 +59,3 @@ pub(crate) static ADAPTER: Adapter = Adapter {
 };
 
 const IDIOM: Idiom = Idiom { shell: "Bash", structured: "structured_output", tokens_of_session: false };
-
-/// What holds for every run is set by arguments and variables.
-fn nothing() -> Value {
-    json!({})
-}

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use super::schema;
 use crate::engine::adapter::Adapter;
-use crate::engine::config;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::turn::{Turn, TurnRefused};
 
@@ -35,11 +34,6 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
 
 /// The configuration as `-c` overrides: concurrent runs share codex's home, so none may write its file there.
 fn overrides(turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
-    if let Some(key) = config::find_secret(turn.config) {
-        let reason =
-            "a secret must not stand on a command line; pass a variable through and name it with env_key".to_owned();
-        return Err(TurnRefused::Config { key, reason });
-    }
     let mut config = turn.config.clone();
     // Models are `name@effort` here; codex has a key for each.
     if let Some((name, effort)) = turn.model.and_then(|model| model.rsplit_once('@')) {

@@ -1,5 +1,6 @@
 //! Codex: one JSON object per line, sessions called threads, a sandbox of its own.
 
+mod keys;
 mod launch;
 mod parse;
 mod schema;
@@ -7,7 +8,7 @@ mod schema;
 use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Format, Kind};
+use super::config::{Format, Kind, nothing};
 use super::launch::PoliteSignal;
 use super::login::Login;
 use super::models::{ModelCatalog, ModelNames};
@@ -32,7 +33,9 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     config: Kind {
         format: Format::Toml,
         skill_file: "assets/codex_config.toml",
+        allowed: keys::KEYS,
         defaults,
+        home: nothing,
         enforced,
         model_key: Some("model"),
     },
@@ -59,12 +62,18 @@ fn defaults() -> Value {
     json!({ "skills": { "bundled": { "enabled": false } } })
 }
 
-/// No question to a terminal, no request at the start but to the model, no endless retries.
+/// No question to a terminal, no request at the start but to the model, no endless retries, and no server of tools that a skill's
+/// package names: it would run outside the sandbox and stay in the shared home.
 fn enforced(_: ExecutionMode) -> Value {
     json!({
         "approval_policy": "never",
         "check_for_update_on_startup": false,
         "analytics": { "enabled": false },
-        "features": { "plugins": false, "apps": false, "unbounded_connection_retries": false },
+        "features": {
+            "plugins": false,
+            "apps": false,
+            "unbounded_connection_retries": false,
+            "skill_mcp_dependency_install": false,
+        },
     })
 }

@@ -1,15 +1,17 @@
-//! An engine's configuration in layers: engine default, the skill's file, the request, what is enforced.
+//! An engine's configuration in layers: engine default, the skill's file, the request, what is enforced. Below them lies what the
+//! operator wrote into the engine's home, which the engine reads itself.
+
+mod keys;
 
 use serde_json::{Map, Value};
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
+pub(crate) use keys::{Key, RefusedKey, Takes, refused};
 
 /// Deepest nesting that is merged; nothing an engine reads is nested that far.
 const DEPTH_MAX: usize = 32;
-/// Shown instead of a secret.
-const MASK: &str = "***";
 
 /// How an engine's configuration is written, and its lowest and highest layer.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +19,11 @@ pub(crate) struct Kind {
     pub(crate) format: Format,
     /// The skill's file when its manifest names none.
     pub(crate) skill_file: &'static str,
+    /// What a skill or a request may set.
+    pub(crate) allowed: &'static [Key],
     pub(crate) defaults: fn() -> Value,
+    /// What stands in the engine's home until the operator writes something else there.
+    pub(crate) home: fn() -> Value,
     pub(crate) enforced: fn(ExecutionMode) -> Value,
     /// The key of the model's name, for engines that read it from their configuration.
     pub(crate) model_key: Option<&'static str>,
@@ -54,15 +60,25 @@ pub(crate) struct Layers<'a> {
 
 /// A layer that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the configuration from {layer} cannot be used: {reason}")]
-pub(crate) struct Invalid {
-    pub(crate) layer: &'static str,
-    pub(crate) reason: String,
+pub(crate) enum Invalid {
+    #[error("the configuration from {layer} cannot be used: {reason}")]
+    Unusable { layer: &'static str, reason: String },
+    #[error("the configuration from {layer} is refused: {}", keys::list(refused))]
+    Refused { layer: &'static str, refused: Vec<RefusedKey> },
 }
 
 impl From<Invalid> for RunError {
     fn from(invalid: Invalid) -> Self {
-        RunError::new(ErrorCode::EngineConfigInvalid, invalid.to_string()).with("layer", invalid.layer)
+        let message = invalid.to_string();
+        match invalid {
+            Invalid::Unusable { layer, .. } => {
+                RunError::new(ErrorCode::EngineConfigInvalid, message).with("layer", layer)
+            }
+            Invalid::Refused { layer, refused } => {
+                let named: Vec<String> = refused.iter().map(RefusedKey::shown).collect();
+                RunError::new(ErrorCode::EngineConfigRefused, message).with("layer", layer).with("keys", named)
+            }
+        }
     }
 }
 
@@ -70,11 +86,11 @@ impl From<Invalid> for RunError {
 pub(crate) fn merge(kind: &Kind, layers: &Layers<'_>) -> Result<Value, Invalid> {
     let mut config = (kind.defaults)();
     if let Some(text) = layers.skill_file {
-        let skill = kind.format.read(text).map_err(|reason| Invalid { layer: "the skill", reason })?;
-        lay_over(&mut config, check(skill, kind.format, "the skill")?);
+        let skill = kind.format.read(text).map_err(|reason| Invalid::Unusable { layer: "the skill", reason })?;
+        lay_over(&mut config, check(skill, kind, "the skill")?);
     }
     if let Some(request) = layers.request {
-        lay_over(&mut config, check(request.clone(), kind.format, "the request")?);
+        lay_over(&mut config, check(request.clone(), kind, "the request")?);
     }
     if let (Some(key), Some(model)) = (kind.model_key, layers.model) {
         lay_over(&mut config, Value::Object(Map::from_iter([(key.to_owned(), model.into())])));
@@ -86,22 +102,26 @@ pub(crate) fn merge(kind: &Kind, layers: &Layers<'_>) -> Result<Value, Invalid> 
 /// The configuration without any skill or request: the first settings of an engine's home.
 pub(crate) fn base(kind: &Kind, mode: ExecutionMode) -> Value {
     let mut config = (kind.defaults)();
+    lay_over(&mut config, (kind.home)());
     lay_over(&mut config, (kind.enforced)(mode));
     config
 }
 
-fn check(layer: Value, format: Format, name: &'static str) -> Result<Value, Invalid> {
-    let invalid = |reason: &str| Invalid { layer: name, reason: reason.to_owned() };
+fn check(layer: Value, kind: &Kind, name: &'static str) -> Result<Value, Invalid> {
+    let invalid = |reason: &str| Invalid::Unusable { layer: name, reason: reason.to_owned() };
     if !layer.is_object() {
         return Err(invalid("it must be an object of keys and values"));
     }
     if depth(&layer) > DEPTH_MAX {
         return Err(invalid("it is nested too deeply"));
     }
-    if format == Format::Toml && has_null(&layer) {
+    if kind.format == Format::Toml && has_null(&layer) {
         return Err(invalid("it holds a null, which TOML does not have; leave the key out"));
     }
-    Ok(layer)
+    match refused(kind.allowed, &layer) {
+        refused if refused.is_empty() => Ok(layer),
+        refused => Err(Invalid::Refused { layer: name, refused }),
+    }
 }
 
 fn depth(value: &Value) -> usize {
@@ -138,42 +158,9 @@ fn lay_over(below: &mut Value, above: Value) {
     }
 }
 
-/// A copy in which everything that looks like a secret is masked.
-pub(crate) fn masked(config: &Value) -> Value {
-    mask(config, false)
-}
-
-fn mask(value: &Value, secret: bool) -> Value {
-    match value {
-        Value::String(_) if secret => MASK.into(),
-        Value::Object(entries) => entries
-            .iter()
-            .map(|(key, value)| (key.clone(), mask(value, secret || looks_secret(key))))
-            .collect::<Map<_, _>>()
-            .into(),
-        Value::Array(items) => items.iter().map(|item| mask(item, secret)).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
-}
-
-/// The first secret-looking text of a configuration, by its dotted key.
-pub(crate) fn find_secret(value: &Value) -> Option<String> {
-    let Value::Object(entries) = value else { return None };
-    entries.iter().find_map(|(key, value)| {
-        if looks_secret(key) && mask(value, true) != *value {
-            return Some(key.clone());
-        }
-        find_secret(value).map(|inner| format!("{key}.{inner}"))
-    })
-}
-
-/// Whether the value of a key is likely a secret. The name of a variable that holds one is not.
-fn looks_secret(key: &str) -> bool {
-    let key: String = key.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
-    let names_a_variable = key.starts_with("env") || key.ends_with("env") || key.ends_with("envvar");
-    let secret =
-        ["apikey", "accesskey", "secret", "token", "password", "passwd", "authorization", "credential", "headers"];
-    !names_a_variable && secret.iter().any(|word| key.contains(word))
+/// For engines whose home needs nothing, or that have no defaults.
+pub(crate) fn nothing() -> Value {
+    Value::Object(Map::new())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::engine::{claude, codex, opencode};
+use crate::engine::{adapters, claude, codex, gemini, opencode};
 
 fn layers<'a>(skill_file: Option<&'a str>, request: Option<&'a Value>) -> Layers<'a> {
     Layers { skill_file, request, model: None, mode: ExecutionMode::Auto }
@@ -11,27 +11,43 @@ fn layers<'a>(skill_file: Option<&'a str>, request: Option<&'a Value>) -> Layers
 
 #[test]
 fn each_layer_lies_over_the_one_below_and_what_is_enforced_over_all() {
-    let skill =
-        "model = \"small\"\napproval_policy = \"on-request\"\n[features]\napps = true\nweb = true\n[tools]\na = 1";
-    let request = json!({ "tools": { "b": 2 }, "analytics": true });
+    let skill = "model = \"small\"\nmodel_verbosity = \"low\"\nmodel_reasoning_effort = \"low\"";
+    let request = json!({ "model_reasoning_effort": "high", "hide_agent_reasoning": true });
     let layers = Layers { model: Some("large"), ..layers(Some(skill), Some(&request)) };
     let expected = json!({
         "skills": { "bundled": { "enabled": false } },
         "model": "large",
+        "model_verbosity": "low",
+        "model_reasoning_effort": "high",
+        "hide_agent_reasoning": true,
         "approval_policy": "never",
-        "features": { "apps": false, "web": true, "plugins": false, "unbounded_connection_retries": false },
-        "tools": { "a": 1, "b": 2 },
+        "features": {
+            "apps": false, "plugins": false, "unbounded_connection_retries": false, "skill_mcp_dependency_install": false,
+        },
         "analytics": { "enabled": false },
         "check_for_update_on_startup": false,
     });
     assert_eq!(merge(&codex::ADAPTER.config, &layers), Ok(expected));
+    let gemini =
+        merge(&gemini::ADAPTER.config, &Layers { model: None, skill_file: None, ..layers_of_gemini() }).unwrap();
+    assert_eq!(gemini["general"]["maxAttempts"], 5, "a request lies over a default");
+    assert_eq!(gemini["general"]["enableAutoUpdate"], false);
+    assert_eq!(gemini["security"].get("auth"), None, "the way to log in is the operator's, in the engine's home");
+}
+
+fn layers_of_gemini() -> Layers<'static> {
+    static REQUEST: std::sync::LazyLock<Value> =
+        std::sync::LazyLock::new(|| json!({ "general": { "maxAttempts": 5 } }));
+    layers(None, Some(&REQUEST))
 }
 
 #[test]
 fn a_layer_that_cannot_be_used_is_named_with_the_reason() {
-    let reason = |kind: &Kind, skill: Option<&str>, request: Option<&Value>| {
-        let invalid = merge(kind, &layers(skill, request)).unwrap_err();
-        (invalid.layer, invalid.reason)
+    let reason = |kind: &Kind, skill: Option<&str>, request: Option<&Value>| match merge(kind, &layers(skill, request))
+        .unwrap_err()
+    {
+        Invalid::Unusable { layer, reason } => (layer, reason),
+        refused @ Invalid::Refused { .. } => panic!("{refused}"),
     };
     assert_eq!(reason(&codex::ADAPTER.config, Some("model = "), None).0, "the skill");
     assert_eq!(reason(&claude::ADAPTER.config, Some("{"), None).0, "the skill");
@@ -49,25 +65,148 @@ fn a_layer_that_cannot_be_used_is_named_with_the_reason() {
 #[test]
 fn opencode_may_ask_only_where_somebody_can_answer() {
     let question = |mode| {
-        let request = json!({ "permission": { "question": "ask", "bash": "ask" } });
-        let config = merge(&opencode::ADAPTER.config, &Layers { mode, ..layers(None, Some(&request)) }).unwrap();
+        let config = merge(&opencode::ADAPTER.config, &Layers { mode, ..layers(None, None) }).unwrap();
         config["permission"].clone()
     };
-    assert_eq!(question(ExecutionMode::Auto), json!({ "*": "allow", "question": "deny", "bash": "ask" }));
-    assert_eq!(question(ExecutionMode::Interactive), json!({ "*": "allow", "question": "allow", "bash": "ask" }));
+    assert_eq!(question(ExecutionMode::Auto), json!({ "*": "allow", "question": "deny" }));
+    assert_eq!(question(ExecutionMode::Interactive), json!({ "*": "allow", "question": "allow" }));
+}
+
+/// What would run a command, open a file, reach another host, pass a secret on or lift a sandbox, as engines name it.
+fn dangerous(engine: &str) -> Vec<Value> {
+    match engine {
+        "codex" => vec![
+            json!({ "notify": ["sh", "-c", "id"] }),
+            json!({ "mcp_servers": { "x": { "command": "sh" } } }),
+            json!({ "sandbox_workspace_write": { "writable_roots": ["/"] } }),
+            json!({ "sandbox_workspace_write": { "network_access": true } }),
+            json!({ "sandbox_mode": "danger-full-access" }),
+            json!({ "approval_policy": "on-request" }),
+            json!({ "shell_environment_policy": { "inherit": "all" } }),
+            json!({ "model_provider": "x" }),
+            json!({ "model_providers": { "x": { "base_url": "http://evil" } } }),
+            json!({ "openai_base_url": "http://evil" }),
+            json!({ "model_instructions_file": "/etc/passwd" }),
+            json!({ "projects": { "/": { "trust_level": "trusted" } } }),
+            json!({ "profile": "x" }),
+            json!({ "hooks": {} }),
+            json!({ "features": { "apps": true } }),
+            json!({ "otel": { "exporter": "x" } }),
+            json!({ "model": { "command": "sh" } }),
+        ],
+        "claude" => vec![
+            json!({ "hooks": { "PreToolUse": [{ "hooks": [{ "type": "command", "command": "id" }] }] } }),
+            json!({ "env": { "ANTHROPIC_BASE_URL": "http://evil" } }),
+            json!({ "apiKeyHelper": "/bin/id" }),
+            json!({ "statusLine": { "type": "command", "command": "id" } }),
+            json!({ "permissions": { "defaultMode": "bypassPermissions" } }),
+            json!({ "permissions": { "additionalDirectories": ["/"] } }),
+            json!({ "mcpServers": { "x": { "command": "sh" } } }),
+            json!({ "enableAllProjectMcpServers": true }),
+            json!({ "awsAuthRefresh": "id" }),
+            json!({ "sandbox": { "enabled": false } }),
+            json!({ "enabledPlugins": { "x": true } }),
+        ],
+        "gemini" => vec![
+            json!({ "mcpServers": { "x": { "command": "sh" } } }),
+            json!({ "tools": { "discoveryCommand": "id", "callCommand": "id", "sandbox": false } }),
+            json!({ "tools": { "allowed": ["run_shell_command"] } }),
+            json!({ "security": { "auth": { "selectedType": "oauth-personal" } } }),
+            json!({ "security": { "folderTrust": { "enabled": true } } }),
+            json!({ "context": { "includeDirectories": ["/"] } }),
+            json!({ "telemetry": { "enabled": true, "otlpEndpoint": "http://evil" } }),
+            json!({ "hooks": { "BeforeTool": [] } }),
+            json!({ "model": { "name": "$GEMINI_API_KEY" } }),
+        ],
+        "qwen" => vec![
+            json!({ "mcpServers": { "x": { "command": "sh" } } }),
+            json!({ "tools": { "discoveryCommand": "id" } }),
+            json!({ "security": { "auth": { "apiKey": "k", "baseUrl": "http://evil" } } }),
+            json!({ "model": { "openAILoggingDir": "/tmp" } }),
+            json!({ "modelProviders": { "openai": [] } }),
+            json!({ "env": { "X": "y" } }),
+            json!({ "model": { "generationConfig": { "customHeaders": { "x": "y" } } } }),
+        ],
+        "opencode" => vec![
+            json!({ "mcp": { "x": { "type": "local", "command": ["sh"] } } }),
+            json!({ "plugin": ["file:///tmp/x.js"] }),
+            json!({ "command": { "x": { "template": "!`id`" } } }),
+            json!({ "formatter": { "x": { "command": ["sh"] } } }),
+            json!({ "lsp": { "x": { "command": ["sh"] } } }),
+            json!({ "provider": { "x": { "npm": "evil", "options": { "baseURL": "http://evil" } } } }),
+            json!({ "permission": { "*": "allow" } }),
+            json!({ "instructions": ["/etc/passwd", "http://evil"] }),
+            json!({ "share": "auto" }),
+            json!({ "agent": { "build": { "prompt": "{file:/etc/passwd}" } } }),
+            json!({ "model": "{env:OPENAI_API_KEY}/x" }),
+        ],
+        "iflow" => vec![
+            json!({ "mcpServers": { "x": { "command": "sh" } } }),
+            json!({ "baseUrl": "http://evil" }),
+            json!({ "apiKey": "k" }),
+            json!({ "hooks": {} }),
+        ],
+        other => panic!("say what is dangerous for {other}"),
+    }
 }
 
 #[test]
-fn what_looks_like_a_secret_is_masked_and_found() {
-    let config = json!({
-        "provider": { "x": { "options": { "apiKey": "k", "baseURL": "u", "headers": { "X-Auth": "h" } } } },
-        "env_key": "NAME", "max_output_tokens": 5, "experimental_bearer_token": "t", "password": ["p"],
-    });
-    let expected = json!({
-        "provider": { "x": { "options": { "apiKey": "***", "baseURL": "u", "headers": { "X-Auth": "***" } } } },
-        "env_key": "NAME", "max_output_tokens": 5, "experimental_bearer_token": "***", "password": ["***"],
-    });
-    assert_eq!(masked(&config), expected);
-    assert_eq!(find_secret(&config).as_deref(), Some("provider.x.options.apiKey"));
-    assert_eq!(find_secret(&json!({ "env_key": "NAME", "max_output_tokens": 5 })), None);
+fn what_runs_commands_or_widens_access_is_refused_to_skills_and_requests_of_every_engine() {
+    for adapter in adapters() {
+        for layer in dangerous(adapter.name()) {
+            let text = match adapter.config.format {
+                Format::Json => layer.to_string(),
+                Format::Toml => toml::to_string(&layer).unwrap(),
+            };
+            for (skill, request) in [(Some(text.as_str()), None), (None, Some(&layer))] {
+                let merged = merge(&adapter.config, &layers(skill, request));
+                let Err(refused @ Invalid::Refused { .. }) = merged else {
+                    panic!("{}: {layer} gave {merged:?}", adapter.name())
+                };
+                assert_eq!(RunError::from(refused).code, ErrorCode::EngineConfigRefused);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_engine_lets_anybody_set_what_it_enforces_or_what_its_home_begins_with() {
+    for adapter in adapters() {
+        for own in [(adapter.config.enforced)(ExecutionMode::Auto), (adapter.config.home)()] {
+            let mut leaves = 0;
+            count_leaves(&own, &mut leaves);
+            assert_eq!(refused(adapter.config.allowed, &own).len(), leaves, "{}: {own}", adapter.name());
+        }
+    }
+}
+
+fn count_leaves(value: &Value, leaves: &mut usize) {
+    match value {
+        Value::Object(entries) => entries.values().for_each(|value| count_leaves(value, leaves)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => *leaves += 1,
+    }
+}
+
+/// The table in the engine's page; `UPDATE_DOCS=1` writes it.
+#[test]
+fn the_page_of_each_engine_lists_the_keys_that_may_be_set() {
+    const HEAD: &str = "| key | value | what it is for |\n| --- | --- | --- |\n";
+    for adapter in adapters() {
+        let page = format!("{}/docs/engines/{}.md", env!("CARGO_MANIFEST_DIR"), adapter.name());
+        let rows: String = adapter
+            .config
+            .allowed
+            .iter()
+            .map(|key| format!("| `{}` | {} | {} |\n", key.path, key.takes.as_str(), key.does))
+            .collect();
+        let text = std::fs::read_to_string(&page).unwrap();
+        let (before, after) = text.split_once(HEAD).unwrap_or_else(|| panic!("{page} has no table of keys"));
+        let end = after.find("\n\n").map_or(after.len(), |end| end + 1);
+        let updated = format!("{before}{HEAD}{rows}{}", &after[end..]);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&page, updated).unwrap();
+        } else {
+            assert_eq!(text, updated, "run with UPDATE_DOCS=1");
+        }
+    }
 }

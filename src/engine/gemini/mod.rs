@@ -1,5 +1,6 @@
 //! Gemini CLI: one JSON object per line, messages in parts, an exit code made from an HTTP status.
 
+mod keys;
 mod launch;
 mod parse;
 
@@ -29,7 +30,9 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     config: Kind {
         format: Format::Json,
         skill_file: "assets/gemini_settings.json",
+        allowed: keys::KEYS,
         defaults,
+        home,
         enforced,
         model_key: None,
     },
@@ -54,10 +57,12 @@ pub(crate) static ADAPTER: Adapter = Adapter {
 };
 
 fn defaults() -> Value {
-    json!({
-        "security": { "auth": { "selectedType": "gemini-api-key" } },
-        "general": { "maxAttempts": 3 },
-    })
+    json!({ "general": { "maxAttempts": 3 } })
+}
+
+/// The way to log in is the operator's choice, so no run's settings lie over it.
+fn home() -> Value {
+    json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } })
 }
 
 /// No telemetry, no update, no question whether the folder is trusted.

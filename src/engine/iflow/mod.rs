@@ -1,12 +1,11 @@
 //! iFlow: its service is closed since April 2026. It prints plain text, and a block with the session's id.
 
+mod keys;
 mod launch;
 mod parse;
 
-use serde_json::{Value, json};
-
 use super::adapter::{Adapter, State, no_http_status};
-use super::config::{Format, Kind};
+use super::config::{Format, Kind, nothing};
 use super::launch::PoliteSignal;
 use super::login::Login;
 use super::models::{ModelCatalog, ModelNames};
@@ -25,7 +24,9 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     config: Kind {
         format: Format::Json,
         skill_file: "assets/iflow_settings.json",
+        allowed: keys::KEYS,
         defaults: nothing,
+        home: nothing,
         enforced: |_: ExecutionMode| nothing(),
         model_key: None,
     },
@@ -38,8 +39,3 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     lost_session_words: &["session not found", "Session not found"],
     http_status_of_exit: no_http_status,
 };
-
-/// No setting is known to be needed.
-fn nothing() -> Value {
-    json!({})
-}

@@ -1,12 +1,13 @@
 //! OpenCode: one JSON object per line; the reason of the last step is the only sign of the end.
 
+mod keys;
 mod launch;
 mod parse;
 
 use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Format, Kind};
+use super::config::{Format, Kind, nothing};
 use super::launch::PoliteSignal;
 use super::login::Login;
 use super::models::{ModelCatalog, ModelListing, ModelNames};
@@ -29,7 +30,9 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     config: Kind {
         format: Format::Json,
         skill_file: "assets/opencode_config.json",
+        allowed: keys::KEYS,
         defaults,
+        home: nothing,
         enforced,
         model_key: Some("model"),
     },

@@ -1,7 +1,5 @@
 //! How qwen is started: settings in the run's folder, its own script under node, prompt on standard input.
 
-use serde_json::Value;
-
 use crate::engine::adapter::Adapter;
 use crate::engine::config;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
@@ -9,8 +7,7 @@ use crate::engine::tool_schema;
 use crate::engine::turn::{Turn, TurnRefused};
 
 pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
-    let mut arguments = words(&["--output-format", "stream-json", "--yolo", "--auth-type"]);
-    arguments.push(auth_type(turn)?.to_owned());
+    let mut arguments = words(&["--output-format", "stream-json", "--yolo"]);
     let home =
         ConfigFile::of_home(turn.engine_home.join(".qwen/settings.json"), &config::base(&adapter.config, turn.mode));
     let run = ConfigFile::of_run(turn.run_dir.join(".qwen/settings.json"), turn.config);
@@ -29,13 +26,4 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         variables.push(("OPENAI_MODEL", model.to_owned()));
     }
     Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
-}
-
-fn auth_type<'a>(turn: &Turn<'a>) -> Result<&'a str, TurnRefused> {
-    let chosen = turn.config.pointer("/security/auth/selectedType").and_then(Value::as_str);
-    let plain = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    chosen.filter(plain).filter(|name| !name.starts_with('-')).ok_or_else(|| TurnRefused::Config {
-        key: "security.auth.selectedType".to_owned(),
-        reason: "must be one of qwen's login types, such as openai".to_owned(),
-    })
 }

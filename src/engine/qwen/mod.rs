@@ -1,5 +1,6 @@
 //! Qwen Code: prints the same messages as claude, and takes the settings of gemini, from which it was derived.
 
+mod keys;
 mod launch;
 
 use serde_json::{Value, json};
@@ -27,7 +28,15 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     polite: PoliteSignal::TerminateAll,
     skills_folder: ".qwen/skills",
     handle: HandleKind::Uuid { kind: "session_id" },
-    config: Kind { format: Format::Json, skill_file: "assets/qwen_settings.json", defaults, enforced, model_key: None },
+    config: Kind {
+        format: Format::Json,
+        skill_file: "assets/qwen_settings.json",
+        allowed: keys::KEYS,
+        defaults,
+        home,
+        enforced,
+        model_key: None,
+    },
     login: Login {
         variables: &["OPENAI_API_KEY", "DASHSCOPE_API_KEY"],
         other_keys: false,
@@ -52,10 +61,12 @@ const IDIOM: Idiom = Idiom { shell: "run_shell_command", structured: "structured
 /// Qwen sends a failed request up to seven times. With the retries of its library as well, a service that takes no
 /// more requests would keep a run silent for up to an hour.
 fn defaults() -> Value {
-    json!({
-        "security": { "auth": { "selectedType": "openai" } },
-        "model": { "generationConfig": { "maxRetries": 0 } },
-    })
+    json!({ "model": { "generationConfig": { "maxRetries": 0 } } })
+}
+
+/// The way to log in is the operator's choice, so no run's settings lie over it.
+fn home() -> Value {
+    json!({ "security": { "auth": { "selectedType": "openai" } } })
 }
 
 /// No telemetry, no update, and no memory: memory costs a request after every answer.

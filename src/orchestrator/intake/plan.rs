@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use crate::domain::cache_key::{KeyPart, KeyParts, cache_key, canonical, sha256_hex};
 use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
-use crate::domain::event::Started;
+use crate::domain::event::{Started, ValidationError};
 use crate::domain::ids::RequestId;
 use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
-use crate::engine;
+use crate::engine::{self, config};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::request::{CreateRequest, OptionsRequest};
 use crate::orchestrator::shared::Shared;
@@ -37,6 +37,7 @@ pub(crate) fn plan(
     request: CreateRequest,
     idempotency_sha256: Option<String>,
 ) -> Result<Started, Error> {
+    check_engine_configs(&request)?;
     let engine = request.engine.clone().unwrap_or_default();
     let engine_config = request.engine_config(&engine);
     let engine_config_sha256 =
@@ -95,6 +96,7 @@ pub(crate) fn plan_without_skill(
     request: &CreateRequest,
     idempotency_sha256: Option<String>,
 ) -> Result<Started, Error> {
+    check_engine_configs(request)?;
     let engine = request.engine.as_deref().unwrap_or(UNTIL_UPLOAD);
     if let Some(Err(unknown)) = request.engine.as_deref().map(str::parse::<Engine>) {
         return Err(rejected(ErrorCode::SkillEngineUnsupported, unknown.to_string()));
@@ -121,6 +123,26 @@ pub(crate) fn plan_without_skill(
         engine_config_sha256: None,
         temporary: true,
     })
+}
+
+/// Whether the request sets only what a request may set, for whichever engine.
+fn check_engine_configs(request: &CreateRequest) -> Result<(), Error> {
+    let mut named = Vec::new();
+    let mut details = Vec::new();
+    for (engine, config) in &request.engine_configs {
+        let Some(adapter) = engine::adapter(*engine) else { continue };
+        for refused in config::refused(adapter.config.allowed, &Value::Object(config.clone())) {
+            named.push(format!("{engine}_config.{} ({})", refused.shown(), refused.reason));
+            let path: String =
+                refused.path.iter().map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1"))).collect();
+            details.push(ValidationError { path: format!("/{engine}_config{path}"), message: refused.reason });
+        }
+    }
+    if details.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the engine configuration of the request is refused: {}", named.join(", "));
+    Err(Error::Rejected { code: ErrorCode::EngineConfigRefused, message, details })
 }
 
 fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Result<(), Error> {
@@ -160,7 +182,7 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
         return Err(Error::Rejected {
             code: ErrorCode::InvalidRequest,
             message: "hard_timeout_seconds must be at least 1".into(),
-            details: vec![crate::domain::event::ValidationError {
+            details: vec![ValidationError {
                 path: "/runtime_options/hard_timeout_seconds".into(),
                 message: "must be at least 1".into(),
             }],
@@ -181,7 +203,7 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
             return Err(Error::Rejected {
                 code: ErrorCode::InvalidRequest,
                 message: format!("{name} {message}"),
-                details: vec![crate::domain::event::ValidationError { path, message }],
+                details: vec![ValidationError { path, message }],
             });
         }
     }

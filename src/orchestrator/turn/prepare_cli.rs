@@ -24,6 +24,9 @@ use crate::skill::Skill;
 use crate::skill::manifest::{Network, Template};
 use crate::workspace::RunPaths;
 
+/// Longest configuration in a skill; the lint refuses longer ones.
+const CONFIG_MAX: u64 = 1024 * 1024;
+
 /// Prepare a turn of an agent CLI; the inner error is the run's, the outer the runner's.
 pub(crate) fn prepare_cli(
     shared: &Shared,
@@ -149,9 +152,15 @@ fn start_cli(
         shown_argv,
         engine_version: found.version,
         parser_version: adapter.parser_version,
-        isolation: if own_sandbox && adapter.has_sandbox { "process-tree+engine-sandbox" } else { "process-tree" },
+        isolation: isolation(own_sandbox && adapter.has_sandbox, skill),
         warning: adapter.warning(),
     }))
+}
+
+/// What confines every process of the turn. The engine's sandbox holds its own commands, not the scripts of the skill that run
+/// behind it.
+fn isolation(engine_sandbox: bool, skill: &Skill) -> &'static str {
+    if engine_sandbox && !skill.manifest.has_scripts() { "process-tree+engine-sandbox" } else { "process-tree" }
 }
 
 /// What the engine is to answer with.
@@ -178,7 +187,10 @@ fn configuration(
     copy: &Path,
 ) -> Result<Result<Value, RunError>, Error> {
     let named = skill.manifest.engine_configs.get(&adapter.engine).map(String::as_str);
-    let skill_file = read_optional(&copy.join(named.unwrap_or(adapter.config.skill_file)))?;
+    let skill_file = match skill_file(copy, named.unwrap_or(adapter.config.skill_file)) {
+        Ok(text) => text,
+        Err(invalid) => return Ok(Err(invalid.into())),
+    };
     let request = match read_optional(&shared.layout.request_engine_config(state.request_id))? {
         None => None,
         Some(text) => Some(serde_json::from_str(&text).map_err(|error| Error::Corrupt {
@@ -193,6 +205,18 @@ fn configuration(
         mode: state.options.execution_mode,
     };
     Ok(config::merge(&adapter.config, &layers).map_err(RunError::from))
+}
+
+/// The text of the skill's configuration. An engine may have put anything in its place in an earlier turn.
+fn skill_file(copy: &Path, path: &str) -> Result<Option<String>, config::Invalid> {
+    let unusable =
+        |reason: String| config::Invalid::Unusable { layer: "the skill", reason: format!("{path}: {reason}") };
+    match files::read_beneath(copy, Path::new(path), CONFIG_MAX) {
+        Ok(Some(bytes)) => String::from_utf8(bytes).map(Some).map_err(|_| unusable("it is not UTF-8".to_owned())),
+        Ok(None) => Err(unusable(format!("it is longer than {CONFIG_MAX} bytes"))),
+        Err(files::LookupError::NotFound) => Ok(None),
+        Err(error) => Err(unusable(error.to_string())),
+    }
 }
 
 fn prompt_text(

@@ -8,7 +8,7 @@ use super::super::package::{NoText, PackageFiles};
 use super::intake::Intake;
 use crate::bounded;
 use crate::domain::codes::FindingCode;
-use crate::engine::{self, Adapter};
+use crate::engine::{self, Adapter, config};
 
 pub(crate) fn check(runner: &Value, files: &PackageFiles, intake: Intake, report: &mut Report) {
     let general = runner.pointer("/entrypoint/prompt/template").and_then(Value::as_str);
@@ -57,7 +57,7 @@ fn configuration(adapter: &Adapter, path: &str, files: &PackageFiles, intake: In
         Err(NoText::TooLarge | NoText::NotUtf8) => Err("it is not UTF-8 text of at most 1 MiB".into()),
     };
     let reason = match read {
-        Ok(Value::Object(_)) => return,
+        Ok(layer @ Value::Object(_)) => return keys(adapter, path, &layer, intake, report),
         Ok(_) => "it must be an object of keys and values".into(),
         Err(reason) => reason,
     };
@@ -65,4 +65,13 @@ fn configuration(adapter: &Adapter, path: &str, files: &PackageFiles, intake: In
     let finding =
         Finding::error(FindingCode::ConfigInvalid, path, message, "correct it; see the engine's own documentation");
     report.push(intake.grade(finding));
+}
+
+fn keys(adapter: &Adapter, path: &str, layer: &Value, intake: Intake, report: &mut Report) {
+    for refused in config::refused(adapter.config.allowed, layer) {
+        let message = format!("{} in the configuration of {}: {}", refused.shown(), adapter.name(), refused.reason);
+        let hint = format!("remove it; docs/engines/{}.md lists the keys that a skill may set", adapter.name());
+        let pointer: String = refused.path.iter().map(|step| format!("/{}", escape(step))).collect();
+        report.push(intake.grade(Finding::error(FindingCode::ConfigKeyRefused, path, message, hint).at(pointer)));
+    }
 }

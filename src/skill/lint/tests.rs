@@ -285,7 +285,19 @@ fn templates_compile_and_configurations_can_be_read() {
     check(prompts, &[(Error, "TEMPLATE_INVALID", RUNNER, "/entrypoint/prompts/codex")]);
     assert!(template("{{ input.x").lint(Intake::Installed).is_ok(), "another engine's may still be good");
     let config = |path: &str, text: &str| Draft::prompt().text(path, text);
-    check(config("assets/codex_config.toml", "a = 1"), &[]);
+    let codex = "assets/codex_config.toml";
+    check(config(codex, "model_verbosity = \"low\""), &[]);
+    check(config(codex, "notify = [\"sh\"]"), &[(Error, "CONFIG_KEY_REFUSED", codex, "/notify")]);
+    check(
+        config(codex, "[mcp_servers.\"a/b\"]\ncommand = \"sh\"\nargs = []"),
+        &[
+            (Error, "CONFIG_KEY_REFUSED", codex, "/mcp_servers/a~1b/command"),
+            (Error, "CONFIG_KEY_REFUSED", codex, "/mcp_servers/a~1b/args"),
+        ],
+    );
+    check(config(codex, "model_verbosity = 3"), &[(Error, "CONFIG_KEY_REFUSED", codex, "/model_verbosity")]);
+    let installed = config(codex, "notify = [\"sh\"]").lint(Intake::Installed);
+    assert!(installed.is_ok(), "on other engines it can run; on this one it is refused before its start");
     check(config("assets/codex_config.toml", "a ="), &[(Error, "CONFIG_INVALID", "assets/codex_config.toml", "")]);
     let gemini = "assets/gemini_settings.json";
     check(config(gemini, "[]"), &[(Error, "CONFIG_INVALID", gemini, "")]);

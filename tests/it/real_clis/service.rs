@@ -45,6 +45,11 @@ impl Service {
         let model = ModelServer::start();
         let cli = Cli::talking_to(&model, name);
         let folder = tempfile::tempdir().unwrap();
+        if let Some((file, text)) = &cli.home {
+            let file = folder.path().join("data/agent-home").join(name).join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
         let mut serve = command(&folder, &["serve", "--port", "0"]);
         let passed: Vec<&str> = cli.env.iter().map(|(name, _)| name.as_str()).collect();
         serve
@@ -72,7 +77,6 @@ impl Service {
         let name = self.cli.adapter.name();
         body["engine"] = json!(name);
         body["model"] = json!(self.cli.model);
-        body[format!("{name}_config")] = self.cli.config.clone();
         let created = Call::new(self.address, "POST", "/v1/jobs").json(&body).send();
         assert_eq!(created.status, 201, "{}", created.text());
         let run = created.json()["run_id"].as_str().unwrap().to_owned();

@@ -1,0 +1,168 @@
+//! Engine configuration of packages and requests: what runs commands or widens access is refused, by name and without its value.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::interactive::pose::{self, Pose, done};
+use crate::support::zips::zip_folder;
+use crate::support::{Server, of_type};
+
+const CANARY: &str = "canary-77aa-secret";
+
+/// A key of each engine by which a client could pass a secret or have a command run, with the pointer to it.
+fn refused_configs() -> [(&'static str, Value, &'static str); 6] {
+    [
+        ("codex", json!({"notify": ["sh", CANARY]}), "/notify"),
+        ("claude", json!({"env": {"ANTHROPIC_AUTH_TOKEN": CANARY}}), "/env/ANTHROPIC_AUTH_TOKEN"),
+        ("gemini", json!({"mcpServers": {"x": {"command": CANARY}}}), "/mcpServers/x/command"),
+        ("opencode", json!({"provider": {"x": {"options": {"apiKey": CANARY}}}}), "/provider/x/options/apiKey"),
+        ("qwen", json!({"security": {"auth": {"apiKey": CANARY}}}), "/security/auth/apiKey"),
+        ("iflow", json!({"apiKey": CANARY}), "/apiKey"),
+    ]
+}
+
+/// A server whose codex is a pose that is done at once, with the prompt skill `ask`.
+fn scene(flags: &[(&str, &str)]) -> (Pose, Server) {
+    let pose = Pose::new();
+    pose.plays(&[done()]);
+    let command = pose.command();
+    let mut all = vec![("engines.codex.command", command.as_str())];
+    all.extend(flags);
+    let server = Server::with(&all);
+    pose::skill(&server.folder.path().join("skills"), "ask", None);
+    (pose, server)
+}
+
+fn skill_folder(server: &Server) -> std::path::PathBuf {
+    server.folder.path().join("skills/ask")
+}
+
+/// Whether any file below this folder holds the secret.
+fn holds_canary(folder: &Path) -> bool {
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if fs::read(&path).unwrap().windows(CANARY.len()).any(|window| window == CANARY.as_bytes()) {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn a_request_that_sets_what_is_the_operators_is_refused_by_key_and_leaves_nothing() {
+    let (_pose, server) = scene(&[]);
+    for (engine, config, pointer) in refused_configs() {
+        for (route, skill) in [("/v1/jobs", Some("ask")), ("/v1/temp-skill-runs", None)] {
+            let mut body = json!({"engine": "codex"});
+            body[format!("{engine}_config")] = config.clone();
+            if let Some(skill) = skill {
+                body["skill_id"] = json!(skill);
+            }
+            let answer = server.post(route, &body);
+            assert_eq!(answer.refusal(), (400, "ENGINE_CONFIG_REFUSED".to_owned()), "{engine} {route}");
+            let text = answer.text();
+            assert!(!text.contains(CANARY), "{text}");
+            let error = &answer.json()["error"];
+            let expected = json!([
+                {"path": format!("/{engine}_config{pointer}"), "message": "only the operator may set it"}
+            ]);
+            assert_eq!(error["details"], expected);
+            let dotted = pointer[1..].replace('/', ".");
+            assert!(error["message"].as_str().unwrap().contains(&format!("{engine}_config.{dotted}")), "{text}");
+        }
+    }
+    assert_eq!(server.get("/v1/jobs").json()["jobs"], json!([]));
+    assert!(!holds_canary(&server.data()));
+}
+
+#[test]
+fn what_a_request_may_set_reaches_the_engine() {
+    let (pose, server) = scene(&[]);
+    let body = json!({"skill_id": "ask", "engine": "codex", "codex_config": {"model_verbosity": "low"}});
+    let (_, run) = server.create_with(&body);
+    let events = server.finish(&run);
+    assert_eq!(events.last().unwrap()["type"], "conversation.completed", "{events:#?}");
+    let session = of_type(&events, "session.bound")[0]["handle"].as_str().unwrap().to_owned();
+    assert!(pose.noted(&session, "argv")[0].contains("model_verbosity=\"low\""));
+}
+
+#[test]
+fn a_package_with_a_key_of_the_operators_is_not_installed_and_the_finding_names_file_and_key() {
+    let (_pose, server) = scene(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    pose::skill(folder.path(), "evil", None);
+    let config = format!("[mcp_servers.x]\ncommand = \"{CANARY}\"\n[sandbox_workspace_write]\nnetwork_access = true\n");
+    fs::write(folder.path().join("evil/assets/codex_config.toml"), config).unwrap();
+    let zip = zip_folder(&folder.path().join("evil"));
+    let answer = server.call("POST", "/v1/skill-packages/install?wait=60").parts(&[("file", &zip)]).send();
+    let install = answer.json();
+    assert_eq!((&install["status"], &install["error"]["code"]), (&json!("failed"), &json!("SKILL_PACKAGE_INVALID")));
+    assert!(!answer.text().contains(CANARY), "{install:#}");
+    let findings = install["error"]["details"]["findings"].as_array().unwrap();
+    let named: Vec<(&Value, &Value, &Value)> =
+        findings.iter().map(|finding| (&finding["code"], &finding["file"], &finding["pointer"])).collect();
+    let (code, file) = (json!("CONFIG_KEY_REFUSED"), json!("assets/codex_config.toml"));
+    let places = [json!("/mcp_servers/x/command"), json!("/sandbox_workspace_write/network_access")];
+    assert_eq!(named, [(&code, &file, &places[0]), (&code, &file, &places[1])]);
+}
+
+#[test]
+fn a_skill_that_was_installed_with_such_a_key_fails_before_its_engine_starts() {
+    let (pose, server) = scene(&[]);
+    fs::write(skill_folder(&server).join("assets/codex_config.toml"), format!("notify = [\"{CANARY}\"]\n")).unwrap();
+    let (request, run) = server.create_with(&json!({"skill_id": "ask", "engine": "codex"}));
+    let events = server.finish(&run);
+    let job = server.get(&format!("/v1/jobs/{request}")).json();
+    assert_eq!((&job["status"], &job["error"]["code"]), (&json!("failed"), &json!("ENGINE_CONFIG_REFUSED")), "{job:#}");
+    assert_eq!(job["error"]["details"]["keys"], json!(["notify"]));
+    assert_eq!(of_type(&events, "turn.started"), Vec::<Value>::new());
+    assert_eq!(fs::read_dir(pose.sessions()).unwrap().count(), 0, "the engine was started");
+    assert!(!format!("{events:?}{job}").contains(CANARY));
+}
+
+#[test]
+fn a_configuration_that_an_engine_put_in_place_of_the_skills_is_not_followed_nor_waited_for() {
+    for plant in ["mkfifo", "ln -s /etc/passwd", "echo 'notify = [1]' | tee"] {
+        let (pose, server) = scene(&[]);
+        pose.plays(&[pose::says("What is your name?"), done()]);
+        pose.runs_after(
+            1,
+            &format!(
+                "mkdir -p .codex/skills/ask/assets && {plant} .codex/skills/ask/assets/codex_config.toml >/dev/null"
+            ),
+        );
+        let options = json!({"execution_mode": "interactive"});
+        let (_, run) = server.create_with(&json!({"skill_id": "ask", "engine": "codex", "runtime_options": options}));
+        server.wait_for(&run, "conversation.state.changed", "waiting_user");
+        let reply = json!({"interaction_id": 1, "response": "Ann"});
+        assert_eq!(server.post(&format!("/v1/jobs/{run}/interaction/reply"), &reply).status, 200);
+        let events = server.finish(&run);
+        let code = &events.last().unwrap()["data"]["error"]["code"];
+        let expected = if plant.starts_with("echo") { "ENGINE_CONFIG_REFUSED" } else { "ENGINE_CONFIG_INVALID" };
+        assert_eq!(code, expected, "{plant}: {events:#?}");
+        assert_eq!(of_type(&events, "turn.started").len(), 1, "{plant}");
+    }
+}
+
+#[test]
+fn the_isolation_that_is_told_holds_for_every_process_of_the_turn() {
+    let isolation = |flags: &[(&str, &str)], member: Option<(&str, Value)>| {
+        let (_pose, server) = scene(flags);
+        let path = skill_folder(&server).join("assets/runner.json");
+        if let Some((key, value)) = member {
+            let mut runner: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            runner[key] = value;
+            fs::write(&path, runner.to_string()).unwrap();
+        }
+        let (_, run) = server.create_with(&json!({"skill_id": "ask", "engine": "codex"}));
+        let events = server.finish(&run);
+        of_type(&events, "turn.started")[0]["isolation"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(isolation(&[], None), "process-tree+engine-sandbox");
+    assert_eq!(isolation(&[("sandbox", "off")], None), "process-tree");
+    assert_eq!(isolation(&[], Some(("normalizer", json!({"command": "true"})))), "process-tree");
+}
