@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::extract;
 use super::step::{Step, StepName};
 use crate::domain::validation::NormalizationLevel as Level;
-use crate::skill::schema::{Validator, Violation};
+use crate::skill::schema::{TooCostly, Validator, Violation};
 
 /// A text read as JSON, or not.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,8 +58,11 @@ pub fn parse(text: &str) -> Parsed {
 }
 
 /// Checks a value, or a part of one, and gives the step to record.
-pub(crate) fn validate(value: &Value, schema: &Validator) -> (Step, Vec<Violation>) {
-    let violations = schema.errors(value);
+pub(crate) fn validate(value: &Value, schema: &Validator) -> (Step, Result<Vec<Violation>, TooCostly>) {
+    let violations = match schema.errors(value) {
+        Ok(violations) => violations,
+        Err(costly) => return (Step::new(StepName::Validate, false, costly.to_string()), Err(costly)),
+    };
     let step = match violations.first() {
         None => Step::new(StepName::Validate, true, "the value keeps the output schema"),
         Some(first) => {
@@ -67,5 +70,5 @@ pub(crate) fn validate(value: &Value, schema: &Validator) -> (Step, Vec<Violatio
             Step::new(StepName::Validate, false, detail)
         }
     };
-    (step, violations)
+    (step, Ok(violations))
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::parse::{Parsed, Validity, parse, validate};
 use super::question::{Question, question, split_block};
 use crate::domain::event::ValidationError;
-use crate::skill::schema::Validator;
+use crate::skill::schema::{TooCostly, Validator};
 
 /// The marker of completion.
 pub(crate) const DONE_MARKER: &str = "__SKILL_DONE__";
@@ -45,6 +45,13 @@ pub(crate) enum TurnVerdict {
         /// Whether there is any JSON at all.
         outcome: Validity,
     },
+    /// There is an output, but to check it would take too long.
+    TooCostly {
+        /// How it was read.
+        parsed: Parsed,
+        source: &'static str,
+        costly: TooCostly,
+    },
     /// The attempts are used up.
     AttemptsUsedUp,
     /// The engine said nothing at all.
@@ -71,7 +78,10 @@ pub(crate) fn judge_turn(words: &TurnWords<'_>) -> TurnVerdict {
         return ask(words, question(words.text, explicit));
     }
     let marked = marked_line || member == Some(Value::Bool(true));
-    let errors = parsed.value.as_ref().map(|value| validate(value, words.output).1);
+    let errors = match parsed.value.as_ref().map(|value| validate(value, words.output).1).transpose() {
+        Ok(errors) => errors,
+        Err(costly) => return TurnVerdict::TooCostly { parsed, source, costly },
+    };
     match (parsed.value.clone(), errors) {
         (Some(value), Some(errors)) if errors.is_empty() => TurnVerdict::Completed { value, parsed, source, marked },
         (_, errors) if marked => {

@@ -44,6 +44,14 @@ pub fn check_request(skill: &Skill, input: Option<&Value>, parameter: Option<&Va
     check(&skill.checks.parameter, parameter, ErrorCode::ParameterValidationFailed, "parameter")
 }
 
+/// Whether what is given is checked so soon that nobody is held up.
+pub(crate) fn is_quick(skill: &Skill, input: &Map<String, Value>, parameter: &Map<String, Value>) -> bool {
+    let quick = |validator: &Validator, fields: &Map<String, Value>| {
+        fields.is_empty() || validator.is_quick(&Value::Object(fields.clone()))
+    };
+    quick(&skill.checks.inline_input, input) && quick(&skill.checks.parameter, parameter)
+}
+
 /// The run's input: files as absolute paths below `uploads_dir`, inline values as they are.
 pub fn resolve(
     skill: &Skill,
@@ -139,7 +147,11 @@ fn without_reserved_action(skill: &Skill, mut parameter: Map<String, Value>) -> 
 }
 
 fn check(validator: &Validator, fields: Map<String, Value>, code: ErrorCode, what: &str) -> Result<(), Rejection> {
-    let details = validator.errors(&Value::Object(fields));
+    let details = validator.errors(&Value::Object(fields)).map_err(|costly| Rejection {
+        code: ErrorCode::SchemaTooCostly,
+        message: format!("`{what}` is not taken: {costly}; send less of it, or simplify the skill's schema"),
+        details: vec![costly.into()],
+    })?;
     let Some(first) = details.first() else { return Ok(()) };
     let place = if first.path.is_empty() { String::new() } else { format!(" at {}", first.path) };
     let more = if details.len() > 1 { format!(" (and {} more)", details.len() - 1) } else { String::new() };

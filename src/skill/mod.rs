@@ -14,7 +14,6 @@ pub mod lint;
 pub mod manifest;
 pub mod package;
 pub mod schema;
-mod schema_cost;
 pub(crate) mod starter;
 
 pub use artifacts::ArtifactRule;

@@ -13,7 +13,9 @@ use crate::engine;
 use crate::engine::{Adapter, EngineAnswer, ProcessExit, TurnReport};
 use crate::skill::schema::Validator;
 use crate::verdict::stop::Stop;
-use crate::verdict::verdict::{Outcome, Verdict, check, invalid, missing_output, placed, steps, with_hints};
+use crate::verdict::verdict::{
+    Outcome, Verdict, check, invalid, missing_output, placed, steps, too_costly, with_hints,
+};
 
 /// What an agent CLI left to be judged.
 pub(crate) struct CliTurn<'a> {
@@ -94,6 +96,13 @@ fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>)
                 verdict
             }
         },
+        TurnVerdict::TooCostly { parsed, source, costly } => {
+            let mut steps = steps(&parsed);
+            steps.push(NormalizationStep { step: "validate".into(), ok: false, detail: costly.to_string() });
+            let mut verdict = too_costly(&parsed, placed(source), steps, costly);
+            verdict.answer = parsed.value;
+            verdict
+        }
         TurnVerdict::Ask(question) => asked(*question),
         TurnVerdict::AttemptsUsedUp => attempts_used_up(turn),
         TurnVerdict::Silent => {

@@ -9,7 +9,7 @@ use crate::domain::event::{NormalizationLevel, NormalizationStep, Normalized, Va
 use crate::domain::interaction::Interaction;
 use crate::domain::outcome::{Completion, RunError, Warning, WarningLevel};
 use crate::domain::run_file::RunFile;
-use crate::skill::schema::Validator;
+use crate::skill::schema::{TooCostly, Validator};
 
 /// What a turn came to when nothing failed.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,8 +101,10 @@ pub(crate) fn check(
     let mut steps = steps(parsed);
     let (step, errors) = convergence::validate(&data, output);
     steps.push(convert_step(&step));
-    if !errors.is_empty() {
-        return invalid(parsed, source, steps, errors, completion);
+    match errors {
+        Ok(errors) if errors.is_empty() => {}
+        Ok(errors) => return invalid(parsed, source, steps, errors, completion),
+        Err(costly) => return too_costly(parsed, source, steps, costly),
     }
     Verdict {
         outcome: Ok(Outcome::Done(completion, data)),
@@ -141,6 +143,29 @@ pub(crate) fn invalid(
         warnings: repaired(parsed),
         answer: None,
         awaited: Some(awaited),
+    }
+}
+
+/// An output that cannot be checked in time is no result, and no further step would check it sooner.
+pub(crate) fn too_costly(
+    parsed: &Parsed,
+    source: Placed<'_>,
+    steps: Vec<NormalizationStep>,
+    costly: TooCostly,
+) -> Verdict {
+    let error = RunError::new(ErrorCode::SchemaTooCostly, format!("the output is not checked: {costly}"));
+    Verdict {
+        outcome: Err(with_hints(error, source.1)),
+        normalized: Some(Normalized {
+            level: parsed.level,
+            valid: false,
+            source: source.0.into(),
+            steps,
+            validation_errors: vec![costly.into()],
+        }),
+        warnings: repaired(parsed),
+        answer: None,
+        awaited: None,
     }
 }
 

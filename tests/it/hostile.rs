@@ -2,6 +2,7 @@
 
 mod packages;
 mod parsers;
+mod schemas;
 mod templates;
 
 use std::io::Write;

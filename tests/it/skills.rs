@@ -122,7 +122,7 @@ fn echo_gives_the_text_back() {
     let answer = run("demo-echo", "run", json!({ "text": "héllo world" }));
     let data = json!({ "text": "héllo world", "length": 11, "words": 2 });
     assert_eq!(answer.stdout, json!({ "success": true, "action": "run", "data": data }));
-    assert_eq!(shipped("demo-echo").skill.output_validator().errors(&data), []);
+    assert_eq!(shipped("demo-echo").skill.output_validator().errors(&data), Ok(vec![]));
     let twice = run("demo-echo", "run", json!({ "text": "a", "uppercase": true, "repeat": 2 }));
     assert_eq!(twice.stdout["data"], json!({ "text": "AA", "length": 2, "words": 1 }));
     assert_eq!(failure_code(&run("demo-echo", "run", json!({}))), "MISSING_PARAM");
@@ -147,7 +147,7 @@ fn primes_are_found_in_the_sample_and_reported() {
     let data = json!({ "primes": primes, "count": 8, "divisible": [5, 15, 100] });
     let message = "8 of 13 numbers are prime";
     assert_eq!(answer.stdout, json!({ "success": true, "action": "run", "data": data, "message": message }));
-    assert_eq!(skill.skill.output_validator().errors(&data), []);
+    assert_eq!(skill.skill.output_validator().errors(&data), Ok(vec![]));
     assert!(answer.stderr.ends_with("100% 1000000007\n"), "{}", answer.stderr);
     let report = std::fs::read_to_string(run_dir.path().join("artifacts/primes.md")).unwrap();
     assert!(report.contains("8 of 13 numbers are prime.") && report.contains("| 15 | no | yes |"), "{report}");
@@ -202,7 +202,7 @@ fn a_failure_has_the_code_that_was_asked_for() {
 fn the_schema_failure_breaks_its_schema_in_two_places() {
     let answer = run("demo-fail-schema", "run", json!({}));
     assert_eq!(answer.stdout, json!({ "success": true, "action": "run", "data": { "count": "three" } }));
-    assert_eq!(shipped("demo-fail-schema").skill.output_validator().errors(&answer.stdout["data"]).len(), 2);
+    assert_eq!(shipped("demo-fail-schema").skill.output_validator().errors(&answer.stdout["data"]).unwrap().len(), 2);
 }
 
 #[test]

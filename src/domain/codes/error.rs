@@ -91,8 +91,8 @@ codes! {
                 .in_kinds(&[Kind::Request, Kind::Run]),
         SchemaValidationFailed = "SCHEMA_VALIDATION_FAILED", "The output does not match the skill's output schema."
             => run(both("compare the raw output that details name with the schema; details list the places")),
-        SchemaTooCostly = "SCHEMA_TOO_COSTLY", "Checking the output against the skill's schema takes too long."
-            => run(both("simplify the schema: fewer alternatives, bounded arrays, plain patterns")),
+        SchemaTooCostly = "SCHEMA_TOO_COSTLY", "Checking the input or the output against the skill's schema takes too long."
+            => request(400, Failed, both("simplify the schema: fewer alternatives, bounded arrays, plain patterns")).in_kinds(&[Kind::Request, Kind::Run]),
         OutputMissing = "OUTPUT_MISSING", "The engine ended without an output."
             => run(each("read the log of the run: GET …/logs", "`skill-runner logs` shows what the engine wrote")),
         ArtifactMissing = "ARTIFACT_MISSING", "A file that the skill promises was not written."

@@ -22,7 +22,7 @@ use crate::orchestrator::admission::cache::Wanted;
 use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
-use crate::orchestrator::intake::plan::{plan, plan_without_skill};
+use crate::orchestrator::intake::plan::plan_without_skill;
 use crate::orchestrator::intake::request::CreateRequest;
 use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::{FirstRows, Journal, Step};
@@ -205,7 +205,7 @@ impl Shared {
         let installed = self.lookup(skill_id)?;
         let request = self.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
-        let started = plan(self, &installed.skill, request, key)?;
+        let started = self.plan_checked(&installed.skill, request, key).await?;
         Ok((started, Begins::WithSkill(installed, engine_config)))
     }
 }

@@ -30,8 +30,26 @@ pub(crate) fn rejected(code: ErrorCode, message: String) -> Error {
     Error::Rejected { code, message, details: Vec::new() }
 }
 
-/// The first event of the run, if the request is right.
-pub(crate) fn plan(
+impl Shared {
+    /// The first event of the run, if the request is right. What takes long to check holds up nobody else.
+    pub(crate) async fn plan_checked(
+        self: &Arc<Self>,
+        skill: &Skill,
+        request: CreateRequest,
+        idempotency_sha256: Option<String>,
+    ) -> Result<Started, Error> {
+        let none = Map::new();
+        let (input, parameter) = (request.input.as_ref(), request.parameter.as_ref());
+        if inputs::is_quick(skill, input.unwrap_or(&none), parameter.unwrap_or(&none)) {
+            return plan(self, skill, request, idempotency_sha256);
+        }
+        let (shared, skill) = (self.clone(), skill.clone());
+        let planned = move || plan(&shared, &skill, request, idempotency_sha256);
+        self.blocking.run("check the request", planned).await?
+    }
+}
+
+fn plan(
     shared: &Shared,
     skill: &Skill,
     request: CreateRequest,
@@ -57,13 +75,13 @@ pub(crate) fn plan(
     }
     let input = request.input.unwrap_or_default();
     let parameter = request.parameter.unwrap_or_default();
+    check_size(&input, &parameter)?;
     inputs::check_request(skill, Some(&Value::Object(input.clone())), Some(&Value::Object(parameter.clone())))
         .map_err(|rejection| Error::Rejected {
             code: rejection.code,
             message: rejection.message,
             details: rejection.details,
         })?;
-    check_size(&input, &parameter)?;
     let needs_files = skill.file_fields().iter().any(|field| field.required);
     let mut started = Started {
         request_id: RequestId(shared.clock.new_id()),

@@ -11,7 +11,6 @@ use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::intake::create::write_request;
-use crate::orchestrator::intake::plan::plan;
 use crate::orchestrator::intake::request::CreateRequest;
 use crate::orchestrator::packages::temporary::remove_copies;
 use crate::orchestrator::packages::unpack::unpack_package;
@@ -52,7 +51,7 @@ impl Orchestrator {
         let (request, unpacked, installed, sha256) = unpacked.await??;
         let request = shared.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
-        let planned = plan(shared, &installed.skill, request, None)?;
+        let planned = shared.plan_checked(&installed.skill, request, None).await?;
         let package = UploadedPackage {
             skill: planned.skill.clone(),
             engine: planned.engine.clone(),

@@ -150,6 +150,7 @@ impl Turn<'_> {
                 };
                 let (step, errors) = convergence::validate(&value, skill.output_validator());
                 checked.push(convert_step(&step));
+                let errors = errors.unwrap_or_else(|costly| vec![costly.into()]);
                 let data = errors.is_empty().then_some(value);
                 Ok((StepResult { ok: true, detail, checked, errors: Some(errors), data }, true))
             })

@@ -23,7 +23,8 @@ pub(crate) fn violations(schema: &str, value: &Value, file: &str, code: FindingC
         report.push(Finding::error(code, file, "the runner's own schema is broken", "report this as a defect"));
         return;
     };
-    for violation in validator.errors(value) {
+    let violations = validator.errors(value).unwrap_or_else(|costly| vec![costly.into()]);
+    for violation in violations {
         let hint = "see the published schema of this file for what may stand here";
         report.push_unless_said(Finding::error(code, file, violation.message, hint).at(violation.path));
     }

@@ -19,6 +19,7 @@ pub struct Hostile {
 /// One for each parser and each way to make it work without end.
 pub fn all() -> Vec<Hostile> {
     let mut all = templates();
+    all.extend(schemas());
     let head = |yaml: String| format!("---\nname: x\ndescription: x\nmetadata: {yaml}\n---\nbody\n");
     all.extend(
         [
@@ -70,6 +71,44 @@ fn templates() -> Vec<Hostile> {
         ("template-blocks", format!("{}{}", "{% if x %}".repeat(n), "{% endif %}".repeat(n))),
     ]
     .map(|(id, text)| Hostile { id, file: ("assets/prompt.md", text), code: "TEMPLATE_INVALID" })
+    .into()
+}
+
+/// Schemas whose references double forty times, written in every way, and other schemas without measure.
+fn schemas() -> Vec<Hostile> {
+    let chain = |refer: &dyn Fn(usize) -> String, key: &str, name: &dyn Fn(usize) -> String| {
+        let level = |number: usize| {
+            let next = json!({"$ref": refer(number + 1)});
+            let mut level =
+                if number < 40 { json!({"allOf": [next.clone(), next]}) } else { json!({"type": "object"}) };
+            level[key] = json!(name(number));
+            level
+        };
+        let defs: Map<String, Value> = (0..=40).map(|number| (format!("a{number}"), level(number))).collect();
+        json!({"type": "object", "$ref": refer(0), "$defs": defs})
+    };
+    let plain: &dyn Fn(usize) -> String = &|number| format!("level {number}");
+    let url: &dyn Fn(usize) -> String = &|number| format!("http://example.com/a{number}");
+    let dollar = chain(&|number| format!("#/%24defs/a{number}"), "title", plain);
+    let letter = chain(&|number| format!("#/$defs/%61{number}"), "title", plain);
+    let ids = chain(url, "$id", url);
+    let anchors = chain(&|number| format!("#x{number}"), "$anchor", &|number| format!("x{number}"));
+    let nested = (0..60).fold(json!({}), |inner, _| json!({"items": {"not": inner}}));
+    let nested = json!({"type": "object", "additionalProperties": nested});
+    let pattern = json!({"type": "object", "properties": {"a": {"pattern": "((a{90}){90}){90}"}}});
+    let itself = json!({"type": "object", "allOf": [{"$ref": "#"}]});
+    let parts = json!({"type": "object", "$defs": {"a": {"allOf": vec![json!({}); 100_000]}}});
+    [
+        ("schema-dollar", dollar),
+        ("schema-letter", letter),
+        ("schema-ids", ids),
+        ("schema-anchors", anchors),
+        ("schema-nested", nested),
+        ("schema-pattern", pattern),
+        ("schema-itself", itself),
+        ("schema-parts", parts),
+    ]
+    .map(|(id, schema)| Hostile { id, file: ("assets/output.schema.json", schema.to_string()), code: "SCHEMA_INVALID" })
     .into()
 }
 

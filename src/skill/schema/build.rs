@@ -1,0 +1,211 @@
+//! Takes a schema apart. References are resolved by the resolver that the validator itself uses.
+
+use std::collections::HashMap;
+
+use referencing::{Draft, Registry, Resolver, uri};
+use serde_json::{Map, Value};
+
+use super::graph::{Graph, Id, Part};
+use super::pattern::Pattern;
+
+/// Deepest nesting of a schema's text: schemas are compiled by recursion.
+const DEPTH_MAX: usize = 64;
+/// Most parts of a schema, with those of other schemas that it refers to.
+const PARTS_MAX: usize = 10_000;
+/// Most states of all its patterns together.
+const STATES_MAX: u64 = 200_000;
+/// The base of a schema without `$id`.
+const NO_BASE: &str = "json-schema:///";
+
+/// The parts of a schema, or why it is not used.
+pub(super) fn graph(schema: &Value) -> Result<Graph, String> {
+    if !is_shallow(schema, DEPTH_MAX) {
+        return Err(format!("it is nested more than {DEPTH_MAX} deep"));
+    }
+    let draft = Draft::default().detect(schema);
+    let told = |error: referencing::Error| error.to_string();
+    let resource = draft.create_resource_ref(schema);
+    let base = uri::from_str(resource.id().unwrap_or(NO_BASE).trim_end_matches('#')).map_err(told)?;
+    let registry =
+        Registry::new().draft(draft).add(base.as_str(), resource).and_then(|one| one.prepare()).map_err(told)?;
+    let mut builder = Builder::default();
+    builder.id(schema, &registry.resolver(base), draft)?;
+    while let Some(place) = builder.waiting.pop() {
+        builder.take_apart(place)?;
+    }
+    builder.finish()
+}
+
+fn is_shallow(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Object(fields) => depth > 0 && fields.values().all(|field| is_shallow(field, depth - 1)),
+        Value::Array(items) => depth > 0 && items.iter().all(|item| is_shallow(item, depth - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
+/// A schema within the schema, and where its references are resolved from.
+struct Place<'r> {
+    id: Id,
+    keywords: &'r Map<String, Value>,
+    resolver: Resolver<'r>,
+    draft: Draft,
+}
+
+#[derive(Default)]
+struct Builder<'r> {
+    graph: Graph,
+    known: HashMap<*const Value, Id>,
+    waiting: Vec<Place<'r>>,
+    /// The parts with a dynamic anchor, by its name; the empty name is that of `$recursiveAnchor`.
+    anchors: HashMap<&'r str, Vec<Id>>,
+    /// Parts with a dynamic reference, and the name it looks for.
+    dynamic: Vec<(Id, &'r str)>,
+    states: u64,
+}
+
+impl<'r> Builder<'r> {
+    /// The part that this is; it is taken apart later.
+    fn id(&mut self, schema: &'r Value, resolver: &Resolver<'r>, draft: Draft) -> Result<Id, String> {
+        let place = std::ptr::from_ref(schema);
+        if let Some(id) = self.known.get(&place) {
+            return Ok(*id);
+        }
+        let id = self.graph.parts.len();
+        if id == PARTS_MAX {
+            return Err(format!("it has more than {PARTS_MAX} parts"));
+        }
+        self.graph.parts.push(Part { flat: 1, ..Part::default() });
+        self.known.insert(place, id);
+        if let Value::Object(keywords) = schema {
+            let draft = draft.detect(schema);
+            let resolver =
+                resolver.in_subresource(draft.create_resource_ref(schema)).map_err(|error| error.to_string())?;
+            self.waiting.push(Place { id, keywords, resolver, draft });
+        }
+        Ok(id)
+    }
+
+    fn take_apart(&mut self, place: Place<'r>) -> Result<(), String> {
+        let mut part = Part { flat: 1, ..Part::default() };
+        for (keyword, value) in place.keywords {
+            self.keyword(&place, keyword, value, &mut part)?;
+        }
+        self.graph.parts[place.id] = part;
+        Ok(())
+    }
+
+    fn keyword(&mut self, at: &Place<'r>, keyword: &str, value: &'r Value, part: &mut Part) -> Result<(), String> {
+        part.flat = part.flat.saturating_add(1);
+        match (keyword, value) {
+            ("$ref", Value::String(reference)) => part.all.push(self.target(at, reference)?),
+            ("$dynamicRef", Value::String(reference)) => {
+                part.all.push(self.target(at, reference)?);
+                self.dynamic.push((at.id, reference.rsplit_once('#').map_or("", |(_, name)| name)));
+            }
+            ("$recursiveRef", Value::String(_)) => {
+                part.all.push(self.target(at, "#")?);
+                self.dynamic.push((at.id, ""));
+            }
+            ("$dynamicAnchor", Value::String(name)) => self.anchors.entry(name).or_default().push(at.id),
+            ("$recursiveAnchor", Value::Bool(true)) => self.anchors.entry("").or_default().push(at.id),
+            ("allOf", Value::Array(_)) => part.all.extend(self.each(at, value)?),
+            ("then" | "else", _) => part.all.push(self.child(at, value)?),
+            ("dependentSchemas" | "dependencies", Value::Object(_)) => part.all.extend(self.each(at, value)?),
+            ("anyOf" | "oneOf", Value::Array(_)) => part.tried.extend(self.each(at, value)?),
+            ("not" | "if", _) => part.tried.push(self.child(at, value)?),
+            ("properties", Value::Object(fields)) => {
+                part.flat = part.flat.saturating_add(count(fields.len()));
+                for (name, field) in fields {
+                    part.properties.insert(name.clone(), self.child(at, field)?);
+                }
+            }
+            ("patternProperties", Value::Object(fields)) => {
+                for (pattern, field) in fields {
+                    part.patterns.push((self.pattern(pattern)?, self.child(at, field)?));
+                }
+            }
+            ("additionalProperties", _) => part.additional = Some(self.child(at, value)?),
+            ("propertyNames", _) => part.names = Some(self.child(at, value)?),
+            ("unevaluatedProperties", _) => part.unevaluated_properties = Some(self.child(at, value)?),
+            ("prefixItems" | "items", Value::Array(_)) => part.prefix = self.each(at, value)?,
+            ("items" | "additionalItems", _) => part.items = Some(self.child(at, value)?),
+            ("contains", _) => part.contains = Some(self.child(at, value)?),
+            ("unevaluatedItems", _) => part.unevaluated_items = Some(self.child(at, value)?),
+            // It is computed with fractions of any size.
+            ("multipleOf", _) => part.flat = part.flat.saturating_add(300),
+            ("uniqueItems", Value::Bool(true)) => part.unique = true,
+            ("pattern", Value::String(pattern)) => part.pattern = Some(self.pattern(pattern)?),
+            // A text that is to be a regular expression is compiled.
+            ("format", Value::String(format)) if format == "regex" => part.per_text += 20_000,
+            ("format", _) => part.per_byte += 16,
+            ("minLength" | "maxLength" | "contentEncoding" | "contentMediaType", _) => part.per_byte += 4,
+            ("enum" | "const" | "required" | "dependentRequired", _) => {
+                part.flat = part.flat.saturating_add(weight(value));
+            }
+            // They apply where something refers to them.
+            ("$defs" | "definitions", Value::Object(_)) => drop(self.each(at, value)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn child(&mut self, at: &Place<'r>, schema: &'r Value) -> Result<Id, String> {
+        self.id(schema, &at.resolver, at.draft)
+    }
+
+    /// The schemas in a list or a map.
+    fn each(&mut self, at: &Place<'r>, schemas: &'r Value) -> Result<Vec<Id>, String> {
+        match schemas {
+            Value::Array(each) => each.iter().map(|schema| self.child(at, schema)).collect(),
+            Value::Object(each) => each.values().map(|schema| self.child(at, schema)).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn target(&mut self, at: &Place<'r>, reference: &str) -> Result<Id, String> {
+        let found = at.resolver.lookup(reference);
+        let (schema, resolver, draft) =
+            found.map_err(|error| format!("the reference {reference:?} leads nowhere: {error}"))?.into_inner();
+        self.id(schema, &resolver, draft)
+    }
+
+    fn pattern(&mut self, text: &str) -> Result<Pattern, String> {
+        let pattern = Pattern::of(text)?;
+        self.states = self.states.saturating_add(pattern.states);
+        if self.states > STATES_MAX {
+            return Err("its patterns are too many or too large".into());
+        }
+        Ok(pattern)
+    }
+
+    /// A dynamic reference may lead to each of the anchors of its name.
+    fn finish(mut self) -> Result<Graph, String> {
+        for (id, name) in self.dynamic {
+            for anchored in self.anchors.get(name).into_iter().flatten() {
+                let targets = &mut self.graph.parts[id].all;
+                if !targets.contains(anchored) {
+                    targets.push(*anchored);
+                }
+            }
+        }
+        self.graph.check()?;
+        Ok(self.graph)
+    }
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// Steps to compare a value with this one, however late they differ.
+fn weight(value: &Value) -> u64 {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().fold(1, |sum, (name, field)| sum + 1 + count(name.len()) / 64 + weight(field))
+        }
+        Value::Array(items) => items.iter().fold(1, |sum, item| sum + weight(item)),
+        Value::String(text) => 1 + count(text.len()) / 64,
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+    }
+}

@@ -1,0 +1,137 @@
+//! JSON Schema: draft 2020-12 unless the schema names another; references to remote schemas are refused.
+
+mod build;
+mod graph;
+mod meter;
+mod pattern;
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use jsonschema::PatternOptions;
+use serde_json::Value;
+
+use self::graph::Graph;
+use self::meter::Exceeded;
+
+/// No list of violations is longer than this.
+pub(crate) const MAX_VIOLATIONS: usize = 50;
+
+/// Longest message, in characters: one that quotes a huge value would hide the others.
+const MAX_MESSAGE_CHARS: usize = 400;
+
+/// Most steps to check a value: a second or two of processor time at the worst.
+const STEPS_MAX: u64 = 5_000_000;
+
+/// A value that takes more steps is told only whether it is valid: the library collects all violations, each in memory.
+const STEPS_TOLD_MAX: u64 = 1_000_000;
+
+/// A value that takes no more steps than this is checked in less than a millisecond or two.
+const STEPS_FEW: u64 = 10_000;
+
+/// Most steps back of one match of a pattern.
+const BACKTRACKS_MAX: usize = 100_000;
+
+/// Largest compiled pattern, in bytes.
+const PATTERN_MAX: usize = 4 * 1024 * 1024;
+
+pub(crate) use crate::domain::event::ValidationError as Violation;
+
+/// A value that is no usable JSON Schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a usable JSON Schema: at {path:?}: {message}")]
+pub(crate) struct NotASchema {
+    /// The place in the schema, as a JSON pointer.
+    pub(crate) path: String,
+    /// What is wrong there.
+    pub(crate) message: String,
+}
+
+/// A value whose check would take too long, or lead too deep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TooCostly {
+    #[error("checking it against the schema takes more than {STEPS_MAX} steps")]
+    Steps,
+    #[error("checking it against the schema leads too deep")]
+    Depth,
+}
+
+impl From<TooCostly> for Violation {
+    fn from(costly: TooCostly) -> Self {
+        Self { path: String::new(), message: costly.to_string() }
+    }
+}
+
+/// A compiled schema; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Validator(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    graph: Graph,
+    validator: jsonschema::Validator,
+}
+
+impl Validator {
+    /// Compiles a schema. `format` is asserted only where the schema's draft says so.
+    pub(crate) fn new(schema: &Value) -> Result<Self, NotASchema> {
+        let graph =
+            build::graph(schema).map_err(|message| NotASchema { path: String::new(), message: shortened(&message) })?;
+        let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS_MAX).size_limit(PATTERN_MAX);
+        match jsonschema::options().offline().with_pattern_options(patterns).build(schema) {
+            Ok(validator) => Ok(Self(Arc::new(Compiled { graph, validator }))),
+            Err(error) => Err(NotASchema { path: error.instance_path().as_str().into(), message: shortened(&error) }),
+        }
+    }
+
+    /// The places where the value breaks the schema, at most `MAX_VIOLATIONS`.
+    pub fn errors(&self, value: &Value) -> Result<Vec<Violation>, TooCostly> {
+        let steps = meter::measure(&self.0.graph, value, STEPS_MAX).map_err(|exceeded| match exceeded {
+            Exceeded::Steps => TooCostly::Steps,
+            Exceeded::Depth => TooCostly::Depth,
+        })?;
+        let validator = &self.0.validator;
+        if steps > STEPS_TOLD_MAX {
+            let message = "it breaks the schema; a value so large is not searched for the places".into();
+            let told = Violation { path: String::new(), message };
+            return Ok(if validator.is_valid(value) { Vec::new() } else { vec![told] });
+        }
+        let errors = validator.iter_errors(value).take(MAX_VIOLATIONS);
+        Ok(errors
+            .map(|error| Violation { path: error.instance_path().as_str().into(), message: shortened(&error) })
+            .collect())
+    }
+
+    /// Whether a value is checked so soon that nobody is held up.
+    pub(crate) fn is_quick(&self, value: &Value) -> bool {
+        meter::measure(&self.0.graph, value, STEPS_FEW).is_ok()
+    }
+}
+
+/// The beginning of a message. Whatever it quotes, no more of it is made than is kept.
+fn shortened(message: &impl fmt::Display) -> String {
+    let mut beginning = Beginning { text: String::new(), left: MAX_MESSAGE_CHARS };
+    // It fails when there is no room left.
+    if write!(beginning, "{message}").is_err() {
+        beginning.text.push('…');
+    }
+    beginning.text
+}
+
+struct Beginning {
+    text: String,
+    left: usize,
+}
+
+impl Write for Beginning {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        for character in part.chars() {
+            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            self.text.push(character);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
