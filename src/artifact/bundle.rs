@@ -1,7 +1,7 @@
 //! A run as one zip: the same files give the same bytes, at any time and on any machine.
 
 use std::fs::File;
-use std::io::{BufWriter, Seek, Write};
+use std::io::{BufWriter, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -11,8 +11,9 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use super::content::{self, Budget, TOO_LARGE, UNREADABLE};
 use super::error::Error;
-use super::manifest::pretty;
+use super::manifest::{Manifest, pretty};
 use super::walk::{self, Refused, Walked};
+use crate::domain::cache_key::sha256_hex;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files;
 use crate::projection::check_shown;
@@ -65,6 +66,9 @@ pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path) 
                 Some(file) if !budget.allows(&file, &source)? => {
                     refused.push(Refused { path_rel: path, reason: TOO_LARGE });
                 }
+                Some(file) if contents == Contents::Result && path == RunFile::Manifest.name() => {
+                    listed.push(add_manifest(&mut writer, file, &source, path)?);
+                }
                 Some(file) => listed.push(add(&mut writer, file, &source, path)?),
             }
         }
@@ -104,15 +108,43 @@ fn add<W: Write + Seek>(
     path: String,
 ) -> Result<BundleFile, files::Error> {
     let found = file.metadata().map_err(files::Error::on("look at", source))?;
-    let method = if found.len() < WORTH_COMPRESSING { CompressionMethod::Stored } else { CompressionMethod::Deflated };
-    let options = SimpleFileOptions::default()
-        .compression_method(method)
-        .last_modified_time(DateTime::DEFAULT)
-        .unix_permissions(if found.mode() & 0o111 == 0 { 0o644 } else { 0o755 })
-        .large_file(found.len() >= LONG_FORM_BYTES);
-    writer.start_file(path.as_str(), options).map_err(files::Error::on("add to the bundle", source))?;
+    begin(writer, &path, source, found.len(), found.mode())?;
     let (size, sha256) = content::digest(file, source, |bytes| {
         writer.write_all(bytes).map_err(files::Error::on("add to the bundle", source))
     })?;
     Ok(BundleFile { path, size, sha256 })
+}
+
+/// The manifest without the files that are not in the bundle: equal runs have equal bundles.
+fn add_manifest<W: Write + Seek>(
+    writer: &mut ZipWriter<W>,
+    mut file: File,
+    source: &Path,
+    path: String,
+) -> Result<BundleFile, files::Error> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(files::Error::on("read", source))?;
+    // One that was damaged is put in as it is: whoever makes the bundle finds out.
+    if let Ok(manifest) = Manifest::read(&bytes) {
+        bytes = Manifest { files: None, ..manifest }.to_bytes();
+    }
+    begin(writer, &path, source, bytes.len() as u64, 0o644)?;
+    writer.write_all(&bytes).map_err(files::Error::on("add to the bundle", source))?;
+    Ok(BundleFile { path, size: bytes.len() as u64, sha256: sha256_hex(&bytes) })
+}
+
+fn begin<W: Write + Seek>(
+    writer: &mut ZipWriter<W>,
+    path: &str,
+    source: &Path,
+    size: u64,
+    mode: u32,
+) -> Result<(), files::Error> {
+    let method = if size < WORTH_COMPRESSING { CompressionMethod::Stored } else { CompressionMethod::Deflated };
+    let options = SimpleFileOptions::default()
+        .compression_method(method)
+        .last_modified_time(DateTime::DEFAULT)
+        .unix_permissions(if mode & 0o111 == 0 { 0o644 } else { 0o755 })
+        .large_file(size >= LONG_FORM_BYTES);
+    writer.start_file(path, options).map_err(files::Error::on("add to the bundle", source))
 }

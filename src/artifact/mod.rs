@@ -5,13 +5,14 @@ mod content;
 mod error;
 mod index;
 mod manifest;
+mod proven;
 mod walk;
 
 pub use bundle::{Bundle, BundleFile, Contents, bundle};
 pub use error::Error;
 pub use index::{Indexed, index};
-pub(crate) use manifest::manifest_json;
-pub use manifest::{artifacts_sha256, write_manifest};
+pub use manifest::{Manifest, artifacts_sha256};
+pub(crate) use proven::{PROVEN_FILES, PROVEN_FOLDERS, proven_files};
 pub use walk::Refused;
 pub(crate) use walk::files_below;
 

@@ -1,8 +1,6 @@
 //! Compares the artifacts in proof, manifest, events and files.
 
-use serde::Deserialize;
-
-use crate::artifact;
+use crate::artifact::{self, Manifest};
 use crate::audit::error::Error;
 use crate::audit::files::RunFiles;
 use crate::audit::report::Report;
@@ -13,31 +11,27 @@ use crate::domain::run_file::RunFile;
 /// The manifest's name in a run's folder.
 const MANIFEST: &str = RunFile::Manifest.name();
 
-#[derive(Deserialize)]
-struct Manifest {
-    artifacts: Vec<ArtifactEntry>,
-}
-
 /// Longest manifest that is read.
 const MANIFEST_MAX: u64 = 512 * 1024 * 1024;
 
-/// Checks manifest and files against the proof and the events; the artifacts the run has by its manifest.
+/// Checks manifest and files against the proof and the events; the artifacts the run has by its manifest, and that.
 pub(crate) fn check(
     files: &RunFiles,
     proof: &Proof,
     indexed: &[ArtifactEntry],
     report: &mut Report,
-) -> Result<Vec<ArtifactEntry>, Error> {
-    let listed = manifest(files, proof, report);
+) -> Result<(Vec<ArtifactEntry>, Option<Manifest>), Error> {
+    let manifest = manifest(files, proof, report);
+    let listed = manifest.as_ref().map(|manifest| &manifest.artifacts);
     for entry in indexed {
-        if let Some(listed) = &listed
+        if let Some(listed) = listed
             && !listed.contains(entry)
         {
             report.violated("ARTIFACT", MANIFEST, format!("it does not list {} as the log does", entry.path_rel));
         }
     }
     // Without a manifest, the log lists the artifacts.
-    let expected = listed.as_deref().unwrap_or(indexed);
+    let expected = listed.map_or(indexed, Vec::as_slice);
     let found = files.artifacts()?;
     for entry in expected {
         match found.iter().find(|other| other.path_rel == entry.path_rel) {
@@ -57,25 +51,25 @@ pub(crate) fn check(
             report.violated("ARTIFACT", &other.path_rel, "this file is not in the manifest: the run did not write it");
         }
     }
-    Ok(expected.to_vec())
+    Ok((expected.to_vec(), manifest))
 }
 
-/// The manifest's entries, where it can be read.
-fn manifest(files: &RunFiles, proof: &Proof, report: &mut Report) -> Option<Vec<ArtifactEntry>> {
+/// The manifest, where it can be read.
+fn manifest(files: &RunFiles, proof: &Proof, report: &mut Report) -> Option<Manifest> {
     let file = files.open(MANIFEST).filter(|file| file.size() <= MANIFEST_MAX);
     let Some(bytes) = file.and_then(|file| file.bytes(0, file.size())) else {
         report.violated("PROOF", MANIFEST, "the file is missing");
         return None;
     };
     let parsed = serde_json::from_slice(&bytes);
-    let Manifest { artifacts } =
+    let manifest: Manifest =
         parsed.map_err(|error| report.violated("PROOF", MANIFEST, format!("it cannot be read: {error}"))).ok()?;
-    let hash = artifact::artifacts_sha256(&artifacts);
+    let hash = artifact::artifacts_sha256(&manifest.artifacts);
     if hash != proof.artifacts_sha256 {
         let message = format!("its list of artifacts hashes to {hash}, the proof says {}", proof.artifacts_sha256);
         report.violated("PROOF", MANIFEST, message);
-    } else if bytes != artifact::manifest_json(&artifacts) {
+    } else if bytes != manifest.to_bytes() {
         report.violated("PROOF", MANIFEST, "it was changed: its list is the proof's, but not the rest of its text");
     }
-    Some(artifacts)
+    Some(manifest)
 }

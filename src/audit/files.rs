@@ -23,6 +23,11 @@ pub(crate) struct FoundArtifact {
 }
 
 impl RunFiles {
+    /// Whether files that no export holds are to be expected here.
+    pub(crate) fn is_export(&self) -> bool {
+        matches!(self, Self::Export(_))
+    }
+
     /// One file; none if it is missing or cannot be read.
     pub(crate) fn open(&self, name: &str) -> Option<Piece> {
         match self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 
 use crate::audit::error::Error;
-use crate::audit::report::{Report, Violation};
+use crate::audit::report::{Report, Trust, Violation};
 use crate::audit::streams::Streams;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::event::{Event, Normalized};
@@ -13,7 +13,7 @@ use crate::domain::outcome::{Proof, RunError, StreamProof};
 use crate::domain::run_file::RunFolder;
 use crate::export::{EVENTS, Piece};
 use crate::fcmp::audit::{Auditor, Expect};
-use crate::fcmp::{Envelope, LogHead, RawRef, read_envelope};
+use crate::fcmp::{Envelope, LogHead, PublicKey, RawRef, read_envelope, verify_signature};
 
 /// Most events reported with different bytes: after a cut file every later one would differ.
 const DIFFERENCES_MAX: usize = 20;
@@ -36,6 +36,8 @@ pub(crate) struct Outcome {
     /// Its fold; none as soon as an event cannot be read.
     pub(crate) folded: Option<LogHead>,
     pub(crate) proof: Option<Proof>,
+    /// The key that signed the log, if its signature fits.
+    pub(crate) signed_by: Option<PublicKey>,
     pub(crate) error: Option<RunError>,
     /// How the output was validated.
     pub(crate) normalized: Option<Normalized>,
@@ -87,6 +89,8 @@ impl<'a> LogAudit<'a> {
                 self.fold(&envelope, line);
                 self.compare(&envelope);
                 self.note(envelope.event);
+                let signature = self.known.proof.as_ref().and_then(|proof| proof.signature.as_ref());
+                self.known.signed_by = signature.and_then(|signature| verify_signature(line, signature).ok());
             }
         }
         let begins = self.ends.last().copied().unwrap_or_default();
@@ -113,6 +117,10 @@ impl<'a> LogAudit<'a> {
         }
         if self.ends.is_empty() {
             report.violated("FCMP", EVENTS, "the log is empty");
+        }
+        report.signed_by = self.known.signed_by;
+        if report.signed_by.is_some() {
+            report.trust = Trust::UnknownKey;
         }
         let ends = self.ends;
         let found = self.auditor.finish(files, expect).into_iter().map(|violation| {

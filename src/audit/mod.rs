@@ -9,6 +9,7 @@ mod files;
 mod log;
 #[cfg(test)]
 mod mutations;
+mod proven;
 mod report;
 mod result;
 mod row;
@@ -16,6 +17,6 @@ mod streams;
 mod whole;
 
 pub(crate) use error::Error;
-pub(crate) use report::{Report, Violation};
+pub(crate) use report::{Report, Trust, Violation};
 pub(crate) use row::StoredRow;
 pub(crate) use whole::{file, folder, stored_run};

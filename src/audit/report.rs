@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
+use crate::export::EVENTS;
+use crate::fcmp::PublicKey;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Violation {
@@ -15,6 +17,19 @@ pub(crate) struct Violation {
     pub(crate) message: String,
 }
 
+/// Who vouches for a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Trust {
+    /// The key that the audit was given signed the run.
+    Trusted,
+    /// A key that nobody vouched for signed the run.
+    UnknownKey,
+    /// Nobody: whoever can write the files could have made them so.
+    #[default]
+    SelfConsistent,
+}
+
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) ok: bool,
@@ -22,6 +37,10 @@ pub(crate) struct Report {
     /// The status by its log.
     pub(crate) status: Option<Status>,
     pub(crate) events: u64,
+    /// Who vouches for it.
+    pub(crate) trust: Trust,
+    /// The key that signed it.
+    pub(crate) signed_by: Option<PublicKey>,
     pub(crate) checked: Vec<&'static str>,
     /// What was not checked, and why.
     pub(crate) not_checked: Vec<String>,
@@ -32,6 +51,26 @@ impl Report {
     pub(crate) fn violated(&mut self, rule: &'static str, file: impl Into<String>, message: impl Into<String>) {
         let (file, message) = (file.into(), message.into());
         self.violations.push(Violation { rule, file, seq: None, byte: None, message });
+    }
+
+    /// Compares the signer with the only key that is to be trusted, if one is given.
+    pub(crate) fn judge_signer(&mut self, key: Option<PublicKey>) {
+        let Some(key) = key else { return };
+        self.trust = if self.signed_by.is_some() { Trust::UnknownKey } else { Trust::SelfConsistent };
+        match self.signed_by {
+            Some(signer) if signer == key => self.trust = Trust::Trusted,
+            Some(signer) => self.violated("SIGNATURE", EVENTS, format!("the run was signed by {signer}, not by {key}")),
+            None if self.violations.iter().any(|found| found.rule == "SIGNATURE") => {}
+            None => self.violated("SIGNATURE", EVENTS, format!("the run is not signed, and should be by {key}")),
+        }
+        self.ok = self.violations.is_empty();
+    }
+
+    /// Says so where the signer is the key of the data folder that the run is in; another signer is no violation there.
+    pub(crate) fn know_signer(&mut self, own: Option<PublicKey>) {
+        if self.signed_by.is_some() && self.signed_by == own {
+            self.trust = Trust::Trusted;
+        }
     }
 
     /// Sets `ok` once all checks are done.

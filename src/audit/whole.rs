@@ -10,7 +10,7 @@ use crate::audit::log::{LogAudit, Outcome};
 use crate::audit::report::{Report, Violation};
 use crate::audit::row::{self, StoredRow};
 use crate::audit::streams::Streams;
-use crate::audit::{artifacts, result};
+use crate::audit::{artifacts, proven, result};
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
@@ -161,7 +161,8 @@ fn finish(
     match (&outcome.proof, expect) {
         (Some(proof), _) => {
             report.checked.extend(["proof", "artifacts", "result"]);
-            let artifacts = artifacts::check(files, proof, &outcome.artifacts, &mut report)?;
+            let (artifacts, manifest) = artifacts::check(files, proof, &outcome.artifacts, &mut report)?;
+            proven::check(files, proof, manifest.as_ref(), &mut report)?;
             result::check(files, &outcome, &artifacts, &mut report);
         }
         (None, Expect::Final) => {

@@ -109,8 +109,10 @@ pub struct Terminal {
 impl Terminal {
     /// The event, once the number of events before it, their hash chain and the run's usage are known.
     pub(crate) fn into_event(self, events: u64, chain_sha256: String, usage: Usage) -> Event {
-        let Evidence { streams, artifacts_sha256 } = self.evidence;
-        let proof = Proof { events, chain_sha256, streams, artifacts_sha256 };
+        let Evidence { streams, artifacts_sha256, files_sha256, result_sha256 } = self.evidence;
+        let (files_sha256, result_sha256) = (Some(files_sha256), Some(result_sha256));
+        let signature = None;
+        let proof = Proof { events, chain_sha256, streams, artifacts_sha256, files_sha256, result_sha256, signature };
         let status = self.ending.status();
         match self.ending {
             Ending::Succeeded(completion) => Event::Completed(Completed {

@@ -102,6 +102,17 @@ events! {
     Failed(Failed) "terminal" "conversation.failed";
 }
 
+impl Event {
+    /// The proof in a run's last event.
+    pub(crate) fn proof_mut(&mut self) -> Option<&mut Proof> {
+        match self {
+            Event::Completed(completed) => Some(&mut completed.proof),
+            Event::Failed(failed) => Some(&mut failed.proof),
+            _ => None,
+        }
+    }
+}
+
 /// Data of `conversation.started`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Started {

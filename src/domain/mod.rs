@@ -15,6 +15,7 @@ pub mod fact;
 pub mod ids;
 pub mod interaction;
 pub mod outcome;
+pub mod proven_file;
 pub mod request;
 pub mod run_file;
 pub mod state;

@@ -157,6 +157,15 @@ pub struct StreamProof {
     pub sha256: String,
 }
 
+/// Who vouches for a finished run: a signature over every byte of its last event but this member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProofSignature {
+    /// The key of the data folder, in hexadecimal.
+    pub public_key: String,
+    /// The signature, in hexadecimal.
+    pub ed25519: String,
+}
+
 /// What makes a run checkable from its export alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
@@ -167,6 +176,16 @@ pub struct Proof {
     pub(crate) streams: BTreeMap<String, StreamProof>,
     /// Hash of the artifact manifest.
     pub(crate) artifacts_sha256: String,
+    /// Hash of the list of every other file that the run is judged or served by, and of its artifacts; see
+    /// [`ProvenFile`](super::proven_file::ProvenFile). Logs of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) files_sha256: Option<String>,
+    /// Hash of the result's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) result_sha256: Option<String>,
+    /// The last member, always. Logs of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signature: Option<ProofSignature>,
 }
 
 /// The part of a proof that comes from files; the log adds the rest.
@@ -175,4 +194,8 @@ pub struct Evidence {
     pub streams: BTreeMap<String, StreamProof>,
     /// Hash of the artifact manifest.
     pub artifacts_sha256: String,
+    /// Hash of the list of files.
+    pub files_sha256: String,
+    /// Hash of the result's file.
+    pub result_sha256: String,
 }

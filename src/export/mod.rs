@@ -17,7 +17,7 @@ pub use contents::Contents;
 pub(crate) use contents::{About, CONTENTS};
 pub(crate) use error::Error;
 pub use names::EVENTS;
-pub(crate) use names::{FILES, FOLDERS};
+pub(crate) use names::{FILES, FOLDERS, is_exported};
 pub use piece::Digest;
 pub(crate) use piece::Piece;
 pub use read::Export;

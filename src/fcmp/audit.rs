@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use super::envelope::{Envelope, RawRef, read_envelope};
 use super::head::Chain;
+use super::signature::verify;
 use crate::domain::event::{Event, StateChanged};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
@@ -105,7 +106,7 @@ impl Auditor {
         }
         let chain = self.chain.unwrap_or_else(|| Chain::start(envelope.run_id));
         if let Some(Event::Completed(_) | Event::Failed(_)) = &envelope.event {
-            self.proof(chain);
+            self.proof(chain, line);
         }
         self.chain = Some(chain.link(line));
         self.last = envelope.event;
@@ -293,8 +294,11 @@ impl Auditor {
         }
     }
 
-    fn proof(&mut self, chain: Chain) {
+    fn proof(&mut self, chain: Chain, line: &[u8]) {
         let Some(proof) = self.terminal.clone() else { return };
+        if let Some(Err(flaw)) = proof.signature.as_ref().map(|signature| verify(line, signature)) {
+            self.violated("SIGNATURE", flaw.to_owned());
+        }
         if proof.events != self.seq - 1 {
             self.violated("PROOF", format!("the proof counts {} events", proof.events));
         }

@@ -2,7 +2,7 @@
 
 use crate::domain::event::{Event, RAW_TEXT_MAX};
 use crate::domain::fact::RawRange;
-use crate::domain::outcome::{Proof, Usage};
+use crate::domain::outcome::{Proof, ProofSignature, Usage};
 use crate::domain::run_file::RunFolder;
 use crate::domain::statechart::Status;
 
@@ -121,7 +121,11 @@ fn cost(usage: &Usage, type_name: &'static str) -> Result<(), SchemaViolation> {
 
 /// The chain is filled in while writing, so only the files' part is checked here.
 fn proof(proof: &Proof, type_name: &'static str) -> Result<(), SchemaViolation> {
-    let whole = is_sha256(&proof.artifacts_sha256) && proof.streams.values().all(|stream| is_sha256(&stream.sha256));
+    let streams = proof.streams.values().map(|stream| &stream.sha256);
+    let files = proof.files_sha256.iter().chain(&proof.result_sha256);
+    let hashes = streams.chain(files).chain([&proof.artifacts_sha256]).all(|hash| is_hex(hash, 64));
+    let signed = |it: &ProofSignature| is_hex(&it.public_key, 64) && is_hex(&it.ed25519, 128);
+    let whole = hashes && proof.signature.as_ref().is_none_or(signed);
     if whole {
         Ok(())
     } else {
@@ -130,5 +134,9 @@ fn proof(proof: &Proof, type_name: &'static str) -> Result<(), SchemaViolation> 
 }
 
 fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    is_hex(text, 64)
+}
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -1,8 +1,11 @@
 //! Numbers, stamps and encodes what was decided for a run, once: the only place where FCMP JSON is made.
 
+use std::sync::Arc;
+
 use super::check::{SchemaViolation, check};
 use super::envelope::{Place, write_envelope};
 use super::head::{Chain, LogHead};
+use super::signature::Signer;
 use crate::domain::Decision;
 use crate::domain::event::Event;
 use crate::domain::fact::RawRange;
@@ -31,18 +34,26 @@ pub struct Encoder {
     run: RunId,
     head: Option<LogHead>,
     engine_json: String,
+    signer: Option<Arc<Signer>>,
 }
 
 impl Encoder {
     /// The encoder of a run that is still to be created.
     pub fn new(run: RunId) -> Self {
-        Self { run, head: None, engine_json: String::new() }
+        Self { run, head: None, engine_json: String::new(), signer: None }
     }
 
     /// The encoder that continues a log at its end.
     pub fn resume(head: LogHead) -> Self {
         let engine_json = json_string(&head.state.engine);
-        Self { run: head.state.run_id, head: Some(head), engine_json }
+        Self { run: head.state.run_id, head: Some(head), engine_json, signer: None }
+    }
+
+    /// The same, which signs the run's last event with this key.
+    #[must_use]
+    pub fn signed_by(mut self, signer: Option<Arc<Signer>>) -> Self {
+        self.signer = signer;
+        self
     }
 
     /// Whose log it is.
@@ -79,10 +90,23 @@ impl Encoder {
             let (events, usage) = (head.state.head_seq.0, head.state.usage);
             let event = terminal.into_event(events, head.chain.to_string(), usage);
             check(&event, None)?;
-            self.encode_event(&mut pages, &event, None, now)?;
+            self.encode_last(&mut pages, event, now)?;
         }
         pages.close(self.head.as_ref());
         Ok(pages.closed)
+    }
+
+    /// What is signed is the event as it stands, so it is written once without the signature and once with it.
+    fn encode_last(&mut self, pages: &mut Pages, mut event: Event, ts: Timestamp) -> Result<(), SchemaViolation> {
+        if let Some(signer) = self.signer.clone() {
+            let (mut unsigned, mut without) = (Pages::default(), self.clone());
+            without.encode_event(&mut unsigned, &event, None, ts)?;
+            let text = unsigned.open.strip_suffix(b"\n").unwrap_or(&unsigned.open);
+            if let Some(proof) = event.proof_mut() {
+                proof.signature = Some(signer.sign(text));
+            }
+        }
+        self.encode_event(pages, &event, None, ts)
     }
 
     fn encode_event(

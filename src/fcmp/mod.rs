@@ -7,6 +7,7 @@ mod encoder;
 mod envelope;
 mod fold;
 mod head;
+mod signature;
 mod window;
 
 #[cfg(test)]
@@ -17,6 +18,8 @@ pub use encoder::{Encoder, Page};
 pub use envelope::{Envelope, Meta, read_envelope};
 pub(crate) use envelope::{PROTOCOL_VERSION, RawRef, stored_ts};
 pub use head::LogHead;
+pub(crate) use signature::verify as verify_signature;
+pub use signature::{PublicKey, Signer};
 pub(crate) use window::{Side, Window};
 
 /// The machine-readable contract of the envelope and of every type's data.

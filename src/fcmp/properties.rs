@@ -13,7 +13,7 @@ use crate::domain::event::*;
 use crate::domain::fact::{RawRange, Stream};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
-use crate::domain::outcome::{Completion, Proof, RunError, StreamProof, Usage, Warning, WarningLevel};
+use crate::domain::outcome::{Completion, Proof, ProofSignature, RunError, StreamProof, Usage, Warning, WarningLevel};
 use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef, UploadedFile};
 use crate::domain::statechart::{Status, TRANSITIONS};
 use crate::domain::time::Timestamp;
@@ -69,12 +69,21 @@ fn usage() -> impl Strategy<Value = Usage> {
 }
 
 fn proof() -> impl Strategy<Value = Proof> {
-    (hash(), hash(), any::<u32>()).prop_map(|(stream, artifacts, bytes)| Proof {
+    let file = || prop::option::of(hash());
+    let signature = prop::option::of(
+        (hash(), hash(), hash())
+            .prop_map(|(public_key, one, other)| ProofSignature { public_key, ed25519: one + &other }),
+    );
+    let hashes = (hash(), hash(), any::<u32>(), file(), file());
+    (hashes, signature).prop_map(|((stream, artifacts, bytes, files, result), signature)| Proof {
         events: 4,
         // The chain is filled in while writing and so is always right.
         chain_sha256: "0".repeat(64),
         streams: BTreeMap::from([("stdout".into(), StreamProof { bytes: bytes.into(), sha256: stream })]),
         artifacts_sha256: artifacts,
+        files_sha256: files,
+        result_sha256: result,
+        signature,
     })
 }
 

@@ -28,4 +28,6 @@ pub(crate) use read::{read_beneath, read_optional};
 pub(crate) use remove::{remove_file, remove_hidden, remove_tree, set_aside};
 pub(crate) use shortage::Shortage;
 pub(crate) use sync::{sync, sync_file_system, sync_files};
-pub(crate) use write::{write_durably, write_own, write_private, write_whole, write_whole_with};
+pub(crate) use write::{
+    create_private_durably, write_durably, write_own, write_private, write_whole, write_whole_with,
+};

@@ -67,6 +67,19 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     rename_to(temporary, path)
 }
 
+/// Writes a new file that only its owner can read and returns when it would survive a power cut; one that is there already
+/// stays as it is.
+pub(crate) fn create_private_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut temporary = create_beside(path, PRIVATE)?;
+    write_all(temporary.as_file_mut(), path, bytes)?;
+    temporary.as_file().sync_all().map_err(Error::on("sync", path))?;
+    match temporary.persist_noclobber(path) {
+        Ok(_) => sync(parent(path)),
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(failed) => Err(Error::on("create", path)(failed.error)),
+    }
+}
+
 fn create_beside(path: &Path, mode: u32) -> Result<NamedTempFile, Error> {
     let folder = parent(path);
     tempfile::Builder::new()

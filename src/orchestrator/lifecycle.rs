@@ -15,12 +15,14 @@ use crate::orchestrator::shared::deadlines::Deadlines;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::EventStore;
-use crate::workspace::Layout;
+use crate::workspace::{self, Layout};
 
 impl Orchestrator {
     /// Take over a data folder: recover what an earlier process left, then take work.
     pub async fn start(store: Arc<dyn EventStore>, registry: Registry, settings: Settings) -> Result<Self, Error> {
-        Self::start_in(Environment::real(&settings), store, registry, settings).await
+        let signer = workspace::signing_key(&Layout::new(&settings.paths.data_dir))?;
+        let environment = Environment { signer: Some(Arc::new(signer)), ..Environment::real(&settings) };
+        Self::start_in(environment, store, registry, settings).await
     }
 
     /// The same in an environment that may be simulated.
@@ -30,7 +32,7 @@ impl Orchestrator {
         registry: Registry,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let Environment { clock, blocking, engines, renderer, installed_engines } = environment;
+        let Environment { clock, signer, blocking, engines, renderer, installed_engines } = environment;
         let layout = Layout::new(&settings.paths.data_dir);
         let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
         let sealer = Sealer::new(store.clone(), layout.clone(), blocking.clone(), seal_grace);
@@ -42,6 +44,7 @@ impl Orchestrator {
             registry,
             installed_engines,
             clock,
+            signer,
             blocking,
             engines,
             renderer,

@@ -7,13 +7,14 @@ use std::path::Path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-use crate::artifact::{self, Contents};
+use crate::artifact::{self, Contents, Manifest};
 use crate::domain::Ending;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::event::Normalized;
 use crate::domain::ids::RequestId;
 use crate::domain::outcome::{Evidence, StreamProof, Warning};
+use crate::domain::proven_file::{ProvenFile, files_sha256};
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::export::Piece;
@@ -43,10 +44,15 @@ pub(crate) fn no_streams() -> BTreeMap<String, StreamProof> {
     BTreeMap::from([("stdout".to_owned(), empty.clone()), ("stderr".to_owned(), empty)])
 }
 
-/// Write the last files; returns when they would survive a power cut. Blocks.
-pub(crate) fn write_files(paths: &RunPaths, run: FinalFiles<'_>) -> Result<Evidence, Error> {
-    let evidence = Evidence { streams: run.streams, artifacts_sha256: artifact::artifacts_sha256(&run.artifacts) };
-    artifact::write_manifest(&paths.file(RunFile::Manifest), &run.artifacts)?;
+/// The last files of a run, on disk.
+pub(crate) struct WrittenFiles {
+    pub evidence: Evidence,
+    /// The result and how it was validated: what an equal run may take, besides the artifacts.
+    pub results: Vec<ProvenFile>,
+}
+
+/// Write the last files; returns when they would survive a power cut. No process of the run may be left. Blocks.
+pub(crate) fn write_files(paths: &RunPaths, run: FinalFiles<'_>) -> Result<WrittenFiles, Error> {
     let mut warnings = run.state.warnings.clone();
     warnings.extend(run.warnings);
     let result = json!({
@@ -56,20 +62,56 @@ pub(crate) fn write_files(paths: &RunPaths, run: FinalFiles<'_>) -> Result<Evide
         "validation_warnings": warnings,
         "error": run.ending.error(),
     });
-    files::write_own(&paths.file(RunFile::Result), &pretty(&result))?;
+    let mut results = vec![write_own(paths, RunFile::Result, &pretty(&result))?];
     match &run.normalized {
-        Some(normalized) => files::write_own(&paths.file(RunFile::Validation), &pretty(&json!(normalized)))?,
+        Some(normalized) => results.push(write_own(paths, RunFile::Validation, &pretty(&json!(normalized)))?),
         // A process that died before it could log the run's end may have left one.
         None => {
             files::remove_tree(&paths.file(RunFile::Validation))?;
         }
     }
     workspace::remove_unused(paths, &paths.skill_copy(&run.state.engine, &run.state.skill.id));
+    let evidence = prove(paths, run.streams, run.artifacts, &results)?;
     if run.state.options.debug {
         write_debug_bundle(paths)?;
     }
     workspace::sync_run(paths)?;
+    Ok(WrittenFiles { evidence, results })
+}
+
+fn write_own(paths: &RunPaths, file: RunFile, bytes: &[u8]) -> Result<ProvenFile, Error> {
+    files::write_own(&paths.file(file), bytes)?;
+    Ok(ProvenFile::of(file.name(), bytes))
+}
+
+/// Lists every file that the run is judged or served by in its manifest; the proof of them. `written` are those of them whose
+/// content is known, the result first. Blocks.
+pub(crate) fn prove(
+    paths: &RunPaths,
+    streams: BTreeMap<String, StreamProof>,
+    artifacts: Vec<ArtifactEntry>,
+    written: &[ProvenFile],
+) -> Result<Evidence, Error> {
+    let files = artifact::proven_files(&paths.root, written)?;
+    let evidence = evidence(streams, &artifacts, &files);
+    let manifest = Manifest { artifacts, files: Some(files) };
+    files::write_own(&paths.file(RunFile::Manifest), &manifest.to_bytes())?;
     Ok(evidence)
+}
+
+/// The proof of these files.
+pub(crate) fn evidence(
+    streams: BTreeMap<String, StreamProof>,
+    artifacts: &[ArtifactEntry],
+    files: &[ProvenFile],
+) -> Evidence {
+    let result = files.iter().find(|file| file.path == RunFile::Result.name());
+    Evidence {
+        streams,
+        artifacts_sha256: artifact::artifacts_sha256(artifacts),
+        files_sha256: files_sha256(files, artifacts),
+        result_sha256: result.map(|result| result.sha256.clone()).unwrap_or_default(),
+    }
 }
 
 /// The bundle for debugging is made when the run ends, because it holds what is removed then. The other one is made when

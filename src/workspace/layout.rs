@@ -96,6 +96,11 @@ impl Layout {
         self.data.join("installs")
     }
 
+    /// The private key that signs the runs of this data folder.
+    pub(crate) fn signing_key(&self) -> PathBuf {
+        self.data.join("signing-key")
+    }
+
     /// Address and pid of the service that runs on this data folder.
     pub(crate) fn service_address(&self) -> PathBuf {
         self.data.join("service.json")

@@ -9,8 +9,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use skill_runner::artifact::{
-    ArtifactEntry, Bundle, BundleFile, Contents, Error, Indexed, Refused, artifacts_sha256, bundle, index,
-    write_manifest,
+    ArtifactEntry, Bundle, BundleFile, Contents, Error, Indexed, Manifest, Refused, artifacts_sha256, bundle, index,
 };
 use skill_runner::skill::ArtifactRule;
 
@@ -206,9 +205,8 @@ fn a_pattern_that_is_no_glob_is_named() {
 fn the_manifest_lists_the_artifacts_with_one_hash_over_their_canonical_form() {
     let run = run_with(&[("artifacts/b", b"2"), ("artifacts/a", b"1")]);
     let entries = index(run.path(), &[]).unwrap().entries;
-    let path = run.path().join("manifest.json");
-    write_manifest(&path, &entries).unwrap();
-    let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let manifest = Manifest { artifacts: entries.clone(), files: None };
+    let written: serde_json::Value = serde_json::from_slice(&manifest.to_bytes()).unwrap();
     let canonical = format!(
         concat!(
             r#"[{{"role":"output","path_rel":"artifacts/a","filename":"a","mime":"application/octet-stream","#,

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use skill_runner::domain::cache_key::sha256_hex;
 
 use crate::cli::place::Place;
 use crate::http::create::zip_of;
@@ -104,7 +105,7 @@ fn a_hit_is_a_run_of_its_own_with_the_files_and_the_artifacts_proof_of_its_sourc
     let told = job(&server, &hit);
     assert_eq!((&told["cache_hit"], &told["status"]), (&json!(true), &json!("succeeded")));
 
-    for file in ["artifacts/deep/a.txt", "artifacts/b.txt", "manifest.json", "result/validation.json"] {
+    for file in ["artifacts/deep/a.txt", "artifacts/b.txt", "result/validation.json"] {
         assert!(same_file(&server, &source, &hit, file), "{file}");
     }
     let result = |run: &str| server.get(&format!("/v1/jobs/{run}/result")).json()["result"].take();
@@ -122,6 +123,12 @@ fn a_hit_is_a_run_of_its_own_with_the_files_and_the_artifacts_proof_of_its_sourc
     let text = std::fs::read_to_string(server.run_dir(&hit).join("result/result.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), result(&hit), "the folder has what was told before");
     assert!(text.contains("\"x\": 1.0"), "numbers keep their text: {text}");
+    assert_eq!(last["proof"]["result_sha256"], json!(sha256_hex(text.as_bytes())), "known before there was a file");
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(server.run_dir(&hit).join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(last["proof"]["files_sha256"], manifest["files_sha256"]);
+    let files: Vec<&Value> = manifest["files"].as_array().unwrap().iter().map(|file| &file["path"]).collect();
+    assert_eq!(files, ["input.json", "result/result.json", "result/validation.json", "skill.json"]);
 }
 
 #[test]
@@ -130,9 +137,7 @@ fn a_result_that_names_no_run_is_shared_whole_and_its_bundle_has_the_same_bytes(
     server.skill("hello", HELLO, json!({}));
     let source = made(&server, &json!({"skill_id": "hello"}));
     let hit = taken(&server, &json!({"skill_id": "hello", "runtime_options": {"hard_timeout_seconds": 77}}));
-    for file in ["result/result.json", "manifest.json"] {
-        assert!(same_file(&server, &source, &hit, file), "{file}");
-    }
+    assert!(same_file(&server, &source, &hit, "result/result.json"));
     let bundle = |run: &str| server.get(&format!("/v1/jobs/{run}/bundle"));
     assert_eq!((bundle(&hit).status, bundle(&hit).body), (200, bundle(&source).body));
     // A run for debugging has everything of its own, and is told apart from others: scripts know that they are debugged.

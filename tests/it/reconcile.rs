@@ -299,5 +299,6 @@ fn ask() -> Command {
 fn no_streams() -> Evidence {
     let empty = StreamProof { bytes: 0, sha256: skill_runner::domain::cache_key::sha256_hex(b"") };
     let streams = BTreeMap::from([("stdout".to_owned(), empty.clone()), ("stderr".to_owned(), empty)]);
-    Evidence { streams, artifacts_sha256: "0".repeat(64) }
+    let none = || "0".repeat(64);
+    Evidence { streams, artifacts_sha256: none(), files_sha256: none(), result_sha256: none() }
 }

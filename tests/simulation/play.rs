@@ -149,6 +149,7 @@ impl Play {
         };
         let environment = Environment {
             clock: self.world.clone(),
+            signer: None,
             blocking: Blocking::InPlace(Arc::new(pause)),
             engines: Arc::new(Players { world: self.world.clone(), slots: self.settings.runs.max_running_jobs }),
             renderer: Arc::new(skill_runner::renderer::InPlace),

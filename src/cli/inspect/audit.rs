@@ -1,9 +1,10 @@
 //! `audit`: checks a run and prints the report.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::audit::{self, Report, Violation};
+use crate::audit::{self, Report, Trust, Violation};
 use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -15,10 +16,10 @@ use crate::domain::codes::Exit;
 use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::statechart::Status;
-use crate::fcmp::read_envelope;
+use crate::fcmp::{PublicKey, read_envelope};
 use crate::orchestrator::make_hit_folder;
 use crate::settings::LogLevel;
-use crate::workspace::Layout;
+use crate::workspace::{Layout, read_signing_key};
 
 /// Checks a run's log, streams and artifacts, and shows each problem with its place
 ///
@@ -26,6 +27,10 @@ use crate::workspace::Layout;
 /// artifacts), the content of every artifact, and that the result matches the log. For a run of the data directory, its
 /// row in the store must match its events. For an export, every byte must be unchanged; an export needs neither a
 /// service nor a data directory.
+///
+/// A finished run is signed with the key of its data directory. Without --key the audit says which key signed the run, and
+/// that the files agree with each other; whoever can change all of them could have made them so. With --key it is a
+/// violation if anything but that key signed the run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit status 1 if there is a violation; each one names its rule, its file, and the event or the byte.
@@ -33,11 +38,15 @@ Exit status 1 if there is a violation; each one names its rule, its file, and th
 Examples:
   skill-runner audit 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
   skill-runner audit run.zip
+  skill-runner audit run.zip --key 3f8a…   (the digits that `skill-runner key` prints, or a file with them)
   skill-runner audit ./data/runs/0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
   skill-runner audit ./events.jsonl --json")]
 pub(crate) struct Args {
     /// Request id or run id, an export, a run's folder, or an event log
     target: String,
+    /// The public key that must have signed the run: its 64 digits, or a file that holds them
+    #[arg(long, value_name = "FILE|HEX")]
+    key: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -46,7 +55,8 @@ pub(crate) struct Args {
 pub(crate) fn audit(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let path = Path::new(&args.target);
-    let report = if args.target.parse::<RunId>().is_ok() {
+    let key = args.key.as_deref().map(public_key).transpose()?;
+    let mut report = if args.target.parse::<RunId>().is_ok() {
         stored_run(global, &args.target)?
     } else if path.is_dir() {
         audit::folder(path)?
@@ -58,12 +68,27 @@ pub(crate) fn audit(global: &Global, args: &Args) -> Result<(), Failure> {
             "{target:?} is neither a run's id nor an existing folder, export or event log"
         )));
     };
+    report.judge_signer(key);
     if args.json {
         output::json(&report)?;
     } else {
         output::line(&lines_of(&report, Look::of(&io::stdout())))?;
     }
     if report.ok { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
+}
+
+/// A public key, or the one in a file.
+fn public_key(given: &str) -> Result<PublicKey, Failure> {
+    let text = match PublicKey::parse(given) {
+        Some(key) => return Ok(key),
+        None => fs::read_to_string(given).unwrap_or_default(),
+    };
+    PublicKey::parse(text.trim()).ok_or_else(|| {
+        let given: String = given.chars().take(200).collect();
+        Failure::Usage(format!(
+            "--key {given:?} is neither a public key (64 hexadecimal digits) nor a file that holds one"
+        ))
+    })
 }
 
 /// A run of the data directory: its folder, its events, and its row.
@@ -82,7 +107,10 @@ fn stored_run(global: &Global, id: &str) -> Result<Report, Failure> {
             Ok(())
         })
     };
-    audit::stored_run(run, root, read_events, || runs.row(run))
+    let mut report = audit::stored_run(run, root, read_events, || runs.row(run))?;
+    let own = read_signing_key(&layout).map_err(Failure::broken("read the signing key"))?;
+    report.know_signer(own.map(|own| own.public_key()));
+    Ok(report)
 }
 
 /// A run that took an equal run's result may have no folder yet.
@@ -117,6 +145,14 @@ fn lines_of(report: &Report, look: Look) -> String {
         let rule = look.paint(Ink::Bad, rule);
         lines.push(format!("{rule} {}{event}{byte}: {}", harmless(file), harmless(message)));
     }
+    lines.push(match (report.trust, report.signed_by) {
+        (Trust::Trusted, Some(key)) => format!("signed by {key}, the key that is trusted here"),
+        (_, Some(key)) => format!("signed by {key}; whose key that is, only --key can tell"),
+        (_, None) => {
+            "not signed: the files agree with each other, but whoever can change all of them could have made them so"
+                .into()
+        }
+    });
     lines.push(match report.violations.len() {
         0 => look.paint(Ink::Good, "ok"),
         1 => look.paint(Ink::Bad, "1 violation"),

@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod history;
+pub(crate) mod key;
 pub(crate) mod logs;
 pub(crate) mod reparse;
 pub(crate) mod replay;

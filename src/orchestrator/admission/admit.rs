@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tracing::debug;
 
+use crate::domain::event::Started;
 use crate::domain::ids::RunId;
 use crate::orchestrator::admission::cache::{self, Entry, Wanted};
 use crate::orchestrator::admission::effects::{follow, wake};
@@ -82,9 +83,9 @@ impl Admission {
     }
 
     /// The equal run's result for a run that gets no folder; `None` when it cannot be used after all.
-    pub(crate) async fn take_shared_result(&mut self, shared: &Arc<Shared>) -> Option<Step> {
+    pub(crate) async fn take_shared_result(&mut self, shared: &Arc<Shared>, started: &Started) -> Option<Step> {
         let (wanted, entry) = (self.wanted.as_ref()?, self.entry.take()?);
-        let step = cache::take_shared(shared, wanted, entry).await;
+        let step = cache::take_shared(shared, wanted, entry, started).await;
         if step.is_none() && self.lead.is_none() {
             self.lead = Lead::take(shared, wanted);
         }

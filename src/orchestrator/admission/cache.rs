@@ -6,26 +6,27 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tracing::warn;
 
-use crate::artifact;
+use crate::artifact::{self, Manifest};
 use crate::domain::artifact::ArtifactEntry;
-use crate::domain::cache_key::{sha256_bytes, sha256_hex};
+use crate::domain::cache_key::sha256_bytes;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, LastFiles};
-use crate::domain::event::{Event, NormalizationLevel};
+use crate::domain::event::{Event, NormalizationLevel, Started};
 use crate::domain::fact::Fact;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::outcome::{Evidence, Warning};
+use crate::domain::proven_file::ProvenFile;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::files::{self, Marks};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Step;
-use crate::orchestrator::results::{listed, no_streams, write_debug_bundle};
+use crate::orchestrator::results::{evidence, no_streams, prove, write_debug_bundle};
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::result_text::ResultText;
 use crate::orchestrator::shared::shared_results::SharedResult;
 use crate::store::{IndexChange, IndexKey};
 use crate::workspace;
@@ -55,24 +56,18 @@ pub(crate) fn parse(row: &[u8]) -> Option<Entry> {
     serde_json::from_slice(row).ok()
 }
 
-/// The row to be written with the end of a run that succeeded, if its result may stand for an equal run's. Blocks.
+/// The row to be written with the end of a run that succeeded, if its result may stand for an equal run's.
 pub(crate) fn entry(
-    paths: &RunPaths,
     state: &RunState,
     command: &Command,
     last_files: &LastFiles,
+    results: &[ProvenFile],
 ) -> Option<IndexChange> {
     let Command::EndTurn { facts, .. } = command else { return None };
     // A repaired result may have drifted from what the engine found, so it is not shared.
     let repaired = |fact: &Fact| matches!(&fact.event, Event::Normalized(it) if it.level == NormalizationLevel::N3);
     let key = row(state.shared_key()?).filter(|_| !facts.iter().any(repaired))?;
-    let mut files = BTreeMap::new();
-    for path in [paths.file(RunFile::Result), paths.file(RunFile::Validation)] {
-        let relative = path.strip_prefix(&paths.root).ok()?;
-        if let Some(bytes) = read(&paths.root, relative) {
-            files.insert(relative.to_str()?.to_owned(), sha256_hex(&bytes));
-        }
-    }
+    let files = results.iter().map(|file| (file.path.clone(), file.sha256.clone())).collect();
     let entry = Entry { run_id: state.run_id, artifacts_sha256: last_files.evidence.artifacts_sha256.clone(), files };
     Some(IndexChange::Put(key, Bytes::from(serde_json::to_vec(&entry).ok()?)))
 }
@@ -145,26 +140,16 @@ pub(crate) async fn take(shared: &Arc<Shared>, wanted: &Wanted, entry: Entry) ->
     }
 }
 
-/// A result file; what does not differ between runs keeps its very text.
-#[derive(Serialize, Deserialize)]
-struct ResultFile {
-    status: Status,
-    data: Box<RawValue>,
-    artifacts: Vec<serde_json::Value>,
-    validation_warnings: Vec<Warning>,
-    error: Box<RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Manifest {
-    artifacts: Vec<ArtifactEntry>,
-}
-
 /// The step that logs an equal run's result, for a run that is not created yet and gets no folder: the result is in a folder of
 /// links, which outlives the equal run. `None` is a miss.
-pub(crate) async fn take_shared(shared: &Arc<Shared>, wanted: &Wanted, entry: Entry) -> Option<Step> {
+pub(crate) async fn take_shared(
+    shared: &Arc<Shared>,
+    wanted: &Wanted,
+    entry: Entry,
+    started: &Started,
+) -> Option<Step> {
     let (run, source) = (wanted.run, entry.run_id);
-    let (owned, artifacts_sha256) = (shared.clone(), entry.artifacts_sha256.clone());
+    let owned = shared.clone();
     let folder = shared.layout.shared_result(source);
     // Usually a few looks at metadata: they take less time than the way to another thread.
     let result = match shared.shared_results.unchanged(source, &folder) {
@@ -178,7 +163,10 @@ pub(crate) async fn take_shared(shared: &Arc<Shared>, wanted: &Wanted, entry: En
     match result {
         Ok(result) => {
             let command = Command::TakeFromCache { source, cache_key: wanted.key.clone() };
-            Some(Step { command, last_files: Some(last_files(&result, artifacts_sha256)) })
+            // All of it is known: nothing is read.
+            let evidence = evidence(no_streams(), &result.artifacts, &result.files_of(started));
+            let last_files = last_files(result.result.warnings(), &result.artifacts, evidence);
+            Some(Step { command, last_files: Some(last_files) })
         }
         Err(reason) => {
             warn!(run.id = %run, source.id = %source, reason, "a cached result cannot be used");
@@ -194,14 +182,14 @@ fn share(shared: &Shared, entry: &Entry, folder: &Path) -> Result<Arc<SharedResu
         make_shared(&shared.layout, entry, folder)?;
     }
     shared.shared_results.look(entry.run_id, folder, |folder| {
-        let (artifacts, result) = check(folder, entry)?;
-        Ok(SharedResult { artifacts, warnings: result.validation_warnings })
+        let (artifacts, result, validation) = check(folder, entry)?;
+        Ok(SharedResult { artifacts, result: result.hashed(), validation })
     })
 }
 
 fn make_shared(layout: &Layout, entry: &Entry, folder: &Path) -> Result<(), String> {
     let from = layout.run(entry.run_id).root;
-    let (artifacts, _) = check(&from, entry)?;
+    let (artifacts, ..) = check(&from, entry)?;
     let all = layout.shared_results();
     let make = || {
         files::create_folder(&all)?;
@@ -221,49 +209,41 @@ fn make_shared(layout: &Layout, entry: &Entry, folder: &Path) -> Result<(), Stri
     make().map_err(|error| chain(&error))
 }
 
-/// The result of a run that shares it, as that run's own.
-pub(crate) fn shared_result_for(folder: &Path, request: RequestId) -> Result<Box<RawValue>, String> {
-    let bytes = read(folder, Path::new(RunFile::Result.name())).ok_or("it is gone")?;
-    let mut result: ResultFile = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
-    if result.artifacts.is_empty() {
-        return serde_json::from_slice(&bytes).map_err(|error| error.to_string());
-    }
-    result.artifacts = listed(request, &manifest(folder)?.0);
-    serde_json::value::to_raw_value(&result).map_err(|error| error.to_string())
+/// The result's file of a run that shares it, as that run would have it in its folder.
+pub(crate) fn shared_result_for(folder: &Path, request: RequestId) -> Result<Vec<u8>, String> {
+    Ok(ResultText::read(result_in(folder)?)?.of(request, &manifest(folder)?.artifacts))
 }
 
 /// Links the shared result of a run into the folder of one that took it.
-pub(crate) fn link_result(from: &Path, to: &RunPaths, request: RequestId) -> Result<(), String> {
-    let (artifacts, _) = manifest(from)?;
+pub(crate) fn link_result(from: &Path, to: &RunPaths, request: RequestId) -> Result<Vec<ArtifactEntry>, String> {
+    let artifacts = manifest(from)?.artifacts;
     let found = Marks::of(from).map_err(|error| error.to_string())?;
     for file in found.files() {
         workspace::share_file(from, file, &to.root).map_err(|error| chain(&error))?;
     }
-    let bytes = read(from, Path::new(RunFile::Result.name())).ok_or("it is gone")?;
-    let result = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
-    write_own_result(to, result, request, &artifacts)
+    write_own_result(to, &ResultText::read(result_in(from)?)?, request, &artifacts)?;
+    Ok(artifacts)
 }
 
 /// Check the source and share its files; durable when done. An error is why the source cannot be used.
 fn copy_result(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -> Result<LastFiles, String> {
-    let (artifacts, result) = check(&from.root, entry)?;
+    let (artifacts, result, _) = check(&from.root, entry)?;
     workspace::reclaim(to).map_err(|error| error.to_string())?;
     for file in shared_files(&artifacts, entry.files.keys()) {
         workspace::share_file(&from.root, Path::new(&file), &to.root).map_err(|error| error.to_string())?;
     }
-    let warnings = result.validation_warnings.clone();
-    write_own_result(to, result, wanted.request, &artifacts)?;
+    write_own_result(to, &result, wanted.request, &artifacts)?;
+    let evidence = prove(to, no_streams(), artifacts.clone(), &[]).map_err(|error| chain(&error))?;
     if wanted.debug {
         write_debug_bundle(to).map_err(|error| error.to_string())?;
     }
     workspace::sync_run(to).map_err(|error| error.to_string())?;
-    Ok(last_files(&SharedResult { artifacts, warnings }, entry.artifacts_sha256.clone()))
+    Ok(last_files(&result.warnings, &artifacts, evidence))
 }
 
-fn last_files(result: &SharedResult, artifacts_sha256: String) -> LastFiles {
-    let evidence = Evidence { streams: no_streams(), artifacts_sha256 };
-    let warned = result.warnings.iter().map(|warning| Fact::own(Event::Warned(warning.clone())));
-    let indexed = result.artifacts.iter().map(|artifact| Fact::own(Event::ArtifactIndexed(artifact.clone())));
+fn last_files(warnings: &[Warning], artifacts: &[ArtifactEntry], evidence: Evidence) -> LastFiles {
+    let warned = warnings.iter().map(|warning| Fact::own(Event::Warned(warning.clone())));
+    let indexed = artifacts.iter().map(|artifact| Fact::own(Event::ArtifactIndexed(artifact.clone())));
     LastFiles { facts: warned.chain(indexed).collect(), evidence }
 }
 
@@ -279,47 +259,50 @@ fn shared_files<'a>(
 /// The result names its run where it lists artifacts: that run gets its own.
 fn write_own_result(
     to: &RunPaths,
-    mut result: ResultFile,
+    result: &ResultText,
     request: RequestId,
     artifacts: &[ArtifactEntry],
 ) -> Result<(), String> {
     if artifacts.is_empty() {
         return Ok(());
     }
-    result.artifacts = listed(request, artifacts);
-    let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
     // Written whole, so the source's file, which has the same bytes on the disk so far, stays as it is.
-    files::write_whole(&to.file(RunFile::Result), format!("{text}\n").as_bytes()).map_err(|error| chain(&error))
+    files::write_whole(&to.file(RunFile::Result), &result.of(request, artifacts)).map_err(|error| chain(&error))
 }
 
-/// The artifacts and the result in a source's folder, if it holds exactly what its entry is about.
-fn check(root: &Path, entry: &Entry) -> Result<(Vec<ArtifactEntry>, ResultFile), String> {
+/// The artifacts, the result and its validation in a source's folder, if it holds exactly what its entry is about.
+fn check(root: &Path, entry: &Entry) -> Result<(Vec<ArtifactEntry>, ResultText, Option<ProvenFile>), String> {
     let artifacts = proven_artifacts(root, entry)?;
+    let (mut result, mut validation) = (None, None);
     for (file, sha256) in &entry.files {
         let bytes = read(root, Path::new(file)).ok_or_else(|| format!("{file} is gone"))?;
-        if sha256_hex(&bytes) != *sha256 {
+        let found = ProvenFile::of(file.clone(), &bytes);
+        if found.sha256 != *sha256 {
             return Err(format!("{file} has changed"));
         }
+        if file == RunFile::Result.name() {
+            result = Some(ResultText::read(bytes).map_err(|error| format!("its result: {error}"))?);
+        } else {
+            validation = Some(found);
+        }
     }
-    let result = read(root, Path::new(RunFile::Result.name())).ok_or("its result is gone")?;
-    Ok((artifacts, serde_json::from_slice(&result).map_err(|error| format!("its result: {error}"))?))
+    Ok((artifacts, result.ok_or("its result is gone")?, validation))
 }
 
-/// The manifest in a folder, and the hash of what it lists.
-fn manifest(root: &Path) -> Result<(Vec<ArtifactEntry>, String), String> {
+fn result_in(root: &Path) -> Result<Vec<u8>, String> {
+    read(root, Path::new(RunFile::Result.name())).ok_or_else(|| "it is gone".to_owned())
+}
+
+/// The manifest in a folder.
+fn manifest(root: &Path) -> Result<Manifest, String> {
     let bytes = read(root, Path::new(RunFile::Manifest.name())).ok_or("its manifest is gone")?;
-    let Manifest { artifacts } = serde_json::from_slice(&bytes).map_err(|error| format!("its manifest: {error}"))?;
-    if bytes != artifact::manifest_json(&artifacts) {
-        return Err("its manifest has changed".into());
-    }
-    let sha256 = artifact::artifacts_sha256(&artifacts);
-    Ok((artifacts, sha256))
+    Manifest::read(&bytes).map_err(|error| format!("its manifest: {error}"))
 }
 
 /// The source's artifacts, if its folder holds exactly those that its proof is about.
 fn proven_artifacts(root: &Path, entry: &Entry) -> Result<Vec<ArtifactEntry>, String> {
-    let (artifacts, sha256) = manifest(root)?;
-    if sha256 != entry.artifacts_sha256 {
+    let artifacts = manifest(root)?.artifacts;
+    if artifact::artifacts_sha256(&artifacts) != entry.artifacts_sha256 {
         return Err("its manifest has changed".into());
     }
     let found = artifact::index(root, &[]).map_err(|error| error.to_string())?.entries;

@@ -5,6 +5,7 @@ pub(crate) mod clock;
 
 use std::sync::Arc;
 
+use crate::fcmp::Signer;
 use crate::installed_engines::InstalledEngines;
 use crate::renderer::{ChildRenderer, Renderer};
 use crate::settings::Settings;
@@ -18,6 +19,8 @@ pub use clock::{Clock, WallClock};
 pub struct Environment {
     /// Tells the time and makes ids.
     pub clock: Arc<dyn Clock>,
+    /// Signs finished runs; a simulation has no key.
+    pub signer: Option<Arc<Signer>>,
     /// Runs work that blocks.
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
@@ -31,6 +34,7 @@ impl Environment {
     pub fn real(settings: &Settings) -> Self {
         Self {
             clock: Arc::new(WallClock),
+            signer: None,
             blocking: Blocking::Threads,
             engines: Arc::new(ProcessSpawner),
             renderer: Arc::new(ChildRenderer::this_program()),

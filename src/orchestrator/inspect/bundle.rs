@@ -4,10 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-use serde::Deserialize;
-
-use crate::artifact::{self, BundleFile, Contents};
-use crate::domain::artifact::ArtifactEntry;
+use crate::artifact::{self, BundleFile, Contents, Manifest};
 use crate::domain::ids::RunId;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::{self, LookupError, open_beneath};
@@ -80,22 +77,13 @@ fn make(run: RunId, paths: &RunPaths) -> Result<(), Error> {
     Ok(())
 }
 
-#[derive(Deserialize)]
-struct Manifest {
-    artifacts: Vec<ArtifactEntry>,
-    artifacts_sha256: String,
-}
-
 /// Refuses a bundle whose artifacts are not those that were indexed when the run ended.
 fn compare(run: RunId, paths: &RunPaths, bundled: &[BundleFile]) -> Result<(), Error> {
     let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
     let name = RunFile::Manifest.name();
     let bytes = files::read_beneath(&paths.root, Path::new(name), LIST_MAX).ok().flatten();
     let bytes = bytes.ok_or_else(|| corrupt(format!("{name} cannot be read")))?;
-    let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| corrupt(format!("{name}: {error}")))?;
-    if artifact::artifacts_sha256(&manifest.artifacts) != manifest.artifacts_sha256 {
-        return Err(corrupt(format!("{name} has changed since the run ended")));
-    }
+    let manifest = Manifest::read(&bytes).map_err(|error| corrupt(format!("{name}: {error}")))?;
     let bundled: HashMap<&str, &str> = bundled.iter().map(|file| (file.path.as_str(), file.sha256.as_str())).collect();
     for artifact in &manifest.artifacts {
         if bundled.get(artifact.path_rel.as_str()) != Some(&artifact.sha256.as_str()) {

@@ -12,8 +12,9 @@ use crate::domain::state::RunState;
 use crate::files;
 use crate::orchestrator::admission::cache;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::intake::create::write_request;
 use crate::orchestrator::log::run_log::RunLog;
+use crate::orchestrator::results::{no_streams, prove};
+use crate::orchestrator::shared::request_files::write_request;
 use crate::workspace::{self, Layout, RunPaths};
 
 /// Longest result that is read.
@@ -41,7 +42,10 @@ impl RunLog {
         let (paths, layout) = (self.paths(state.run_id), self.layout().clone());
         let (source, request) = (folderless(state), state.request_id);
         let read = move || match source.filter(|_| paths.root.symlink_metadata().is_err()) {
-            Some(source) => cache::shared_result_for(&layout.shared_result(source), request).map_err(unusable(source)),
+            Some(source) => {
+                let result = cache::shared_result_for(&layout.shared_result(source), request);
+                result.and_then(|bytes| raw_value(&bytes)).map_err(unusable(source))
+            }
             None => read_result(&paths),
         };
         self.blocking().run("read a result", read).await?
@@ -55,6 +59,10 @@ fn folderless(state: &RunState) -> Option<RunId> {
 
 fn unusable(source: RunId) -> impl FnOnce(String) -> Error {
     move |message| Error::Corrupt { run: source.to_string(), message: format!("its shared result: {message}") }
+}
+
+fn raw_value(bytes: &[u8]) -> Result<Box<RawValue>, String> {
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }
 
 fn read_result(paths: &RunPaths) -> Result<Box<RawValue>, Error> {
@@ -76,7 +84,9 @@ pub(crate) fn make_hit_folder(layout: &Layout, run: RunId, started: &Started, so
         .map_err(Error::io(format!("create a folder in {}", runs.display())))?;
     let new = RunPaths { root: making.path().to_owned(), ..place.clone() };
     write_request(&new, started)?;
-    cache::link_result(&layout.shared_result(source), &new, started.request_id).map_err(unusable(source))?;
+    let artifacts =
+        cache::link_result(&layout.shared_result(source), &new, started.request_id).map_err(unusable(source))?;
+    prove(&new, no_streams(), artifacts, &[])?;
     if place.sealed.symlink_metadata().is_ok() {
         files::create_folder(&new.folder(RunFolder::Logs))?;
         workspace::link_or_copy(&place.sealed, &new.file(RunFile::Events))?;

@@ -13,7 +13,6 @@ use crate::domain::command::Command;
 use crate::domain::engine::Engine;
 use crate::domain::event::{Started, ValidationError};
 use crate::domain::ids::{RequestId, RunId};
-use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::files;
@@ -28,6 +27,7 @@ use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::{FirstRows, Journal, Step};
 use crate::orchestrator::results::pretty;
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::request_files::write_request;
 use crate::orchestrator::shared::skills::copy_installed;
 use crate::registry::{Installed, NotUsable};
 use crate::settings::RestartQueued;
@@ -127,7 +127,7 @@ impl Orchestrator {
         };
         // A run for debugging has everything in its folder.
         let hit = match admission.expects_hit() && !started.runtime_options.debug {
-            true => admission.take_shared_result(shared).await,
+            true => admission.take_shared_result(shared, &started).await,
             false => None,
         };
         let hit = match hit {
@@ -150,7 +150,7 @@ impl Orchestrator {
             }
             let mut steps = vec![Step::from(Command::Create(Box::new(started)))];
             steps.extend(hit);
-            Journal::create(shared.store.clone(), shared.clock.clone(), run, steps, rows).await
+            Journal::create(shared.pen(), run, steps, rows).await
         };
         let journal = match created.await {
             Ok(journal) => journal,
@@ -340,26 +340,6 @@ fn take_copy(shared: &Shared, installed: &Installed, started: &Started, paths: &
     }
     copied?;
     Ok(true)
-}
-
-/// What was asked for, for people who open the run's folder. Blocks.
-pub(crate) fn write_request(paths: &RunPaths, started: &Started) -> Result<(), files::Error> {
-    let input = pretty(&json!({
-        "skill_id": started.skill.id,
-        "engine": started.engine,
-        "model": started.model,
-        "input": started.input,
-        "parameter": started.parameter,
-        "runtime_options": started.runtime_options,
-    }));
-    let skill = pretty(&json!({
-        "id": started.skill.id,
-        "version": started.skill.version,
-        "fingerprint": started.skill.fingerprint,
-        "engine": started.engine,
-    }));
-    files::write_whole(&paths.file(RunFile::Input), &input)?;
-    files::write_whole(&paths.file(RunFile::Skill), &skill)
 }
 
 impl Shared {

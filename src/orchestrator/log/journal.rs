@@ -15,7 +15,7 @@ use crate::domain::ids::{RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::{Ending, decide, ending};
-use crate::fcmp::{Encoder, LogHead, Page};
+use crate::fcmp::{Encoder, LogHead, Page, Signer};
 use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
 use crate::store::{
@@ -31,6 +31,7 @@ const OTHER_ROWS: usize = 64 * 1024;
 pub(crate) struct Journal {
     store: Arc<dyn EventStore>,
     clock: Arc<dyn Clock>,
+    signer: Option<Arc<Signer>>,
     /// The end of the log on disk.
     head: LogHead,
     /// Ahead of `head` by what is in `waiting`.
@@ -38,6 +39,14 @@ pub(crate) struct Journal {
     /// What is encoded and not on disk, in order. Only the first of them can be under way.
     waiting: VecDeque<Write>,
     under_way: Option<BoxFuture<'static, AppendResult>>,
+}
+
+/// What a log is written with.
+pub(crate) struct Pen {
+    pub store: Arc<dyn EventStore>,
+    pub clock: Arc<dyn Clock>,
+    /// Signs the last event of each run.
+    pub signer: Option<Arc<Signer>>,
 }
 
 /// Is over when the bytes that events point to are on disk.
@@ -64,22 +73,18 @@ pub(crate) struct FirstRows {
 
 impl Journal {
     /// The log of a run that exists, opened at its end.
-    pub(crate) async fn open(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, run: RunId) -> Result<Self, Error> {
+    pub(crate) async fn open(pen: Pen, run: RunId) -> Result<Self, Error> {
+        let Pen { store, clock, signer } = pen;
         let head = read_head(&*store, run).await?;
-        let encoder = Encoder::resume(head.clone());
-        Ok(Self { store, clock, head, encoder, waiting: VecDeque::new(), under_way: None })
+        let encoder = Encoder::resume(head.clone()).signed_by(signer.clone());
+        Ok(Self { store, clock, signer, head, encoder, waiting: VecDeque::new(), under_way: None })
     }
 
     /// Create a run. Its creation and the steps that follow at once are one append where they fit one, so that nobody
     /// sees the first event alone.
-    pub(crate) async fn create(
-        store: Arc<dyn EventStore>,
-        clock: Arc<dyn Clock>,
-        run: RunId,
-        steps: Vec<Step>,
-        rows: FirstRows,
-    ) -> Result<Self, Error> {
-        let mut encoder = Encoder::new(run);
+    pub(crate) async fn create(pen: Pen, run: RunId, steps: Vec<Step>, rows: FirstRows) -> Result<Self, Error> {
+        let Pen { store, clock, signer } = pen;
+        let mut encoder = Encoder::new(run).signed_by(signer.clone());
         let mut waiting = plan(&mut encoder, steps, &*clock)?;
         let mut first = waiting.pop_front().ok_or(Refusal::NotCreated)?;
         let head = first.head.clone();
@@ -90,7 +95,7 @@ impl Journal {
         append.index.extend(rows.put);
         append.require_absent = rows.require_absent;
         store.append(append).await?;
-        let mut journal = Self { store, clock, head, encoder, waiting, under_way: None };
+        let mut journal = Self { store, clock, signer, head, encoder, waiting, under_way: None };
         journal.settle().await?;
         Ok(journal)
     }
@@ -150,7 +155,7 @@ impl Journal {
             // A failed append leaves no trace, and neither does what was decided on top of it.
             self.waiting.clear();
             self.under_way = None;
-            self.encoder = Encoder::resume(self.head.clone());
+            self.encoder = Encoder::resume(self.head.clone()).signed_by(self.signer.clone());
             return Err(error);
         }
         Ok(())
@@ -286,6 +291,10 @@ mod tests {
     use crate::orchestrator::environment::WallClock;
     use crate::store::MemoryStore;
 
+    fn pen(store: Arc<dyn EventStore>) -> Pen {
+        Pen { store, clock: Arc::new(WallClock), signer: None }
+    }
+
     async fn running() -> Journal {
         let started = json!({
             "request_id": Uuid::from_u128(2), "skill": {"id": "s", "version": "1.0.0", "fingerprint": ""},
@@ -307,7 +316,7 @@ mod tests {
         };
         let (store, run) = (Arc::new(MemoryStore::default()), RunId(Uuid::from_u128(1)));
         let steps = vec![create.into(), start.into()];
-        Journal::create(store, Arc::new(WallClock), run, steps, FirstRows::default()).await.unwrap()
+        Journal::create(pen(store), run, steps, FirstRows::default()).await.unwrap()
     }
 
     #[tokio::test]
@@ -351,7 +360,7 @@ mod tests {
     async fn after_a_failed_append_nothing_that_was_encoded_behind_it_is_written() {
         let mut journal = running().await;
         let (store, run) = (journal.store.clone(), journal.state().run_id);
-        let mut other = Journal::open(store.clone(), Arc::new(WallClock), run).await.unwrap();
+        let mut other = Journal::open(pen(store.clone()), run).await.unwrap();
         // The other's event takes the place of the first one: by its number alone the second one would fit.
         journal.prepare(progress(1.0), Box::pin(std::future::ready(Ok(())))).unwrap();
         journal.prepare(progress(2.0), Box::pin(std::future::ready(Ok(())))).unwrap();

@@ -8,10 +8,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::ids::RunId;
+use crate::fcmp::Signer;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::environment::{Blocking, Clock};
 use crate::orchestrator::error::Error;
-use crate::orchestrator::log::journal::Journal;
+use crate::orchestrator::log::journal::{Journal, Pen};
 use crate::orchestrator::log::run_log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
 use crate::orchestrator::shared::deadlines::Deadlines;
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub sharing: RwLock<()>,
     pub installed_engines: InstalledEngines,
     pub clock: Arc<dyn Clock>,
+    pub signer: Option<Arc<Signer>>,
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
     pub renderer: Arc<dyn Renderer>,
@@ -70,6 +72,7 @@ pub(crate) struct Parts {
     pub registry: Registry,
     pub installed_engines: InstalledEngines,
     pub clock: Arc<dyn Clock>,
+    pub signer: Option<Arc<Signer>>,
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
     pub renderer: Arc<dyn Renderer>,
@@ -94,6 +97,7 @@ impl Shared {
             registry: parts.registry,
             installed_engines: parts.installed_engines,
             clock: parts.clock,
+            signer: parts.signer,
             blocking: parts.blocking,
             engines: parts.engines,
             renderer: parts.renderer,
@@ -113,7 +117,12 @@ impl Shared {
 
     /// A run's log, opened at its end.
     pub(crate) async fn journal(&self, run: RunId) -> Result<Journal, Error> {
-        Journal::open(self.store.clone(), self.clock.clone(), run).await
+        Journal::open(self.pen(), run).await
+    }
+
+    /// What logs are written with.
+    pub(crate) fn pen(&self) -> Pen {
+        Pen { store: self.store.clone(), clock: self.clock.clone(), signer: self.signer.clone() }
     }
 
     /// Whether new work is taken.

@@ -5,6 +5,8 @@ pub(crate) mod deadlines;
 pub(crate) mod known_skills;
 pub(crate) mod live;
 pub(crate) mod queue;
+pub(crate) mod request_files;
+pub(crate) mod result_text;
 pub(crate) mod run_lock;
 pub(crate) mod shared_results;
 pub(crate) mod single_flight;

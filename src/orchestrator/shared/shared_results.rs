@@ -7,18 +7,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use crate::domain::artifact::ArtifactEntry;
+use crate::domain::event::Started;
 use crate::domain::ids::RunId;
-use crate::domain::outcome::Warning;
+use crate::domain::proven_file::ProvenFile;
 use crate::files::{self, Marks};
+use crate::orchestrator::shared::request_files::proven_request;
+use crate::orchestrator::shared::result_text::HashedResult;
 
 /// Most results that are known in memory.
 const KNOWN_MAX: usize = 4096;
 
 /// What the log of a run says that takes a result.
-#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SharedResult {
     pub artifacts: Vec<ArtifactEntry>,
-    pub warnings: Vec<Warning>,
+    pub result: HashedResult,
+    /// How the result was validated, as all runs have it.
+    pub validation: Option<ProvenFile>,
+}
+
+impl SharedResult {
+    /// The files of a run without a folder that takes this result, besides the artifacts.
+    pub(crate) fn files_of(&self, started: &Started) -> Vec<ProvenFile> {
+        let result = self.result.proven(started.request_id, &self.artifacts);
+        proven_request(started).chain([result]).chain(self.validation.clone()).collect()
+    }
 }
 
 /// The shared results of one data folder. Calls block on the disk.

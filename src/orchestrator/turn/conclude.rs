@@ -16,7 +16,7 @@ use crate::orchestrator::admission::cache;
 use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Step;
-use crate::orchestrator::results::{FinalFiles, write_files};
+use crate::orchestrator::results::{FinalFiles, WrittenFiles, write_files};
 use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::hybrid;
 use crate::orchestrator::turn::judge::{self, Judged, JudgedProcess};
@@ -148,7 +148,7 @@ impl Closing {
         };
         let found = indexed.entries.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
         let succeeded = ending.status() == Status::Succeeded;
-        let evidence = write_files(
+        let WrittenFiles { evidence, results } = write_files(
             paths,
             FinalFiles {
                 state,
@@ -161,7 +161,7 @@ impl Closing {
             },
         )?;
         let last_files = LastFiles { facts: found, evidence };
-        let cached = if succeeded { cache::entry(paths, state, &command, &last_files) } else { None };
+        let cached = if succeeded { cache::entry(state, &command, &last_files, &results) } else { None };
         Ok(Concluded { step: Step { command, last_files: Some(last_files) }, cached })
     }
 

@@ -57,7 +57,7 @@ fn write_blocking(
     let artifacts = artifact::index(&paths.root, &contract)?.entries;
     let facts = artifacts.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
     let files = FinalFiles { state, ending, data: None, artifacts, warnings: Vec::new(), normalized: None, streams };
-    Ok(LastFiles { facts, evidence: write_files(&paths, files)? })
+    Ok(LastFiles { facts, evidence: write_files(&paths, files)?.evidence })
 }
 
 /// A service that died between the start of an engine and its event left bytes that no event will ever name.

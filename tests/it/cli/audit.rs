@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use skill_runner::domain::cache_key::sha256_hex;
 
 use super::place::Place;
 
@@ -16,7 +17,7 @@ fn a_good_run_is_ok_by_id_by_folder_and_by_its_log_alone() {
     let alone = place.path().join("alone.jsonl");
     fs::copy(&log, &alone).unwrap();
     let targets: [(&str, usize); 4] =
-        [(&run, 7), (folder.to_str().unwrap(), 6), (log.to_str().unwrap(), 6), (alone.to_str().unwrap(), 3)];
+        [(&run, 8), (folder.to_str().unwrap(), 7), (log.to_str().unwrap(), 7), (alone.to_str().unwrap(), 3)];
     for (target, checks) in targets {
         let ran = place.run(&["audit", target, "--json"]);
         let report = ran.json();
@@ -177,7 +178,111 @@ fn a_changed_manifest_and_a_changed_result_are_named() {
     assert_eq!(found, [violation("PROOF", manifest, Value::Null)]);
     let result = "result/result.json";
     let found = damaged(&place, &run, |root| replace(root.join(result), "succeeded", "failed"));
-    assert_eq!(found, [violation("RESULT", result, Value::Null)]);
+    assert_eq!(found, [violation("FILE", result, Value::Null), violation("RESULT", result, Value::Null)]);
+    let found = damaged(&place, &run, |root| {
+        replace(root.join(result), "hi", "ho");
+        let changed = fs::read(root.join(result)).unwrap();
+        let before = fs::read(place.run_folder(&run).join(result)).unwrap();
+        replace(root.join(manifest), &sha256_hex(&before), &sha256_hex(&changed));
+    });
+    let lists = [violation("PROOF", manifest, Value::Null), violation("PROOF", manifest, Value::Null)];
+    assert_eq!(found, [&lists[..], &[violation("PROOF", result, Value::Null)]].concat(), "the list was changed to fit");
+}
+
+#[test]
+fn one_flipped_bit_in_any_file_that_a_run_is_judged_or_served_by_is_found_and_named() {
+    let place = Place::new();
+    let script = "cat > /dev/null\nprintf hello > artifacts/note.txt\nprintf more > result/more.txt\n\
+                  echo '{\"success\":true,\"action\":\"run\",\"data\":{}}'\n";
+    place.skill("reader", script);
+    fs::write(place.path().join("some.txt"), "content of it").unwrap();
+    let ran = place.run(&["run", "reader", "--file", "doc=some.txt", "--input", "name=x", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let run = ran.json()["run_id"].as_str().unwrap().to_owned();
+    for file in [
+        "input.json",
+        "skill.json",
+        "uploads/doc",
+        "raw/engine_output.txt",
+        "raw/engine_output.json",
+        "result/result.json",
+        "result/validation.json",
+        "result/more.txt",
+        "artifacts/note.txt",
+        "manifest.json",
+        "logs/stdout.txt",
+        EVENTS,
+    ] {
+        let found = damaged(&place, &run, |root| {
+            let mut bytes = fs::read(root.join(file)).unwrap();
+            let at = bytes.len() / 2;
+            bytes[at] ^= 1;
+            fs::write(root.join(file), bytes).unwrap();
+        });
+        assert!(found.iter().any(|(_, named, _)| named == file), "{file}: {found:?}");
+    }
+    for file in ["uploads/doc", "raw/engine_output.txt", "result/validation.json", "input.json"] {
+        let found = damaged(&place, &run, |root| fs::remove_file(root.join(file)).unwrap());
+        assert_eq!(found[0], violation("FILE", file, Value::Null), "{found:?}");
+        let added = format!("{}/added", file.split('/').next().unwrap());
+        if file.contains('/') {
+            let found = damaged(&place, &run, |root| fs::write(root.join(&added), "x").unwrap());
+            assert_eq!(found, [violation("FILE", &added, Value::Null)]);
+        }
+    }
+}
+
+#[test]
+fn a_forged_export_is_found_by_the_key_and_without_it_only_who_signed_is_told() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let key = place.run(&["key"]).stdout.trim().to_owned();
+    fs::write(place.path().join("runner.pub"), format!("{key}\n")).unwrap();
+    assert_eq!(place.run(&["export", &run, "-o", "run.zip"]).code, Some(0));
+    let trust = |ran: &super::place::Ran| (ran.code, ran.json()["trust"].clone(), ran.json()["signed_by"].clone());
+    let own = place.run(&["audit", &run, "--json"]);
+    assert_eq!(trust(&own), (Some(0), json!("trusted"), json!(key)), "by its own data folder");
+    let unknown = place.run(&["audit", "run.zip", "--json"]);
+    assert_eq!(trust(&unknown), (Some(0), json!("unknown_key"), json!(key)));
+    for given in [key.as_str(), "runner.pub"] {
+        let trusted = place.run(&["audit", "run.zip", "--key", given, "--json"]);
+        assert_eq!(trust(&trusted), (Some(0), json!("trusted"), json!(key)));
+    }
+
+    // Another data folder makes a run of the same skill: whole, but with another key.
+    let forger = Place::new();
+    let forged = forger.finished_run();
+    assert_eq!(forger.run(&["export", &forged, "-o", "run.zip"]).code, Some(0));
+    let forged = forger.path().join("run.zip");
+    let alone = place.run(&["audit", forged.to_str().unwrap(), "--json"]);
+    assert_eq!((alone.code, &alone.json()["trust"]), (Some(0), &json!("unknown_key")));
+    let found = place.run(&["audit", forged.to_str().unwrap(), "--key", &key, "--json"]);
+    assert_eq!((found.code, &found.json()["violations"][0]["rule"]), (Some(1), &json!("SIGNATURE")), "{found:?}");
+
+    let wrong = place.run(&["audit", "run.zip", "--key", "nothing"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("neither a public key (64 hexadecimal digits) nor a file"), "{wrong:?}");
+    assert_eq!(place.run(&["key", "--data-dir", "elsewhere"]).code, Some(4));
+}
+
+#[test]
+fn a_run_keeps_its_signer_when_the_key_of_its_data_folder_is_lost_or_replaced() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let old = place.run(&["key"]).stdout.trim().to_owned();
+    fs::remove_file(place.path().join("data/signing-key")).unwrap();
+    let lost = place.run(&["audit", &run, "--json"]);
+    assert_eq!(
+        (lost.code, &lost.json()["trust"], &lost.json()["signed_by"]),
+        (Some(0), &json!("unknown_key"), &json!(old))
+    );
+    let newer = place.finished_run();
+    let new = place.run(&["key"]).stdout.trim().to_owned();
+    assert_ne!(new, old);
+    assert_eq!(place.run(&["audit", &newer, "--json"]).json()["signed_by"], json!(new));
+    assert_eq!(place.run(&["audit", &run, "--json"]).json()["trust"], json!("unknown_key"));
+    assert_eq!(place.run(&["audit", &run, "--key", &old]).code, Some(0));
+    assert_eq!(place.run(&["audit", &run, "--key", &new]).code, Some(1));
 }
 
 #[test]
@@ -189,7 +294,8 @@ fn a_change_that_only_the_stored_row_knows_of_is_found_by_id() {
     let ran = place.run(&["audit", &run, "--json"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let report = ran.json();
-    assert_eq!((&report["violations"][0]["rule"], &report["violations"][0]["file"]), (&json!("ROW"), &json!("store")));
+    let found = |at: usize| (&report["violations"][at]["rule"], &report["violations"][at]["file"]);
+    assert_eq!([found(0), found(1)], [(&json!("SIGNATURE"), &json!(EVENTS)), (&json!("ROW"), &json!("store"))]);
 }
 
 #[test]
