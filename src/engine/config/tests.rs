@@ -189,6 +189,7 @@ fn count_leaves(value: &Value, leaves: &mut usize) {
 
 /// The table in the engine's page; `UPDATE_DOCS=1` writes it.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test that reads and writes the docs")]
 fn the_page_of_each_engine_lists_the_keys_that_may_be_set() {
     const HEAD: &str = "| key | value | what it is for |\n| --- | --- | --- |\n";
     for adapter in adapters() {
