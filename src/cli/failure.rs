@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use crate::cli::terminal::look::harmless;
 use crate::domain::causes::chain;
 use crate::domain::codes::{ErrorCode, Exit};
 use crate::domain::command::Refusal;
@@ -87,13 +88,13 @@ impl Failure {
             Self::Configuration(problems) => {
                 eprintln!("error: the configuration is wrong");
                 for problem in problems {
-                    eprintln!("  {problem}");
+                    eprintln!("  {}", harmless(&problem.to_string()));
                 }
             }
             Self::Refused { code, message, details } => {
-                eprintln!("error: {code}: {message}");
+                eprintln!("error: {}", harmless(&format!("{code}: {message}")));
                 for line in detail_lines(&details) {
-                    eprintln!("  {line}");
+                    eprintln!("  {}", harmless(&line));
                 }
             }
             Self::Usage(message)
@@ -101,7 +102,7 @@ impl Failure {
             | Self::NotFound(message)
             | Self::Unusable(message)
             | Self::Broken(message) => {
-                eprintln!("error: {message}");
+                eprintln!("error: {}", harmless(&message));
             }
             Self::Reported(_) | Self::OutputClosed => {}
         }

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::failure::Failure;
+use crate::files;
 use crate::settings::{Problem, Settings};
 
 /// The configuration file looked for in the working directory.
 const USUAL_FILE: &str = "skill-runner.yaml";
+/// Most bytes of it.
+const FILE_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Global {
@@ -49,14 +52,26 @@ impl Global {
     /// The configuration file's path and text.
     fn file(&self) -> Result<Option<(String, String)>, Failure> {
         let path = self.config.as_deref().unwrap_or(Path::new(USUAL_FILE));
-        match std::fs::read_to_string(path) {
-            Ok(text) => Ok(Some((path.display().to_string(), text))),
+        let wrong = |message: String| {
+            let (key, place) = ("the file".to_owned(), path.display().to_string());
+            Failure::Configuration(vec![Problem { key, place, message }])
+        };
+        match files::read_regular(path, FILE_MAX) {
+            Ok(Some(text)) => match String::from_utf8(text) {
+                Ok(text) => Ok(Some((path.display().to_string(), text))),
+                Err(_) => Err(wrong("is not UTF-8 text".to_owned())),
+            },
+            Ok(None) => Err(wrong(format!("has more than {FILE_MAX} bytes"))),
             Err(error) if self.config.is_none() && error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Failure::Configuration(vec![Problem {
-                key: "the file".to_owned(),
-                place: path.display().to_string(),
-                message: format!("cannot be read: {error}"),
-            }])),
+            Err(_) if path.is_symlink() => {
+                let target = std::fs::read_link(path).unwrap_or_default();
+                Err(wrong(format!(
+                    "is a link, and links are not followed: whoever can change it chooses the settings; give the file \
+                     itself with --config ({})",
+                    target.display()
+                )))
+            }
+            Err(error) => Err(wrong(format!("cannot be read: {}", error.source))),
         }
     }
 }

@@ -22,9 +22,9 @@ pub(crate) use descriptors::{inherited_open_files, raise_open_files, restore_ope
 pub(crate) use error::Error;
 pub(crate) use folder::{create_folder, create_parent, create_private_folder};
 pub(crate) use marks::Marks;
-pub(crate) use open::{LookupError, create_new, open_beneath, open_regular};
+pub(crate) use open::{LookupError, create_new, open_beneath, open_regular, open_regular_to_write};
 pub(crate) use private::{Reach, close_folder, create_for_owner_alone, open_lock};
-pub(crate) use read::{read_beneath, read_optional};
+pub(crate) use read::{read_beneath, read_optional, read_regular};
 pub(crate) use remove::{remove_file, remove_hidden, remove_tree, set_aside};
 pub(crate) use shortage::Shortage;
 pub(crate) use sync::{sync, sync_file_system, sync_files};

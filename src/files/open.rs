@@ -62,9 +62,18 @@ pub(crate) fn open_beneath(root: &Path, path: &Path) -> Result<File, LookupError
 /// Opens a regular file for reading. A link is not followed, and a pipe is not waited for: for everything that is not a
 /// regular file the cause is [`io::ErrorKind::InvalidInput`].
 pub(crate) fn open_regular(path: &Path) -> Result<File, Error> {
+    open_existing(path, OFlags::RDONLY)
+}
+
+/// The same, for writing.
+pub(crate) fn open_regular_to_write(path: &Path) -> Result<File, Error> {
+    open_existing(path, OFlags::WRONLY)
+}
+
+fn open_existing(path: &Path, access: OFlags) -> Result<File, Error> {
     let not_regular =
         || Error::on("open", path)(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    let file = match rustix::fs::open(path, file_flags(), Mode::empty()) {
+    let file = match rustix::fs::open(path, access | SAFELY, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Err(not_regular()),
         Err(error) => return Err(Error::on("open", path)(error)),
@@ -99,9 +108,11 @@ fn folder_flags() -> OFlags {
     OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
 }
 
+/// NONBLOCK: opening a fifo must not wait for its other end. It has no effect on a regular file.
+const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
 fn file_flags() -> OFlags {
-    // NONBLOCK: opening a fifo must not wait for its writer. It has no effect on a regular file.
-    OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC
+    OFlags::RDONLY | SAFELY
 }
 
 fn open_at_once(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
@@ -203,6 +214,8 @@ mod tests {
         assert_eq!(open("missing").unwrap_err().kind(), io::ErrorKind::NotFound);
         for path in ["link", "fifo", "socket", "sub"] {
             assert_eq!(open(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{path}");
+            let to_write = open_regular_to_write(&folder.path().join("root").join(path)).map(drop);
+            assert_ne!(to_write.unwrap_err().kind(), io::ErrorKind::NotFound, "{path}");
         }
     }
 

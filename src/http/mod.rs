@@ -15,5 +15,6 @@ mod skills;
 mod state;
 mod system;
 
+pub use router::{Route, all_routes};
 pub use serve::serve;
 pub(crate) use serve::serve_read_only;

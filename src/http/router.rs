@@ -1,9 +1,10 @@
-//! Every route of the API, and the handler that answers it.
+//! Every route of the API, what it needs, and the handler that answers it.
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
 
 use crate::http::answer::problem::Problem;
 use crate::http::engines::{self, models, upgrades};
@@ -11,87 +12,134 @@ use crate::http::feeds::{events, history, logs};
 use crate::http::inspect::{explain, explain_cache, export};
 use crate::http::jobs::{artifacts, bundle, cancel, cleanup, create, interaction, list, result, status, upload};
 use crate::http::management::{files, run};
-use crate::http::server::{access, request_span};
+use crate::http::server::access::{self, Gate};
+use crate::http::server::grant::Access::{self, Admin, Read, Run};
+use crate::http::server::request_span;
+use crate::http::server::route_table::{Parameters, RouteTable, Row};
 use crate::http::skills::{installed, packages};
 use crate::http::state::app::App;
 use crate::http::system::{health, info};
+use crate::settings::Limits;
 
 /// Bytes of a multipart body that are not the file.
 const MULTIPART_FRAME_BYTES: u64 = 64 * 1024;
 
-/// Enough for the largest zips; the limit of each one is checked while it is received.
-fn upload_limit(app: &App) -> DefaultBodyLimit {
-    let limits = &app.orchestrator().settings().limits;
-    let zips = limits.max_upload_bytes.saturating_add(limits.temp_skill_package_max_bytes);
-    DefaultBodyLimit::max(usize::try_from(zips.saturating_add(MULTIPART_FRAME_BYTES)).unwrap_or(usize::MAX))
-}
-
-/// What can be done with one run, however its skill came.
-fn run_routes(app: &App, prefix: &str) -> Router<App> {
-    let at = |rest: &str| format!("{prefix}{rest}");
-    Router::new()
-        .route(&at(""), get(status::status))
-        .route(&at("/upload"), post(upload::upload).layer(upload_limit(app)))
-        .route(&at("/result"), get(result::result))
-        .route(&at("/artifacts"), get(artifacts::all))
-        .route(&at("/artifacts/{*path}"), get(artifacts::one))
-        .route(&at("/bundle"), get(bundle::bundle))
-        .route(&at("/explain"), get(explain::explain))
-        .route(&at("/export"), get(export::export))
-        .route(&at("/logs"), get(logs::whole))
-        .route(&at("/logs/range"), get(logs::range))
-        .route(&at("/events"), get(events::events))
-        .route(&at("/events/history"), get(history::history))
-        .route(&at("/cancel"), post(cancel::cancel))
-        .route(&at("/explain/cache"), get(explain_cache::explain))
-        .route(&at("/interaction/pending"), get(interaction::pending))
-        .route(&at("/interaction/reply"), post(interaction::reply))
-}
+/// Query parameters that several routes read.
+const LIST: &[&str] = &["status", "skill_id", "engine", "limit", "before"];
+const HISTORY: &[&str] = &["from_seq", "to_seq", "from_ts", "to_ts", "limit"];
+const RANGE: &[&str] = &["stream", "byte_from", "byte_to"];
 
 pub(crate) fn routes(app: App) -> Router {
-    Router::new()
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/v1/system", get(info::system))
-        .route("/v1/skills", get(installed::all))
-        .route("/v1/skills/{id}", get(installed::one))
-        .route("/v1/skill-packages/install", post(packages::install).layer(upload_limit(&app)))
-        .route("/v1/skill-packages/{id}", get(packages::one))
-        .route("/v1/engines", get(engines::status::all))
-        .route("/v1/engines/auth-status", get(engines::status::auth_status))
-        .route("/v1/engines/upgrades", post(upgrades::begin))
-        .route("/v1/engines/upgrades/{id}", get(upgrades::one))
-        .route("/v1/engines/{engine}/models", get(models::models))
-        .route("/v1/engines/{engine}/models/manifest", get(models::manifest))
-        .route("/v1/engines/{engine}/models/snapshots", post(models::add_snapshot))
-        .route("/v1/jobs", get(list::list).post(create::create))
-        .route("/v1/jobs/cleanup", post(cleanup::cleanup))
-        .route("/v1/temp-skill-runs", get(list::temporary).post(create::create_temp))
-        .merge(run_routes(&app, "/v1/jobs/{id}"))
-        .merge(run_routes(&app, "/v1/temp-skill-runs/{id}"))
-        .nest("/v1/management/runs", management_routes())
+    let (router, rows) = table(upload_limit(&app.orchestrator().settings().limits)).finish();
+    let gate = Gate { app: app.clone(), rows: Arc::new(rows) };
+    router
         .method_not_allowed_fallback(async |request: Request| Problem::MethodNotAllowed {
             method: request.method().to_string(),
             path: request.uri().path().to_owned(),
         })
         .fallback(async |request: Request| Problem::RouteNotFound { path: request.uri().path().to_owned() })
-        .layer(from_fn_with_state(app.clone(), access::guard))
+        .layer(from_fn_with_state(gate, access::guard))
         .layer(from_fn(request_span::trace))
         .with_state(app)
 }
 
+/// A route of the API, as the table has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    pub method: String,
+    /// With its variable parts in braces.
+    pub path: String,
+    /// `open`, `read`, `run` or `admin`.
+    pub needs: &'static str,
+    /// The query parameters it reads; none if it takes any.
+    pub parameters: Option<&'static [&'static str]>,
+}
+
+/// Every route of the API.
+pub fn all_routes() -> Vec<Route> {
+    let (_, rows) = table(DefaultBodyLimit::disable()).finish();
+    let route = |row: &Row| Route {
+        method: row.method.to_string(),
+        path: row.path.clone(),
+        needs: row.needs.as_str(),
+        parameters: match row.parameters {
+            Parameters::Any => None,
+            Parameters::Only(names) => Some(names),
+        },
+    };
+    rows.all().iter().map(route).collect()
+}
+
+fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
+    let table = RouteTable::new(upload_limit)
+        .health("/healthz", health::alive)
+        .health("/readyz", health::ready)
+        .get("/v1/system", Read, &[], info::system)
+        .get("/v1/skills", Read, &[], installed::all)
+        .get("/v1/skills/{id}", Read, &[], installed::one)
+        .upload("/v1/skill-packages/install", Admin, &["wait"], packages::install)
+        .get("/v1/skill-packages/{id}", Read, &[], packages::one)
+        .get("/v1/engines", Read, &[], engines::status::all)
+        .get("/v1/engines/auth-status", Read, &[], engines::status::auth_status)
+        .post("/v1/engines/upgrades", Admin, &[], upgrades::begin)
+        .get("/v1/engines/upgrades/{id}", Read, &[], upgrades::one)
+        .get("/v1/engines/{engine}/models", Read, &[], models::models)
+        .get("/v1/engines/{engine}/models/manifest", Read, &[], models::manifest)
+        .post("/v1/engines/{engine}/models/snapshots", Admin, &[], models::add_snapshot)
+        .get("/v1/jobs", Read, LIST, list::list)
+        // A configuration for an engine in its body needs more: `create.rs` asks for it.
+        .post("/v1/jobs", Run, &["wait"], create::create)
+        .post("/v1/jobs/cleanup", Admin, &[], cleanup::cleanup)
+        .get("/v1/temp-skill-runs", Read, LIST, list::temporary)
+        // Whoever brings a skill brings code.
+        .post("/v1/temp-skill-runs", Admin, &["wait"], create::create_temp);
+    let table = run_routes(table, "/v1/jobs/{id}", Run);
+    let table = run_routes(table, "/v1/temp-skill-runs/{id}", Admin);
+    management_routes(table)
+}
+
+/// What can be done with one run, however its skill came.
+fn run_routes(table: RouteTable, prefix: &str, upload: Access) -> RouteTable {
+    let at = |rest: &str| format!("{prefix}{rest}");
+    table
+        .get(&at(""), Read, &["at_seq"], status::status)
+        // The upload of a run that brings its skill needs more under any path: `upload.rs` asks for it.
+        .upload(&at("/upload"), upload, &[], upload::upload)
+        .get(&at("/result"), Read, &[], result::result)
+        .get(&at("/artifacts"), Read, &[], artifacts::all)
+        .get(&at("/artifacts/{*path}"), Read, &[], artifacts::one)
+        .get(&at("/bundle"), Read, &[], bundle::bundle)
+        .get(&at("/explain"), Read, &["path"], explain::explain)
+        .get(&at("/export"), Read, &[], export::export)
+        .get(&at("/logs"), Read, &[], logs::whole)
+        .get(&at("/logs/range"), Read, RANGE, logs::range)
+        .get(&at("/events"), Read, &["cursor"], events::events)
+        .get(&at("/events/history"), Read, HISTORY, history::history)
+        .post(&at("/cancel"), Run, &[], cancel::cancel)
+        .get(&at("/explain/cache"), Read, &[], explain_cache::explain)
+        .get(&at("/interaction/pending"), Read, &[], interaction::pending)
+        .post(&at("/interaction/reply"), Run, &[], interaction::reply)
+}
+
 /// What front ends need. A route that a job has too is answered by the same handler.
-fn management_routes() -> Router<App> {
-    Router::new()
-        .route("/", get(list::list))
-        .route("/{id}", get(run::conversation))
-        .route("/{id}/pending", get(interaction::pending))
-        .route("/{id}/reply", post(interaction::reply))
-        .route("/{id}/cancel", post(cancel::cancel))
-        .route("/{id}/events", get(events::events))
-        .route("/{id}/events/history", get(history::history))
-        .route("/{id}/logs/range", get(logs::range))
-        .route("/{id}/explain", get(explain::explain))
-        .route("/{id}/files", get(files::all))
-        .route("/{id}/file", get(files::one))
+fn management_routes(table: RouteTable) -> RouteTable {
+    let at = |rest: &str| format!("/v1/management/runs{rest}");
+    table
+        .get(&at(""), Read, LIST, list::list)
+        .get(&at("/{id}"), Read, &["at_seq"], run::conversation)
+        .get(&at("/{id}/pending"), Read, &[], interaction::pending)
+        .post(&at("/{id}/reply"), Run, &[], interaction::reply)
+        .post(&at("/{id}/cancel"), Run, &[], cancel::cancel)
+        .get(&at("/{id}/events"), Read, &["cursor"], events::events)
+        .get(&at("/{id}/events/history"), Read, HISTORY, history::history)
+        .get(&at("/{id}/logs/range"), Read, RANGE, logs::range)
+        .get(&at("/{id}/explain"), Read, &["path"], explain::explain)
+        .get(&at("/{id}/files"), Read, &[], files::all)
+        .get(&at("/{id}/file"), Read, &["path"], files::one)
+}
+
+/// Enough for the largest zips; the limit of each one is checked while it is received.
+fn upload_limit(limits: &Limits) -> DefaultBodyLimit {
+    let zips = limits.max_upload_bytes.saturating_add(limits.temp_skill_package_max_bytes);
+    DefaultBodyLimit::max(usize::try_from(zips.saturating_add(MULTIPART_FRAME_BYTES)).unwrap_or(usize::MAX))
 }

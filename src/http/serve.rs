@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::http::router::routes;
 use crate::http::server::connection;
+use crate::http::server::peer::{Owners, Peer};
 use crate::http::server::slots::{Entered, Slots, connection_limit};
 use crate::http::state::app::{App, Changes};
 use crate::orchestrator::Orchestrator;
@@ -59,6 +60,8 @@ struct Acceptor {
     app: App,
     router: Router,
     slots: Arc<Slots>,
+    /// None if the token alone decides who is let in.
+    owners: Option<Arc<Owners>>,
     turned_away: Arc<Semaphore>,
     tasks: TaskTracker,
 }
@@ -77,7 +80,8 @@ impl Acceptor {
         }
         let slots = Slots::new(most, connections.most_per_address);
         let turned_away = Arc::new(Semaphore::new((most / 8).clamp(1, TURNED_AWAY_MAX)));
-        Self { router: routes(app.clone()), app, slots, turned_away, tasks }
+        let owners = settings.http.token.is_none().then(Owners::new);
+        Self { router: routes(app.clone()), app, slots, owners, turned_away, tasks }
     }
 
     async fn accept_until(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
@@ -127,9 +131,14 @@ impl Acceptor {
             return;
         };
         let (app, router) = (self.app.clone(), self.router.clone());
+        let owners = self.owners.clone();
         self.tasks.spawn(async move {
             let limits = &app.orchestrator().settings().http.connections;
-            connection::serve(stream, slot, router, limits, app.closed()).await;
+            let peer = match owners {
+                Some(owners) => owners.peer_of(&stream).await,
+                None => Peer::Stranger { uid: None },
+            };
+            connection::serve(stream, peer, slot, router, limits, app.closed()).await;
         });
         if let Some(gone) = evicted {
             gone_soon(gone).await;

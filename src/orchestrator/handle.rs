@@ -109,6 +109,11 @@ impl Orchestrator {
         Sizes { queued, running }
     }
 
+    /// Whether the disk has room for more.
+    pub(crate) fn has_room(&self) -> Result<(), Error> {
+        self.shared.has_room()
+    }
+
     /// Whether new work is taken, and if not, why.
     pub fn ready(&self) -> Result<(), Error> {
         self.shared.admits()

@@ -2,10 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use super::output::StreamTotals;
@@ -89,8 +91,14 @@ pub(crate) struct Log {
 impl Log {
     /// Opens or creates the file and hashes what earlier attempts left in it.
     pub(crate) fn open(path: &Path, max: u64) -> io::Result<Log> {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        let length = file.metadata()?.len();
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = i32::try_from(flags.bits()).unwrap_or_default();
+        let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(flags).open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the place of a log is taken by something else"));
+        }
+        let length = found.len();
         let mut sha256 = Sha256::new();
         hash_existing(&file, length, &mut sha256)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

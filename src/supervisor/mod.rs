@@ -31,6 +31,7 @@ pub use output::{Ended, Output, StreamTotals};
 pub use process::Process;
 pub use shim::ReadOnlyBind;
 pub use simulated::{SimulatedEngine, SimulatedLog};
+pub(crate) use sockets::{InternetSocket, tcp_sockets};
 pub use spawn::{Error, Limits, Spec, spawn};
 pub(crate) use spawner::ProcessSpawner;
 pub use spawner::{Spawner, Spawning};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The states of TCP as the kernel numbers them, from 1.
@@ -44,12 +45,49 @@ impl Sockets {
 }
 
 fn internet(protocol: &str, line: &str) -> Option<(u64, String)> {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let (local, peer) = (address(fields.get(1)?)?, address(fields.get(2)?)?);
-    let state = usize::from_str_radix(fields.get(3)?, 16).ok()?;
+    let InternetSocket { local, peer, state, inode, .. } = InternetSocket::parse(line)?;
     let state = if protocol == "tcp" { STATES.get(state.checked_sub(1)?).copied()? } else { "open" };
     let peer = if peer.port() == 0 { String::new() } else { format!(" -> {peer}") };
-    Some((fields.get(9)?.parse().ok()?, format!("{protocol} {local}{peer} {state}")))
+    Some((inode, format!("{protocol} {local}{peer} {state}")))
+}
+
+/// One socket of the kernel's tables of TCP and UDP.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct InternetSocket {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    state: usize,
+    /// Who made it.
+    pub(crate) uid: u32,
+    /// 0 if no program has it any more.
+    pub(crate) inode: u64,
+}
+
+impl InternetSocket {
+    fn parse(line: &str) -> Option<Self> {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        Some(Self {
+            local: address(fields.get(1)?)?,
+            peer: address(fields.get(2)?)?,
+            state: usize::from_str_radix(fields.get(3)?, 16).ok()?,
+            uid: fields.get(7)?.parse().ok()?,
+            inode: fields.get(9)?.parse().ok()?,
+        })
+    }
+}
+
+/// Every TCP socket of the network that this process sees.
+pub(crate) fn tcp_sockets() -> io::Result<Vec<InternetSocket>> {
+    let mut found = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        match fs::read_to_string(format!("/proc/self/net/{table}")) {
+            Ok(text) => found.extend(text.lines().skip(1).filter_map(InternetSocket::parse)),
+            // A machine without IPv6 has no table of it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 /// The kernel writes addresses as words of the machine's byte order in hexadecimal.
@@ -114,7 +152,7 @@ mod tests {
         let none = Sockets::default();
         assert_eq!(none.describe("pipe:[5]"), None);
         assert_eq!(none.describe("socket:[5]"), Some("socket:[5]".into()));
-        for broken in ["", "1: x", "1: 0100007F:0035 0:0 01 a b c d e 5"] {
+        for broken in ["", "1: x", "1: 0100007F:0035 0:0 01 a b c 0 e 5"] {
             assert_eq!(internet("tcp", broken), None);
         }
     }

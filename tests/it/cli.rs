@@ -2,6 +2,7 @@
 
 mod audit;
 mod engines;
+mod hostile;
 pub mod place;
 mod reading;
 mod request_log;

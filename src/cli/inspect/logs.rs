@@ -1,6 +1,6 @@
 //! `logs`: the prompt and the raw output of an engine, read from a running service.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +12,7 @@ use crate::cli::connect::service_address::{run_of, service};
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
+use crate::cli::terminal::foreign::Foreign;
 use crate::cli::terminal::output;
 use crate::domain::ids::RunId;
 use crate::fcmp::read_envelope;
@@ -19,7 +20,8 @@ use crate::settings::LogLevel;
 
 /// Shows the raw output or the prompt of a run's engine
 ///
-/// Output is printed byte for byte as the engine wrote it.
+/// Into a file or a pipe, output is printed byte for byte as the engine wrote it. On a terminal, characters that would control
+/// the terminal are shown as �.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner logs 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --stream stderr --follow")]
 pub(crate) struct Args {
@@ -68,9 +70,11 @@ pub(crate) fn logs(global: &Global, args: &Args) -> Result<(), Failure> {
     }
     if args.stream == Stream::Prompt {
         let texts = client.get(&format!("/jobs/{run}/logs"))?;
-        return output::bytes(&mut io::stdout().lock(), texts["prompt"].as_str().unwrap_or_default().as_bytes());
+        let mut shown = Shown::on_stdout();
+        shown.write(texts["prompt"].as_str().unwrap_or_default().as_bytes())?;
+        return shown.end();
     }
-    let mut tail = Tail { client: &client, run, name, at: 0 };
+    let mut tail = Tail { client: &client, run, name, at: 0, shown: Shown::on_stdout() };
     tail.catch_up()?;
     if args.follow {
         event_stream::follow(&client, run, |event| {
@@ -82,7 +86,33 @@ pub(crate) fn logs(global: &Global, args: &Args) -> Result<(), Failure> {
         })?;
         tail.catch_up()?;
     }
-    Ok(())
+    tail.shown.end()
+}
+
+/// Standard output, for what an engine wrote.
+struct Shown {
+    /// None where bytes are written as they are.
+    foreign: Option<Foreign>,
+}
+
+impl Shown {
+    fn on_stdout() -> Self {
+        Self { foreign: io::stdout().is_terminal().then(Foreign::default) }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        match &mut self.foreign {
+            Some(foreign) => output::bytes(&mut out, foreign.next(bytes).as_bytes())?,
+            None => output::bytes(&mut out, bytes)?,
+        }
+        output::flushed(&mut out)
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        let rest = self.foreign.as_mut().map(Foreign::rest).unwrap_or_default();
+        output::bytes(&mut io::stdout().lock(), rest.as_bytes())
+    }
 }
 
 /// A stream, shown up to a place.
@@ -91,6 +121,7 @@ struct Tail<'a> {
     run: RunId,
     name: &'a str,
     at: u64,
+    shown: Shown,
 }
 
 impl Tail<'_> {
@@ -103,9 +134,7 @@ impl Tail<'_> {
             let bytes = bytes_of(&range)?;
             // A range that would begin inside a character begins before it.
             let known = usize::try_from(at.saturating_sub(place("byte_from"))).unwrap_or_default();
-            let mut out = io::stdout().lock();
-            output::bytes(&mut out, bytes.get(known..).unwrap_or_default())?;
-            output::flushed(&mut out)?;
+            self.shown.write(bytes.get(known..).unwrap_or_default())?;
             if place("byte_to") <= at {
                 return Ok(());
             }

@@ -28,13 +28,23 @@ impl Look {
 
     /// The text in a colour, if colours are on.
     pub(crate) fn paint(self, ink: Ink, text: &str) -> String {
-        let code = match ink {
-            Ink::Dim => "2",
-            Ink::Good => "32",
-            Ink::Bad => "31",
-            Ink::Caution => "33",
-        };
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.colour { format!("{}{text}{PLAIN}", ink.code()) } else { text.to_owned() }
+    }
+}
+
+/// Ends a colour.
+const PLAIN: &str = "\x1b[0m";
+
+impl Ink {
+    const ALL: [Self; 4] = [Self::Dim, Self::Good, Self::Bad, Self::Caution];
+
+    fn code(self) -> &'static str {
+        match self {
+            Self::Dim => "\x1b[2m",
+            Self::Good => "\x1b[32m",
+            Self::Bad => "\x1b[31m",
+            Self::Caution => "\x1b[33m",
+        }
     }
 }
 
@@ -46,6 +56,22 @@ fn colours_wanted() -> bool {
 /// Text of an engine made harmless: no character moves the cursor or changes the terminal.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|character| if shown(character) { character } else { '\u{fffd}' }).collect()
+}
+
+/// The same, but the colours that this program itself uses stay.
+pub(crate) fn harmless_but_colours(text: &str) -> String {
+    let colours = || Ink::ALL.into_iter().map(Ink::code).chain([PLAIN]);
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        let (before, escape) = rest.split_at(at);
+        safe.push_str(&harmless(before));
+        let known = colours().find(|colour| escape.starts_with(colour));
+        safe.push_str(known.unwrap_or("\u{fffd}"));
+        rest = escape.get(known.map_or(1, str::len)..).unwrap_or_default();
+    }
+    safe.push_str(&harmless(rest));
+    safe
 }
 
 fn shown(character: char) -> bool {
@@ -74,6 +100,14 @@ mod tests {
     #[test]
     fn an_engine_cannot_move_the_cursor() {
         assert_eq!(harmless("a\x1b[2Jb\r\nc\td\u{202e}"), "a\u{fffd}[2Jb\u{fffd}\nc\td\u{fffd}");
+    }
+
+    #[test]
+    fn only_the_colours_of_this_program_pass() {
+        let own = Look { live: true, colour: true }.paint(Ink::Bad, "no");
+        assert_eq!(harmless_but_colours(&format!("{own}\t\n")), format!("{own}\t\n"));
+        assert_eq!(harmless_but_colours("\x1b[8mhidden\x1b[0m\x1b"), "\u{fffd}[8mhidden\x1b[0m\u{fffd}");
+        assert_eq!(harmless_but_colours("a\u{9b}2J\x07"), "a\u{fffd}2J\u{fffd}");
     }
 
     #[test]

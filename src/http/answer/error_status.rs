@@ -20,13 +20,15 @@ pub(crate) struct Answer {
     pub(crate) code: ErrorCode,
     pub(crate) details: Value,
     pub(crate) header: Option<(HeaderName, HeaderValue)>,
+    /// If it is not the one of the code.
+    other_status: Option<StatusCode>,
 }
 
 impl Answer {
-    /// As the table of codes says.
+    /// As the table of codes says, but for the check whether the service is ready.
     pub(crate) fn status(&self) -> StatusCode {
-        let status = self.code.info().http.and_then(|status| StatusCode::from_u16(status).ok());
-        status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        let of_code = || self.code.info().http.and_then(|status| StatusCode::from_u16(status).ok());
+        self.other_status.or_else(of_code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
@@ -35,7 +37,7 @@ fn plain(code: ErrorCode) -> Answer {
 }
 
 fn detailed(code: ErrorCode, details: Value) -> Answer {
-    Answer { code, details, header: None }
+    Answer { code, details, header: None, other_status: None }
 }
 
 fn internal() -> Answer {
@@ -44,6 +46,10 @@ fn internal() -> Answer {
 
 fn validation(code: ErrorCode, details: &[ValidationError]) -> Answer {
     detailed(code, if details.is_empty() { json!({}) } else { json!(details) })
+}
+
+fn flaw(path: &str, message: String) -> ValidationError {
+    ValidationError { path: path.to_owned(), message }
 }
 
 fn retry_later(code: ErrorCode, details: Value) -> Answer {
@@ -55,7 +61,10 @@ pub(crate) fn message(problem: &Problem) -> String {
     if let Some(shortage) = shortage(problem) {
         return shortage.told().to_owned();
     }
-    if let Problem::Orchestrator(error) = problem { error.told(|hint| hint.api) } else { problem.to_string() }
+    match problem {
+        Problem::Orchestrator(error) | Problem::NotReady(error) => error.told(|hint| hint.api),
+        other => other.to_string(),
+    }
 }
 
 /// What the machine had too little of to answer.
@@ -67,6 +76,10 @@ fn shortage(problem: &Problem) -> Option<Shortage> {
 }
 
 pub(crate) fn answer(problem: &Problem) -> Answer {
+    if let Problem::NotReady(error) = problem {
+        // What asks for it knows ready and not ready, whatever the cause.
+        return Answer { other_status: Some(StatusCode::SERVICE_UNAVAILABLE), ..orchestrator(error) };
+    }
     match shortage(problem) {
         Some(Shortage::Disk) => return plain(ErrorCode::InsufficientStorage),
         Some(Shortage::OpenFiles | Shortage::OpenFilesOfMachine | Shortage::Memory) => {
@@ -75,8 +88,10 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         None => {}
     }
     match problem {
-        Problem::Orchestrator(error) => orchestrator(error),
-        Problem::Range(RangeError::Reversed { .. }) => plain(ErrorCode::InvalidRequest),
+        Problem::Orchestrator(error) | Problem::NotReady(error) => orchestrator(error),
+        Problem::Range(range @ RangeError::Reversed { .. }) => {
+            validation(ErrorCode::InvalidRequest, &[flaw("byte_to", range.to_string())])
+        }
         Problem::Range(RangeError::BeyondEnd { total_bytes, .. }) => unsatisfiable(*total_bytes),
         Problem::Range(RangeError::Io(_)) => internal(),
         Problem::File { source, .. } => match source {
@@ -96,7 +111,10 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
             detailed(ErrorCode::InvalidJson, json!({"line": line, "column": column}))
         }
         Problem::InvalidRequest { details, .. } => validation(ErrorCode::InvalidRequest, details),
-        Problem::InvalidCursor { .. } => plain(ErrorCode::InvalidCursor),
+        Problem::InvalidCursor { parameter: Some(name), .. } => {
+            validation(ErrorCode::InvalidCursor, &[flaw(name, problem.to_string())])
+        }
+        Problem::InvalidCursor { parameter: None, .. } => plain(ErrorCode::InvalidCursor),
         Problem::UnsupportedMediaType { .. } => plain(ErrorCode::UnsupportedMediaType),
         Problem::BodyTooLarge { limit } => detailed(ErrorCode::PayloadTooLarge, json!({"limit_bytes": limit})),
         Problem::BodyBroken => plain(ErrorCode::InvalidRequest),
@@ -106,13 +124,12 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::HeadTimeout { seconds } | Problem::BodyTimeout { seconds } => {
             detailed(ErrorCode::RequestTimeout, json!({"seconds": seconds}))
         }
+        Problem::NoRoom => retry_later(ErrorCode::ResourceLimitExceeded, json!({})),
         Problem::TooManyConnections => retry_later(ErrorCode::TooManyConnections, json!({})),
         Problem::RouteNotFound { .. } => plain(ErrorCode::RouteNotFound),
         Problem::MethodNotAllowed { .. } => plain(ErrorCode::MethodNotAllowed),
-        Problem::Unauthorized => Answer {
-            header: Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            ..plain(ErrorCode::Unauthorized)
-        },
+        Problem::Unauthorized | Problem::Stranger { login: false, .. } => unauthorized("Bearer"),
+        Problem::LoginNeeded | Problem::Stranger { login: true, .. } => unauthorized("Basic"),
         Problem::ForbiddenHost { .. } => plain(ErrorCode::ForbiddenHost),
         Problem::ForbiddenOrigin { .. } => plain(ErrorCode::ForbiddenOrigin),
         Problem::ResultNotReady { status } => detailed(ErrorCode::ResultNotReady, json!({"status": status})),
@@ -124,13 +141,14 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::UpgradeNotFound { .. } => plain(ErrorCode::UpgradeNotFound),
         Problem::UpgradesBusy { limit } => retry_later(ErrorCode::QueueFull, json!({"max_upgrades": limit})),
         Problem::EngineFile { .. } => internal(),
-        Problem::LoginNeeded => Answer {
-            header: Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"))),
-            ..plain(ErrorCode::Unauthorized)
-        },
         Problem::Closing => plain(ErrorCode::ShuttingDown),
         Problem::Panicked => internal(),
     }
+}
+
+fn unauthorized(scheme: &'static str) -> Answer {
+    let header = Some((header::WWW_AUTHENTICATE, HeaderValue::from_static(scheme)));
+    Answer { header, ..plain(ErrorCode::Unauthorized) }
 }
 
 fn unsatisfiable(size: u64) -> Answer {

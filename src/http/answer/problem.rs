@@ -17,6 +17,9 @@ use crate::workspace::RangeError;
 pub(crate) enum Problem {
     #[error(transparent)]
     Orchestrator(#[from] Error),
+    /// The answer to the question whether new work is taken.
+    #[error(transparent)]
+    NotReady(Error),
     #[error(transparent)]
     Range(#[from] RangeError),
     #[error("the file {path:?} is not served: {source}")]
@@ -34,7 +37,11 @@ pub(crate) enum Problem {
     #[error("{message}")]
     InvalidRequest { message: String, details: Vec<ValidationError> },
     #[error("the cursor {given:?} is not a whole number of 0 or more; send the id of the last event you have, or 0")]
-    InvalidCursor { given: String },
+    InvalidCursor {
+        given: String,
+        /// The query parameter; none if a header had it.
+        parameter: Option<&'static str>,
+    },
     #[error("the content type {given:?} is not supported here; send {expected}")]
     UnsupportedMediaType { given: String, expected: &'static str },
     #[error("the body is larger than the limit of {limit} bytes")]
@@ -55,6 +62,8 @@ pub(crate) enum Problem {
     BodyTimeout { seconds: u64 },
     #[error("the service has as many connections as it may (max_connections), and each one is in use; try again later")]
     TooManyConnections,
+    #[error("too many large answers wait for their clients to read them; try again later")]
+    NoRoom,
     #[error("there is no route {path:?}; the routes of the API begin with /v1")]
     RouteNotFound { path: String },
     #[error("{method} is not allowed on {path:?}; the Allow header lists the allowed methods")]
@@ -91,6 +100,13 @@ pub(crate) enum Problem {
     },
     #[error("a login is required: send the header Authorization: Basic with name and password")]
     LoginNeeded,
+    #[error("{}", stranger(*uid, *login))]
+    Stranger {
+        /// None if it could not be found out who it is.
+        uid: Option<u32>,
+        /// Whether the login of the user interface would do.
+        login: bool,
+    },
     #[error("the service is shutting down and accepts no new requests")]
     Closing,
     #[error("the handler panicked")]
@@ -105,6 +121,18 @@ impl Problem {
         let name = path.trim_start_matches('/');
         Problem::InvalidRequest { message: format!("{name}: {message}"), details }
     }
+}
+
+fn stranger(uid: Option<u32>, login: bool) -> String {
+    let who = match uid {
+        Some(uid) => format!("the connection belongs to another user of the machine (uid {uid})"),
+        None => "it cannot be told which user of the machine opened the connection".to_owned(),
+    };
+    let login = if login { ", or Authorization: Basic with name and password" } else { "" };
+    format!(
+        "{who}, and without a token the service answers only its own user and root: set token (SKILL_RUNNER_TOKEN) for \
+         the service, and send the header Authorization: Bearer <token>{login}"
+    )
 }
 
 impl IntoResponse for Problem {

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 
+use crate::bounded::object::Object;
 use crate::domain::event::ValidationError;
 use crate::http::answer::problem::Problem;
 use crate::http::engines::status::EngineInPath;
@@ -35,7 +36,7 @@ pub(crate) struct NewSnapshot {
     /// The CLI's version; left out, the installed one.
     #[serde(default)]
     cli_version: Option<String>,
-    models: Vec<Entry>,
+    models: Vec<Object<Entry>>,
 }
 
 pub(crate) async fn add_snapshot(
@@ -44,7 +45,8 @@ pub(crate) async fn add_snapshot(
     JsonBody(snapshot): JsonBody<NewSnapshot>,
 ) -> Result<(StatusCode, Json<Manifest>), Problem> {
     let installed = app.installed_engines().clone();
-    let manifest = blocking(move || installed.add_snapshot(adapter, snapshot.cli_version, snapshot.models)).await?;
+    let entries = snapshot.models.into_iter().map(|Object(entry)| entry).collect();
+    let manifest = blocking(move || installed.add_snapshot(adapter, snapshot.cli_version, entries)).await?;
     Ok((StatusCode::CREATED, Json(manifest)))
 }
 

@@ -12,7 +12,6 @@ use crate::http::answer::problem::Problem;
 use crate::http::engines::status::by_name;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::path_params::path_params;
-use crate::http::server::access::LoggedIn;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::installed_engines::{InstalledEngines, Upgrade, UpgradeRefused};
@@ -35,7 +34,6 @@ enum Mode {
 
 pub(crate) async fn begin(
     State(app): State<App>,
-    _: LoggedIn,
     JsonBody(request): JsonBody<Request>,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let engines = match (request.mode, &request.engine) {

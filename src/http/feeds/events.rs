@@ -18,10 +18,10 @@ pub(crate) async fn events(
     mut query: Query,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let cursor = cursor(query.text("cursor"))?;
+    let cursor = cursor(query.text("cursor"), Some("cursor"))?;
     query.finish()?;
     let last_seen = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let cursor = cursor.max(self::cursor(last_seen)?);
+    let cursor = cursor.max(self::cursor(last_seen, None)?);
     // Watch before reading: an append between the two would be missed.
     let head = app.orchestrator().log().watch(asked.run());
     let state = app.orchestrator().state(asked.run()).await?;
@@ -35,7 +35,8 @@ pub(crate) async fn events(
     Ok((headers, body).into_response())
 }
 
-fn cursor(given: Option<String>) -> Result<Seq, Problem> {
+fn cursor(given: Option<String>, parameter: Option<&'static str>) -> Result<Seq, Problem> {
     let Some(text) = given else { return Ok(Seq::START) };
-    whole_number(&text).map(Seq).ok_or_else(|| Problem::InvalidCursor { given: text.chars().take(40).collect() })
+    let wrong = || Problem::InvalidCursor { given: text.chars().take(40).collect(), parameter };
+    whole_number(&text).map(Seq).ok_or_else(wrong)
 }

@@ -30,16 +30,21 @@ pub(crate) async fn history(
     mut query: Query,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let (from_seq, to_seq) = (query.whole("from_seq")?.unwrap_or(0), query.whole("to_seq")?);
+    if to_seq.is_some_and(|to| to < from_seq) {
+        return Err(Problem::invalid("to_seq", "must not be before from_seq"));
+    }
     let window = Window {
-        from_seq: Seq(query.whole("from_seq")?.unwrap_or(1).max(1)),
-        to_seq: query.whole("to_seq")?.map(Seq),
+        // The log begins with 1; what ends before it is empty.
+        from_seq: Seq(from_seq.max(1)),
+        to_seq: to_seq.map(Seq),
         from_ts: query.time("from_ts")?,
         to_ts: query.time("to_ts")?,
     };
     let lines = accepts_lines(&headers);
     let limit = query.limit("limit", if lines { u64::MAX } else { DEFAULT_LIMIT }, MAX_LIMIT)?;
     query.finish()?;
-    check_order(&window)?;
+    check_times(&window)?;
     let walk = Walk {
         events: app.orchestrator().log().events(asked.run(), Seq(window.from_seq.0 - 1)).in_pages_of(PIECE_BYTES),
         run: asked.run(),
@@ -62,10 +67,7 @@ fn accepts_lines(headers: &HeaderMap) -> bool {
     types.any(|media| media.trim().eq_ignore_ascii_case(NDJSON))
 }
 
-fn check_order(window: &Window) -> Result<(), Problem> {
-    if window.to_seq.is_some_and(|to| to < window.from_seq) {
-        return Err(Problem::invalid("to_seq", "must not be before from_seq"));
-    }
+fn check_times(window: &Window) -> Result<(), Problem> {
     match (window.from_ts, window.to_ts) {
         (Some(from), Some(to)) if to < from => Err(Problem::invalid("to_ts", "must not be before from_ts")),
         _ => Ok(()),

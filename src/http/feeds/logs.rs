@@ -1,15 +1,23 @@
 //! `GET /v1/jobs/{id}/logs` and `/logs/range`: the engine's prompt and raw output, and the events made of it.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use async_stream::try_stream;
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::Stream as Pieces;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::bounded::utf8::unfinished;
 use crate::domain::fact::Stream;
-use crate::domain::ids::{RunId, Seq};
+use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::run_file::RunFile;
 use crate::files::{LookupError, open_beneath};
 use crate::http::answer::problem::Problem;
@@ -23,52 +31,101 @@ use crate::workspace::{RunPaths, read_range};
 
 /// Most bytes of each text in one answer. The end is kept, because errors are mostly there.
 const TAIL_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes of a text that are read and sent at once.
+const PIECE_BYTES: u64 = 64 * 1024;
 /// Bytes of events looked through at once.
 const SEARCH_BYTES: usize = 1024 * 1024;
 
-pub(crate) async fn whole(asked: RunInPath) -> Result<Json<Value>, Problem> {
-    let request_id = asked.request();
-    let paths = asked.paths;
-    let (texts, truncated) = blocking(move || {
-        let mut texts = serde_json::Map::new();
-        let mut truncated = Vec::new();
+pub(crate) async fn whole(asked: RunInPath) -> Result<Response, Problem> {
+    let (request_id, paths) = (asked.request(), asked.paths);
+    let tails = blocking(move || {
         let logs = [("prompt", RunFile::Prompt), ("stdout", RunFile::Stdout), ("stderr", RunFile::Stderr)];
-        for (name, file) in logs {
-            let (text, cut) = tail(&paths, file)?;
-            texts.insert(name.into(), json!(text));
-            truncated.extend(cut.then_some(name));
-        }
-        Ok::<_, Problem>((texts, truncated))
+        logs.into_iter().map(|(name, file)| Tail::open(&paths, name, file)).collect::<Result<Vec<_>, _>>()
     })
     .await?;
-    let mut answer = serde_json::Map::from_iter([("request_id".to_owned(), json!(request_id))]);
-    answer.extend(texts);
-    answer.insert("truncated".into(), json!(truncated));
-    Ok(Json(Value::Object(answer)))
+    let content_type = [(header::CONTENT_TYPE, "application/json")];
+    Ok((content_type, Body::from_stream(object(request_id, tails))).into_response())
 }
 
-/// The end of a text, and whether its begin is missing. A text that was never written is empty.
-fn tail(paths: &RunPaths, file: RunFile) -> Result<(String, bool), Problem> {
-    // Engines can write into their run's folder, so what lies there may be a link to anywhere.
-    let name = file.name();
-    let file = match open_beneath(&paths.root, Path::new(name)) {
-        Ok(file) => file,
-        Err(LookupError::NotFound) => return Ok((String::new(), false)),
-        Err(source) => return Err(Problem::File { path: name.to_owned(), source }),
-    };
-    let io = |source| Error::Io { doing: format!("read {name}"), source };
-    let size = file.metadata().map_err(io)?.len();
-    let from = size.saturating_sub(TAIL_BYTES);
-    let mut bytes = vec![0; usize::try_from(size - from).unwrap_or_default()];
-    file.read_exact_at(&mut bytes, from).map_err(io)?;
-    Ok((String::from_utf8_lossy(&bytes).into_owned(), from > 0))
+/// The texts in one JSON object, sent while they are read: however long they are, a piece of them is in memory.
+fn object(request: RequestId, tails: Vec<Tail>) -> impl Pieces<Item = Result<Bytes, Problem>> {
+    try_stream! {
+        yield Bytes::from(format!("{{\"request_id\":{}", json!(request)));
+        let truncated: Vec<&str> = tails.iter().filter(|tail| tail.cut).map(|tail| tail.name).collect();
+        for mut tail in tails {
+            yield Bytes::from(format!(",{}:\"", json!(tail.name)));
+            loop {
+                let (read, piece) = blocking(move || tail.next().map(|piece| (tail, piece))).await?;
+                tail = read;
+                let Some(piece) = piece else { break };
+                yield piece;
+            }
+            yield Bytes::from_static(b"\"");
+        }
+        yield Bytes::from(format!(",\"truncated\":{}}}", json!(truncated)));
+    }
 }
 
-pub(crate) async fn range(State(app): State<App>, asked: RunInPath, mut query: Query) -> Result<Json<Value>, Problem> {
+/// The end of a text that is being sent. A text that was never written is empty.
+struct Tail {
+    name: &'static str,
+    /// Whether its begin is missing.
+    cut: bool,
+    file: Option<File>,
+    at: u64,
+    end: u64,
+}
+
+impl Tail {
+    fn open(paths: &RunPaths, name: &'static str, file: RunFile) -> Result<Self, Problem> {
+        // Engines can write into their run's folder, so what lies there may be a link to anywhere.
+        let path = file.name();
+        let file = match open_beneath(&paths.root, Path::new(path)) {
+            Ok(file) => file,
+            Err(LookupError::NotFound) => return Ok(Self { name, cut: false, file: None, at: 0, end: 0 }),
+            Err(source) => return Err(Problem::File { path: path.to_owned(), source }),
+        };
+        let end = file.metadata().map_err(Error::io(format!("read {path}")))?.len();
+        let at = end.saturating_sub(TAIL_BYTES);
+        Ok(Self { name, cut: at > 0, file: Some(file), at, end })
+    }
+
+    /// The next piece as the inside of a JSON string. Blocks.
+    fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(file) = self.file.as_ref().filter(|_| self.at < self.end) else { return Ok(None) };
+        let wanted = (self.end - self.at).min(PIECE_BYTES);
+        let mut bytes = vec![0; usize::try_from(wanted).unwrap_or_default()];
+        file.read_exact_at(&mut bytes, self.at).map_err(Error::io(format!("read {}", self.name)))?;
+        if self.at + wanted < self.end {
+            // A character that is cut here is read whole with the next piece.
+            bytes.truncate(bytes.len() - unfinished(&bytes));
+        }
+        self.at += bytes.len() as u64;
+        let quoted = json!(String::from_utf8_lossy(&bytes)).to_string();
+        let inside = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default();
+        Ok(Some(Bytes::copy_from_slice(inside.as_bytes())))
+    }
+}
+
+pub(crate) async fn range(State(app): State<App>, asked: RunInPath, mut query: Query) -> Result<Response, Problem> {
     let stream = stream(query.text("stream"))?;
     let byte_from = query.whole("byte_from")?.unwrap_or(0);
     let byte_to = query.whole("byte_to")?;
     query.finish()?;
+    let made = async {
+        let range = read(&app, &asked, stream, byte_from, byte_to).await?;
+        Ok(range.into_response())
+    };
+    app.room().make(made).await
+}
+
+async fn read(
+    app: &App,
+    asked: &RunInPath,
+    stream: Stream,
+    byte_from: u64,
+    byte_to: Option<u64>,
+) -> Result<Json<Value>, Problem> {
     let log = app.orchestrator().log().clone();
     let run = asked.run();
     let path = asked.paths.file(RunFile::of_stream(stream));
@@ -116,13 +173,13 @@ async fn events_on(log: &RunLog, run: RunId, stream: Stream, range: std::ops::Ra
 
 /// The bytes that an event was made of, found without parsing the rest of it.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
-struct Bytes {
+struct RawBytes {
     stream: Stream,
     byte_from: u64,
     byte_to: u64,
 }
 
-fn raw_ref(event: &[u8]) -> Option<Bytes> {
+fn raw_ref(event: &[u8]) -> Option<RawBytes> {
     const MARK: &[u8] = b"\"raw_ref\":";
     // It is the envelope's last member and of known size, so nothing an engine wrote can be taken for it.
     let tail = &event[event.len().saturating_sub(256)..];
@@ -137,7 +194,7 @@ mod tests {
     #[test]
     fn a_raw_ref_is_read_from_the_end_of_its_event() {
         let event = br#"{"data":{"text":"\"raw_ref\":{\"stream\":\"stderr\"}"},"raw_ref":{"attempt_number":1,"stream":"stdout","byte_from":5,"byte_to":9,"encoding":"utf-8"}}"#;
-        assert_eq!(raw_ref(event), Some(Bytes { stream: Stream::Stdout, byte_from: 5, byte_to: 9 }));
+        assert_eq!(raw_ref(event), Some(RawBytes { stream: Stream::Stdout, byte_from: 5, byte_to: 9 }));
         assert_eq!(raw_ref(br#"{"data":{},"raw_ref":null}"#), None);
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -15,6 +15,8 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::query::Query;
 use crate::http::request::wait::{MAX_WAIT_SECONDS, Waited, preference_applied, preferred_wait};
+use crate::http::server::grant::{Access, Granted};
+use crate::http::server::header::one;
 use crate::http::state::app::App;
 use crate::http::state::run_span::record_run;
 use crate::http::state::task::through;
@@ -25,10 +27,14 @@ const MAX_KEY_BYTES: usize = 256;
 
 pub(crate) async fn create(
     State(app): State<App>,
+    granted: Granted,
     query: Query,
     headers: HeaderMap,
     JsonBody(request): JsonBody<CreateRequest>,
 ) -> Result<Response, Problem> {
+    if !request.engine_configs.is_empty() {
+        granted.require(Access::Admin)?;
+    }
     let orchestrator = app.orchestrator().clone();
     let make = async move |key: Option<String>| orchestrator.create(request, key.as_deref()).await;
     created(app, query, headers, "/v1/jobs", make).await
@@ -91,8 +97,11 @@ async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, 
     }
     let waited = Waited(began.elapsed());
     let (job, state) = orchestrator.job_and_state(run).await?;
-    let result = if job.status.is_final() { Some(orchestrator.log().result(&state).await?) } else { None };
-    let mut response = Json(Finished { job, result }).into_response();
+    let made = async {
+        let result = if job.status.is_final() { Some(orchestrator.log().result(&state).await?) } else { None };
+        Ok(Json(Finished { job, result }).into_response())
+    };
+    let mut response = app.room().make(made).await?;
     response.extensions_mut().insert(waited);
     Ok(response)
 }
@@ -107,12 +116,16 @@ struct Finished {
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let text = value.to_str().ok().filter(|text| !text.trim().is_empty() && text.len() <= MAX_KEY_BYTES);
-    match text {
+    const NAME: HeaderName = HeaderName::from_static("idempotency-key");
+    if !headers.contains_key(NAME) {
+        return Ok(None);
+    }
+    let is_visible = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    let is_key = |text: &&str| (1..=MAX_KEY_BYTES).contains(&text.len()) && text.bytes().all(is_visible);
+    match one(headers, &NAME).filter(is_key) {
         Some(text) => Ok(Some(text.to_owned())),
         None => Err(Problem::InvalidRequest {
-            message: format!("Idempotency-Key must be 1 to {MAX_KEY_BYTES} visible ASCII characters"),
+            message: format!("Idempotency-Key must be given once, with 1 to {MAX_KEY_BYTES} visible ASCII characters"),
             details: Vec::new(),
         }),
     }

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -17,12 +18,15 @@ pub(crate) struct Answer {
     result: Box<RawValue>,
 }
 
-pub(crate) async fn result(State(app): State<App>, asked: RunInPath) -> Result<Json<Answer>, Problem> {
+pub(crate) async fn result(State(app): State<App>, asked: RunInPath) -> Result<Response, Problem> {
     let status = asked.state.status();
     if !status.is_final() {
         return Err(Problem::ResultNotReady { status });
     }
     let request_id = asked.request();
-    let result = app.orchestrator().log().result(&asked.state).await?;
-    Ok(Json(Answer { request_id, result }))
+    let made = async {
+        let result = app.orchestrator().log().result(&asked.state).await?;
+        Ok(Json(Answer { request_id, result }).into_response())
+    };
+    app.room().make(made).await
 }

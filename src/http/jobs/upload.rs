@@ -8,15 +8,21 @@ use crate::domain::command::Refusal;
 use crate::http::answer::problem::Problem;
 use crate::http::request::multipart::receive;
 use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::grant::{Access, Granted};
 use crate::http::state::app::App;
 use crate::http::state::task::through;
 use crate::orchestrator::{Delivery, Error, Uploaded};
 
 pub(crate) async fn upload(
     State(app): State<App>,
+    granted: Granted,
     asked: RunInPath,
     request: Request,
 ) -> Result<Json<Uploaded>, Problem> {
+    if asked.state.temporary {
+        // The upload brings the skill.
+        granted.require(Access::Admin)?;
+    }
     // Checked again with the upload itself; here it only saves the client from sending the body.
     if asked.state.status().is_final() {
         return Err(Error::from(Refusal::RunFinal { status: asked.state.status() }).into());

@@ -73,9 +73,10 @@ fn add_shared(shared: &SharedSkill, entries: &mut Vec<Entry>) {
 /// followed. A folder that cannot be read counts as empty, because the engine may be deleting it.
 fn tree(listed: Listed<'_>, folder: &str, depth: usize, entries: &mut Vec<Entry>) -> bool {
     let Ok(found) = fs::read_dir(listed.root.join(folder)) else { return true };
-    let mut found: Vec<fs::DirEntry> = found.flatten().collect();
+    // An engine may have made more than there is memory for.
+    let mut found: Vec<fs::DirEntry> = found.flatten().take(TREE_ENTRIES + 1).collect();
+    let mut whole = found.len() <= TREE_ENTRIES;
     found.sort_by_key(fs::DirEntry::file_name);
-    let mut whole = true;
     for entry in found {
         if entries.len() == TREE_ENTRIES {
             return false;

@@ -3,12 +3,14 @@
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
+use crate::bounded::object::Object;
 use crate::domain::event::ValidationError;
 use crate::http::answer::problem::Problem;
+use crate::http::request::misfit::in_words;
 
 /// Most bytes of a JSON body.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -48,16 +50,8 @@ async fn read(body: Body) -> Result<bytes::Bytes, Problem> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Serde would accept an array as the members of an object in order.
-    if bytes.trim_ascii_start().starts_with(b"[") && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
-        let message = "it is an array, not an object".to_owned();
-        return Err(Problem::InvalidRequest {
-            message: format!("the body is not valid: {message}"),
-            details: vec![ValidationError { path: String::new(), message }],
-        });
-    }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = pointer(error.path());
         misfit(error.into_inner(), path)
     })?;
@@ -70,9 +64,9 @@ fn misfit(error: serde_json::Error, path: String) -> Problem {
         Category::Data => {
             // The JSON pointer in details names the place; line and column would only repeat it.
             let message = error.to_string();
-            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message).to_owned();
+            let message = in_words(message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message));
             Problem::InvalidRequest {
-                message: format!("the body is not valid: {message}"),
+                message: format!("the body is not valid{}: {message}", place(&path)),
                 details: vec![ValidationError { path, message }],
             }
         }
@@ -80,6 +74,10 @@ fn misfit(error: serde_json::Error, path: String) -> Problem {
             Problem::InvalidJson { reason: error.to_string(), line: error.line(), column: error.column() }
         }
     }
+}
+
+fn place(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!(" at {path}") }
 }
 
 fn pointer(path: &serde_path_to_error::Path) -> String {

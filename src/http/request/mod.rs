@@ -1,6 +1,7 @@
 //! Reads the parts of a request strictly: path, query, headers, body.
 
 pub(crate) mod json_body;
+mod misfit;
 pub(crate) mod multipart;
 pub(crate) mod path_params;
 pub(crate) mod query;

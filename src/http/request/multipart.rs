@@ -16,6 +16,9 @@ const FILE_FIELD: &str = "file";
 /// The part that is the zip with the run's own skill.
 const PACKAGE_FIELD: &str = "skill_package";
 
+/// After so many bytes of an upload the free space is looked at again.
+const LOOK_EVERY_BYTES: u64 = 1024 * 1024;
+
 /// The received zips; the files are deleted when this is dropped.
 #[derive(Default)]
 pub(crate) struct Received {
@@ -79,11 +82,15 @@ async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<NamedTempF
     })
     .await?;
     let mut file = tokio::fs::File::from_std(file);
-    let mut size = 0;
+    let (mut size, mut looked_at) = (0, 0);
     while let Some(chunk) = field.chunk().await.map_err(|error| broken(&error, limit))? {
         size += chunk.len() as u64;
         if size > limit {
             return Err(Problem::BodyTooLarge { limit });
+        }
+        if size - looked_at >= LOOK_EVERY_BYTES {
+            looked_at = size;
+            app.orchestrator().has_room()?;
         }
         file.write_all(&chunk).await.map_err(Error::io("keep the upload"))?;
     }

@@ -24,7 +24,8 @@ impl Query {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decoded(name)?, decoded(value)?);
+            let name = decoded(name)?;
+            let value = decoded(value).map_err(|_| Problem::invalid(&name, "is not percent-encoded UTF-8"))?;
             if pairs.iter().any(|(other, _)| *other == name) {
                 return Err(Problem::invalid(&name, "is given twice"));
             }
@@ -66,9 +67,25 @@ impl Query {
     pub(crate) fn finish(self) -> Result<(), Problem> {
         match self.0.first() {
             None => Ok(()),
-            Some((name, _)) => Err(Problem::invalid(name, "is not a parameter of this route")),
+            Some((name, _)) => Err(unknown(name)),
         }
     }
+}
+
+/// Refuses parameters that a route does not read.
+pub(crate) fn only_known(text: &str, known: &[&str]) -> Result<(), Problem> {
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let name = decoded(pair.split_once('=').map_or(pair, |(name, _)| name))?;
+        if !known.contains(&name.as_str()) {
+            return Err(unknown(&name));
+        }
+    }
+    Ok(())
+}
+
+fn unknown(name: &str) -> Problem {
+    let shown: String = name.chars().take(64).collect();
+    Problem::invalid(&shown, "is not a parameter of this route")
 }
 
 /// Digits and nothing else: no sign, no space, no fraction.

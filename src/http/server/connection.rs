@@ -22,8 +22,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::http::answer::envelope::written;
 use crate::http::answer::problem::Problem;
+use crate::http::server::peer::Peer;
 use crate::http::server::slots::{self, Slot};
 use crate::http::server::wire::Wire;
+use crate::http::state::room::Held;
 use crate::settings::Connections;
 
 /// Most bytes of a request's line and headers.
@@ -38,6 +40,7 @@ const LAST_HEAD: Duration = Duration::from_secs(1);
 /// `closing`, the request at hand is the last.
 pub(crate) async fn serve(
     stream: TcpStream,
+    peer: Peer,
     slot: Slot,
     router: Router,
     limits: &Connections,
@@ -47,7 +50,7 @@ pub(crate) async fn serve(
     // Dropped before its place is free.
     let mut wire = Wire::new(stream, Duration::from_secs(limits.send_timeout_seconds));
     let ended = {
-        let answers = Answers { router: TowerToHyperService::new(router), slot: slot.clone() };
+        let answers = Answers { router: TowerToHyperService::new(router), peer, slot: slot.clone() };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_secs(limits.header_timeout_seconds))
@@ -104,6 +107,7 @@ pub(crate) async fn turn_away(stream: TcpStream) {
 /// The router, for the requests of one connection.
 struct Answers {
     router: TowerToHyperService<Router>,
+    peer: Peer,
     slot: Arc<Slot>,
 }
 
@@ -112,15 +116,17 @@ impl Service<http::Request<Incoming>> for Answers {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: http::Request<Incoming>) -> Self::Future {
         let Some(request_of_slot) = self.slot.begin_request() else {
             // The connection is about to be closed.
             return Box::pin(pending());
         };
+        request.extensions_mut().insert(self.peer);
         let answer = self.router.call(request.map(Body::new));
         Box::pin(async move {
             let response = answer.await?;
-            Ok(response.map(|body| AnswerBody { body, _request: request_of_slot }))
+            let held = response.extensions().get().cloned();
+            Ok(response.map(|body| AnswerBody { body, _request: request_of_slot, _held: held }))
         })
     }
 }
@@ -129,6 +135,8 @@ impl Service<http::Request<Incoming>> for Answers {
 struct AnswerBody {
     body: Body,
     _request: slots::Request,
+    /// Its room in memory, if it is large.
+    _held: Option<Held>,
 }
 
 impl HttpBody for AnswerBody {

@@ -1,7 +1,13 @@
-//! What every connection and request goes through: places and time limits, checks, and the span for the log.
+//! What every connection and request goes through: places and time limits, who it is and what it may do, checks, and the span for the log.
 
 pub(crate) mod access;
 pub(crate) mod connection;
+pub(crate) mod grant;
+pub(crate) mod header;
+mod host;
+pub(crate) mod peer;
 pub(crate) mod request_span;
+pub(crate) mod route_table;
 pub(crate) mod slots;
+mod sock_diag;
 mod wire;

@@ -15,17 +15,11 @@ use crate::http::request::multipart::receive_zip;
 use crate::http::request::path_params::path_params;
 use crate::http::request::query::Query;
 use crate::http::request::wait::{MAX_WAIT_SECONDS, Waited, preference_applied, preferred_wait};
-use crate::http::server::access::LoggedIn;
 use crate::http::state::app::App;
 use crate::http::state::task::{blocking, through};
 use crate::orchestrator::{Install, InstallStatus};
 
-pub(crate) async fn install(
-    State(app): State<App>,
-    _: LoggedIn,
-    mut query: Query,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn install(State(app): State<App>, mut query: Query, request: Request) -> Result<Response, Problem> {
     let asked = query.whole("wait")?;
     query.finish()?;
     let preferred = preferred_wait(request.headers());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::http::state::frames::Frames;
+use crate::http::state::room::AnswerRoom;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
 
@@ -24,6 +25,7 @@ struct Shared {
     orchestrator: Orchestrator,
     installed_engines: InstalledEngines,
     frames: Frames,
+    room: AnswerRoom,
     closing: watch::Sender<bool>,
     changes: Changes,
 }
@@ -32,7 +34,8 @@ impl App {
     pub(crate) fn new(orchestrator: Orchestrator, changes: Changes) -> Self {
         let frames = Frames::new(orchestrator.log().clone());
         let installed_engines = orchestrator.installed_engines().clone();
-        Self(Arc::new(Shared { orchestrator, installed_engines, frames, closing: watch::Sender::new(false), changes }))
+        let (room, closing) = (AnswerRoom::new(), watch::Sender::new(false));
+        Self(Arc::new(Shared { orchestrator, installed_engines, frames, room, closing, changes }))
     }
 
     pub(crate) fn orchestrator(&self) -> &Orchestrator {
@@ -49,6 +52,11 @@ impl App {
 
     pub(crate) fn frames(&self) -> &Frames {
         &self.0.frames
+    }
+
+    /// Memory for answers that may be large.
+    pub(crate) fn room(&self) -> &AnswerRoom {
+        &self.0.room
     }
 
     /// Accept no new requests, and end the event streams.

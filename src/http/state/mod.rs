@@ -2,5 +2,6 @@
 
 pub(crate) mod app;
 pub(crate) mod frames;
+pub(crate) mod room;
 pub(crate) mod run_span;
 pub(crate) mod task;

@@ -13,6 +13,6 @@ pub(crate) async fn alive() -> Json<Value> {
 
 /// Whether new runs are accepted. The store is open and old runs are recovered before anything is served.
 pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Value>, Problem> {
-    app.orchestrator().ready()?;
+    app.orchestrator().ready().map_err(Problem::NotReady)?;
     Ok(Json(json!({"status": "ready"})))
 }

@@ -200,7 +200,7 @@ impl Shared {
         key: Option<String>,
     ) -> Result<(Started, Begins), Error> {
         let Some(skill_id) = &request.skill_id else {
-            return Err(wrong_body("missing field `skill_id`"));
+            return Err(wrong_body("", "the field `skill_id` is missing"));
         };
         let installed = self.lookup(skill_id)?;
         let request = self.with_engine(request, &installed.skill).await?;
@@ -212,18 +212,21 @@ impl Shared {
 
 fn plan_uploaded(shared: &Shared, request: &CreateRequest, key: Option<String>) -> Result<(Started, Begins), Error> {
     if request.skill_id.is_some() {
-        return Err(wrong_body("unknown field `skill_id`: the skill comes with the upload, as skill_package"));
+        return Err(wrong_body(
+            "/skill_id",
+            "unknown field `skill_id`: the skill comes with the upload, as skill_package",
+        ));
     }
     let started = plan_without_skill(shared, request, key)?;
     Ok((started, Begins::WithRequest(Box::new(request.clone()))))
 }
 
 /// A body that does not fit, said as for any other field.
-fn wrong_body(message: &str) -> Error {
+fn wrong_body(path: &str, message: &str) -> Error {
     Error::Rejected {
         code: ErrorCode::InvalidRequest,
-        message: format!("the body does not fit: {message}"),
-        details: vec![ValidationError { path: String::new(), message: message.to_owned() }],
+        message: format!("the body is not valid: {message}"),
+        details: vec![ValidationError { path: path.to_owned(), message: message.to_owned() }],
     }
 }
 

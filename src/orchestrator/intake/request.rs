@@ -7,6 +7,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::bounded::object::Object;
 use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
@@ -130,7 +131,8 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CreateRequest, A::Error> {
         let (mut skill_id, mut engine, mut input, mut parameter) = (None, None, None, None);
-        let (mut model, mut runtime_options, mut await_upload) = (None, None, None);
+        let (mut model, mut await_upload) = (None, None);
+        let mut runtime_options: Option<Object<OptionsRequest>> = None;
         let mut configs = BTreeMap::new();
         while let Some(field) = map.next_key()? {
             match field {
@@ -154,7 +156,7 @@ impl<'de> Visitor<'de> for Fields {
             input: input.flatten(),
             parameter: parameter.flatten(),
             model: model.flatten(),
-            runtime_options: runtime_options.unwrap_or_default(),
+            runtime_options: runtime_options.map(|Object(options)| options).unwrap_or_default(),
             engine_configs: configs.into_iter().filter_map(|(engine, config)| Some((engine, config?))).collect(),
             await_upload: await_upload.flatten(),
         })

@@ -86,10 +86,11 @@ fn read_rest(mut file: File, stream: Stream, covered: u64, facts: &mut Vec<Fact>
 
 fn cut(path: &Path, covered: u64) -> Result<(), Error> {
     let doing = || format!("open {}", path.display());
-    let file = match std::fs::OpenOptions::new().write(true).open(path) {
+    // An engine can write in this folder: a link in the file's place would have another file cut.
+    let file = match files::open_regular_to_write(path) {
         // A stream without output may have been removed with a start that was undone.
         Err(error) if error.kind() == ErrorKind::NotFound && covered == 0 => return Ok(()),
-        opened => opened.map_err(Error::io(doing()))?,
+        opened => opened?,
     };
     if file.metadata().map_err(Error::io(doing()))?.len() > covered {
         file.set_len(covered).map_err(Error::io(doing()))?;

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::command::{Command, Refusal};
+use crate::domain::event::ValidationError;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::interaction::{Interaction, InteractionId};
 use crate::domain::request::ExecutionMode;
@@ -82,14 +83,18 @@ impl Orchestrator {
 }
 
 fn check_lengths(response: &Value, idempotency_key: Option<&str>) -> Result<(), Error> {
-    let rejected = |code, message| Err(Error::Rejected { code, message, details: Vec::new() });
+    let rejected = |code, path: &str, message: String| {
+        let details = vec![ValidationError { path: path.to_owned(), message: message.clone() }];
+        Err(Error::Rejected { code, message, details })
+    };
     let bytes = response.to_string().len();
     if bytes > RESPONSE_MAX {
         let message = format!("the response is {bytes} bytes of JSON, more than {RESPONSE_MAX}: answer in fewer words");
-        return rejected(ErrorCode::PayloadTooLarge, message);
+        return rejected(ErrorCode::PayloadTooLarge, "/response", message);
     }
-    if idempotency_key.is_some_and(|key| key.len() > KEY_MAX) {
-        return rejected(ErrorCode::InvalidRequest, format!("idempotency_key is longer than {KEY_MAX} bytes"));
+    if idempotency_key.is_some_and(|key| key.is_empty() || key.len() > KEY_MAX) {
+        let message = format!("idempotency_key must have 1 to {KEY_MAX} bytes");
+        return rejected(ErrorCode::InvalidRequest, "/idempotency_key", message);
     }
     Ok(())
 }

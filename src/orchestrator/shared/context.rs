@@ -130,6 +130,11 @@ impl Shared {
         if self.closing.is_cancelled() {
             return Err(Error::ShuttingDown);
         }
+        self.has_room()
+    }
+
+    /// Whether the disk has more free space than the floor in the settings.
+    pub(crate) fn has_room(&self) -> Result<(), Error> {
         let free = workspace::free_bytes(self.layout.data())?;
         let floor = self.settings.limits.min_free_bytes;
         if free < floor { Err(Error::InsufficientStorage { free, floor }) } else { Ok(()) }

@@ -1,6 +1,5 @@
 //! What an agent CLI needs besides: its program, its home, its configuration, the skill with its contract, a prompt.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
@@ -24,8 +23,13 @@ use crate::skill::Skill;
 use crate::skill::manifest::{Network, Template};
 use crate::workspace::RunPaths;
 
-/// Longest configuration in a skill; the lint refuses longer ones.
-const CONFIG_MAX: u64 = 1024 * 1024;
+/// Longest text that is read of a skill; the lint refuses longer ones.
+const COPIED_MAX: u64 = 1024 * 1024;
+/// The run's copy of SKILL.md tells how to answer, too.
+const SKILL_MD: &str = "SKILL.md";
+const SKILL_MD_MAX: u64 = COPIED_MAX + 64 * 1024;
+/// Longest collection of prompts that is continued.
+const PROMPTS_MAX: u64 = 64 * 1024 * 1024;
 
 /// Prepare a turn of an agent CLI; the inner error is the run's, the outer the runner's.
 pub(crate) fn prepare_cli(
@@ -36,7 +40,9 @@ pub(crate) fn prepare_cli(
     given: &Inputs,
 ) -> Result<Result<Start, RunError>, Error> {
     let copy = paths.skill_copy(&state.engine, &state.skill.id);
-    install_contract(&copy.join("SKILL.md"), state, skill)?;
+    if let Err(error) = install_contract(paths, &copy, state, skill)? {
+        return Ok(Err(error));
+    }
     let resume = if state.turns == 0 { None } else { state.session_handle.as_deref() };
     if state.turns > 0 && resume.is_none() {
         return Ok(Err(no_session()));
@@ -106,12 +112,11 @@ fn start_cli(
             return Ok(Err(error.with("install_command", missing.install_command)));
         }
     };
-    let copy = paths.skill_copy(&state.engine, &state.skill.id);
-    let configured = match configuration(shared, adapter, state, skill, &copy)? {
+    let configured = match configuration(shared, adapter, state, skill, paths)? {
         Ok(configured) => configured,
         Err(error) => return Ok(Err(error)),
     };
-    keep_prompt(&paths.file(RunFile::Prompt), told)?;
+    keep_prompt(paths, told)?;
     let home = shared.settings.paths.agent_home.join(adapter.name());
     files::create_private_folder(&home)?;
     let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
@@ -169,14 +174,38 @@ fn answer_of(skill: &Skill) -> contract::Answer {
 }
 
 /// The run's copy of SKILL.md tells the engine how to answer, once.
-fn install_contract(skill_md: &Path, state: &RunState, skill: &Skill) -> Result<(), Error> {
-    let doing = || format!("read {}", skill_md.display());
-    let written = fs::read_to_string(skill_md).map_err(Error::io(doing()))?;
+fn install_contract(
+    paths: &RunPaths,
+    copy: &Path,
+    state: &RunState,
+    skill: &Skill,
+) -> Result<Result<(), RunError>, Error> {
+    let written = match copied_text(paths, copy, SKILL_MD, SKILL_MD_MAX) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(Err(changed_copy(&format!("{SKILL_MD}: there is no such file")))),
+        Err(reason) => return Ok(Err(changed_copy(&reason))),
+    };
     let told = contract::append(&written, state.options.execution_mode, answer_of(skill));
     if told != written {
-        files::write_whole(skill_md, told.as_bytes())?;
+        files::write_whole(&copy.join(SKILL_MD), told.as_bytes())?;
     }
-    Ok(())
+    Ok(Ok(()))
+}
+
+/// A file of the run's copy of its skill; none when there is no such file. An engine may have put anything in its place in an
+/// earlier turn: a pipe, a link, a file without end.
+fn copied_text(paths: &RunPaths, copy: &Path, path: &str, max: u64) -> Result<Option<String>, String> {
+    let below = copy.strip_prefix(&paths.root).unwrap_or(copy).join(path);
+    match files::read_beneath(&paths.root, &below, max) {
+        Ok(Some(bytes)) => String::from_utf8(bytes).map(Some).map_err(|_| format!("{path}: it is not UTF-8")),
+        Ok(None) => Err(format!("{path}: it is longer than {max} bytes")),
+        Err(files::LookupError::NotFound) => Ok(None),
+        Err(error) => Err(format!("{path}: {error}")),
+    }
+}
+
+fn changed_copy(reason: &str) -> RunError {
+    RunError::new(ErrorCode::EngineFailed, format!("the run's copy of its skill cannot be used: {reason}"))
 }
 
 fn configuration(
@@ -184,12 +213,13 @@ fn configuration(
     adapter: &Adapter,
     state: &RunState,
     skill: &Skill,
-    copy: &Path,
+    paths: &RunPaths,
 ) -> Result<Result<Value, RunError>, Error> {
+    let copy = paths.skill_copy(&state.engine, &state.skill.id);
     let named = skill.manifest.engine_configs.get(&adapter.engine).map(String::as_str);
-    let skill_file = match skill_file(copy, named.unwrap_or(adapter.config.skill_file)) {
+    let skill_file = match copied_text(paths, &copy, named.unwrap_or(adapter.config.skill_file), COPIED_MAX) {
         Ok(text) => text,
-        Err(invalid) => return Ok(Err(invalid.into())),
+        Err(reason) => return Ok(Err(config::Invalid::Unusable { layer: "the skill", reason }.into())),
     };
     let request = match read_optional(&shared.layout.request_engine_config(state.request_id))? {
         None => None,
@@ -207,18 +237,6 @@ fn configuration(
     Ok(config::merge(&adapter.config, &layers).map_err(RunError::from))
 }
 
-/// The text of the skill's configuration. An engine may have put anything in its place in an earlier turn.
-fn skill_file(copy: &Path, path: &str) -> Result<Option<String>, config::Invalid> {
-    let unusable =
-        |reason: String| config::Invalid::Unusable { layer: "the skill", reason: format!("{path}: {reason}") };
-    match files::read_beneath(copy, Path::new(path), CONFIG_MAX) {
-        Ok(Some(bytes)) => String::from_utf8(bytes).map(Some).map_err(|_| unusable("it is not UTF-8".to_owned())),
-        Ok(None) => Err(unusable(format!("it is longer than {CONFIG_MAX} bytes"))),
-        Err(files::LookupError::NotFound) => Ok(None),
-        Err(error) => Err(unusable(error.to_string())),
-    }
-}
-
 fn prompt_text(
     shared: &Shared,
     state: &RunState,
@@ -234,9 +252,10 @@ fn prompt_text(
     };
     let template = match prompt::template(&skill.manifest.entrypoint, adapter.engine) {
         Template::Inline(text) => text.to_owned(),
-        Template::Path(path) => match read_optional(&copy.join(path))? {
-            Some(text) => text,
-            None => return Ok(Err(failed(format!("the package has no file {path:?}")))),
+        Template::Path(path) => match copied_text(paths, copy, path, COPIED_MAX) {
+            Ok(Some(text)) => text,
+            Ok(None) => return Ok(Err(failed(format!("the package has no file {path:?}")))),
+            Err(reason) => return Ok(Err(failed(reason))),
         },
     };
     let values = prompt::Values {
@@ -264,16 +283,23 @@ fn answer_text(state: &RunState) -> String {
 }
 
 /// Every prompt of the run, the first as it is, later ones under a line that tells them apart.
-fn keep_prompt(path: &Path, told: &Told<'_>) -> Result<(), Error> {
-    let Some(heading) = &told.heading else { return Ok(files::write_own(path, told.text.as_bytes())?) };
+fn keep_prompt(paths: &RunPaths, told: &Told<'_>) -> Result<(), Error> {
+    let path = paths.file(RunFile::Prompt);
+    let Some(heading) = &told.heading else { return Ok(files::write_own(&path, told.text.as_bytes())?) };
     let section = format!("\n\n----- {heading} -----\n\n{}", told.text);
-    let whole = match read_optional(path)? {
+    let earlier = match files::read_beneath(&paths.root, Path::new(RunFile::Prompt.name()), PROMPTS_MAX) {
+        Ok(earlier) => earlier.and_then(|bytes| String::from_utf8(bytes).ok()),
+        Err(files::LookupError::Io { source }) => return Err(Error::io(format!("read {}", path.display()))(source)),
+        // An engine has put something else in its place: what it was told before stands in the log.
+        Err(_) => None,
+    };
+    let whole = match earlier {
         // A start that a crash undid has left its prompt.
         Some(earlier) if earlier.ends_with(&section) => return Ok(()),
         Some(earlier) => format!("{}{section}", earlier.trim_end()),
         None => told.text.to_owned(),
     };
-    Ok(files::write_own(path, whole.as_bytes())?)
+    Ok(files::write_own(&path, whole.as_bytes())?)
 }
 
 fn read_optional(path: &Path) -> Result<Option<String>, Error> {

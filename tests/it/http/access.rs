@@ -34,6 +34,10 @@ fn a_host_that_is_not_allowed_is_refused() {
         ("RUNNER.example:9".to_owned(), 200),
         ("evil.example".to_owned(), 403),
         ("localhost.evil.example".to_owned(), 403),
+        ("localhost:evil".to_owned(), 403),
+        ("localhost:80:evil".to_owned(), 403),
+        ("evil.example@localhost".to_owned(), 403),
+        ("localhost:99999".to_owned(), 403),
         (format!("evil.example:{port}"), 403),
         (String::new(), 403),
     ] {
@@ -46,13 +50,37 @@ fn a_host_that_is_not_allowed_is_refused() {
             assert_eq!(answer.contains("FORBIDDEN_HOST"), status == 403);
         }
     }
-    for request in [
-        "GET /v1/jobs HTTP/1.1\r\nconnection: close\r\n\r\n",
-        "GET /v1/jobs HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\nconnection: close\r\n\r\n",
-        "GET http://evil.example/v1/jobs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
-    ] {
-        let answer = raw(server.address, request.as_bytes());
-        assert!(answer.starts_with("HTTP/1.1 4"), "{request}: {answer}");
+}
+
+#[test]
+fn the_host_in_the_request_line_and_the_one_in_the_header_must_both_be_allowed() {
+    for allowed in ["localhost,127.0.0.1", "*", "*.example,localhost"] {
+        let server = Server::with(&[("allowed_hosts", allowed)]);
+        let all = allowed == "*";
+        let evil_example = if allowed == "localhost,127.0.0.1" { 403 } else { 200 };
+        for (target, headers, expected) in [
+            ("/v1/jobs", "host: localhost\r\n", 200),
+            ("http://localhost/v1/jobs", "host: localhost\r\n", 200),
+            ("http://localhost:8000/v1/jobs", "host: localhost:1\r\n", 200),
+            ("http://evil.example/v1/jobs", "host: localhost\r\n", evil_example),
+            ("http://localhost/v1/jobs", "host: evil.example\r\n", evil_example),
+            ("http://localhost/v1/jobs", "host: evil.test\r\n", if all { 200 } else { 403 }),
+            ("http://evil.test/v1/jobs", "host: localhost\r\n", if all { 200 } else { 403 }),
+            // What is no host is allowed by nothing.
+            ("http://me@localhost/v1/jobs", "host: localhost\r\n", 403),
+            ("http://me:secret@a.example/v1/jobs", "host: localhost\r\n", 403),
+            ("http://localhost/v1/jobs", "host: localhost:evil\r\n", 403),
+            ("/v1/jobs", "host: me@localhost\r\n", 403),
+            ("/v1/jobs", "", 403),
+            ("/v1/jobs", "host: localhost\r\nhost: localhost\r\n", 403),
+            ("http://localhost/v1/jobs", "", 403),
+        ] {
+            let request = format!("GET {target} HTTP/1.1\r\n{headers}connection: close\r\n\r\n");
+            let answer = raw(server.address, request.as_bytes());
+            let status: u16 = answer.split(' ').nth(1).unwrap().parse().unwrap();
+            assert_eq!(status, expected, "{allowed}: {request}{answer}");
+            assert_eq!(answer.contains("FORBIDDEN_HOST"), expected == 403, "{allowed}: {request}{answer}");
+        }
     }
 }
 

@@ -117,6 +117,145 @@ fn json_that_does_not_fit_is_pointed_at() {
 }
 
 #[test]
+fn messages_about_a_body_speak_of_json_and_point_to_the_place() {
+    let server = Server::start();
+    // Each field of each body with a value of every kind; what fits leads to other refusals.
+    let bodies = [
+        (
+            "/v1/jobs",
+            &["skill_id", "engine", "input", "parameter", "model", "runtime_options", "await_upload", "codex_config"][..],
+        ),
+        ("/v1/temp-skill-runs", &["engine", "input", "runtime_options"]),
+        ("/v1/jobs/cleanup", &["older_than_sec", "keep_last"]),
+        ("/v1/engines/upgrades", &["mode", "engine"]),
+        ("/v1/engines/codex/models/snapshots", &["cli_version", "models"]),
+    ];
+    let options = [
+        "execution_mode",
+        "no_cache",
+        "debug",
+        "debug_keep_temp",
+        "verbose",
+        "interactive_auto_reply",
+        "interactive_reply_timeout_sec",
+        "hard_timeout_seconds",
+        "stall_timeout_seconds",
+    ];
+    let values = ["null", "true", "-1", "1.5", "99999999999999999999", "\"x\"", "[]", "[1]", "{}", "{\"x\":1}"];
+    let check = |path: &str, body: &str| {
+        let answer = server.call("POST", path).body("application/json", body).send();
+        if answer.status < 400 {
+            return;
+        }
+        let (status, code) = answer.refusal();
+        assert!((400..500).contains(&status), "{path} {body}: {status} {code}");
+        let told = answer.text();
+        for rust in [
+            "struct ",
+            " u64",
+            " u32",
+            " i64",
+            " f64",
+            "usize",
+            "enum ",
+            "a map",
+            " map,",
+            "sequence",
+            "tuple",
+            "unit",
+            "OptionsRequest",
+            "expected a ",
+        ] {
+            assert!(!told.contains(rust), "{path} {body}: {told}");
+        }
+        if code == "INVALID_REQUEST" {
+            for detail in answer.json()["error"]["details"].as_array().into_iter().flatten() {
+                let place = detail["path"].as_str().unwrap();
+                assert!(place.is_empty() || place.starts_with('/'), "{path} {body}: {place} is no JSON pointer");
+            }
+        }
+    };
+    for value in values {
+        for (path, fields) in bodies {
+            check(path, value);
+            for field in fields {
+                check(path, &format!("{{\"{field}\":{value}}}"));
+            }
+        }
+        for option in options {
+            check("/v1/jobs", &format!("{{\"skill_id\":\"none\",\"runtime_options\":{{\"{option}\":{value}}}}}"));
+        }
+    }
+    let told = |body: Value| {
+        let error = server.post("/v1/jobs", &body).json()["error"].clone();
+        (error["message"].as_str().unwrap().to_owned(), error["details"][0]["path"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(
+        told(json!({"skill_id": "a", "runtime_options": []})),
+        (
+            "the body is not valid at /runtime_options: must be an object, not an array".into(),
+            "/runtime_options".into()
+        )
+    );
+    assert_eq!(
+        told(json!({"skill_id": "a", "runtime_options": {"hard_timeout_seconds": -1}})).0,
+        "the body is not valid at /runtime_options/hard_timeout_seconds: must be a whole number of 0 or more, not -1"
+    );
+}
+
+#[test]
+fn a_wrong_query_parameter_is_named() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let (_, run) = server.finished("hello");
+    for (path, code, name) in [
+        ("/v1/jobs?limit=x".to_owned(), "INVALID_REQUEST", "limit"),
+        ("/v1/jobs?status=x".to_owned(), "INVALID_REQUEST", "status"),
+        ("/v1/jobs?before=x".to_owned(), "INVALID_REQUEST", "before"),
+        ("/v1/jobs?skill_id=%ff".to_owned(), "INVALID_REQUEST", "skill_id"),
+        (format!("/v1/jobs/{run}?at_seq=x"), "INVALID_REQUEST", "at_seq"),
+        (format!("/v1/jobs/{run}/events?cursor=x"), "INVALID_CURSOR", "cursor"),
+        (format!("/v1/jobs/{run}/events/history?to_seq=x"), "INVALID_REQUEST", "to_seq"),
+        (format!("/v1/jobs/{run}/logs/range?stream=x"), "INVALID_REQUEST", "stream"),
+        (format!("/v1/jobs/{run}/logs/range?stream=stdout&byte_from=2&byte_to=1"), "INVALID_REQUEST", "byte_to"),
+        (format!("/v1/jobs/{run}/explain"), "INVALID_REQUEST", "path"),
+        (format!("/v1/management/runs/{run}/file"), "INVALID_REQUEST", "path"),
+    ] {
+        let answer = server.get(&path);
+        assert_eq!(answer.refusal(), (400, code.to_owned()), "{path}");
+        assert_eq!(answer.json()["error"]["details"][0]["path"], json!(name), "{path}");
+    }
+}
+
+#[test]
+fn an_idempotency_key_is_one_header_that_is_not_empty() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let body = r#"{"skill_id":"hello"}"#;
+    let long = format!("idempotency-key: {}\r\n", "k".repeat(257));
+    for (headers, status) in [
+        ("idempotency-key:\r\n", 400),
+        ("idempotency-key:  \t \r\n", 400),
+        ("idempotency-key: a\r\nidempotency-key: a\r\n", 400),
+        ("idempotency-key: a\r\nIdempotency-Key: b\r\n", 400),
+        ("idempotency-key: a\tb\r\n", 400),
+        ("idempotency-key: \u{e4}\r\n", 400),
+        (long.as_str(), 400),
+        ("idempotency-key: a b\r\n", 201),
+    ] {
+        let request = format!(
+            "POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n{headers}\r\n{body}",
+            body.len()
+        );
+        let answer = crate::support::client::raw(server.address, request.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{headers}: {answer}");
+        assert_eq!(answer.contains("\"code\":\"INVALID_REQUEST\""), status == 400, "{headers}: {answer}");
+    }
+    assert_eq!(server.get("/v1/jobs").json()["jobs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn an_array_is_not_taken_for_an_object_whose_members_stand_in_order() {
     let server = Server::start();
     server.skill("hello", HELLO, json!({}));

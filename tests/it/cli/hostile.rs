@@ -1,0 +1,117 @@
+//! What others wrote, as the command line meets it: configuration files that are none, and text that would control a terminal.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{FileType, Mode};
+use serde_json::Value;
+
+use super::place::Place;
+
+#[test]
+fn a_configuration_file_is_a_short_file_and_nothing_else() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("real.yaml"), "port: 81\n").unwrap();
+    symlink("real.yaml", at("link.yaml")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe.yaml"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    fs::create_dir(at("folder.yaml")).unwrap();
+    // A file of a terabyte that takes no space.
+    File::create(at("long.yaml")).unwrap().set_len(1 << 40).unwrap();
+    fs::write(at("latin.yaml"), b"host: \xff\n").unwrap();
+    for (file, told) in [
+        ("link.yaml", "is a link, and links are not followed"),
+        ("pipe.yaml", "cannot be read: it is not a regular file"),
+        ("folder.yaml", "cannot be read: it is not a regular file"),
+        ("long.yaml", "has more than 65536 bytes"),
+        ("latin.yaml", "is not UTF-8 text"),
+        ("/dev/zero", "cannot be read: it is not a regular file"),
+    ] {
+        for command in ["config", "serve"] {
+            let ran = place.run(&[command, "--config", file]);
+            assert_eq!(ran.code, Some(2), "{command} {file}: {ran:?}");
+            assert!(ran.stderr.contains(&format!("the file ({file}): {told}")), "{command} {file}: {ran:?}");
+        }
+    }
+    assert_eq!(place.run(&["config", "--config", "real.yaml"]).code, Some(0));
+    // The same for the file that is looked for in the working directory.
+    symlink("real.yaml", at("skill-runner.yaml")).unwrap();
+    let ran = place.run(&["config"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("give the file itself with --config (real.yaml)"), "{ran:?}");
+}
+
+/// Runs a command with a terminal as its standard output, and standard error too; everything it wrote.
+fn on_terminal(mut command: Command) -> String {
+    // SAFETY: plain calls on a descriptor that is checked and then owned.
+    let (mut master, name) = unsafe {
+        let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+        assert!(master >= 0, "{}", std::io::Error::last_os_error());
+        let master = File::from_raw_fd(master);
+        assert_eq!((libc::grantpt(master.as_raw_fd()), libc::unlockpt(master.as_raw_fd())), (0, 0));
+        let mut name = [0; 64];
+        assert_eq!(libc::ptsname_r(master.as_raw_fd(), name.as_mut_ptr(), name.len()), 0);
+        (master, CStr::from_ptr(name.as_ptr()).to_str().unwrap().to_owned())
+    };
+    let slave = File::options().read(true).write(true).open(name).unwrap();
+    command.stdin(Stdio::null()).stdout(slave.try_clone().unwrap()).stderr(slave).env("TERM", "xterm");
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut shown = Vec::new();
+    let mut buffer = [0; 4096];
+    // When the last writer has gone, reading ends or fails.
+    while let Ok(read @ 1..) = master.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..read]);
+    }
+    assert!(child.wait().unwrap().code().is_some());
+    String::from_utf8(shown).unwrap()
+}
+
+/// Everything that could control a terminal: escapes in seven and in eight bits, a lone return, a bell, turned text.
+const NASTY: &str = "cat >/dev/null\n\
+    printf 'a\\033[2Jb\\033]0;title\\007c\\rd\\302\\2332Je\\342\\200\\256f\\r\\nend\\n' >&2\n\
+    echo '{\"success\":true,\"data\":{\"text\":\"x\\u001b[2Jy\\u009b2Jz\"}}'\n";
+
+#[test]
+fn what_an_engine_wrote_does_not_control_the_terminal_and_is_left_alone_in_a_pipe() {
+    let place = Place::new();
+    place.skill("nasty", NASTY);
+    let (running, _) = place.start(&["serve", "--port", "0"], "listening on ");
+    let ran = place.run(&["run", "nasty", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let run = ran.json()["run_id"].as_str().unwrap().to_owned();
+    let stderr = ["logs", &run, "--stream", "stderr"];
+    let written = "a\x1b[2Jb\x1b]0;title\x07c\rd\u{9b}2Je\u{202e}f\r\nend\n";
+    assert_eq!(place.run(&stderr).stdout, written, "byte for byte");
+    let shown = on_terminal(place.command(&stderr)).replace("\r\n", "\n");
+    assert_eq!(shown, "a\u{fffd}[2Jb\u{fffd}]0;title\u{fffd}c\u{fffd}d\u{fffd}2Je\u{fffd}f\nend\n");
+    let followed = on_terminal(place.command(&["logs", &run, "--stream", "stderr", "--follow"]));
+    assert_eq!(followed.replace("\r\n", "\n"), shown);
+    for args in [
+        &["logs", &run, "--json"][..],
+        &["logs", &run, "--stream", "stdout"],
+        &["history", &run],
+        &["history", &run, "--json"],
+        &["history", &run, "--ndjson"],
+        &["explain", &run, "--path", "/data/text"],
+        &["watch", &run],
+        &["run", "nasty"],
+        &["run", "nasty", "--json"],
+        &["run", "\x1b[2Jnone"],
+        &["logs", "\x1b[2Jnone"],
+    ] {
+        let shown = on_terminal(place.command(args));
+        let left = ["\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m", "\r\x1b[2K", "\r\n"]
+            .iter()
+            .fold(shown.clone(), |text, own| text.replace(own, "\n"));
+        let controls = |character: char| (character.is_control() && character != '\n') || character == '\u{202e}';
+        assert!(!left.contains(controls), "{args:?}: {shown:?}");
+    }
+    let json: Value = serde_json::from_str(&place.run(&["logs", &run, "--json"]).stdout).unwrap();
+    assert_eq!(json["stderr"], written, "nothing is changed in a pipe");
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!(running.end().code, Some(0));
+}

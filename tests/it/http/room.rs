@@ -1,0 +1,70 @@
+//! The free space of the disk: looked at while an upload comes in, and part of being ready.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::support::Server;
+use crate::support::skill::HELLO;
+
+/// A small file system of its own, unmounted when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// None where this user may not mount one.
+    fn mounted(at: &Path, size: &str) -> Option<Self> {
+        std::fs::create_dir_all(at).unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(at).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(at.to_owned())),
+            other => {
+                eprintln!("SKIPPED: a small file system cannot be mounted here: {other:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn an_upload_that_would_fill_the_disk_is_stopped_while_it_comes_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let Some(_disk) = SmallDisk::mounted(&data, "160m") else { return };
+    let server = Server::with(&[("data_dir", data.to_str().unwrap()), ("min_free_bytes", "100 MiB")]);
+    let paper = json!({"type": "object", "properties": {"paper": {"type": "string"}}, "required": ["paper"]});
+    server.skill("reader", HELLO, json!({"input": paper}));
+    let (request, _) = server.create("reader");
+    let large = vec![b'x'; 62 << 20];
+    let upload = |path: &str, part: &str| server.call("POST", path).parts(&[(part, &large)]).send();
+    let refused = upload(&format!("/v1/jobs/{request}/upload"), "file");
+    assert_eq!(refused.refusal(), (507, "INSUFFICIENT_STORAGE".into()));
+    assert_eq!(refused.json()["error"]["details"]["min_free_bytes"], json!(100 << 20));
+    assert_eq!(upload("/v1/skill-packages/install", "file").refusal(), (507, "INSUFFICIENT_STORAGE".into()));
+    let left: Vec<_> = std::fs::read_dir(data.join("tmp")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let job = server.get(&format!("/v1/jobs/{request}")).json();
+    assert_eq!((&job["awaiting_upload"], &job["status"]), (&json!(true), &json!("queued")));
+    assert_eq!(server.get("/readyz").status, 200, "there is room again");
+    drop(server);
+}
+
+#[test]
+fn a_service_below_its_floor_of_free_space_is_not_ready_and_lives() {
+    let server = Server::with(&[("min_free_bytes", "1000000000000")]);
+    for query in ["", "?probe=1", "?x=%20&x"] {
+        let answer = server.get(&format!("/readyz{query}"));
+        assert_eq!(answer.refusal(), (503, "INSUFFICIENT_STORAGE".into()));
+        assert_eq!(answer.json()["error"]["details"]["min_free_bytes"], json!(1_000_000_000_000_u64));
+        assert_eq!(server.get(&format!("/healthz{query}")).status, 200);
+    }
+    server.drain();
+    assert_eq!(server.get("/readyz").refusal(), (503, "SHUTTING_DOWN".into()));
+}
