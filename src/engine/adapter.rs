@@ -1,7 +1,8 @@
 //! Everything the runner knows about one agent CLI, as a value.
 
 use super::config;
-use super::launch::{Launch, LaunchPlan, PoliteSignal, path_text};
+use super::home::SharedHome;
+use super::launch::{Launch, LaunchPlan, PoliteSignal, Streams, path_text};
 use super::login::Login;
 use super::model_name::is_model_name;
 use super::models::ModelCatalog;
@@ -58,11 +59,15 @@ pub struct Adapter {
     pub(crate) parser_version: &'static str,
     /// How to ask it to stop.
     pub(crate) polite: PoliteSignal,
+    /// What it writes to: files, unless it is known to wait for its pipes.
+    pub(crate) streams: Streams,
     /// The folder of the run from which it reads skills.
     pub(crate) skills_folder: &'static str,
     pub(crate) handle: HandleKind,
     pub(crate) config: config::Kind,
     pub(crate) login: Login,
+    /// What of its home is the operator's.
+    pub(crate) home: SharedHome,
     pub(crate) models: ModelCatalog,
     /// Whether it can confine its commands itself.
     pub(crate) has_sandbox: bool,
@@ -116,6 +121,7 @@ impl Adapter {
                 cwd: turn.run_dir.to_owned(),
                 stdin: turn.prompt.as_bytes().to_vec(),
                 polite: self.polite,
+                streams: self.streams,
             },
             files: Vec::new(),
             recorded_config: turn.config.clone(),

@@ -13,6 +13,16 @@ pub enum PoliteSignal {
     TerminateAll,
 }
 
+/// What standard output and standard error are to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// Pipes: a process that writes faster than it is read waits.
+    Pipes,
+    /// Files without a name, which the supervisor follows. For programs that exit without waiting for their pipes: what such
+    /// a program has not yet written is lost with it, and what it writes to a file is there at once.
+    Files,
+}
+
 /// One process to start. Its environment is exactly `env`: nothing is inherited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
@@ -24,6 +34,7 @@ pub struct Launch {
     pub stdin: Vec<u8>,
     /// How to ask it to stop.
     pub polite: PoliteSignal,
+    pub streams: Streams,
 }
 
 /// A file the engine needs before it starts.

@@ -7,6 +7,7 @@ pub(crate) mod config;
 mod excerpt;
 mod failure;
 mod framer;
+mod home;
 mod launch;
 mod login;
 mod messages;
@@ -30,13 +31,14 @@ pub mod script;
 
 pub use adapter::{Adapter, Install};
 pub use answer::{EngineAnswer, answer};
-pub use launch::{Launch, PoliteSignal};
+pub use launch::{Launch, PoliteSignal, Streams};
 pub use parser::LINE_MAX;
 pub(crate) use parser::TurnParser;
 pub use process_exit::ProcessExit;
 pub use reader::{LineParser, Reading, StreamReader};
 pub use report::{ReportedEnd, TurnReport};
 
+pub(crate) use home::SharedHome;
 pub(crate) use launch::{ConfigFile, LaunchPlan};
 pub(crate) use login::Login;
 pub(crate) use models::{ModelListing, ModelNames};

@@ -117,11 +117,20 @@ impl Log {
         Arc::clone(&self.file)
     }
 
+    /// How many bytes it still takes.
+    pub(crate) fn free(&self) -> u64 {
+        if self.failed { 0 } else { self.max.saturating_sub(self.length) }
+    }
+
+    /// Counts bytes that nobody will append.
+    pub(crate) fn drop_unread(&mut self, bytes: u64) {
+        self.dropped += bytes;
+    }
+
     /// Appends what fits below the limit and counts the rest.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Appended {
         let from = self.length;
-        let free = if self.failed { 0 } else { self.max.saturating_sub(self.length) };
-        let fitting = bytes.len().min(usize::try_from(free).unwrap_or(usize::MAX));
+        let fitting = bytes.len().min(usize::try_from(self.free()).unwrap_or(usize::MAX));
         let (kept, error) = self.write(bytes.get(..fitting).unwrap_or_default());
         // A later write after a failed one would leave a hole in the stream, so the first failure closes the log.
         self.failed |= error.is_some();

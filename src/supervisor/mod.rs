@@ -4,7 +4,9 @@
 //! exactly and can be killed as a whole, and it dies with the service: the shim's control socket is closed even when the
 //! service is killed with -9.
 
+mod changes;
 mod first_process;
+mod follower;
 mod log;
 mod marks;
 mod output;
@@ -16,8 +18,10 @@ mod shim;
 mod simulated;
 mod snapshot;
 mod sockets;
+mod source;
 mod spawn;
 mod spawner;
+mod spool;
 mod sweep;
 mod tee;
 mod tmp_dir;

@@ -21,6 +21,12 @@ pub enum Output {
     },
     /// Standard output is longer than `Limits::stdout_max`; sent once, and reading continues.
     StdoutLimitExceeded,
+    /// The engine changed or cut off what it had already written to the file that is its stream; sent once. What was read
+    /// before is kept, and the file is read again from its beginning: bytes that were cut off before they were read are lost.
+    Rewritten {
+        /// The stream that was changed.
+        stream: Stream,
+    },
     /// A log file could not be written; sent once, and nothing more of that stream is kept.
     LogFailed {
         /// The stream whose log failed.

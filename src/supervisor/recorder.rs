@@ -1,5 +1,7 @@
 //! Records one stream: every byte goes to the log file first, then to the owner.
 
+use std::io;
+
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
@@ -14,6 +16,8 @@ pub(crate) struct Recorder {
     pub(crate) outputs: mpsc::Sender<Output>,
     /// Bytes that may still come before [`Output::StdoutLimitExceeded`] is sent.
     pub(crate) until_limit: Option<u64>,
+    /// Whether it was told that the engine changed what it had written.
+    pub(crate) rewritten: bool,
 }
 
 impl Recorder {
@@ -28,6 +32,24 @@ impl Recorder {
             self.send(Output::LogFailed { stream: self.stream, error }).await;
         }
         self.count(bytes.len() as u64).await;
+    }
+
+    /// Counts bytes that are there and not looked at.
+    pub(crate) async fn pass_over(&mut self, bytes: u64) {
+        self.log.drop_unread(bytes);
+        self.count(bytes).await;
+    }
+
+    /// The stream cannot be read on.
+    pub(crate) async fn fail(&mut self, error: io::Error) {
+        self.send(Output::LogFailed { stream: self.stream, error }).await;
+    }
+
+    /// The engine has changed what it had written; told once.
+    pub(crate) async fn tell_rewritten(&mut self) {
+        if !std::mem::replace(&mut self.rewritten, true) {
+            self.send(Output::Rewritten { stream: self.stream }).await;
+        }
     }
 
     pub(crate) fn totals(self) -> StreamTotals {

@@ -52,7 +52,10 @@ impl SimulatedEngine {
         let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
         let (begin, begun) = oneshot::channel();
         let (kill_at, kill_at_seen) = watch::channel(None);
-        let recorder = |stream, log, until_limit| Recorder { stream, log, outputs: outputs.clone(), until_limit };
+        let recorder = |stream, log, until_limit| {
+            let outputs = outputs.clone();
+            Recorder { stream, log, outputs, until_limit, rewritten: false }
+        };
         let engine = Self {
             stdout: recorder(Stream::Stdout, stdout, spec.limits.stdout_max),
             stderr: recorder(Stream::Stderr, stderr, None),

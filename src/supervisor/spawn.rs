@@ -15,13 +15,13 @@ use super::log::Log;
 use super::marks::{RUN_MARKER, mark_of};
 use super::process::{Begin, Kind, Process};
 use super::recorder::Recorder;
-use super::shim::{self, Failure, Order, ReadOnlyBind, Started};
-use super::tee::Tee;
+use super::shim::{self, EnginesEnds, Failure, Order, ReadOnlyBind, Started};
+use super::source::Source;
 use super::tmp_dir;
 use super::watcher::{Control, Watcher, reap};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
-use crate::engine::Launch;
+use crate::engine::{Launch, Streams};
 use crate::files;
 
 /// Outputs that may wait for their owner: with pieces of 64 KiB, about a megabyte per run.
@@ -122,9 +122,9 @@ pub async fn spawn(spec: Spec<'_>) -> Result<Process, Error> {
     let prepared = Prepared::from(spec);
     // Starting waits for another process, and opening a log hashes it: neither may block a runtime thread.
     let started = spawn_blocking(move || prepared.start()).await;
-    let (started, logs) = started.map_err(|error| shim_failed(error.into()))??;
+    let (started, reading) = started.map_err(|error| shim_failed(error.into()))??;
     let shim = started.shim;
-    let process = attach(spec, started, logs);
+    let process = attach(spec, started, reading);
     if process.is_err() {
         // The shim has lost its control socket: it kills the engine and exits.
         reap(shim).await;
@@ -141,17 +141,18 @@ struct Prepared {
     stderr_log: PathBuf,
     tmp_dir: PathBuf,
     log_max: u64,
+    streams: Streams,
 }
 
-/// The two streams' logs.
-struct Logs {
-    stdout: Log,
-    stderr: Log,
+/// The two streams: where they are read from, and their logs.
+struct Reading {
+    stdout: (Source, Log),
+    stderr: (Source, Log),
 }
 
 impl From<Spec<'_>> for Prepared {
     fn from(spec: Spec<'_>) -> Self {
-        let Launch { argv, env, cwd, stdin: _, polite: _ } = spec.launch;
+        let Launch { argv, env, cwd, stdin: _, polite: _, streams } = spec.launch;
         let given = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let marks = [(RUN_MARKER.into(), spec.run.to_string().into()), ("TMPDIR".into(), spec.tmp_dir.into())];
         // Of two values for one name the later is used.
@@ -170,17 +171,20 @@ impl From<Spec<'_>> for Prepared {
             stderr_log: spec.stderr_log.to_owned(),
             tmp_dir: spec.tmp_dir.to_owned(),
             log_max: spec.limits.log_max,
+            streams: *streams,
         }
     }
 }
 
 impl Prepared {
-    fn start(self) -> Result<(Started, Logs), Error> {
+    fn start(self) -> Result<(Started, Reading), Error> {
         self.check_working_directory()?;
-        let logs = Logs { stdout: self.open_log(&self.stdout_log)?, stderr: self.open_log(&self.stderr_log)? };
+        let (stdout_log, stderr_log) = (self.open_log(&self.stdout_log)?, self.open_log(&self.stderr_log)?);
         tmp_dir::create(&self.tmp_dir).map_err(|source| Error::TmpDir { path: self.tmp_dir.clone(), source })?;
         match self.start_shim() {
-            Ok(started) => Ok((started, logs)),
+            Ok((started, [stdout, stderr])) => {
+                Ok((started, Reading { stdout: (stdout, stdout_log), stderr: (stderr, stderr_log) }))
+            }
             Err(failure) => {
                 let _ = files::remove_tree(&self.tmp_dir);
                 Err(self.refused(failure))
@@ -202,10 +206,13 @@ impl Prepared {
         Log::open(path, self.log_max).map_err(|source| Error::Log { path: path.to_owned(), source })
     }
 
-    fn start_shim(&self) -> Result<Started, Failure> {
+    fn start_shim(&self) -> Result<(Started, [Source; 2]), Failure> {
         let run = self.run.to_string();
         let marks = [(RUN_MARKER, OsStr::new(&run)), ("TMPDIR", self.tmp_dir.as_os_str())];
-        shim::start(&self.tmp_dir, marks, &self.order)
+        let open = || Source::open(self.streams, &self.tmp_dir).map_err(Failure::Shim);
+        let ((stdout, engines_stdout), (stderr, engines_stderr)) = (open()?, open()?);
+        let written = EnginesEnds { stdout: engines_stdout, stderr: engines_stderr };
+        Ok((shim::start(&self.tmp_dir, marks, &self.order, written)?, [stdout, stderr]))
     }
 
     fn refused(&self, failure: Failure) -> Error {
@@ -223,22 +230,20 @@ impl Prepared {
 }
 
 /// Starts the tasks that feed, read and watch the engine.
-fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
+fn attach(spec: Spec<'_>, started: Started, reading: Reading) -> io::Result<Process> {
     let control = Control::new(started.control)?;
     let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(started.pipes.stdin))?;
-    let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(started.pipes.stdout))?;
-    let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(started.pipes.stderr))?;
-
-    let files = [logs.stdout.file(), logs.stderr.file()];
+    let files = [&reading.stdout, &reading.stderr].map(|(_, log)| log.file());
     let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
     let (kill_at, kill_at_seen) = watch::channel(None);
     let (tree_gone, tree_gone_seen) = watch::channel(false);
     let (still_open, pipes_open) = mpsc::channel(1);
-    let tee = |stream, pipe, log, until_limit| {
-        let (outputs, still_open, tree_gone) = (outputs.clone(), still_open.clone(), tree_gone_seen.clone());
-        let recorder = Recorder { stream, log, outputs, until_limit };
-        tokio::spawn(Tee { pipe, recorder, tree_gone, still_open }.run())
+    let read = |stream, (source, log): (Source, Log), until_limit| {
+        let recorder = Recorder { stream, log, outputs: outputs.clone(), until_limit, rewritten: false };
+        source.read(recorder, tree_gone_seen.clone(), still_open.clone())
     };
+    let stdout = read(Stream::Stdout, reading.stdout, spec.limits.stdout_max)?;
+    let stderr = read(Stream::Stderr, reading.stderr, None)?;
     let watcher = Watcher {
         run: spec.run,
         shim: started.shim,
@@ -247,8 +252,8 @@ fn attach(spec: Spec<'_>, started: Started, logs: Logs) -> io::Result<Process> {
         polite: spec.launch.polite,
         kill_at: kill_at_seen,
         stdin: tokio::spawn(feed(stdin, spec.launch.stdin.clone())),
-        stdout: tee(Stream::Stdout, stdout, logs.stdout, spec.limits.stdout_max),
-        stderr: tee(Stream::Stderr, stderr, logs.stderr, None),
+        stdout,
+        stderr,
         pipes_open,
         tree_gone,
         tmp_dir: spec.tmp_dir.to_owned(),

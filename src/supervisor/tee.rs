@@ -11,7 +11,7 @@ use super::output::StreamTotals;
 use super::recorder::Recorder;
 
 /// A pipe is read in pieces of this size: what Linux gives it by default, so one read can empty it.
-const PIECE: usize = 64 * 1024;
+pub(crate) const PIECE: usize = 64 * 1024;
 
 /// One stream of one engine.
 pub(crate) struct Tee {
@@ -63,7 +63,7 @@ impl Tee {
     }
 }
 
-async fn becomes_true(tree_gone: &mut watch::Receiver<bool>) {
+pub(crate) async fn becomes_true(tree_gone: &mut watch::Receiver<bool>) {
     // An error means that the watcher is gone, and so is the tree.
     let _ = tree_gone.wait_for(|gone| *gone).await;
 }

@@ -62,6 +62,16 @@ impl Control {
         }
     }
 
+    /// How many processes had to be killed before none was left; `None` when the shim does not say it. Cancel-safe.
+    async fn gone(&mut self) -> Option<u32> {
+        loop {
+            match self.next().await? {
+                Report::Gone(killed) => return Some(killed.unsigned_abs()),
+                Report::EngineEnded(_) | Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_) => {}
+            }
+        }
+    }
+
     async fn ask(&mut self, request: Request) {
         // A shim that has exited left no process behind.
         let _ = self.socket.write_all(&[request as u8]).await;
@@ -79,7 +89,7 @@ pub(crate) struct Watcher {
     pub(crate) stdin: JoinHandle<()>,
     pub(crate) stdout: JoinHandle<StreamTotals>,
     pub(crate) stderr: JoinHandle<StreamTotals>,
-    /// Yields nothing, and ends when both pipes have.
+    /// Yields nothing, and ends when both streams have.
     pub(crate) pipes_open: mpsc::Receiver<()>,
     pub(crate) tree_gone: watch::Sender<bool>,
     pub(crate) tmp_dir: PathBuf,
@@ -91,10 +101,8 @@ impl Watcher {
     /// Ends with [`Output::Ended`], when nothing of the run is left.
     pub(crate) async fn run(mut self) {
         let exit = self.until_the_engine_exits().await;
-        if exit.is_some() {
-            self.wait_for_pipes().await;
-        }
-        let (exit_of_killed, stragglers_killed) = self.kill_the_tree().await;
+        let gone = if exit.is_some() { self.wait_for_others().await } else { None };
+        let (exit_of_killed, stragglers_killed) = self.kill_the_tree(gone).await;
         let exit = exit.or(exit_of_killed).unwrap_or(ProcessExit::Unknown);
         // If the receivers are gone, they have read their pipes to the end.
         let _ = self.tree_gone.send(true);
@@ -156,22 +164,27 @@ impl Watcher {
         }
     }
 
-    /// Waits for a short time for output of processes that outlive the engine, unless a stop was asked for.
-    async fn wait_for_pipes(&mut self) {
-        let stopping = self.kill_at.wait_for(Option::is_some);
-        let both_ended = self.pipes_open.recv();
-        let _ = timeout(LINGER, async {
+    /// Waits for a short time for output of processes that outlive the engine, unless a stop was asked for. Returns how many
+    /// had to be killed, when the shim says that none is left: only then it is known that nobody writes to a file any more.
+    async fn wait_for_others(&mut self) -> Option<u32> {
+        let Watcher { control, kill_at, pipes_open, .. } = self;
+        let waited = timeout(LINGER, async {
             tokio::select! {
-                _ = stopping => {}
-                _ = both_ended => {}
+                _ = kill_at.wait_for(Option::is_some) => None,
+                _ = pipes_open.recv() => None,
+                gone = control.gone() => gone,
             }
-        })
-        .await;
+        });
+        waited.await.ok().flatten()
     }
 
-    /// Kills what is left and reaps the shim. Returns how the engine ended, if it had to be killed, and how many other
+    /// Kills what is left, unless the shim said already that nothing is, and reaps the shim. Returns how the engine ended, if it had to be killed, and how many other
     /// processes had to be.
-    async fn kill_the_tree(&mut self) -> (Option<ProcessExit>, u32) {
+    async fn kill_the_tree(&mut self, gone: Option<u32>) -> (Option<ProcessExit>, u32) {
+        if let Some(killed) = gone {
+            reap(self.shim).await;
+            return (None, killed);
+        }
         // The engine may have stopped its shim. The shim is not reaped yet, so its pid cannot mean another process.
         let _ = kill_process(self.shim, Signal::CONT);
         self.control.ask(Request::Kill).await;

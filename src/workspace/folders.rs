@@ -50,10 +50,10 @@ pub(crate) fn sync_run(paths: &RunPaths) -> Result<(), Error> {
     files::sync_file_system(&paths.root)
 }
 
-/// Removes a run's folder and its temporary files; returns the bytes that this freed, 0 for a run that is gone already.
+/// Removes a run's folder, its temporary files and what its engine kept of it; returns the bytes that this freed, 0 for a run that is gone already.
 pub(crate) fn remove_run(paths: &RunPaths) -> Result<u64, Error> {
     let log = remove_sealed(paths)?;
-    Ok(log + files::remove_tree(&paths.tmp)? + files::remove_tree(&paths.root)?)
+    Ok(log + files::remove_tree(&paths.tmp)? + files::remove_tree(&paths.home)? + files::remove_tree(&paths.root)?)
 }
 
 /// Removes the sealed log of a run that has no folder; returns its bytes.
@@ -143,12 +143,14 @@ mod tests {
         fs::write(paths.file(RunFile::Stdout), [0; 100]).unwrap();
         fs::create_dir_all(&paths.tmp).unwrap();
         fs::write(paths.tmp.join("scratch"), [0; 10]).unwrap();
+        fs::create_dir_all(paths.home.join("sessions")).unwrap();
+        fs::write(paths.home.join("sessions/transcript"), [0; 10_000]).unwrap();
         let locked = paths.folder(RunFolder::Artifacts).join("locked");
         fs::create_dir(&locked).unwrap();
         fs::write(locked.join("inside"), [0; 1000]).unwrap();
         fs::set_permissions(&locked, Permissions::from_mode(0o000)).unwrap();
-        assert_eq!(remove_run(&paths).unwrap(), 1110);
-        for folder in [layout.runs(), layout.tmp()] {
+        assert_eq!(remove_run(&paths).unwrap(), 11_110);
+        for folder in [layout.runs(), layout.tmp(), layout.homes()] {
             assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
         }
         assert_eq!(remove_run(&paths).unwrap(), 0);

@@ -37,6 +37,7 @@ impl Layout {
         RunPaths {
             root: self.runs().join(run.to_string()),
             tmp: self.tmp().join(run.to_string()),
+            home: self.homes().join(run.to_string()),
             sealed: self.sealed().join(format!("{run}.jsonl")),
         }
     }
@@ -64,6 +65,11 @@ impl Layout {
     /// Temporary files of runs, one folder each.
     pub fn tmp(&self) -> PathBuf {
         self.data.join("tmp")
+    }
+
+    /// Homes of engines, one folder for each run that has one.
+    pub(crate) fn homes(&self) -> PathBuf {
+        self.data.join("homes")
     }
 
     /// The folder of all requests.
@@ -113,6 +119,8 @@ pub struct RunPaths {
     pub(crate) root: PathBuf,
     /// The run's folder for temporary files, outside `root`.
     pub(crate) tmp: PathBuf,
+    /// The home of the run's engine, with its sessions; outside `root`, so that it is never shown.
+    pub(crate) home: PathBuf,
     /// The run's sealed log while it has no folder.
     pub(crate) sealed: PathBuf,
 }
@@ -154,6 +162,7 @@ mod tests {
             layout.service_address(),
             run.root.clone(),
             run.tmp.clone(),
+            run.home.clone(),
             run.sealed.clone(),
             run.folder(RunFolder::Uploads),
             run.file(RunFile::Skill),
@@ -172,6 +181,7 @@ mod tests {
                 "data/service.json",
                 "data/runs/ID",
                 "data/tmp/ID",
+                "data/homes/ID",
                 "data/sealed/ID.jsonl",
                 "data/runs/ID/uploads",
                 "data/runs/ID/skill.json",

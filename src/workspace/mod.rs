@@ -1,5 +1,6 @@
 //! Every path under the data folder, and the files of a run.
 
+mod engine_home;
 mod entry_name;
 mod folders;
 mod layout;
@@ -14,6 +15,7 @@ mod upload_error;
 mod zip_end;
 
 pub use crate::domain::request::UploadedFile;
+pub(crate) use engine_home::EngineHome;
 pub use folders::{create_for_engine, create_run};
 pub(crate) use folders::{free_bytes, reclaim, remove_run, remove_sealed, remove_unused, sync_run};
 pub use layout::Layout;

@@ -2,6 +2,7 @@
 
 mod beginning;
 mod ending;
+mod files;
 mod output;
 mod strangers;
 mod survival;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 use skill_runner::domain::ids::RunId;
-use skill_runner::engine::{Launch, PoliteSignal};
+use skill_runner::engine::{Launch, PoliteSignal, Streams};
 use skill_runner::supervisor::{
     Ended, Error, Limits, Output, Process, ProcessExit, ReadOnlyBind, Spec, Stream, StreamTotals, spawn,
 };
@@ -54,6 +55,7 @@ impl Room {
             cwd: self.root.join("work"),
             stdin: Vec::new(),
             polite: PoliteSignal::TerminateAll,
+            streams: Streams::Pipes,
         }
     }
 
@@ -111,6 +113,7 @@ struct Finished {
     stderr_from: Option<u64>,
     limit_exceeded: usize,
     logs_failed: Vec<(Stream, ErrorKind)>,
+    rewritten: Vec<Stream>,
     ended: Option<Ended>,
 }
 
@@ -127,6 +130,7 @@ impl Finished {
                 text.extend_from_slice(&bytes);
             }
             Output::StdoutLimitExceeded => self.limit_exceeded += 1,
+            Output::Rewritten { stream } => self.rewritten.push(stream),
             Output::LogFailed { stream, error } => self.logs_failed.push((stream, error.kind())),
             Output::Ended(ended) => assert_eq!(self.ended.replace(ended), None),
         }

@@ -13,6 +13,8 @@ codes! {
             => "raise the setting exit_grace_seconds if the engine needs longer",
         EngineError = "ENGINE_ERROR", "The engine reported an error that need not end its turn."
             => "read the message if the run fails later",
+        EngineOutputRewritten = "ENGINE_OUTPUT_REWRITTEN", "The engine changed or cut off what it had already written to its standard output or standard error."
+            => "let what the engine starts append to its standard error (>> /dev/stderr or >&2) instead of opening it anew",
         EngineOutputUnrecognized = "ENGINE_OUTPUT_UNRECOGNIZED", "The engine wrote lines of a kind that is not known."
             => "the lines are kept as they are; compare the version of the engine with the tested one",
         EnginePermissionDenied = "ENGINE_PERMISSION_DENIED", "The engine refused itself the use of a tool."

@@ -5,7 +5,8 @@ mod launch;
 
 use super::adapter::{Adapter, Install, State, no_http_status};
 use super::config::{Format, Kind, nothing};
-use super::launch::PoliteSignal;
+use super::home::SharedHome;
+use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
 use super::messages::{self, Idiom};
 use super::models::{ModelCatalog, ModelNames};
@@ -23,6 +24,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     }),
     parser_version: "claude/1",
     polite: PoliteSignal::TerminateAll,
+    streams: Streams::Files,
     skills_folder: ".claude/skills",
     handle: HandleKind::Uuid { kind: "session_id" },
     config: Kind {
@@ -39,6 +41,21 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         other_keys: false,
         file: "cfg/.credentials.json",
         command: Some("CLAUDE_CONFIG_DIR={home}/cfg claude"),
+    },
+    home: SharedHome {
+        logins: &["cfg/.credentials.json"],
+        settings: &[
+            "cfg/.claude.json",
+            "cfg/CLAUDE.md",
+            "cfg/agents",
+            "cfg/commands",
+            "cfg/output-styles",
+            "cfg/plugins",
+            "cfg/rules",
+            "cfg/settings.json",
+            "cfg/skills",
+        ],
+        caches: &[],
     },
     models: ModelCatalog {
         names: ModelNames::Plain,

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
 use super::config::{Format, Kind, nothing};
-use super::launch::PoliteSignal;
+use super::home::SharedHome;
+use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
 use super::models::{ModelCatalog, ModelNames};
 use super::session::HandleKind;
@@ -28,6 +29,8 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     parser_version: "codex/1",
     // The only signal after which it also ends its shell.
     polite: PoliteSignal::Interrupt,
+    // It waits until its pipe has taken what it writes.
+    streams: Streams::Pipes,
     skills_folder: ".codex/skills",
     handle: HandleKind::Uuid { kind: "thread_id" },
     config: Kind {
@@ -44,6 +47,21 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         other_keys: true,
         file: ".codex/auth.json",
         command: Some("CODEX_HOME={home}/.codex codex login"),
+    },
+    home: SharedHome {
+        logins: &[".codex/auth.json"],
+        settings: &[
+            ".codex/config.toml",
+            ".codex/AGENTS.md",
+            ".codex/AGENTS.override.md",
+            ".codex/.env",
+            ".codex/agents",
+            ".codex/hooks.json",
+            ".codex/prompts",
+            ".codex/rules",
+            ".codex/skills",
+        ],
+        caches: &[],
     },
     models: ModelCatalog {
         names: ModelNames::WithEffort,

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State};
 use super::config::{Format, Kind};
-use super::launch::PoliteSignal;
+use super::home::SharedHome;
+use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
 use super::models::{ModelCatalog, ModelNames};
 use super::session::HandleKind;
@@ -25,6 +26,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     }),
     parser_version: "gemini/1",
     polite: PoliteSignal::TerminateAll,
+    streams: Streams::Files,
     skills_folder: ".gemini/skills",
     handle: HandleKind::Uuid { kind: "session_id" },
     config: Kind {
@@ -41,6 +43,22 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         other_keys: false,
         file: ".gemini/oauth_creds.json",
         command: Some("GEMINI_CLI_HOME={home} gemini"),
+    },
+    home: SharedHome {
+        logins: &[".gemini/oauth_creds.json", ".gemini/gemini-credentials.json", ".gemini/mcp-oauth-tokens.json"],
+        settings: &[
+            ".env",
+            ".gemini/.env",
+            ".gemini/GEMINI.md",
+            ".gemini/agents",
+            ".gemini/commands",
+            ".gemini/extensions",
+            ".gemini/google_accounts.json",
+            ".gemini/policies",
+            ".gemini/settings.json",
+            ".gemini/skills",
+        ],
+        caches: &[],
     },
     models: ModelCatalog {
         names: ModelNames::Plain,

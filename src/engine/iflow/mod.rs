@@ -6,7 +6,8 @@ mod parse;
 
 use super::adapter::{Adapter, State, no_http_status};
 use super::config::{Format, Kind, nothing};
-use super::launch::PoliteSignal;
+use super::home::SharedHome;
+use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
 use super::models::{ModelCatalog, ModelNames};
 use super::session::HandleKind;
@@ -19,6 +20,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     install: None,
     parser_version: "iflow/1",
     polite: PoliteSignal::TerminateAll,
+    streams: Streams::Files,
     skills_folder: ".iflow/skills",
     handle: HandleKind::Prefixed { kind: "session_id", prefix: "session-" },
     config: Kind {
@@ -31,6 +33,11 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         model_key: None,
     },
     login: Login { variables: &["IFLOW_API_KEY"], other_keys: true, file: ".iflow/oauth_creds.json", command: None },
+    home: SharedHome {
+        logins: &[".iflow/oauth_creds.json", ".iflow/iflow_accounts.json"],
+        settings: &[".iflow/IFLOW.md", ".iflow/agents", ".iflow/commands", ".iflow/settings.json"],
+        caches: &[],
+    },
     models: ModelCatalog { names: ModelNames::Plain, snapshot: None, listing: None },
     has_sandbox: false,
     switches: &[],

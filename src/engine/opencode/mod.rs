@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
 use super::config::{Format, Kind, nothing};
-use super::launch::PoliteSignal;
+use super::home::SharedHome;
+use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
 use super::models::{ModelCatalog, ModelListing, ModelNames};
 use super::session::HandleKind;
@@ -25,6 +26,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     }),
     parser_version: "opencode/1",
     polite: PoliteSignal::TerminateAll,
+    streams: Streams::Files,
     skills_folder: ".opencode/skills",
     handle: HandleKind::Prefixed { kind: "session_id", prefix: "ses_" },
     config: Kind {
@@ -41,6 +43,11 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         other_keys: true,
         file: "data/opencode/auth.json",
         command: Some("HOME={home} XDG_DATA_HOME={home}/data opencode auth login"),
+    },
+    home: SharedHome {
+        logins: &["data/opencode/auth.json", "data/opencode/mcp-auth.json"],
+        settings: &["config"],
+        caches: &["cache"],
     },
     models: ModelCatalog {
         names: ModelNames::WithProvider,

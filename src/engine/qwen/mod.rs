@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
 use super::config::{Format, Kind};
-use super::launch::PoliteSignal;
+use super::home::SharedHome;
+use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
 use super::messages::{self, Idiom};
 use super::models::{ModelCatalog, ModelNames};
@@ -26,6 +27,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     }),
     parser_version: "qwen/1",
     polite: PoliteSignal::TerminateAll,
+    streams: Streams::Files,
     skills_folder: ".qwen/skills",
     handle: HandleKind::Uuid { kind: "session_id" },
     config: Kind {
@@ -42,6 +44,20 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         other_keys: false,
         file: ".qwen/oauth_creds.json",
         command: Some("QWEN_HOME={home}/.qwen qwen"),
+    },
+    home: SharedHome {
+        logins: &[".qwen/oauth_creds.json", ".qwen/mcp-oauth-tokens.json"],
+        settings: &[
+            ".env",
+            ".qwen/.env",
+            ".qwen/QWEN.md",
+            ".qwen/agents",
+            ".qwen/commands",
+            ".qwen/extensions",
+            ".qwen/settings.json",
+            ".qwen/skills",
+        ],
+        caches: &[],
     },
     models: ModelCatalog {
         names: ModelNames::Plain,

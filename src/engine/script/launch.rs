@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::engine::launch::{Launch, PoliteSignal};
+use crate::engine::launch::{Launch, PoliteSignal, Streams};
 
 /// Everything an invocation depends on.
 #[derive(Debug)]
@@ -62,6 +62,7 @@ pub(crate) fn launch(invocation: Invocation<'_>) -> Launch {
         cwd: invocation.run_dir.to_owned(),
         stdin: stdin.to_string().into_bytes(),
         polite: PoliteSignal::TerminateAll,
+        streams: Streams::Pipes,
     }
 }
 
@@ -88,6 +89,7 @@ pub(crate) fn launch_helper(helper: Helper<'_>) -> Launch {
         cwd: helper.run_dir.to_owned(),
         stdin: Vec::new(),
         polite: PoliteSignal::TerminateAll,
+        streams: Streams::Pipes,
     }
 }
 

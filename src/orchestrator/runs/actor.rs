@@ -85,7 +85,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         }
     };
     let Prepared { start, skill, skill_place, script, from, result_before } = prepared;
-    let Start { stage, shown_argv, engine_version, parser_version, isolation, warning } = start;
+    let Start { mut stage, shown_argv, engine_version, parser_version, isolation, warning } = start;
     let process = match process::start(shared, run, &stage.launch, stage.stdout_max).await {
         Ok(process) => process,
         Err(failure) => {
@@ -116,8 +116,10 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
     }
     // The engine's time begins when its start is on record.
     let deadline = Deadline::after(Duration::from_secs(journal.state().options.hard_timeout_seconds));
+    let home = stage.home.take();
     let attempt = process::attempt(shared, journal.state(), process, stage, deadline, from, mailbox);
     let watched = attempt.watch(&mut journal, Vec::new()).await?;
+    process::settle(shared, run, home).await;
     debug!(exit = ?watched.process.exit, stopped = watched.process.stop.is_some(), "engine ended");
     let turn = Turn {
         shared,

@@ -11,6 +11,7 @@ use crate::domain::command::{Command, RestartQueued};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::engine;
 use crate::files;
 use crate::orchestrator::admission::effects::{perform_again, tell_end, wake};
 use crate::orchestrator::error::Error;
@@ -19,9 +20,9 @@ use crate::orchestrator::packages::install::recover_installs;
 use crate::orchestrator::runs::actor::uncovered;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::single_flight::Follower;
-use crate::orchestrator::turn::at_rest;
+use crate::orchestrator::turn::{at_rest, process};
 use crate::store::IndexKey;
-use crate::workspace::Layout;
+use crate::workspace::{EngineHome, Layout};
 use crate::{settings, workspace};
 
 /// Runs that are recovered side by side.
@@ -105,7 +106,10 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error
         settings::RestartQueued::Requeue => RestartQueued::Requeue,
     };
     let facts = match journal.state().status() {
-        Status::Running => uncovered(shared, run).await?,
+        Status::Running => {
+            settle_home(shared, journal.state()).await;
+            uncovered(shared, run).await?
+        }
         Status::Queued | Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => vec![],
     };
     at_rest::log(shared, &mut journal, Command::Reconcile { restart_queued, facts }).await?;
@@ -113,6 +117,14 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error
         tell_end(journal.state());
     }
     Ok(journal.state().clone())
+}
+
+/// The engine died with the service: what it left in its home is put in order.
+async fn settle_home(shared: &Arc<Shared>, state: &RunState) {
+    let Some(adapter) = engine::adapter_named(&state.engine) else { return };
+    let own = shared.layout.run(state.run_id).home;
+    let home = EngineHome::new(own, &shared.settings.paths.agent_home.join(adapter.name()), adapter.home);
+    process::settle(shared, state.run_id, Some(home)).await;
 }
 
 /// Do what the run needs now, but for what has to wait until the service is ready: that is returned.
@@ -134,6 +146,7 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         remove_half_made(&owned.layout);
         let mut runs = newest::<RunId>(&owned.layout.runs());
         runs.extend(newest::<RunId>(&owned.layout.sealed()));
+        runs.extend(newest::<RunId>(&owned.layout.homes()));
         Ok::<_, Error>((newest::<RequestId>(&owned.layout.requests()), runs))
     });
     let (requests, runs) = listed.await??;
@@ -164,7 +177,7 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
 
 /// Removes folders that an earlier process began to make.
 fn remove_half_made(layout: &Layout) {
-    for folder in [layout.runs(), layout.shared_results()] {
+    for folder in [layout.runs(), layout.homes(), layout.shared_results()] {
         // What stays is removed at the next start.
         files::remove_hidden(&folder);
     }

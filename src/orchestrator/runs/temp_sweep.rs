@@ -12,6 +12,7 @@ use crate::domain::outcome::RunError;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::packages::temporary;
+use crate::orchestrator::runs::sweep_homes::sweep_homes;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::turn::at_rest;
 
@@ -31,7 +32,10 @@ impl Orchestrator {
 pub(crate) async fn sweep_often(shared: Weak<Shared>) {
     loop {
         match shared.upgrade() {
-            Some(shared) => sweep(&shared, UPLOAD_WAITS).await,
+            Some(shared) => {
+                sweep(&shared, UPLOAD_WAITS).await;
+                sweep_homes(&shared).await;
+            }
             None => return,
         }
         tokio::time::sleep(SWEEP_EVERY).await;

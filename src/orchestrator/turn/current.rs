@@ -48,7 +48,7 @@ impl Turn<'_> {
     /// Run another process in this turn. What is to be logged is logged as soon as it has started.
     pub(crate) async fn run_process(
         &mut self,
-        stage: Stage,
+        mut stage: Stage,
         deadline: Deadline,
     ) -> Result<Result<FinishedProcess, supervisor::Error>, Error> {
         let run = self.journal.state().run_id;
@@ -57,9 +57,11 @@ impl Turn<'_> {
             Ok(process) => process,
             Err(failure) => return Ok(Err(failure)),
         };
+        let home = stage.home.take();
         let from = Coverage { stdout: self.ended.stdout.bytes, stderr: self.ended.stderr.bytes };
         let attempt = process::attempt(self.shared, self.journal.state(), process, stage, deadline, from, self.mailbox);
         let watched = attempt.watch(self.journal, std::mem::take(&mut self.facts)).await?;
+        process::settle(self.shared, run, home).await;
         let finished = self.absorb(watched);
         if self.blocking(move |paths, _, _| raw.restore(paths)).await? {
             let message = "a process of the skill changed the raw output; it was restored as the engine gave it";

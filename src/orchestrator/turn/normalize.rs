@@ -118,6 +118,7 @@ impl Turn<'_> {
             reader: TurnReader::Script(script::ScriptParser::default()),
             stdout_max: Some(script::STDOUT_MAX),
             line_max: script::LINE_MAX,
+            home: None,
         };
         let end = match self.run_process(stage, Deadline::after(time)).await? {
             Ok(end) => end,

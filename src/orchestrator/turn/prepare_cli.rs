@@ -21,7 +21,7 @@ use crate::prompt::{self, contract};
 use crate::settings::Sandbox;
 use crate::skill::Skill;
 use crate::skill::manifest::{Network, Template};
-use crate::workspace::RunPaths;
+use crate::workspace::{EngineHome, RunPaths};
 
 /// Longest text that is read of a skill; the lint refuses longer ones.
 const COPIED_MAX: u64 = 1024 * 1024;
@@ -117,8 +117,12 @@ fn start_cli(
         Err(error) => return Ok(Err(error)),
     };
     keep_prompt(paths, told)?;
-    let home = shared.settings.paths.agent_home.join(adapter.name());
-    files::create_private_folder(&home)?;
+    let operators_home = shared.settings.paths.agent_home.join(adapter.name());
+    let home = run_home(state, paths, adapter, &operators_home);
+    match &home {
+        Some(home) => home.prepare()?,
+        None => files::create_private_folder(&operators_home)?,
+    }
     let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
     let schema_path = paths.file(RunFile::OutputSchema);
     let env = passed_variables(shared, adapter);
@@ -130,7 +134,7 @@ fn start_cli(
     let plan = adapter.launch(&Turn {
         program: &found.program,
         run_dir: &paths.root,
-        engine_home: &home,
+        engine_home: home.as_ref().map_or(&operators_home, EngineHome::path),
         tmp: &paths.tmp,
         path: &found.path,
         env: &env,
@@ -153,13 +157,19 @@ fn start_cli(
     files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&recorded_config))?;
     let parser = Box::new(adapter.parser(told.resume, state.usage));
     Ok(Ok(Start {
-        stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX },
+        stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX, home },
         shown_argv,
         engine_version: found.version,
         parser_version: adapter.parser_version,
         isolation: isolation(own_sandbox && adapter.has_sandbox, skill),
         warning: adapter.warning(),
     }))
+}
+
+/// The home of the run's engine; none for a run that began when all runs shared one, and whose session is there.
+fn run_home(state: &RunState, paths: &RunPaths, adapter: &Adapter, operators_home: &Path) -> Option<EngineHome> {
+    let began_in_the_shared_one = state.turns > 0 && !paths.home.exists();
+    (!began_in_the_shared_one).then(|| EngineHome::new(paths.home.clone(), operators_home, adapter.home))
 }
 
 /// What confines every process of the turn. The engine's sandbox holds its own commands, not the scripts of the skill that run

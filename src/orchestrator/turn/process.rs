@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tracing::warn;
+
 use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::domain::fact::Stream;
@@ -18,6 +20,7 @@ use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::watch::{Attempt, Clocks};
 use crate::supervisor::{self, Limits, Process, Spec};
+use crate::workspace::EngineHome;
 
 /// What is to be started and how it is read.
 pub(crate) struct Stage {
@@ -27,6 +30,8 @@ pub(crate) struct Stage {
     pub stdout_max: Option<u64>,
     /// Longest line that is looked at.
     pub line_max: usize,
+    /// The home of an agent CLI, to be settled when it has ended.
+    pub home: Option<EngineHome>,
 }
 
 /// Start a process of the run.
@@ -78,6 +83,19 @@ pub(crate) fn attempt<'a>(
         stop: None,
         last_output: Vec::new(),
     }
+}
+
+/// The process has ended: what it left in its home is put in order.
+pub(crate) async fn settle(shared: &Shared, run: RunId, home: Option<EngineHome>) {
+    let Some(home) = home else { return };
+    let settled = shared.blocking.run("settle the engine's home", move || home.settle()).await;
+    let failed = match settled {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => chain(&error),
+        Err(error) => chain(&error),
+    };
+    // The next turn tries it again; a refreshed login is used by this run alone until then.
+    warn!(run.id = %run, error = failed, "the engine's home could not be settled");
 }
 
 /// Why a program could not be started, as the run's error.

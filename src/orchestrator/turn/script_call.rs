@@ -39,6 +39,7 @@ impl ScriptCall {
             reader: TurnReader::Script(script::ScriptParser::default()),
             stdout_max: Some(script::STDOUT_MAX),
             line_max: script::LINE_MAX,
+            home: None,
         }
     }
 }

@@ -201,6 +201,10 @@ impl Attempt<'_> {
                 self.stop(Stop::OutputLimit { limit: self.clocks.stdout_limit });
                 Ok(Taken::Nothing)
             }
+            Some(Output::Rewritten { stream }) => {
+                batch.facts.push(warned(rewritten(stream)));
+                Ok(Taken::Nothing)
+            }
             Some(Output::LogFailed { stream, error }) => {
                 self.stop(Stop::LogFailed { message: format!("{}: {error}", stream.as_str()) });
                 Ok(Taken::Nothing)
@@ -282,6 +286,14 @@ fn warnings(ended: &Ended) -> Vec<Warning> {
         warnings.push(warning);
     }
     warnings
+}
+
+fn rewritten(stream: Stream) -> Warning {
+    let name = stream.as_str();
+    let message = format!("the engine changed what it had written to its {name}; some of it may be missing or twice");
+    let mut warning = Warning::new(WarningCode::EngineOutputRewritten, message);
+    warning.details.insert("stream".into(), name.into());
+    warning
 }
 
 /// A warning as a fact.

@@ -7,4 +7,4 @@ mod start;
 pub(crate) use order::Order;
 pub use order::ReadOnlyBind;
 pub(crate) use skill_runner_shim::wire::{Report, Request};
-pub(crate) use start::{Failure, Started, start};
+pub(crate) use start::{EnginesEnds, Failure, Started, start};

@@ -1,7 +1,7 @@
 //! The service's side of a start: a shim, its pipes, an order, and the shim's first report.
 
 use std::ffi::OsStr;
-use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, IoSlice, PipeWriter, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -36,8 +36,13 @@ pub(crate) struct Pipes {
     /// A byte written here lets the engine begin.
     pub(crate) gate: PipeWriter,
     pub(crate) stdin: PipeWriter,
-    pub(crate) stdout: PipeReader,
-    pub(crate) stderr: PipeReader,
+}
+
+/// What the engine writes to.
+#[derive(Debug)]
+pub(crate) struct EnginesEnds {
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
 }
 
 /// What could not be started.
@@ -53,11 +58,16 @@ pub(crate) enum Failure {
 /// Starts a shim that makes the engine's process. Blocks until it is ready or was refused.
 ///
 /// The shim works in the run's temporary folder and has its markers, so that a sweep finds it like any process of the run.
-pub(crate) fn start(cwd: &Path, markers: [(&str, &OsStr); 2], order: &Order) -> Result<Started, Failure> {
+pub(crate) fn start(
+    cwd: &Path,
+    markers: [(&str, &OsStr); 2],
+    order: &Order,
+    written: EnginesEnds,
+) -> Result<Started, Failure> {
     let order = order.encode().map_err(Failure::Engine)?;
     let (mut control, shims_end) = UnixStream::pair().map_err(Failure::Shim)?;
     // The order is there before the shim, which then waits for nothing.
-    let (pipes, sent) = send_order(&control, &order).map_err(Failure::Shim)?;
+    let (pipes, sent) = send_order(&control, &order, written).map_err(Failure::Shim)?;
     let mut command = Command::new(program::path().map_err(Failure::Shim)?);
     command.arg0(NAME).args(markers.first().map(|(_, run)| run)).env_clear().envs(markers).current_dir(cwd);
     command.stdin(OwnedFd::from(shims_end)).stdout(Stdio::null()).stderr(Stdio::null());
@@ -84,22 +94,20 @@ pub(crate) fn start(cwd: &Path, markers: [(&str, &OsStr); 2], order: &Order) -> 
     }
 }
 
-/// Sends as much of the order as the socket holds, and with it the engine's ends of new pipes. Gives the pipes and the
+/// Sends as much of the order as the socket holds, and with it the engine's ends of its streams. Gives the new pipes and the
 /// length of what was sent.
-fn send_order(control: &UnixStream, order: &[u8]) -> io::Result<(Pipes, usize)> {
+fn send_order(control: &UnixStream, order: &[u8], written: EnginesEnds) -> io::Result<(Pipes, usize)> {
     let (engines_stdin, stdin) = io::pipe()?;
-    let (stdout, engines_stdout) = io::pipe()?;
-    let (stderr, engines_stderr) = io::pipe()?;
     let (engines_gate, gate) = io::pipe()?;
     let files: [BorrowedFd<'_>; FILES] =
-        [engines_stdin.as_fd(), engines_stdout.as_fd(), engines_stderr.as_fd(), engines_gate.as_fd()];
+        [engines_stdin.as_fd(), written.stdout.as_fd(), written.stderr.as_fd(), engines_gate.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&files));
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let sent = sendmsg(control, &[IoSlice::new(order)], &mut ancillary, flags)?;
     // The engine's ends are closed here: a pipe ends only when nobody else holds them.
-    Ok((Pipes { gate, stdin, stdout, stderr }, sent))
+    Ok((Pipes { gate, stdin }, sent))
 }
 
 /// Waits for the shim's first report. An engine can stop its shim before that, so the shim is sent SIGCONT repeatedly.

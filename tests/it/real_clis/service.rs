@@ -26,22 +26,22 @@ on_every_cli!(
 const NOTES: &str = "# Plums\n\n- They are round.\n";
 
 /// A service of its own process and folder, with one CLI and a scripted model.
-struct Service {
-    cli: Cli,
-    model: ModelServer,
-    address: SocketAddr,
-    folder: tempfile::TempDir,
-    process: Child,
+pub(super) struct Service {
+    pub(super) cli: Cli,
+    pub(super) model: ModelServer,
+    pub(super) address: SocketAddr,
+    pub(super) folder: tempfile::TempDir,
+    pub(super) process: Child,
     runs: Vec<String>,
 }
 
 impl Service {
-    fn with(name: &str) -> Service {
+    pub(super) fn with(name: &str) -> Service {
         Service::set(name, &[])
     }
 
     /// A service with these variables besides.
-    fn set(name: &str, variables: &[(&str, &str)]) -> Service {
+    pub(super) fn set(name: &str, variables: &[(&str, &str)]) -> Service {
         let model = ModelServer::start();
         let cli = Cli::talking_to(&model, name);
         let folder = tempfile::tempdir().unwrap();
@@ -67,12 +67,12 @@ impl Service {
     }
 
     /// Start the notes skill on the CLI; the run's id.
-    fn start_notes(&mut self, replies: &[Reply]) -> String {
+    pub(super) fn start_notes(&mut self, replies: &[Reply]) -> String {
         self.start(replies, json!({"skill_id": "demo-notes", "input": {"topic": "plums"}}))
     }
 
     /// Start a run on the CLI; its id.
-    fn start(&mut self, replies: &[Reply], mut body: Value) -> String {
+    pub(super) fn start(&mut self, replies: &[Reply], mut body: Value) -> String {
         self.model.script(replies);
         let name = self.cli.adapter.name();
         body["engine"] = json!(name);
@@ -84,20 +84,20 @@ impl Service {
         run
     }
 
-    fn events(&self, run: &str) -> Sse {
+    pub(super) fn events(&self, run: &str) -> Sse {
         Sse::open(self.address, &format!("/v1/jobs/{run}/events?cursor=0"), &[])
     }
 
     /// Wait for the run's end; its events.
-    fn finish(&self, run: &str) -> Vec<Value> {
+    pub(super) fn finish(&self, run: &str) -> Vec<Value> {
         self.events(run).until_end()
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(super) fn get(&self, path: &str) -> Value {
         Call::new(self.address, "GET", path).send().json()
     }
 
-    fn run_dir(&self, run: &str) -> PathBuf {
+    pub(super) fn run_dir(&self, run: &str) -> PathBuf {
         self.folder.path().join("data/runs").join(run)
     }
 
@@ -129,7 +129,7 @@ impl Service {
     }
 
     /// Stop the service; every run's log, streams and artifacts are in order, and nothing is left running.
-    fn close(mut self) {
+    pub(super) fn close(mut self) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
         assert!(self.process.wait().unwrap().success());
         for run in &self.runs {
@@ -157,7 +157,7 @@ fn command(folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
 }
 
 /// The model has the notes written.
-fn writes_notes() -> Reply {
+pub(super) fn writes_notes() -> Reply {
     Reply::Shell(format!("mkdir -p artifacts && printf '{}' > artifacts/notes.md", NOTES.replace('\n', "\\n")))
 }
 
@@ -240,7 +240,7 @@ fn tokens(job: &Value) -> (Value, Value) {
     (job["usage"]["input_tokens"].clone(), job["usage"]["output_tokens"].clone())
 }
 
-fn of_type<'a>(events: &'a [Value], name: &'a str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn of_type<'a>(events: &'a [Value], name: &'a str) -> impl Iterator<Item = &'a Value> {
     events.iter().filter(move |event| event["type"] == name)
 }
 

@@ -29,6 +29,7 @@ impl Service {
             .arg(service.get_program())
             .args(["serve", "--port", "0", "--data-dir", "data", "--skills-dir", "skills"])
             .env_remove("SKILL_RUNNER_TEST_CLIS")
+            .env_remove("SKILL_RUNNER_TEST_REPEAT")
             .env("SKILL_RUNNER_MIN_FREE_BYTES", "0")
             .env("LOG_LEVEL", "error")
             .current_dir(folder)

@@ -31,10 +31,10 @@ pub use package::script_skill;
 /// The folder of the skills that ship, as a setting.
 pub const SHIPPED: (&str, &str) = ("skills_dir", concat!(env!("CARGO_MANIFEST_DIR"), "/skills"));
 
-/// The program, without the variable that is for tests alone: it would be refused as a setting.
+/// The program, without the variables that are for tests alone: they would be refused as settings.
 pub fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_skill-runner"));
-    program.env_remove("SKILL_RUNNER_TEST_CLIS");
+    program.env_remove("SKILL_RUNNER_TEST_CLIS").env_remove("SKILL_RUNNER_TEST_REPEAT");
     program
 }
 

@@ -21,8 +21,9 @@ use tokio::runtime::Runtime;
 pub const INPUT_TOKENS: u64 = 100;
 /// See [`INPUT_TOKENS`].
 pub const OUTPUT_TOKENS: u64 = 20;
-/// Pieces in which text is streamed, in characters.
+/// Pieces in which text is streamed, in characters; a long text has this many pieces at most.
 const PIECE: usize = 20;
+const PIECES_MAX: usize = 500;
 
 /// One answer of the model.
 #[derive(Debug, Clone)]
@@ -200,7 +201,7 @@ fn tool(name: &Value, schema: &Value) -> Option<Tool> {
 /// A text in pieces.
 fn pieces(text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
-    characters.chunks(PIECE).map(|piece| piece.iter().collect()).collect()
+    characters.chunks(PIECE.max(characters.len() / PIECES_MAX)).map(|piece| piece.iter().collect()).collect()
 }
 
 /// Events without names.
