@@ -13,6 +13,6 @@ mod turn;
 pub use crate::domain::validation::NormalizationLevel as Level;
 pub use parse::{Parsed, parse};
 pub(crate) use parse::{Validity, validate};
-pub(crate) use question::Question;
+pub(crate) use question::{BEGIN as ASK_BEGINS, END as ASK_ENDS, Question};
 pub use step::{Step, StepName};
-pub(crate) use turn::{TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words};
+pub(crate) use turn::{DONE_MARKER, TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words};

@@ -7,8 +7,8 @@ use crate::domain::codes::WarningCode;
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
 use crate::domain::outcome::Warning;
 
-const BEGIN: &str = "<ASK_USER_YAML>";
-const END: &str = "</ASK_USER_YAML>";
+pub(crate) const BEGIN: &str = "<ASK_USER_YAML>";
+pub(crate) const END: &str = "</ASK_USER_YAML>";
 /// What decides when nobody answers in time and the engine named nothing else.
 const DEFAULT_POLICY: &str = "engine_judgement";
 /// Longest prompt, in characters.

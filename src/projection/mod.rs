@@ -2,12 +2,14 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod explain;
+mod failure;
 mod job;
 mod locate;
 mod pointer;
 mod shown;
 
 pub(crate) use explain::{Explanation, FilePlace, Origin, Precision, Trail};
+pub(crate) use failure::{FailureExplanation, FailureTrail, Refused, Violation};
 pub(crate) use job::Job;
 pub use job::job;
 pub(crate) use locate::places;

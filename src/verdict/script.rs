@@ -89,9 +89,57 @@ fn engine_failed(turn: &ScriptTurn<'_>, said: &str) -> RunError {
         let skip = turn.stderr_tail.chars().count().saturating_sub(STDERR_SHOWN);
         turn.stderr_tail.chars().skip(skip).collect()
     };
-    RunError::new(ErrorCode::EngineFailed, format!("the script {}{said}", turn.exit))
+    let line = last_error_line(turn.stderr_tail).map(|line| format!(": {line}")).unwrap_or_default();
+    RunError::new(ErrorCode::EngineFailed, format!("the script {}{said}{line}", turn.exit))
         .with("raw_output_path", turn.raw_output)
         .with("hint", "what the script wrote to standard error is in logs/stderr.txt")
         .with("exit_code", json!(turn.exit.code()))
         .with("stderr", shown)
+}
+
+/// Most characters of the line that a message quotes.
+const LINE_SHOWN: usize = 300;
+
+/// The line of standard error that says what went wrong: the last one that names an error, else the last one.
+fn last_error_line(stderr: &str) -> Option<String> {
+    let lines = || stderr.lines().rev().map(str::trim_end).filter(|line| !line.trim().is_empty());
+    // Programs indent what belongs to another line, such as the calls of a stack.
+    let names_error = |line: &&str| !line.starts_with(char::is_whitespace) && names_error(line);
+    let line = lines().find(names_error).or_else(|| lines().find(|line| !script::is_progress(line)))?.trim();
+    let cut = line.chars().count() > LINE_SHOWN;
+    Some(line.chars().take(LINE_SHOWN).chain(cut.then_some('…')).collect())
+}
+
+/// `ValueError: …`, `Error: …`, `fatal: …`, `thread 'main' panicked at …`, `run.sh: line 3: x: not found`.
+fn names_error(line: &str) -> bool {
+    let Some((before, _)) = line.split_once(": ") else { return false };
+    let kind = before.rsplit([' ', '.']).next().unwrap_or_default();
+    kind.ends_with("Error") || kind.ends_with("Exception") || kind.eq_ignore_ascii_case("error") || kind == "fatal"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_names_the_error_is_found_among_what_follows_it() {
+        for (stderr, line) in [
+            (
+                "Traceback (most recent call last):\n  File \"a.py\"\nModuleNotFoundError: No module named 'pandas'\n",
+                Some("ModuleNotFoundError: No module named 'pandas'"),
+            ),
+            (
+                "x.js:1\n\nError: Cannot find module 'y'\n    at z\n  code: 'MODULE_NOT_FOUND',\n}\n\nNode.js v22.1.0\n",
+                Some("Error: Cannot find module 'y'"),
+            ),
+            ("run.sh: line 3: frob: not found\n\n", Some("run.sh: line 3: frob: not found")),
+            ("no such thing\n50% half way\n", Some("no such thing")),
+            ("requests.exceptions.ConnectionError: refused", Some("requests.exceptions.ConnectionError: refused")),
+            ("10% x\n", None),
+            ("", None),
+        ] {
+            assert_eq!(last_error_line(stderr).as_deref(), line, "{stderr:?}");
+        }
+        assert_eq!(last_error_line(&"x".repeat(400)).unwrap().chars().count(), LINE_SHOWN + 1);
+    }
 }

@@ -5,6 +5,21 @@ use serde_json::Value;
 use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
 
+/// What was there when the time of an engine was over.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LastSeen {
+    /// The processes of the run.
+    pub(crate) processes: Value,
+    /// The end of what they wrote.
+    pub(crate) last_output: String,
+}
+
+impl LastSeen {
+    fn in_error(&self, error: RunError) -> RunError {
+        error.with("processes", self.processes.clone()).with("last_output", self.last_output.as_str())
+    }
+}
+
 /// Why an engine is being stopped.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stop {
@@ -12,12 +27,12 @@ pub(crate) enum Stop {
     /// The wall clock ran out.
     HardTimeout {
         seconds: u64,
+        last_seen: LastSeen,
     },
     /// It wrote nothing for too long.
     Stalled {
         seconds: u64,
-        processes: Value,
-        last_output: String,
+        last_seen: LastSeen,
     },
     /// It wrote too much.
     OutputLimit {
@@ -35,20 +50,24 @@ impl Stop {
     pub(crate) fn error(&self) -> RunError {
         match self {
             Stop::Canceled => RunError::new(ErrorCode::CanceledByUser, "the run was canceled on request"),
-            Stop::HardTimeout { seconds } => RunError::new(
-                ErrorCode::Timeout,
-                format!("the engine did not finish within {seconds} s; raise hard_timeout_seconds or make it faster"),
-            )
-            .with("hard_timeout_seconds", *seconds),
-            Stop::Stalled { seconds, processes, last_output } => RunError::new(
-                ErrorCode::Stalled,
-                format!(
-                    "the engine wrote nothing for {seconds} s; raise stall_timeout_seconds or let it report progress"
-                ),
-            )
-            .with("stall_timeout_seconds", *seconds)
-            .with("processes", processes.clone())
-            .with("last_output", last_output.as_str()),
+            Stop::HardTimeout { seconds, last_seen } => last_seen.in_error(
+                RunError::new(
+                    ErrorCode::Timeout,
+                    format!(
+                        "the engine did not finish within {seconds} s; raise hard_timeout_seconds or make it faster"
+                    ),
+                )
+                .with("hard_timeout_seconds", *seconds),
+            ),
+            Stop::Stalled { seconds, last_seen } => last_seen.in_error(
+                RunError::new(
+                    ErrorCode::Stalled,
+                    format!(
+                        "the engine wrote nothing for {seconds} s; raise stall_timeout_seconds or let it report progress"
+                    ),
+                )
+                .with("stall_timeout_seconds", *seconds),
+            ),
             Stop::OutputLimit { limit } => RunError::new(
                 ErrorCode::OutputLimitExceeded,
                 format!(

@@ -181,9 +181,11 @@ fn a_wrong_path_a_missing_field_and_a_run_under_way_are_told_apart() {
     assert_eq!(asked(&run, "?path=/data"), (409, "RESULT_NOT_READY".to_owned()));
     server.open_gate(&run, "go");
     server.finish(&run);
-    for wrong in ["", "?path=data", "?path=/data/~2", "?path=/status", "?path=", "?path=/data&x=1"] {
+    for wrong in ["?path=data", "?path=/data/~2", "?path=/status", "?path=", "?path=/data&x=1"] {
         assert_eq!(asked(&run, wrong), (400, "INVALID_REQUEST".to_owned()), "{wrong}");
     }
+    let whole = explained(&server, &run, "/data");
+    assert_eq!(server.get(&format!("/v1/jobs/{run}/explain")).json(), whole, "without a path it is the whole result");
     for missing in ["?path=/data/none", "?path=/data/line/0"] {
         assert_eq!(asked(&run, missing), (404, "FIELD_NOT_FOUND".to_owned()), "{missing}");
     }
@@ -209,4 +211,85 @@ fn the_command_tells_the_same_with_and_without_a_service() {
     let (_service, _) = place.start(&["serve", "--port", "0"], "listening on ");
     assert_eq!(place.run(&args).stdout, alone.stdout);
     assert!(place.run(&["explain", &run, "--path", "/data/ä b"]).stderr.contains("FIELD_NOT_FOUND"));
+}
+
+/// Why a run failed, as the API, its twins and the command line tell it.
+fn failure(server: &Server, run: &str) -> Value {
+    let told = server.get(&format!("/v1/jobs/{run}/explain"));
+    assert_eq!(told.status, 200, "{}", told.text());
+    assert_eq!(server.get(&format!("/v1/management/runs/{run}/explain")).json(), told.json());
+    told.json()
+}
+
+#[test]
+fn an_output_that_breaks_its_schema_is_explained_with_every_violation_and_its_bytes() {
+    let server = Server::start();
+    let output = json!({"type": "object", "required": ["n", "name"], "properties": {
+        "n": {"type": "integer"}, "list": {"type": "array", "items": {"type": "string"}}, "name": {"type": "string"},
+    }});
+    let script = "cat >/dev/null\necho thinking >&2\n\
+        echo '{\"success\":true,\"action\":\"run\",\"data\":{\"n\":\"three\",\"list\":[\"a\",7]}}'\n";
+    server.skill("wrong", script, json!({"output": output}));
+    let (_, run) = server.finished("wrong");
+    let told = failure(&server, &run);
+    assert_eq!((&told["status"], &told["code"]), (&json!("failed"), &json!("SCHEMA_VALIDATION_FAILED")));
+    let decided = &told["decided_by"];
+    assert_eq!(decided["type"], "output.normalized");
+    let events = server.get(&format!("/v1/jobs/{run}/events/history")).json();
+    let at = usize::try_from(decided["seq"].as_u64().unwrap()).unwrap() - 1;
+    assert_eq!(
+        (&events["events"][at]["type"], &events["events"][at]["data"]["valid"]),
+        (&decided["type"], &json!(false))
+    );
+    let mut found: Vec<(String, Value, String)> = told["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|violation| {
+            assert_eq!(violation["origin"]["precision"], "field", "{violation}");
+            let bytes = bytes(&server, &run, "logs/stdout.txt", &violation["origin"]);
+            (violation["path"].as_str().unwrap().to_owned(), violation["value"].clone(), bytes)
+        })
+        .collect();
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    let whole = json!({"n": "three", "list": ["a", 7]});
+    assert_eq!(
+        found,
+        [
+            (String::new(), whole, "{\"n\":\"three\",\"list\":[\"a\",7]}".to_owned()),
+            ("/list/1".to_owned(), json!(7), "7".to_owned()),
+            ("/n".to_owned(), json!("three"), "\"three\"".to_owned()),
+        ]
+    );
+    assert_eq!(told["stderr_tail"], "thinking\n");
+    assert!(told["next"].as_str().is_some_and(|next| !next.is_empty()), "{told}");
+}
+
+#[test]
+fn a_result_file_that_breaks_its_schema_leads_to_its_own_bytes() {
+    let server = Server::start();
+    let output = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let script = "cat >/dev/null\nmkdir -p result\nprintf ' {\"n\": \"x\"}' >result/result.json\n\
+        echo '{\"success\":true,\"action\":\"run\",\"data\":{}}'\n";
+    server.skill("wrong", script, json!({"output": output}));
+    let (_, run) = server.finished("wrong");
+    let told = failure(&server, &run);
+    let violation = &told["violations"][0];
+    assert_eq!((&violation["path"], &violation["value"]), (&json!("/n"), &json!("x")), "{told}");
+    let origin = &violation["origin"];
+    assert_eq!((&origin["kind"], &origin["precision"]), (&json!("file"), &json!("field")));
+    assert_eq!(bytes(&server, &run, origin["file"].as_str().unwrap(), origin), "\"x\"");
+}
+
+#[test]
+fn a_canceled_run_leads_to_the_event_that_asked_for_it() {
+    let server = Server::start();
+    server.skill("gated", GATED, json!({}));
+    let (_, run) = server.create("gated");
+    server.wait_for(&run, "raw.stderr", "ready");
+    assert_eq!(server.post(&format!("/v1/jobs/{run}/cancel"), &json!({})).status, 200);
+    server.finish(&run);
+    let told = failure(&server, &run);
+    assert_eq!((&told["status"], &told["code"]), (&json!("canceled"), &json!("CANCELED_BY_USER")));
+    assert_eq!((&told["decided_by"]["type"], &told["violations"]), (&json!("run.cancel.requested"), &json!([])));
 }

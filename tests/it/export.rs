@@ -154,10 +154,16 @@ fn a_replay_shows_the_lines_that_watch_shows_up_to_where_it_is_told() {
     let run = exported(&place);
     let log = fs::read_to_string(place.run_folder(&run).join(EVENTS)).unwrap();
     let (_service, _) = place.start(&["serve", "--port", "0"], "listening on ");
-    let watched = place.run(&["watch", &run]);
-    let replayed = place.run(&["replay", "run.zip", "--speed", "max"]);
-    assert_eq!((replayed.code, &replayed.stdout), (Some(0), &watched.stdout), "{replayed:?}");
-    assert_eq!(place.run(&["replay", "run.zip"]).stdout, watched.stdout, "with its own pauses");
+    for verbose in [&[][..], &["--verbose"]] {
+        let watched = place.run(&[&["watch", &run], verbose].concat());
+        let replayed = place.run(&[&["replay", "run.zip", "--speed", "max"], verbose].concat());
+        assert_eq!(replayed.code, Some(0), "{replayed:?}");
+        // Only a watched run ends with a summary.
+        let (events, summary) = watched.stdout.split_once("succeeded after ").unwrap();
+        assert!(summary.contains(&run), "{watched:?}");
+        assert_eq!(replayed.stdout, events);
+        assert_eq!(place.run(&[&["replay", "run.zip"], verbose].concat()).stdout, events, "with its own pauses");
+    }
     let three: String = log.lines().take(3).map(|line| format!("{line}\n")).collect();
     assert_eq!(place.run(&["replay", "run.zip", "--until", "3", "--json"]).stdout, three);
     for wrong in [&["--speed", "0"][..], &["--speed", "fast"], &["--until", "0"], &["--port", "0"]] {

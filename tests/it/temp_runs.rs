@@ -133,7 +133,7 @@ fn whatever_is_asked_of_a_temporary_run_is_answered_as_of_any_other() {
         ("/bundle", 200),
         ("/export", 200),
         ("/explain?path=/data/greeting", 200),
-        ("/explain", 400),
+        ("/explain", 200),
         ("/explain/cache", 200),
         ("/logs", 200),
         ("/logs/range?stream=stderr&byte_from=3&byte_to=9", 200),

@@ -1,4 +1,4 @@
-//! `explain`: where a field of a run's result came from, and what the cache did for the run.
+//! `explain`: why a run failed, where a field of its result came from, and what the cache did for it.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -7,18 +7,21 @@ use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
+use crate::cli::terminal::failure_text::failure_lines;
 use crate::cli::terminal::look::one_line;
 use crate::cli::terminal::output;
+use crate::domain::ids::RunId;
 use crate::settings::LogLevel;
 
 /// Longest value that is shown.
 const VALUE_MAX: usize = 200;
 
-/// Shows where a field of a run's result came from
+/// Shows why a run failed, or where a field of its result came from
 ///
-/// Prints the validation step, and the event or file that held the value with its byte range: either the exact bytes of
-/// the field, or all bytes of that event or file. With --cache: whether the result was taken from an equal run, and if
-/// not, which part of the cache key differs from the most similar earlier run.
+/// Of a run that failed: the cause, the event that decided it, each place where the output breaks its schema with its
+/// bytes, and what to do next. Of a run that succeeded: the validation step, and the event or file that held the field
+/// with its byte range: either the exact bytes of the field, or all bytes of that event or file. With --cache: whether the
+/// result was taken from an equal run, and if not, which part of the cache key differs from the most similar earlier run.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --path /data/items/0\n  \
@@ -27,9 +30,9 @@ const VALUE_MAX: usize = 200;
 pub(crate) struct Args {
     /// Request id or run id
     id: String,
-    /// The field, as a JSON pointer into the result, such as /data/items/0
-    #[arg(long, value_name = "POINTER", default_value = "/data")]
-    path: String,
+    /// The field, as a JSON pointer into the result, such as /data/items/0 [default of a run that succeeded: /data]
+    #[arg(long, value_name = "POINTER")]
+    path: Option<String>,
     /// Show what the cache did for the run instead
     #[arg(long, conflicts_with = "path")]
     cache: bool,
@@ -54,14 +57,41 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
         };
         return if args.json { output::json(&story) } else { output::line(&cache_lines(&story)) };
     }
+    if args.path.is_none()
+        && let Some(failure) = failure_of(&runs, run)?
+    {
+        return if args.json { output::json(&failure) } else { output::line(&failure_text(&failure)) };
+    }
+    let path = args.path.as_deref().unwrap_or("/data");
     let explanation = match &runs {
         Runs::Service(client) => {
-            client.get(&format!("/jobs/{run}/explain?path={}", utf8_percent_encode(&args.path, NON_ALPHANUMERIC)))?
+            client.get(&format!("/jobs/{run}/explain?path={}", utf8_percent_encode(path, NON_ALPHANUMERIC)))?
         }
-        Runs::Store(offline) => serde_json::to_value(offline.wait(offline.log.explain(run, &args.path))?)
+        Runs::Store(offline) => serde_json::to_value(offline.wait(offline.log.explain(run, path))?)
             .map_err(Failure::broken("write the explanation"))?,
     };
     if args.json { output::json(&explanation) } else { output::line(&lines_of(&explanation)) }
+}
+
+/// Why the run failed; none if it succeeded.
+fn failure_of(runs: &Runs, run: RunId) -> Result<Option<Value>, Failure> {
+    match runs {
+        Runs::Service(client) => {
+            Ok(Some(client.get(&format!("/jobs/{run}/explain"))?).filter(|found| !found["cause"].is_null()))
+        }
+        Runs::Store(offline) => offline
+            .wait(offline.log.explain_failure(run))?
+            .map(serde_json::to_value)
+            .transpose()
+            .map_err(Failure::broken("write the explanation")),
+    }
+}
+
+fn failure_text(failure: &Value) -> String {
+    let status = one_line(failure["status"].as_str().unwrap_or_default(), VALUE_MAX);
+    let mut lines = vec![format!("{status}, run {}", failure["run_id"].as_str().unwrap_or_default())];
+    lines.extend(failure_lines(failure));
+    lines.join("\n")
 }
 
 fn cache_lines(story: &Value) -> String {

@@ -4,8 +4,9 @@ use crate::cli::run::key_value::KeyValue;
 
 /// Runs one skill and shows its result
 ///
-/// Uses the running service of the data directory if there is one, else runs the skill in this process. Ctrl-C cancels
-/// the run; a second Ctrl-C exits at once.
+/// The data of the result goes to standard output, everything else to standard error. Uses the running service of the
+/// data directory if there is one, else runs the skill in this process. Ctrl-C cancels the run; a second Ctrl-C exits at
+/// once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A value is parsed as JSON if possible, else it is text: n=3 is a number, n='\"3\"' and n=three are text.
@@ -44,7 +45,10 @@ pub(crate) struct Args {
     /// Time limit of an attempt in seconds [default: the skill's own limit]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
-    /// Print the job with its result as one JSON document; all else goes to standard error
+    /// Show every event, one line each
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// Print the job with its result as one JSON document
     #[arg(long)]
     pub(crate) json: bool,
     /// URL of the service to use [default: the running service of the data directory]

@@ -12,17 +12,18 @@ use crate::cli::run::{conversation, input_zip};
 use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
-use crate::cli::terminal::screen::Screen;
+use crate::cli::terminal::screen::{Screen, Shown};
 use crate::domain::codes::Exit;
 use crate::domain::statechart::Status;
 use crate::settings::Settings;
 
 pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
-    let as_json = args.json;
+    let (as_json, verbose) = (args.json, args.verbose);
     let server = args.server.clone();
     let wanted = Wanted::of(args)?;
-    let done = runtime()?.block_on(run_to_its_end(settings, server.as_deref(), wanted, as_json));
+    let told = Told { as_json, verbose };
+    let done = runtime()?.block_on(run_to_its_end(settings, server.as_deref(), wanted, told));
     match done {
         Err(failure) if as_json => {
             // With --json, an error is printed as JSON, too.
@@ -35,12 +36,14 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     }
 }
 
-async fn run_to_its_end(
-    settings: Settings,
-    server: Option<&str>,
-    wanted: Wanted,
+/// How the run is told about.
+#[derive(Debug, Clone, Copy)]
+struct Told {
     as_json: bool,
-) -> Result<(), Failure> {
+    verbose: bool,
+}
+
+async fn run_to_its_end(settings: Settings, server: Option<&str>, wanted: Wanted, told: Told) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let zip = input_zip::zip(&wanted.files)?;
     let backend = Arc::new(Backend::open(settings, server, &wanted.skill).await?);
@@ -59,7 +62,7 @@ async fn run_to_its_end(
     let interrupts = tokio::spawn(async move {
         stop.next().await;
         noted.store(true, Ordering::Relaxed);
-        eprintln!("canceling the run; press Ctrl-C again to exit at once");
+        eprintln!("canceling the run and waiting for its end; press Ctrl-C again to quit at once");
         tokio::spawn(async move {
             if let Err(failure) = canceler.cancel(run, "interrupted at the command line").await {
                 failure.report();
@@ -68,7 +71,7 @@ async fn run_to_its_end(
         stop.next().await;
         std::process::exit(Exit::Interrupted.status().into());
     });
-    let mut screen = Screen::new(as_json);
+    let mut screen = Screen::new(Shown::OnStderr, told.verbose);
     let talked = conversation::follow(&backend, run, &mut screen).await;
     screen.clear();
     let ended = match talked {
@@ -90,10 +93,11 @@ async fn run_to_its_end(
         }
         Err(failure) => return Err(failure),
     };
-    if as_json {
+    screen.say(&outcome.summary(screen.look()));
+    if told.as_json {
         output::json(&outcome.document())?;
-    } else {
-        output::line(&outcome.text(screen.look()))?;
+    } else if let Some(data) = outcome.data() {
+        output::line(&data)?;
     }
     match outcome.status() {
         Some(Status::Succeeded) => Ok(()),

@@ -35,7 +35,7 @@ pub(crate) async fn follow(backend: &Backend, run: RunId, screen: &mut Screen) -
                 match read_envelope(&event).ok().and_then(|envelope| envelope.event) {
                     Some(Event::InputRequired(question)) => {
                         let dialogue = Dialogue::new(question);
-                        screen.say(&dialogue.shown());
+                        screen.ask(&dialogue);
                         open = Some(dialogue);
                         // Standard input is read only if a run asks.
                         lines.get_or_insert_with(standard_input);

@@ -97,7 +97,9 @@ impl Embedded {
         let reading = || format!("read {}", result.display());
         let text = std::fs::read(&result).map_err(Failure::broken(reading()))?;
         let result = serde_json::from_slice(&text).map_err(Failure::broken(reading()))?;
-        Ok(Outcome::new(job, result, ArtifactsAt::Folder(paths.root)))
+        let failure = self.orchestrator.log().explain_failure(run).await?;
+        let failure = failure.map(serde_json::to_value).transpose().map_err(Failure::broken("explain the failure"))?;
+        Ok(Outcome::new(job, result, ArtifactsAt::Folder(paths.root)).explained(failure))
     }
 
     /// Lets other runs of the data folder finish, and exports the log.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::cli::terminal::failure_text::failure_lines;
 use crate::cli::terminal::look::{Ink, Look, harmless};
-use crate::domain::codes::ErrorCode;
 use crate::domain::run_file::RunFolder;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
@@ -21,13 +21,22 @@ pub(crate) enum ArtifactsAt {
 pub(crate) struct Outcome {
     job: Value,
     result: Value,
+    /// Why the run failed, if it did and that can be told.
+    failure: Option<Value>,
     artifacts: ArtifactsAt,
 }
 
 impl Outcome {
     /// The job and its result, as the API gives them.
     pub(crate) fn new(job: Value, result: Value, artifacts: ArtifactsAt) -> Self {
-        Self { job, result, artifacts }
+        Self { job, result, failure: None, artifacts }
+    }
+
+    /// The same outcome with the explanation of its failure.
+    #[must_use]
+    pub(crate) fn explained(mut self, failure: Option<Value>) -> Self {
+        self.failure = failure;
+        self
     }
 
     pub(crate) fn status(&self) -> Option<Status> {
@@ -46,18 +55,30 @@ impl Outcome {
         document
     }
 
-    /// The result for people.
-    pub(crate) fn text(&self, look: Look) -> String {
+    /// The data of a success, for standard output.
+    pub(crate) fn data(&self) -> Option<String> {
+        // JSON escapes what could disturb a terminal, but for a few characters beyond ASCII.
+        (self.status() == Some(Status::Succeeded)).then(|| harmless(&format!("{:#}", self.result["data"])))
+    }
+
+    /// How the run ended, for people: all but the data.
+    pub(crate) fn summary(&self, look: Look) -> String {
         let status = self.job["status"].as_str().unwrap_or("unknown");
         let run = self.job["run_id"].as_str().unwrap_or_default();
         let ink = if self.status() == Some(Status::Succeeded) { Ink::Good } else { Ink::Bad };
         let took = self.seconds().map(|seconds| format!(" after {seconds:.1} s")).unwrap_or_default();
         let mut lines = vec![format!("{}{took}, run {run}", look.paint(ink, status))];
-        let error = &self.result["error"];
-        if !error.is_null() {
-            lines.extend(self.error(error, run));
+        match &self.failure {
+            Some(failure) => lines.extend(failure_lines(failure)),
+            None if self.result["error"].is_null() => {}
+            None => {
+                let text = |key: &str| harmless(self.result["error"][key].as_str().unwrap_or_default());
+                lines.push(format!("error: {}: {}", text("code"), text("message")));
+            }
         }
-        for warning in self.result["validation_warnings"].as_array().into_iter().flatten() {
+        // Those of this run were shown when they came; those of an equal run were not.
+        let warnings = self.result["validation_warnings"].as_array().filter(|_| self.job["cache_hit"] == true);
+        for warning in warnings.into_iter().flatten() {
             let text = |key: &str| harmless(warning[key].as_str().unwrap_or_default());
             lines.push(look.paint(Ink::Caution, &format!("warning: {}: {}", text("code"), text("message"))));
         }
@@ -70,31 +91,12 @@ impl Outcome {
                 format!("  {} ({mime}, {} bytes)", harmless(&place), artifact["size"])
             }));
         }
-        if !self.result["data"].is_null() {
-            // JSON escapes what could disturb a terminal, but for a few characters beyond ASCII.
-            lines.push(format!("data:\n{}", harmless(&format!("{:#}", self.result["data"]))));
-        }
-        lines.join("\n")
-    }
-
-    fn error(&self, error: &Value, run: &str) -> Vec<String> {
-        let text = |value: &Value| harmless(value.as_str().unwrap_or_default());
-        let mut lines = vec![format!("error: {}: {}", text(&error["code"]), text(&error["message"]))];
-        let mut details = error["details"].clone();
-        let hint = details.as_object_mut().and_then(|details| details.remove("hint"));
-        if details.as_object().is_some_and(|details| !details.is_empty()) {
-            lines.push(format!("details: {}", harmless(&format!("{details:#}"))));
-        }
-        let known = error["code"].as_str().and_then(ErrorCode::from_text);
-        lines.push(match (hint, known) {
-            (Some(hint), _) => format!("hint: {}", text(&hint)),
-            (None, Some(code)) => format!("hint: {}", code.info().hint.cli),
-            (None, None) => format!("hint: `skill-runner history {run}` shows what happened"),
-        });
-        if let ArtifactsAt::Folder(root) = &self.artifacts {
+        if let ArtifactsAt::Folder(root) = &self.artifacts
+            && self.status() != Some(Status::Succeeded)
+        {
             lines.push(format!("logs: {}", root.join(RunFolder::Logs.name()).display()));
         }
-        lines
+        lines.join("\n")
     }
 
     fn place(&self, artifact: &Value) -> Option<String> {

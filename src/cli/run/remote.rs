@@ -1,6 +1,6 @@
 //! The run in a service, over HTTP.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -13,6 +13,7 @@ use crate::cli::run::outcome::{ArtifactsAt, Outcome};
 use crate::cli::run::request::Wanted;
 use crate::domain::ids::RunId;
 use crate::domain::interaction::InteractionId;
+use crate::domain::statechart::Status;
 use crate::orchestrator::Created;
 use crate::workspace::Layout;
 
@@ -61,13 +62,9 @@ impl Remote {
     }
 
     pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
-        let job = self.call(move |client| client.get(&format!("/jobs/{run}"))).await?;
-        let mut answer = self.call(move |client| client.get(&format!("/jobs/{run}/result"))).await?;
-        let artifacts = match &self.data_dir {
-            Some(data_dir) => ArtifactsAt::Folder(Layout::new(data_dir).run(run).root),
-            None => ArtifactsAt::Service(self.client.base().to_owned()),
-        };
-        Ok(Outcome::new(job, answer["result"].take(), artifacts))
+        let (client, data_dir) = (self.client.clone(), self.data_dir.clone());
+        let asked = move || outcome(&client, run, data_dir.as_deref());
+        tokio::task::spawn_blocking(asked).await.map_err(Failure::broken("ask the service"))?
     }
 
     async fn call(
@@ -77,4 +74,18 @@ impl Remote {
         let client = self.client.clone();
         tokio::task::spawn_blocking(move || call(&client)).await.map_err(Failure::broken("ask the service"))?
     }
+}
+
+/// How a run of a service ended. Blocks.
+pub(crate) fn outcome(client: &Client, run: RunId, data_dir: Option<&Path>) -> Result<Outcome, Failure> {
+    let job = client.get(&format!("/jobs/{run}"))?;
+    let mut answer = client.get(&format!("/jobs/{run}/result"))?;
+    // An older service explains successes alone; the error is in the result in any case.
+    let failed = answer["result"]["status"] != Status::Succeeded.as_str();
+    let failure = failed.then(|| client.get(&format!("/jobs/{run}/explain")).ok()).flatten();
+    let artifacts = match data_dir {
+        Some(data_dir) => ArtifactsAt::Folder(Layout::new(data_dir).run(run).root),
+        None => ArtifactsAt::Service(client.base().to_owned()),
+    };
+    Ok(Outcome::new(job, answer["result"].take(), artifacts).explained(failure))
 }

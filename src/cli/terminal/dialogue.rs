@@ -35,8 +35,12 @@ impl Dialogue {
 
     /// The question, and what to type.
     pub(crate) fn shown(&self) -> String {
-        let prompt = harmless(self.question.prompt.trim_end());
-        let mut lines = vec![format!("? {prompt}")];
+        format!("? {}\n{}", harmless(self.question.prompt.trim_end()), self.answers())
+    }
+
+    /// What can be answered, and what to type.
+    pub(crate) fn answers(&self) -> String {
+        let mut lines = Vec::new();
         let options = self.question.options.iter().enumerate();
         lines.extend(options.map(|(at, option)| format!("  {}) {}", at + 1, one_line(&option.label, LABEL_MAX))));
         lines.push(self.wanted());

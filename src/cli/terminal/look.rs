@@ -1,6 +1,9 @@
 //! Colours and progress lines only on a terminal, and no colours if NO_COLOR is set.
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// What an output stream can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +96,36 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
     format!("{cut}…")
 }
 
+/// Columns of a terminal that does not say how wide it is.
+const USUAL_COLUMNS: usize = 80;
+
+/// How many columns a terminal has now.
+pub(crate) fn columns(terminal: &impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
+}
+
+/// How many columns the text takes; a wide character takes two.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The text, cut so that it takes at most so many columns.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let (mut cut, mut taken) = (String::new(), 1);
+    for character in text.chars() {
+        taken += character.width().unwrap_or(0);
+        if taken > columns {
+            break;
+        }
+        cut.push(character);
+    }
+    if columns > 0 { format!("{cut}…") } else { cut }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +148,19 @@ mod tests {
         assert_eq!(one_line("  a\n b\t\tc ", 10), "a b c");
         assert_eq!(one_line("abcdef", 4), "abc…");
         assert_eq!(one_line("abcd", 4), "abcd");
+    }
+
+    #[test]
+    fn text_is_cut_by_the_columns_that_it_takes() {
+        assert_eq!(fit("abcdef", 6), "abcdef");
+        assert_eq!(fit("abcdef", 5), "abcd…");
+        assert_eq!(fit("日本語テキスト", 8), "日本語…");
+        assert_eq!(fit("日本語テキスト", 7), "日本語…");
+        assert_eq!(fit("日本", 4), "日本");
+        assert_eq!((fit("ab", 1), fit("ab", 0)), ("…".to_owned(), String::new()));
+        for columns in 0..20 {
+            assert!(width(&fit("a日b本c語d", columns)) <= columns);
+        }
     }
 
     #[test]

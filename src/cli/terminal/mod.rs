@@ -2,6 +2,7 @@
 
 pub(crate) mod dialogue;
 pub(crate) mod event_line;
+pub(crate) mod failure_text;
 pub(crate) mod foreign;
 pub(crate) mod look;
 pub(crate) mod output;

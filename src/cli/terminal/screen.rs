@@ -1,32 +1,44 @@
-//! Shows a run's events while it runs: with a progress line on a terminal, as one line per event elsewhere.
+//! Shows a run's events while it runs: what matters in short, or with -v every event; a progress bar on a terminal.
 
 use std::io::{self, Write};
 
+use crate::cli::terminal::dialogue::Dialogue;
 use crate::cli::terminal::event_line::summary;
-use crate::cli::terminal::look::{Ink, Look, harmless, one_line};
+use crate::cli::terminal::look::{Ink, Look, columns, fit, harmless, one_line, width};
+use crate::convergence::{ASK_BEGINS, ASK_ENDS, DONE_MARKER};
 use crate::domain::event::Event;
 use crate::fcmp::{Envelope, read_envelope};
 
 const BAR_CELLS: usize = 20;
-/// Longest message beside the bar, so that the line is not wrapped on the usual terminal.
-const MESSAGE_MAX: usize = 45;
+/// Columns that the bar needs beside a message of some use; on a narrower terminal there is only the percentage.
+const BAR_FROM_COLUMNS: usize = 48;
+
+/// Where events are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Standard output is for the result.
+    OnStderr,
+    OnStdout,
+}
 
 pub(crate) struct Screen {
-    out: Box<dyn Write>,
+    shown: Shown,
     look: Look,
-    /// The progress line on the screen.
-    bar: Option<String>,
+    /// Every event, one line each.
+    verbose: bool,
+    /// What the progress line says: percentage and message.
+    bar: Option<(f64, String)>,
+    /// What the assistant said last.
+    said: String,
 }
 
 impl Screen {
-    /// On standard output, or on standard error if standard output is used for a document.
-    pub(crate) fn new(stdout_is_taken: bool) -> Self {
-        let (out, look): (Box<dyn Write>, Look) = if stdout_is_taken {
-            (Box::new(io::stderr()), Look::of(&io::stderr()))
-        } else {
-            (Box::new(io::stdout()), Look::of(&io::stdout()))
+    pub(crate) fn new(shown: Shown, verbose: bool) -> Self {
+        let look = match shown {
+            Shown::OnStderr => Look::of(&io::stderr()),
+            Shown::OnStdout => Look::of(&io::stdout()),
         };
-        Self { out, look, bar: None }
+        Self { shown, look, verbose, bar: None, said: String::new() }
     }
 
     pub(crate) fn look(&self) -> Look {
@@ -38,37 +50,32 @@ impl Screen {
             Ok(envelope) => envelope,
             Err(error) => return self.line(&format!("an event cannot be read: {error}")),
         };
-        if !self.look.live {
+        if let Some(Event::Progress(progress)) = &envelope.event
+            && self.look.live
+        {
+            return self.draw(progress.percent, one_line(&progress.message, columns_of(self.shown)));
+        }
+        if self.verbose {
             let (seq, name) = (envelope.seq, &envelope.type_name);
             return self.line(format!("#{seq} {name} {}", summary(&envelope)).trim_end());
         }
-        match &envelope.event {
-            Some(Event::Progress(progress)) => self.draw(bar(progress.percent, &progress.message)),
-            Some(Event::AssistantMessage(message)) => self.line(harmless(&message.text).trim_end()),
-            // The result is shown at the end, and the rest would bury it.
-            Some(Event::RawStdout(_) | Event::Completed(_) | Event::Failed(_) | Event::Normalized(_)) => {}
-            Some(Event::Warned(_)) => self.note(Ink::Caution, &envelope),
-            Some(
-                Event::Started(_)
-                | Event::Uploaded(_)
-                | Event::CacheHit(_)
-                | Event::StateChanged(_)
-                | Event::TurnStarted(_)
-                | Event::SessionBound(_)
-                | Event::AssistantReasoning(_)
-                | Event::ToolCall(_)
-                | Event::CommandExecution(_)
-                | Event::UsageReported(_)
-                | Event::RawStderr(_)
-                | Event::InputRequired(_)
-                | Event::ReplyAccepted(_)
-                | Event::AutoDecided(_)
-                | Event::ArtifactIndexed(_)
-                | Event::CancelRequested(_)
-                | Event::Recovered(_),
-            )
-            | None => self.note(Ink::Dim, &envelope),
+        if let Some(Event::AssistantMessage(message)) = &envelope.event {
+            self.said = words(&message.text);
         }
+        if let Some((ink, text)) = brief(&envelope) {
+            let text = match ink {
+                Some(ink) => self.look.paint(ink, &text),
+                None => text,
+            };
+            self.line(&text);
+        }
+    }
+
+    /// Shows a question. If the assistant has just said the same, only what can be answered is shown.
+    pub(crate) fn ask(&mut self, dialogue: &Dialogue) {
+        let prompt = harmless(dialogue.question().prompt.trim());
+        let repeated = !self.verbose && self.said == prompt;
+        self.line(&if repeated { dialogue.answers() } else { dialogue.shown() });
     }
 
     pub(crate) fn say(&mut self, text: &str) {
@@ -82,36 +89,101 @@ impl Screen {
         }
     }
 
-    fn note(&mut self, ink: Ink, envelope: &Envelope) {
-        let text = format!("{} {}", envelope.type_name, summary(envelope));
-        self.line(&self.look.paint(ink, text.trim_end()));
-    }
-
     fn line(&mut self, text: &str) {
         let bar = self.bar.clone();
         self.clear();
         self.write(&format!("{text}\n"));
-        if let Some(bar) = bar {
-            self.draw(bar);
+        if let Some((percent, message)) = bar {
+            self.draw(percent, message);
         }
     }
 
-    fn draw(&mut self, bar: String) {
-        self.write(&format!("\r\x1b[2K{bar}"));
-        self.bar = Some(bar);
+    fn draw(&mut self, percent: f64, message: String) {
+        // Measured each time: the window may have been made narrower.
+        let line = bar(percent, &message, columns_of(self.shown));
+        self.write(&format!("\r\x1b[2K{line}"));
+        self.bar = Some((percent, message));
     }
 
     /// A failed write does not stop the run.
     fn write(&mut self, text: &str) {
-        let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        let _ = match self.shown {
+            Shown::OnStderr => io::stderr().write_all(text.as_bytes()),
+            Shown::OnStdout => io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()),
+        };
     }
 }
 
-fn bar(percent: f64, message: &str) -> String {
+fn columns_of(shown: Shown) -> usize {
+    match shown {
+        Shown::OnStderr => columns(&io::stderr()),
+        Shown::OnStdout => columns(&io::stdout()),
+    }
+}
+
+/// What a person who waits for a result wants to know of an event; none for what only says how the run is kept.
+fn brief(envelope: &Envelope) -> Option<(Option<Ink>, String)> {
+    let event = envelope.event.as_ref()?;
+    let dim = |text: String| Some((Some(Ink::Dim), text));
+    match event {
+        Event::Started(_) => dim(format!("run {}: {}", envelope.run_id, summary(envelope))),
+        Event::Uploaded(_) => dim(format!("files: {}", summary(envelope))),
+        Event::CacheHit(_) => dim(summary(envelope)),
+        Event::AssistantMessage(message) => Some((None, words(&message.text))).filter(|(_, text)| !text.is_empty()),
+        Event::ToolCall(_) => dim(format!("tool {}", summary(envelope))),
+        Event::CommandExecution(_) => dim(format!("$ {}", summary(envelope))),
+        Event::Progress(_) => dim(summary(envelope)),
+        Event::ReplyAccepted(reply) => dim(format!("answered: {}", one_line(&reply.response_preview, 200))),
+        Event::AutoDecided(decided) => dim(format!(
+            "nobody answered question {} within {} s, so the policy {} decided",
+            decided.interaction_id,
+            decided.timeout_sec,
+            one_line(&decided.policy, 100)
+        )),
+        Event::Warned(_) => Some((Some(Ink::Caution), format!("warning: {}", summary(envelope)))),
+        Event::CancelRequested(_) => dim(format!("cancel requested {}", summary(envelope))),
+        Event::Recovered(_) => dim(format!("recovered: {}", summary(envelope))),
+        // The question is shown by whoever can say how to answer it, and the end with the result.
+        Event::InputRequired(_)
+        | Event::StateChanged(_)
+        | Event::TurnStarted(_)
+        | Event::SessionBound(_)
+        | Event::AssistantReasoning(_)
+        | Event::UsageReported(_)
+        | Event::RawStdout(_)
+        | Event::RawStderr(_)
+        | Event::Normalized(_)
+        | Event::ArtifactIndexed(_)
+        | Event::Completed(_)
+        | Event::Failed(_) => None,
+    }
+}
+
+/// What the assistant says to people: not the result, which is shown at the end, nor the form of a question.
+fn words(text: &str) -> String {
+    let text = harmless(text);
+    let (before, after) = text.split_once(ASK_BEGINS).map_or((text.as_str(), ""), |(before, rest)| {
+        (before, rest.split_once(ASK_ENDS).map_or("", |(_, after)| after))
+    });
+    let text = format!("{}\n{}", before.trim(), after.trim()).replace(DONE_MARKER, "");
+    let text = text.trim();
+    let is_result = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    if is_result { String::new() } else { text.to_owned() }
+}
+
+/// The progress line. It never takes the last column, where some terminals wrap.
+fn bar(percent: f64, message: &str, columns: usize) -> String {
     let percent = percent.clamp(0.0, 100.0);
-    let full = (percent / 100.0 * BAR_CELLS as f64).floor() as usize;
-    let (full, empty) = ("█".repeat(full), "░".repeat(BAR_CELLS - full));
-    format!("{full}{empty} {percent:>3.0}% {}", one_line(message, MESSAGE_MAX))
+    let number = format!("{percent:>3.0}% ");
+    let columns = columns.saturating_sub(1);
+    let head = if columns >= BAR_FROM_COLUMNS {
+        let full = (percent / 100.0 * BAR_CELLS as f64).floor() as usize;
+        format!("{}{} {number}", "█".repeat(full), "░".repeat(BAR_CELLS - full))
+    } else {
+        number
+    };
+    let left = columns.saturating_sub(width(&head));
+    fit(&format!("{head}{}", fit(message, left)), columns)
 }
 
 #[cfg(test)]
@@ -120,9 +192,32 @@ mod tests {
 
     #[test]
     fn the_bar_is_as_full_as_the_percentage_says() {
-        assert_eq!(bar(0.0, "a"), "░░░░░░░░░░░░░░░░░░░░   0% a");
-        assert_eq!(bar(50.0, "half\nway"), "██████████░░░░░░░░░░  50% half way");
-        assert_eq!(bar(1e9, ""), "████████████████████ 100% ");
-        assert_eq!(bar(f64::NAN, "x").chars().filter(|cell| *cell == '░').count(), BAR_CELLS);
+        assert_eq!(bar(0.0, "a", 80), "░░░░░░░░░░░░░░░░░░░░   0% a");
+        assert_eq!(bar(50.0, "half way", 80), "██████████░░░░░░░░░░  50% half way");
+        assert_eq!(bar(1e9, "", 80), "████████████████████ 100% ");
+        assert_eq!(bar(f64::NAN, "x", 80).chars().filter(|cell| *cell == '░').count(), BAR_CELLS);
+    }
+
+    #[test]
+    fn of_what_the_assistant_says_results_and_forms_of_questions_are_left_out() {
+        for (text, shown) in [
+            ("I looked.\n", "I looked."),
+            ("{\"name\": \"Ann\"}\n__SKILL_DONE__\n", ""),
+            ("One thing.\n<ASK_USER_YAML>\nprompt: Who?\n</ASK_USER_YAML>\n", "One thing."),
+            ("<ASK_USER_YAML>\nprompt: Who?\n", ""),
+        ] {
+            assert_eq!(words(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_bar_stays_on_its_line_whatever_the_width_and_the_message() {
+        let message = "図書館の本を一冊ずつ読んでいます, one by one, and e\u{301}ach with care, for a long time";
+        for columns in 0..130 {
+            let line = bar(33.0, message, columns);
+            assert!(width(&line) < columns.max(1), "{columns}: {line}");
+        }
+        assert_eq!(bar(40.0, "computing", 30), " 40% computing");
+        assert_eq!(bar(40.0, message, 60).chars().next(), Some('█'));
     }
 }

@@ -9,7 +9,7 @@ pub use answer::Answer;
 pub(crate) use answer::read_answer;
 pub(crate) use launch::launch;
 pub(crate) use launch::{EngineWords, Helper, Invocation, launch_helper};
-pub(crate) use parser::ScriptParser;
+pub(crate) use parser::{ScriptParser, is_progress};
 
 /// The protocol spoken with scripts.
 pub(crate) const PROTOCOL: &str = "skill-protocol/1.0";

@@ -40,6 +40,11 @@ impl LineParser for ScriptParser {
     }
 }
 
+/// Whether a line of standard error reports progress.
+pub(crate) fn is_progress(line: &str) -> bool {
+    progress(line).is_some()
+}
+
 fn progress(line: &str) -> Option<Progress> {
     let (number, message) = line.trim_start().split_once('%')?;
     let plain = number.len() <= 12 && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');

@@ -22,7 +22,7 @@ use crate::store::EventBatch;
 const TEXT_MAX: u64 = 32 * 1024 * 1024;
 
 /// The result file as it was written, by the last step first.
-const WRITTEN_RESULTS: [RunFile; 4] =
+pub(super) const WRITTEN_RESULTS: [RunFile; 4] =
     [RunFile::RepairResult, RunFile::FallbackResult, RunFile::NormalizerResult, RunFile::SkillResult];
 
 impl RunLog {
@@ -52,7 +52,7 @@ impl RunLog {
         Ok(Explanation { request_id, run_id: run, path, value, result, validation, origin })
     }
 
-    async fn trail(&self, run: RunId) -> Result<Trail, Error> {
+    pub(super) async fn trail(&self, run: RunId) -> Result<Trail, Error> {
         let mut trail = Trail::default();
         let mut events = self.events(run, Seq::START);
         while let Some(page) = events.next_page().await? {
@@ -96,19 +96,27 @@ fn origin(root: &Path, trail: &Trail, data: &Value, field: &Pointer) -> Result<O
     {
         return Ok(origin);
     }
-    let Some((stream, bytes)) = trail.turn() else { return Ok(Origin::Unknown) };
+    let found = spoken_text(root, trail).map(|(raw, from)| within(&raw, from, data, field)).unwrap_or_default();
+    Ok(if trail.turn().is_some() { trail.spoken(&found) } else { Origin::Unknown })
+}
+
+/// What the engine wrote in its last turn, and where in the stream that begins. Blocks.
+pub(super) fn spoken_text(root: &Path, trail: &Trail) -> Option<(String, u64)> {
+    let (stream, bytes) = trail.turn()?;
     // An answer is at the end of the output.
     let from = bytes.start.max(bytes.end.saturating_sub(TEXT_MAX));
-    let raw = open_beneath(root, Path::new(RunFile::of_stream(stream).name()))
-        .ok()
-        .and_then(|file| range(&file, from, bytes.end));
-    let found = raw.map(|raw| places(&raw, data, field)).unwrap_or_default();
-    let found: Vec<_> = found.into_iter().map(|place| from + place.start as u64..from + place.end as u64).collect();
-    Ok(trail.spoken(&found))
+    let file = open_beneath(root, Path::new(RunFile::of_stream(stream).name())).ok()?;
+    Some((range(&file, from, bytes.end)?, from))
+}
+
+/// The places of a field in a part of a stream that begins at `from`.
+pub(super) fn within(raw: &str, from: u64, data: &Value, field: &Pointer) -> Vec<std::ops::Range<u64>> {
+    let found = places(raw, data, field).into_iter();
+    found.map(|place| from + place.start as u64..from + place.end as u64).collect()
 }
 
 /// The file that the output was in: the skill's own result file, or what a later step wrote there.
-fn written(root: &Path, data: &Value, field: &Pointer) -> Option<Origin> {
+pub(super) fn written(root: &Path, data: &Value, field: &Pointer) -> Option<Origin> {
     let texts: Vec<_> = WRITTEN_RESULTS.into_iter().filter_map(|file| Some((file, text(root, file)?))).collect();
     for (file, text) in &texts {
         if let Some(place) = places(text, data, field).pop() {
@@ -123,7 +131,7 @@ fn in_file(file: RunFile, place: std::ops::Range<usize>) -> FilePlace {
     FilePlace { file: file.name().to_owned(), byte_from: place.start as u64, byte_to: place.end as u64 }
 }
 
-fn text(root: &Path, file: RunFile) -> Option<String> {
+pub(super) fn text(root: &Path, file: RunFile) -> Option<String> {
     String::from_utf8(read_beneath(root, Path::new(file.name()), TEXT_MAX).ok()??).ok()
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod bundle;
 pub(crate) mod explain;
 pub(crate) mod explain_cache;
+pub(crate) mod explain_failure;
 pub(crate) mod export;
 pub(crate) mod hit_folder;
 

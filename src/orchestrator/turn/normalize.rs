@@ -175,7 +175,7 @@ fn raw_output(error: &RunError) -> String {
 /// Why a step that ran did not help; `None` when it ended well.
 fn failure_of(end: &FinishedProcess) -> Option<String> {
     match (&end.stop, end.exit) {
-        (Some(Stop::HardTimeout { seconds }), _) => Some(format!("it did not finish within {seconds} s")),
+        (Some(Stop::HardTimeout { seconds, .. }), _) => Some(format!("it did not finish within {seconds} s")),
         (Some(Stop::Stalled { seconds, .. }), _) => Some(format!("it wrote nothing for {seconds} s")),
         (Some(Stop::OutputLimit { limit }), _) => Some(format!("it wrote more than {limit} bytes to standard output")),
         (Some(Stop::LogFailed { message }), _) => Some(format!("its output could not be kept: {message}")),

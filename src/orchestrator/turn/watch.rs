@@ -20,7 +20,7 @@ use crate::orchestrator::turn::batch::Batch;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::supervisor::{Ended, Output, Process, ProcessExit};
-use crate::verdict::stop::Stop;
+use crate::verdict::stop::{LastSeen, Stop};
 
 /// The last words of an engine wait this long for its end, so that one append covers both. Nothing else waits.
 const LAST_WORDS_WAIT: Duration = Duration::from_millis(50);
@@ -117,13 +117,12 @@ impl Attempt<'_> {
                     }
                 }
                 () = tokio::time::sleep_until(hard), if self.stop.is_none() && !dismissed => {
-                    self.stop(Stop::HardTimeout { seconds: self.clocks.hard.seconds });
+                    let (seconds, last_seen) = (self.clocks.hard.seconds, self.last_seen().await);
+                    self.stop(Stop::HardTimeout { seconds, last_seen });
                 }
                 () = tokio::time::sleep_until(stall_at), if stalls => {
-                    let processes = json!(self.process.snapshot().await);
-                    let last_output = String::from_utf8_lossy(&self.last_output).into_owned();
-                    let seconds = self.clocks.stall_timeout_seconds;
-                    self.stop(Stop::Stalled { seconds, processes, last_output });
+                    let (seconds, last_seen) = (self.clocks.stall_timeout_seconds, self.last_seen().await);
+                    self.stop(Stop::Stalled { seconds, last_seen });
                 }
                 () = tokio::time::sleep_until(show_at), if unfinished && !shown => {
                     self.show_unfinished(&mut batch);
@@ -154,6 +153,11 @@ impl Attempt<'_> {
                 self.record(journal, &mut batch)?;
             }
         }
+    }
+
+    async fn last_seen(&mut self) -> LastSeen {
+        let processes = json!(self.process.snapshot().await);
+        LastSeen { processes, last_output: String::from_utf8_lossy(&self.last_output).into_owned() }
     }
 
     /// How long facts wait for more of them while nothing is on its way to the disk.
@@ -193,7 +197,8 @@ impl Attempt<'_> {
                 reader.push(&bytes, &mut self.reader, &mut batch.facts);
                 batch.count(bytes.len());
                 let shown = &bytes[bytes.len().saturating_sub(LAST_OUTPUT)..];
-                self.last_output.clear();
+                let kept = self.last_output.len().min(LAST_OUTPUT - shown.len());
+                self.last_output.drain(..self.last_output.len() - kept);
                 self.last_output.extend_from_slice(shown);
                 Ok(Taken::Bytes)
             }

@@ -35,7 +35,7 @@ fn a_failed_and_a_canceled_run_are_ok_too() {
     place.skill("broken", "echo oops >&2\nexit 1\n");
     place.skill("slow", "echo begun >&2\nsleep 600\n");
     assert_eq!(place.run(&["run", "broken"]).code, Some(1));
-    let (running, _) = place.start(&["run", "slow"], "raw.stderr begun");
+    let running = place.start_run("slow", "raw.stderr begun");
     running.signal(rustix::process::Signal::TERM);
     assert_eq!(running.end().code, Some(130));
     let mut found: Vec<_> = fs::read_dir(place.path().join("data/runs"))

@@ -103,6 +103,16 @@ impl Place {
         Self::started(self.command(args), until)
     }
 
+    /// A run at work, once it has told about an event with this text; every event is shown.
+    pub fn start_run(&self, skill: &str, until: &str) -> Running {
+        let mut child = self.command(&["run", skill, "--verbose"]).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut running = Running { child, stdout, stderr };
+        running.wait_for_stderr(until);
+        running
+    }
+
     /// A prepared program at work, once it has printed a line with this text.
     pub fn started(mut command: Command, until: &str) -> (Running, String) {
         let mut child = command.spawn().unwrap();

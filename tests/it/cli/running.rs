@@ -9,47 +9,74 @@ use super::place::Place;
 use crate::support::script_skill;
 
 #[test]
-fn a_run_prints_its_events_and_then_its_result() {
+fn a_run_prints_its_result_on_standard_output_and_all_else_on_standard_error() {
     let place = Place::new();
     let ran = place.run(&["run", "tiny", "--input", "name=ann"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "{\n  \"greeting\": \"hi\"\n}\n"), "{ran:?}");
     let run = fs::read_dir(place.path().join("data/runs")).unwrap().next().unwrap().unwrap().path();
     let run = run.canonicalize().unwrap();
     let id = run.file_name().unwrap().to_str().unwrap();
-    let events: Vec<&str> = ran.stdout.lines().take_while(|line| line.starts_with('#')).collect();
-    assert_eq!(events[0], "#1 conversation.started tiny 1.2.3 on script");
-    assert!(events.iter().any(|line| line.ends_with(" run.progress 40% computing")), "{ran:?}");
-    assert!(events.last().unwrap().contains("conversation.completed succeeded"), "{ran:?}");
-    let rest: Vec<&str> = ran.stdout.lines().skip(events.len()).collect();
-    assert!(rest[0].starts_with("succeeded after ") && rest[0].ends_with(&format!(", run {id}")), "{ran:?}");
+    let said: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(said[..2], [&format!("run {id}: tiny 1.2.3 on script"), "40% computing"]);
+    assert!(said[2].starts_with("succeeded after ") && said[2].ends_with(&format!(", run {id}")), "{ran:?}");
     let artifact = format!("  {} (text/plain, 5 bytes)", run.join("artifacts/note.txt").display());
-    assert_eq!(rest[1..], ["artifacts:", &artifact, "data:", "{", "  \"greeting\": \"hi\"", "}"]);
+    assert_eq!(said[3..], ["artifacts:", &artifact]);
 }
 
 #[test]
-fn with_json_standard_output_is_one_document_and_the_events_go_to_standard_error() {
+fn with_v_every_event_is_one_line() {
+    let place = Place::new();
+    let ran = place.run(&["run", "tiny", "-v"]);
+    assert_eq!((ran.code, ran.json()), (Some(0), json!({"greeting": "hi"})), "{ran:?}");
+    let events: Vec<&str> = ran.stderr.lines().take_while(|line| line.starts_with('#')).collect();
+    assert_eq!((events.len(), events[0]), (10, "#1 conversation.started tiny 1.2.3 on script"), "{ran:?}");
+    assert!(events.iter().any(|line| line.ends_with(" run.progress 40% computing")), "{ran:?}");
+    assert!(events.last().unwrap().contains("conversation.completed succeeded"), "{ran:?}");
+}
+
+#[test]
+fn with_json_standard_output_is_one_document() {
     let place = Place::new();
     let ran = place.run(&["run", "tiny", "--json"]);
     let document = ran.json();
     assert_eq!((ran.code, &document["status"]), (Some(0), &json!("succeeded")));
     assert_eq!((&document["result"]["data"], &document["head_seq"]), (&json!({"greeting": "hi"}), &json!(10)));
-    assert_eq!(ran.stderr.lines().count(), 10, "{ran:?}");
 }
 
 #[test]
-fn a_failed_run_says_code_message_and_details_and_ends_with_1() {
+fn a_failed_run_says_why_and_ends_with_1() {
     let place = Place::new();
     let answer =
         r#"{"success":false,"action":"run","error":{"code":"NO_LUCK","message":"not today","details":{"day":1}}}"#;
     place.skill("unlucky", &format!("cat > /dev/null\necho '{answer}'\nexit 3\n"));
     let ran = place.run(&["run", "unlucky"]);
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    let rest: Vec<&str> = ran.stdout.lines().skip_while(|line| line.starts_with('#')).collect();
-    assert!(rest[0].starts_with("failed after "), "{ran:?}");
-    assert_eq!(rest[1], "error: NO_LUCK: not today");
-    assert!(ran.stdout.contains("\"day\": 1") && ran.stdout.contains("\nhint: ") && ran.stdout.contains("\nlogs: "));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    let said: Vec<&str> = ran.stderr.lines().skip(1).collect();
+    let id = said[0].rsplit(' ').next().unwrap();
+    assert!(said[0].starts_with("failed after "), "{ran:?}");
+    assert_eq!(said[1..3], ["error: NO_LUCK: not today", "decided by: event 6, conversation.failed"]);
+    let next = format!("next: this code is the skill's own; `skill-runner logs {id}` shows what it wrote");
+    assert_eq!(said[3..5], ["day: 1", &next]);
+    assert!(said[5].starts_with("logs: /"), "{ran:?}");
+    // `explain` tells the same.
+    let told = place.run(&["explain", id]);
+    assert_eq!((told.code, told.stdout.lines().skip(1).collect::<Vec<_>>()), (Some(0), said[1..5].to_vec()));
     let ran = place.run(&["run", "unlucky", "--json"]);
     assert_eq!((ran.code, &ran.json()["error"]["code"]), (Some(1), &json!("NO_LUCK")));
+}
+
+#[test]
+fn a_script_that_fails_is_told_with_its_last_error_line_and_the_end_of_its_standard_error() {
+    let place = Place::new();
+    let script = "cat > /dev/null\nprintf 'Traceback:\\n  File x\\nModuleNotFoundError: No module named pandas\\n' >&2\nexit 1\n";
+    place.skill("pandas", script);
+    let ran = place.run(&["run", "pandas"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    let cause = "error: ENGINE_FAILED: the script exited with status 1: ModuleNotFoundError: No module named pandas\n";
+    let tail = "standard error ends with:\n  Traceback:\n    File x\n  ModuleNotFoundError: No module named pandas\n";
+    for said in [cause, tail, "decided by: event 4, raw.stderr\n"] {
+        assert!(ran.stderr.contains(said), "{said}: {ran:?}");
+    }
 }
 
 #[test]
@@ -75,9 +102,9 @@ fn a_file_is_uploaded_under_its_key() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     for said in [
         "error: MISSING_INPUT_FILES: required input files are missing: doc\n",
-        "hint: give each file with --file KEY=PATH\n",
+        "next: give each file with --file KEY=PATH\n",
     ] {
-        assert!(ran.stdout.contains(said), "{ran:?}");
+        assert!(ran.stderr.contains(said), "{ran:?}");
     }
 }
 
@@ -156,20 +183,25 @@ fn a_run_that_takes_too_long_is_ended() {
 fn ctrl_c_cancels_the_run_and_shows_its_end() {
     let place = Place::new();
     place.skill("slow", "sleep 600\n");
-    let (running, _) = place.start(&["run", "slow"], "turn.started");
+    let running = place.start_run("slow", "turn.started");
     running.signal(Signal::INT);
     let ran = running.end();
     assert_eq!(ran.code, Some(130), "{ran:?}");
-    assert!(ran.stdout.contains("\ncanceled after "), "{ran:?}");
-    assert!(ran.stdout.contains("\nerror: CANCELED_BY_USER: "), "{ran:?}");
-    assert!(ran.stderr.starts_with("canceling the run"), "{ran:?}");
+    assert_eq!(ran.stdout, "");
+    for said in [
+        "canceling the run and waiting for its end; press Ctrl-C again to quit at once\n",
+        "\ncanceled after ",
+        "\nerror: CANCELED_BY_USER: ",
+    ] {
+        assert!(ran.stderr.contains(said), "{said}: {ran:?}");
+    }
 }
 
 #[test]
 fn a_second_process_on_the_same_data_directory_is_told_so() {
     let place = Place::new();
     place.skill("slow", "sleep 600\n");
-    let (_running, _) = place.start(&["run", "slow"], "turn.started");
+    let _running = place.start_run("slow", "turn.started");
     let data = place.path().join("data").canonicalize().unwrap();
     let said = format!("error: another skill-runner uses this data directory: {}\n", data.display());
     for second in [&["run", "tiny"][..], &["serve", "--port", "0", "--log-level", "ERROR"]] {
@@ -220,5 +252,5 @@ fn on_a_terminal_progress_is_a_moving_line_and_colours_can_be_turned_off() {
     let shown = on_a_terminal(&place, &[("NO_COLOR", "1")]);
     assert!(shown.contains(bar) && shown.contains(plain) && !shown.contains("\u{1b}[32m"), "{shown:?}");
     let shown = on_a_terminal(&place, &[("TERM", "dumb")]);
-    assert!(shown.contains("run.progress 40% computing") && !shown.contains('\u{1b}'), "{shown:?}");
+    assert!(shown.contains("40% computing") && !shown.contains('\u{1b}'), "{shown:?}");
 }

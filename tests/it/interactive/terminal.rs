@@ -72,7 +72,7 @@ fn an_interactive_run_asks_at_the_terminal_and_takes_lines_as_answers() {
         "? Who?\nname:\n",
         "age:\n",
         "? Sure?\n[y/n]\n",
-        "? Anything else?\n",
+        "\nAnything else?\n[text]\n",
     ] {
         assert!(stderr.contains(shown), "{shown:?} in {stderr}");
     }
@@ -87,7 +87,8 @@ fn when_input_ends_the_run_waits_and_a_service_takes_its_answer() {
     let desk = Desk::new(&one_question());
     let (code, stdout, stderr) = desk.run(&["run", "ask", "--engine", "codex", "--interactive"], "");
     assert_eq!(code, Some(1), "{stdout}");
-    assert!(stdout.contains("? What is your name?\n[text]\n"), "{stdout}");
+    assert_eq!((stdout.as_str(), stderr.matches("What is your name?").count()), ("", 1), "{stderr}");
+    assert!(stderr.contains("What is your name?\n[text]\n"), "{stderr}");
     assert!(stderr.contains("the run waits for an answer to question 1"), "{stderr}");
     let run = stderr.split("skill-runner reply ").nth(1).unwrap().split('`').next().unwrap().to_owned();
     let service = desk.service();
@@ -160,7 +161,10 @@ fn watch_follows_to_the_end_and_logs_shows_the_engines_bytes() {
     assert_eq!(serde_json::from_str::<Value>(&all).unwrap()["stdout"], json!(raw));
     let (code, stdout, _) = desk.run(&["watch", &run], "");
     assert_eq!(code, Some(0));
-    assert!(stdout.lines().last().unwrap().contains("conversation.completed succeeded"), "{stdout}");
+    let asked = format!("What is your name?\n[text]\nanswer with `skill-runner reply {run}`\nanswered: Ann\n");
+    assert!(stdout.contains(&asked), "{stdout}");
+    let last = stdout.lines().last().unwrap();
+    assert!(last.starts_with("succeeded after ") && last.ends_with(&run), "{stdout}");
 }
 
 #[test]

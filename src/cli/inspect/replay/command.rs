@@ -11,7 +11,7 @@ use crate::cli::inspect::replay::{engine, feed};
 use crate::cli::logging;
 use crate::cli::runtime::runtime;
 use crate::cli::terminal::output;
-use crate::cli::terminal::screen::Screen;
+use crate::cli::terminal::screen::{Screen, Shown};
 use crate::domain::ids::Seq;
 use crate::settings::LogLevel;
 
@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// How much faster than recorded: a number such as 2 or 0.5, or max for no pauses
     #[arg(long, value_name = "X", default_value = "1")]
     speed: Speed,
+    /// Show every event, one line each
+    #[arg(long, short, conflicts_with_all = ["serve", "json"])]
+    verbose: bool,
     /// Print the stored bytes, one event per line
     #[arg(long, conflicts_with = "serve")]
     json: bool,
@@ -71,19 +74,19 @@ pub(crate) fn replay(global: &Global, args: &Args) -> Result<(), Failure> {
         let settings = global.settings(&[("port", args.port.clone())])?;
         return runtime()?.block_on(feed::serve(settings, recording, pace, until));
     }
-    show(&recording, pace, until, args.json)
+    show(&recording, pace, until, args)
 }
 
 /// Shows the events as they came.
-fn show(recording: &Recording, mut pace: Pace, until: Seq, as_json: bool) -> Result<(), Failure> {
-    let mut screen = Screen::new(false);
+fn show(recording: &Recording, mut pace: Pace, until: Seq, args: &Args) -> Result<(), Failure> {
+    let mut screen = Screen::new(Shown::OnStdout, args.verbose);
     for event in recording.events() {
         let (envelope, stored) = event?;
         if envelope.seq > until {
             break;
         }
         std::thread::sleep(pace.pause_before(envelope.ts));
-        if as_json {
+        if args.json {
             let mut out = io::stdout().lock();
             output::bytes(&mut out, &stored)?;
             output::bytes(&mut out, b"\n")?;
