@@ -20,6 +20,11 @@ pub(crate) fn create_private_folder(path: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::on("create", path))
 }
 
+/// Creates a folder that only its owner can enter, in a folder that is there; an error if anything is at its path.
+pub(crate) fn create_new_folder(path: &Path) -> Result<(), Error> {
+    DirBuilder::new().mode(0o700).create(path).map_err(Error::on("create", path))
+}
+
 /// The folder a path is in; `.` for a bare name.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {

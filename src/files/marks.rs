@@ -14,7 +14,7 @@ const FOLDER: u32 = 0o040_000;
 
 /// Every file and folder below a folder, and itself, with what a change of it changes: a new name in a folder changes the
 /// folder.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Marks(Vec<(PathBuf, Mark)>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,25 @@ impl Marks {
         self.0.iter().all(same)
     }
 
+    /// The marks of the folder at the place it was moved to, if nothing in it has changed since: a move changes the folder's own
+    /// time stamp alone.
+    pub(crate) fn after_move(mut self, to: &Path) -> Option<Self> {
+        let (_, own) = self.0.first_mut()?;
+        let moved = Mark::new(&fs::symlink_metadata(to).ok()?);
+        if (Mark { changed: own.changed, ..moved }) != *own {
+            return None;
+        }
+        *own = moved;
+        self.still_fit(to).then_some(self)
+    }
+
+    /// Whether nothing has changed, also where a folder that was moved gained a name within the tick of its move.
+    pub(crate) fn hold_all_of(&self, folder: &Path) -> bool {
+        let known = self.paths().filter(|path| path.components().count() == 1).count();
+        let names = || fs::read_dir(folder).map_or(usize::MAX, Iterator::count);
+        self.still_fit(folder) && names() == known
+    }
+
     /// The paths in the folder of everything in it; its own is empty.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|(path, _)| path.as_path())
@@ -78,11 +97,20 @@ impl Marks {
 
     /// Whether nothing was changed within the last tick before `now`, so that every later change is visible.
     pub(crate) fn is_stable_at(&self, now: SystemTime) -> bool {
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let quiet = |(seconds, nanos): (i64, i64)| {
-            let at = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
-            at + CLOCK_TICK < now
-        };
-        self.0.iter().all(|(_, mark)| quiet(mark.changed))
+        is_stable_at(&self.0, now)
     }
+
+    /// The same for everything below the folder.
+    pub(crate) fn below_is_stable_at(&self, now: SystemTime) -> bool {
+        is_stable_at(self.0.get(1..).unwrap_or_default(), now)
+    }
+}
+
+fn is_stable_at(marks: &[(PathBuf, Mark)], now: SystemTime) -> bool {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let quiet = |(seconds, nanos): (i64, i64)| {
+        let at = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
+        at + CLOCK_TICK < now
+    };
+    marks.iter().all(|(_, mark)| quiet(mark.changed))
 }

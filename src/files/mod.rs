@@ -20,7 +20,7 @@ pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
 pub(crate) use descriptors::{inherited_open_files, raise_open_files, restore_open_files};
 pub(crate) use error::Error;
-pub(crate) use folder::{create_folder, create_parent, create_private_folder};
+pub(crate) use folder::{create_folder, create_new_folder, create_parent, create_private_folder};
 pub(crate) use marks::Marks;
 pub(crate) use open::{LookupError, create_new, open_beneath, open_regular, open_regular_to_write};
 pub(crate) use private::{Reach, close_folder, create_for_owner_alone, open_lock};

@@ -29,6 +29,10 @@ pub(crate) fn remove_tree(path: &Path) -> Result<u64, Error> {
     trash_name.push(name);
     let mut trash = Trash { folder: path.with_file_name(trash_name), moved: 0, freed: 0, to_empty: Vec::new() };
     trash.find_unfinished()?;
+    // One step removes an empty folder; anything else is still there after it.
+    if trash.to_empty.is_empty() && fs::remove_dir(path).is_ok() {
+        return Ok(0);
+    }
     match fs::symlink_metadata(path) {
         Ok(found) => {
             if !trash.folder.exists() {
@@ -163,6 +167,19 @@ mod tests {
             let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
             at = rustix::fs::openat(&at, "down", flags, rustix::fs::Mode::empty()).unwrap().into();
         }
+        assert_eq!(remove_tree(&tree).unwrap(), 0);
+        assert_eq!(names_in(folder.path()), Vec::<OsString>::new());
+    }
+
+    #[test]
+    fn an_empty_folder_is_removed_and_so_is_one_whose_removal_was_cut_short() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        assert_eq!(remove_tree(&tree).unwrap(), 0);
+        fs::create_dir(&tree).unwrap();
+        fs::create_dir(folder.path().join(".removing-tree")).unwrap();
+        assert_eq!(remove_tree(&tree).unwrap(), 0);
         assert_eq!(remove_tree(&tree).unwrap(), 0);
         assert_eq!(names_in(folder.path()), Vec::<OsString>::new());
     }

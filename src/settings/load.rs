@@ -15,6 +15,9 @@ const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 const HOUR: u64 = 3600;
 const WEEK: u64 = 7 * 24 * HOUR;
+/// A run waits most of its time: an agent for its model, a script for the disk. Measured with trivial scripts, two slots on two
+/// cores leave a third of the machine unused.
+const SLOTS_PER_CORE: usize = 4;
 const E2E_CLIENT_PORT: u16 = 8011;
 
 impl Settings {
@@ -151,7 +154,7 @@ fn runs(from: &mut Reader, cores: usize) -> Runs {
     let restart = [("fail", RestartQueued::Fail), ("requeue", RestartQueued::Requeue)];
     let sandbox = [("auto", Sandbox::Auto), ("on", Sandbox::On), ("off", Sandbox::Off)];
     Runs {
-        max_running_jobs: from.whole("max_running_jobs", cores.max(1), 1..=4096),
+        max_running_jobs: from.whole("max_running_jobs", SLOTS_PER_CORE * cores.max(1), 1..=4096),
         max_queued_jobs: from.whole("max_queued_jobs", 1000, 1..=1_000_000),
         restart_queued: from.choice("restart_queued", RestartQueued::Fail, &restart),
         repair: from.switch("repair", false),

@@ -6,6 +6,10 @@ use crate::files::{self, Error};
 
 /// Creates the folder anew, for its owner alone.
 pub(crate) fn create(path: &Path) -> Result<(), Error> {
+    // Usually nothing is there.
+    if files::create_new_folder(path).is_ok() {
+        return Ok(());
+    }
     files::remove_tree(path)?;
     files::create_parent(path)?;
     files::create_private_folder(path)

@@ -111,8 +111,7 @@ impl Watcher {
             // Only the runtime's shutdown cancels the readers, and then the owner is gone too.
             return;
         };
-        self.check_logs().await;
-        remove_tmp_dir(self.run, self.tmp_dir).await;
+        self.tidy().await;
         let ended = Ended { exit, stdout, stderr, stragglers_killed };
         let _ = self.outputs.send(Output::Ended(ended)).await;
     }
@@ -210,12 +209,19 @@ impl Watcher {
         }
     }
 
-    /// To be called when no process of the run is left that could change the logs again.
-    async fn check_logs(&self) {
-        for (stream, log) in [Stream::Stdout, Stream::Stderr].into_iter().zip(self.logs.clone()) {
-            if let Ok(Err(error)) = spawn_blocking(move || log.check_and_restore()).await {
+    /// To be called when no process of the run is left that could change its files again.
+    async fn tidy(&self) {
+        let (logs, tmp_dir) = (self.logs.clone(), self.tmp_dir.clone());
+        // All in one, because the way to another thread and back takes longer than the work.
+        let tidied = spawn_blocking(move || (logs.map(|log| log.check_and_restore()), files::remove_tree(&tmp_dir)));
+        let Ok((checked, removed)) = tidied.await else { return };
+        for (stream, checked) in [Stream::Stdout, Stream::Stderr].into_iter().zip(checked) {
+            if let Err(error) = checked {
                 let _ = self.outputs.send(Output::LogFailed { stream, error }).await;
             }
+        }
+        if let Err(error) = removed {
+            warn!(run.id = %self.run, %error, "the run's temporary folder could not be removed");
         }
     }
 
@@ -239,6 +245,9 @@ impl Watcher {
 
 /// Waits for a shim that has sent its last report, or whose socket is closed: it is about to exit.
 pub(crate) async fn reap(shim: Pid) {
+    if !matches!(waitpid(Some(shim), WaitOptions::NOHANG), Ok(None)) {
+        return;
+    }
     let _ = spawn_blocking(move || {
         let _ = waitpid(Some(shim), WaitOptions::empty());
     })
@@ -258,11 +267,5 @@ fn exit(status: i32) -> ProcessExit {
         (Some(code), _) => ProcessExit::Code(code),
         (None, Some(signal)) => ProcessExit::Signal(signal),
         (None, None) => ProcessExit::Unknown,
-    }
-}
-
-async fn remove_tmp_dir(run: RunId, path: PathBuf) {
-    if let Ok(Err(error)) = spawn_blocking(move || files::remove_tree(&path)).await {
-        warn!(run.id = %run, %error, "the run's temporary folder could not be removed");
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use super::spare_copies::SpareCopies;
 use crate::files::{self, Error, Marks};
 
 /// The shared copies of one data folder. Calls block on the disk.
@@ -18,6 +19,7 @@ pub(crate) struct SharedSkills {
     known: Mutex<HashMap<String, Arc<Marks>>>,
     /// Held while a copy is read, made or moved aside, so that nobody moves away what another has just made.
     working: Mutex<()>,
+    pub(crate) spare: SpareCopies,
 }
 
 /// What a copy has to be.
@@ -31,7 +33,8 @@ pub(crate) struct Wanted<'a> {
 
 impl SharedSkills {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder, known: Mutex::default(), working: Mutex::default() }
+        let spare = SpareCopies::new(folder.clone());
+        Self { folder, known: Mutex::default(), working: Mutex::default(), spare }
     }
 
     /// The copy with this content, if it is there and whole. One that somebody has changed is moved aside.
@@ -94,7 +97,9 @@ impl SharedSkills {
     pub(crate) fn set_aside_others(&self, needed: &BTreeSet<String>) -> Vec<PathBuf> {
         let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         self.known().retain(|fingerprint, _| needed.contains(fingerprint));
-        files::set_aside(&self.folder, |name| needed.contains(name))
+        let mut aside = files::set_aside(&self.folder, |name| needed.contains(name));
+        aside.extend(self.spare.forget_others(needed));
+        aside
     }
 
     /// Removes what an earlier process left half made, or moved aside. To be called before any run starts.

@@ -56,7 +56,7 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("npm_prefix", "./data/npm"),
             ("store", "sled"),
             ("seal_grace_seconds", "60"),
-            ("max_running_jobs", "6"),
+            ("max_running_jobs", "24"),
             ("max_queued_jobs", "1000"),
             ("restart_queued", "fail"),
             ("repair", "off"),

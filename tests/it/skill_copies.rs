@@ -76,3 +76,24 @@ fn the_files_of_a_run_show_the_skill_it_ran() {
     let missing = server.get(&format!("/v1/management/runs/{id}/file?path=.script/skills/marking/none"));
     assert_eq!(missing.refusal(), (404, "FILE_NOT_FOUND".into()));
 }
+
+#[test]
+fn runs_that_leave_their_skill_alone_hand_one_copy_on_and_still_show_it() {
+    let server = Server::start();
+    server.skill("quiet", "cat >/dev/null\nls -i \"$0\" | { read -r inode _; echo \"{\\\"success\\\":true,\\\"data\\\":{\\\"inode\\\":\\\"$inode\\\"}}\"; }\n", json!({}));
+    let copy = |id: &str| server.run_dir(id).join(".script");
+    let mut seen = std::collections::HashMap::<String, usize>::new();
+    // The first runs may come before a spare copy is at rest.
+    let (id, data) = loop {
+        let (id, data) = run(&server, "quiet");
+        let times = seen.entry(data["inode"].as_str().unwrap().to_owned()).or_default();
+        *times += 1;
+        if *times == 3 {
+            break (id, data);
+        }
+        assert!(seen.len() < 500, "no run takes what another one gave back");
+    };
+    assert!(!copy(&id).exists(), "it was given back: {data}");
+    let preview = server.get(&format!("/v1/management/runs/{id}/file?path=.script/skills/quiet/scripts/run.sh"));
+    assert!(preview.json()["content"].as_str().unwrap().contains("ls -i"), "{preview:?}");
+}

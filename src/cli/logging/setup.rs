@@ -3,9 +3,11 @@
 use std::sync::Mutex;
 use std::{fmt, io};
 
+use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 use tracing_subscriber::fmt::{FormatFields, layer};
 use tracing_subscriber::prelude::*;
 
@@ -22,13 +24,17 @@ impl<'writer> FormatFields<'writer> for FileFields {
     }
 }
 
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Trace => LevelFilter::TRACE,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Error => LevelFilter::ERROR,
+fn filter(least: LogLevel) -> LevelFilter {
+    LevelFilter::from_level(level(least))
+}
+
+fn level(least: LogLevel) -> Level {
+    match least {
+        LogLevel::Trace => Level::TRACE,
+        LogLevel::Debug => Level::DEBUG,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Error => Level::ERROR,
     }
 }
 
@@ -41,15 +47,22 @@ pub(crate) fn to_terminal(level: LogLevel) {
 
 /// Log to the file, and to standard error from another level on.
 pub(crate) fn to_file(log: &Log, terminal_level: LogLevel) -> io::Result<()> {
-    let file = LogFile::open(&log.file, log.max_bytes, log.backup_count)?;
-    let stderr =
-        layer().with_writer(io::stderr).with_ansi(Look::of(&io::stderr()).colour).with_filter(filter(terminal_level));
+    let file = Mutex::new(LogFile::open(&log.file, log.max_bytes, log.backup_count)?);
+    let registry = tracing_subscriber::registry();
+    // Only a second call could fail.
+    if !Look::of(&io::stderr()).colour {
+        // The same text for both, so it is made once.
+        let both = io::stderr.with_max_level(level(terminal_level)).and(file.with_max_level(level(log.level)));
+        let most = filter(log.level).max(filter(terminal_level));
+        let _ = registry.with(layer().with_writer(both).with_ansi(false).with_filter(most)).try_init();
+        return Ok(());
+    }
+    let stderr = layer().with_writer(io::stderr).with_ansi(true).with_filter(filter(terminal_level));
     let file = layer()
         .fmt_fields(FileFields(DefaultFields::new()))
-        .with_writer(Mutex::new(file))
+        .with_writer(file)
         .with_ansi(false)
         .with_filter(filter(log.level));
-    // Only a second call could fail.
-    let _ = tracing_subscriber::registry().with(stderr).with(file).try_init();
+    let _ = registry.with(stderr).with(file).try_init();
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::domain::causes::chain;
 use crate::domain::state::RunState;
 use crate::files;
 use crate::orchestrator::error::Error;
@@ -11,7 +12,7 @@ use crate::prompt::contract;
 use crate::registry::{self, Installed};
 use crate::skill::manifest::EntrypointKind;
 use crate::skill::{Intake, Skill};
-use crate::workspace::{self, RunPaths, shared_skills};
+use crate::workspace::{self, Lent, RunPaths, shared_skills};
 
 /// Where a run's processes find its skill.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub(crate) struct SkillPlace {
     pub files: PathBuf,
     /// The folder as the run's processes see it.
     pub seen_at: PathBuf,
+    /// The copy that the run has to give back.
+    lent: Option<Arc<Lent>>,
 }
 
 /// A shared copy, for readers of a run's files.
@@ -32,20 +35,49 @@ pub(crate) struct SharedSkill {
 }
 
 impl SkillPlace {
-    /// Gives the run a copy of its own, unless it has one. Blocks.
-    pub(crate) fn copy_to_run(&self) -> Result<(), Error> {
-        if self.files == self.seen_at {
-            return Ok(());
-        }
-        // What a start that was never logged has left may be a part.
-        files::remove_tree(&self.seen_at)?;
-        let files = shared_skills::files_in(&self.files)?;
-        workspace::copy_skill(&self.files, &files, &self.seen_at)?;
-        Ok(())
+    fn new(files: PathBuf, seen_at: PathBuf) -> Self {
+        Self { files, seen_at, lent: None }
     }
 }
 
 impl Shared {
+    /// Gives the run a copy of its skill, unless it has one: a spare one, or a new one. Blocks.
+    pub(crate) fn copy_to_run(&self, place: &mut SkillPlace, paths: &RunPaths, fingerprint: &str) -> Result<(), Error> {
+        if place.files == place.seen_at {
+            return Ok(());
+        }
+        // What a start that was never logged has left may be a part.
+        files::remove_tree(&place.seen_at)?;
+        let below = place.seen_at.strip_prefix(&paths.root).unwrap_or(&place.seen_at);
+        // Moved as a whole is the folder at the top, which nobody else may have made.
+        let top = below.iter().next().map(|name| paths.root.join(name)).filter(|top| !top.exists());
+        let spare = &self.shared_skills.spare;
+        if let Some(top) = &top {
+            place.lent = spare.take(fingerprint, top).map(Arc::new);
+        }
+        if place.lent.is_some() {
+            return Ok(());
+        }
+        let files = shared_skills::files_in(&place.files)?;
+        workspace::copy_skill(&place.files, &files, &place.seen_at)?;
+        let of_top = below.iter().skip(1).collect::<PathBuf>();
+        if top.is_some()
+            && let Err(error) =
+                spare.add(fingerprint, |copy| workspace::copy_skill(&place.files, &files, &copy.join(of_top)).map(drop))
+        {
+            // The run has its own.
+            tracing::warn!(error = %chain(&error), "no spare copy of the skill could be made");
+        }
+        Ok(())
+    }
+
+    /// Takes back the copy of a run that has ended, for another one, unless the run changed it. Blocks.
+    pub(crate) fn take_back(&self, place: &SkillPlace) {
+        if let Some(lent) = &place.lent {
+            self.shared_skills.spare.give_back(lent);
+        }
+    }
+
     /// Whether a run of this skill uses the copy that it shares with others. What an agent CLI is told to read is changed for its
     /// run, and a run for debugging keeps everything in its own folder: these have a copy of their own.
     pub(crate) fn shares_skill(skill: &Skill, debug: bool) -> bool {
@@ -119,13 +151,13 @@ impl Shared {
         // What an earlier turn changed in the run's own copy stays changed.
         let shares = Self::shares_skill(skill, state.options.debug) && state.turns == 0;
         if shares && let Some(files) = self.shared_skill(state)? {
-            return Ok(SkillPlace { files, seen_at });
+            return Ok(SkillPlace::new(files, seen_at));
         }
         if is_there(&seen_at) {
-            return Ok(SkillPlace { files: seen_at.clone(), seen_at });
+            return Ok(SkillPlace::new(seen_at.clone(), seen_at));
         }
         if let Some(files) = self.shared_skill(state)? {
-            return Ok(SkillPlace { files, seen_at });
+            return Ok(SkillPlace::new(files, seen_at));
         }
         // Somebody has changed or removed the copy; the skill itself may still be there.
         let installed = self.registry.lookup(&state.skill.id).ok();
@@ -134,7 +166,7 @@ impl Shared {
             Some(installed) => self.share_skill(&installed)?,
             None => None,
         };
-        made.map(|files| SkillPlace { files, seen_at }).ok_or_else(|| changed_copy(state))
+        made.map(|files| SkillPlace::new(files, seen_at)).ok_or_else(|| changed_copy(state))
     }
 }
 

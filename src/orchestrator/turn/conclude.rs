@@ -1,6 +1,7 @@
 //! The end of a turn: its output is judged, normalized where it must be, the last files are written, the end is logged.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::artifact;
 use crate::domain::codes::{ErrorCode, WarningCode};
@@ -17,6 +18,8 @@ use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Step;
 use crate::orchestrator::results::{FinalFiles, WrittenFiles, write_files};
+use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::skills::SkillPlace;
 use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::hybrid;
 use crate::orchestrator::turn::judge::{self, Judged, JudgedProcess};
@@ -101,6 +104,8 @@ async fn close(turn: &mut Turn<'_>, verdict: Verdict) -> Result<Concluded, Error
 
 /// What is known of a turn besides the verdict on it.
 struct Closing {
+    shared: Arc<Shared>,
+    skill_place: SkillPlace,
     facts: Vec<Fact>,
     ended: Ended,
     shutdown: bool,
@@ -109,7 +114,13 @@ struct Closing {
 impl Closing {
     fn of(turn: &mut Turn<'_>) -> Self {
         let facts = std::mem::take(&mut turn.facts);
-        Self { facts, ended: turn.ended.clone(), shutdown: turn.stop == Some(Stop::Shutdown) }
+        Self {
+            shared: turn.shared.clone(),
+            skill_place: turn.skill_place.clone(),
+            facts,
+            ended: turn.ended.clone(),
+            shutdown: turn.stop == Some(Stop::Shutdown),
+        }
     }
 
     /// Write the last files of a turn that is judged, if it ends the run. No process of the run may have run since its
@@ -148,6 +159,7 @@ impl Closing {
         };
         let found = indexed.entries.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
         let succeeded = ending.status() == Status::Succeeded;
+        self.shared.take_back(&self.skill_place);
         let WrittenFiles { evidence, results } = write_files(
             paths,
             FinalFiles {

@@ -59,14 +59,14 @@ fn prepare_blocking(
     let paths = shared.layout.run(state.run_id);
     let found =
         shared.skill_of(state).and_then(|skill| Ok((skill.clone(), shared.skill_place(state, &skill, &paths)?)));
-    let (skill, skill_place) = match found {
+    let (skill, mut skill_place) = match found {
         Ok(found) => found,
         Err(Error::Corrupt { message, .. }) => return Ok(Err(RunError::new(ErrorCode::Internal, message))),
         Err(error) => return Err(error),
     };
     forget_unlogged_start(&paths, state)?;
     workspace::create_for_engine(&paths, !skill.file_fields().is_empty())?;
-    skill_place.copy_to_run()?;
+    shared.copy_to_run(&mut skill_place, &paths, &state.skill.fingerprint)?;
     if state.turns > 0 {
         // Only a result written in this turn counts.
         result_file::clear(&paths)?;
