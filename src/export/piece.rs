@@ -3,18 +3,29 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::files::for_each_chunk;
+use crate::files::{for_each_chunk, open_beneath};
 
 /// A part of a file. Any number of readers may share it.
 #[derive(Debug, Clone)]
 pub struct Piece {
-    file: Arc<File>,
+    source: Source,
     from: u64,
     size: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Open(Arc<File>),
+    /// Opened whenever it is read: a run may have more files than a process may have open.
+    Named {
+        root: Arc<Path>,
+        name: String,
+    },
 }
 
 /// Length and hashes of a content.
@@ -31,12 +42,24 @@ impl Piece {
     /// A whole file, as long as it is now.
     pub(crate) fn whole(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
-        Ok(Self { file: Arc::new(file), from: 0, size })
+        Ok(Self { source: Source::Open(Arc::new(file)), from: 0, size })
+    }
+
+    /// A whole file below `root`, which has this size now.
+    pub(crate) fn named(root: Arc<Path>, name: String, size: u64) -> Self {
+        Self { source: Source::Named { root, name }, from: 0, size }
+    }
+
+    fn open(&self) -> io::Result<Arc<File>> {
+        match &self.source {
+            Source::Open(file) => Ok(file.clone()),
+            Source::Named { root, name } => Ok(Arc::new(open_beneath(root, Path::new(name))?)),
+        }
     }
 
     /// A part of it.
     pub(crate) fn part(&self, from: u64, size: u64) -> Self {
-        Self { file: self.file.clone(), from: self.from.saturating_add(from), size }
+        Self { source: self.source.clone(), from: self.from.saturating_add(from), size }
     }
 
     pub fn size(&self) -> u64 {
@@ -47,18 +70,19 @@ impl Piece {
     pub fn bytes(&self, from: u64, to: u64) -> Option<Vec<u8>> {
         // The range may come from a damaged file: it must not decide how much memory is taken.
         let wanted = to.checked_sub(from).filter(|_| to <= self.size)?;
-        let end = self.file.metadata().ok()?.len();
+        let file = self.open().ok()?;
+        let end = file.metadata().ok()?.len();
         if self.from.checked_add(to)? > end {
             return None;
         }
         let mut bytes = vec![0; usize::try_from(wanted).ok()?];
-        self.file.read_exact_at(&mut bytes, self.from + from).ok()?;
+        file.read_exact_at(&mut bytes, self.from + from).ok()?;
         Some(bytes)
     }
 
     /// Reads it from its beginning to its end.
     pub(crate) fn reader(&self) -> impl Read + use<> {
-        Reader { piece: self.clone(), at: 0 }
+        Reader { piece: self.clone(), file: None, at: 0 }
     }
 
     /// Reads it in bounded memory and passes on each chunk.
@@ -80,6 +104,7 @@ impl Piece {
 
 struct Reader {
     piece: Piece,
+    file: Option<Arc<File>>,
     at: u64,
 }
 
@@ -88,7 +113,11 @@ impl Read for Reader {
         let left = usize::try_from(self.piece.size - self.at).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);
         let from = self.piece.from.saturating_add(self.at);
-        let read = self.piece.file.read_at(&mut buffer[..wanted], from)?;
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => self.piece.open()?,
+        };
+        let read = self.file.insert(file).read_at(&mut buffer[..wanted], from)?;
         self.at += read as u64;
         Ok(read)
     }

@@ -114,6 +114,11 @@ impl Orchestrator {
         self.shared.has_room()
     }
 
+    /// Whether the disk has room for so many bytes besides what must stay free.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> Result<(), Error> {
+        self.shared.has_room_for(bytes)
+    }
+
     /// Whether new work is taken, and if not, why.
     pub fn ready(&self) -> Result<(), Error> {
         self.shared.admits()

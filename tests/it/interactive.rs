@@ -3,6 +3,7 @@
 mod asking;
 mod crash;
 mod crowd;
+mod hostile;
 mod long;
 pub mod pose;
 mod replying;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use async_stream::try_stream;
 use axum::Json;
@@ -27,7 +28,7 @@ use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::orchestrator::{Error, RunLog};
 use crate::store::EventBatch;
-use crate::workspace::{RunPaths, read_range};
+use crate::workspace::read_range;
 
 /// Most bytes of each text in one answer. The end is kept, because errors are mostly there.
 const TAIL_BYTES: u64 = 8 * 1024 * 1024;
@@ -40,7 +41,8 @@ pub(crate) async fn whole(asked: RunInPath) -> Result<Response, Problem> {
     let (request_id, paths) = (asked.request(), asked.paths);
     let tails = blocking(move || {
         let logs = [("prompt", RunFile::Prompt), ("stdout", RunFile::Stdout), ("stderr", RunFile::Stderr)];
-        logs.into_iter().map(|(name, file)| Tail::open(&paths, name, file)).collect::<Result<Vec<_>, _>>()
+        let root: Arc<Path> = paths.root.into();
+        logs.into_iter().map(|(name, file)| Tail::look(root.clone(), name, file)).collect::<Result<Vec<_>, _>>()
     })
     .await?;
     let content_type = [(header::CONTENT_TYPE, "application/json")];
@@ -66,33 +68,46 @@ fn object(request: RequestId, tails: Vec<Tail>) -> impl Pieces<Item = Result<Byt
     }
 }
 
+/// Engines can write into their run's folder, so what lies there may be a link to anywhere.
+fn open(root: &Path, path: &str) -> Result<File, Problem> {
+    open_beneath(root, Path::new(path)).map_err(|source| Problem::RunFile { path: path.to_owned(), source })
+}
+
 /// The end of a text that is being sent. A text that was never written is empty.
 struct Tail {
     name: &'static str,
     /// Whether its begin is missing.
     cut: bool,
+    root: Arc<Path>,
+    path: &'static str,
+    /// Open while it is being sent: one connection has one file open at a time.
     file: Option<File>,
     at: u64,
     end: u64,
 }
 
 impl Tail {
-    fn open(paths: &RunPaths, name: &'static str, file: RunFile) -> Result<Self, Problem> {
-        // Engines can write into their run's folder, so what lies there may be a link to anywhere.
+    fn look(root: Arc<Path>, name: &'static str, file: RunFile) -> Result<Self, Problem> {
         let path = file.name();
-        let file = match open_beneath(&paths.root, Path::new(path)) {
-            Ok(file) => file,
-            Err(LookupError::NotFound) => return Ok(Self { name, cut: false, file: None, at: 0, end: 0 }),
-            Err(source) => return Err(Problem::File { path: path.to_owned(), source }),
+        let end = match open(&root, path) {
+            Ok(file) => file.metadata().map_err(Error::io(format!("look at {path}")))?.len(),
+            Err(Problem::RunFile { source: LookupError::NotFound, .. }) => 0,
+            Err(problem) => return Err(problem),
         };
-        let end = file.metadata().map_err(Error::io(format!("read {path}")))?.len();
         let at = end.saturating_sub(TAIL_BYTES);
-        Ok(Self { name, cut: at > 0, file: Some(file), at, end })
+        Ok(Self { name, cut: at > 0, root, path, file: None, at, end })
     }
 
     /// The next piece as the inside of a JSON string. Blocks.
     fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let Some(file) = self.file.as_ref().filter(|_| self.at < self.end) else { return Ok(None) };
+        if self.at == self.end {
+            return Ok(None);
+        }
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => open(&self.root, self.path)?,
+        };
+        let file = &*self.file.insert(file);
         let wanted = (self.end - self.at).min(PIECE_BYTES);
         let mut bytes = vec![0; usize::try_from(wanted).unwrap_or_default()];
         file.read_exact_at(&mut bytes, self.at).map_err(Error::io(format!("read {}", self.name)))?;

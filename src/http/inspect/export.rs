@@ -28,6 +28,8 @@ pub(crate) async fn export(
     let (log, run) = (app.orchestrator().log().clone(), asked.run());
     let data = app.orchestrator().layout().data().to_owned();
     let export = log.export(run).await?;
+    // The service writes it to its own disk before it sends it.
+    app.orchestrator().has_room_for(export.bytes())?;
     let file = blocking(move || {
         // Without a name, so that it is gone as soon as it is sent, or if this process dies.
         let file = tempfile::tempfile_in(data).map_err(Error::io("create a temporary file for the export"))?;

@@ -15,7 +15,9 @@ use tokio::time::timeout;
 use crate::http::answer::problem::Problem;
 
 /// Large answers that are being made at once.
-const MAKING_MAX: usize = 16;
+const MAKING_MAX: usize = 8;
+/// Finished ones that wait for room; more are refused at once.
+const WAITING_MAX: usize = 2;
 /// KiB of finished ones that wait to be sent.
 const HELD_KIB: u32 = 256 * 1024;
 /// An answer up to this size does not count: as many of them as there may be connections have room.
@@ -25,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct AnswerRoom {
     making: Semaphore,
+    waiting: Semaphore,
     held: Arc<Semaphore>,
 }
 
@@ -36,7 +39,8 @@ pub(crate) struct Held {
 
 impl AnswerRoom {
     pub(crate) fn new() -> Self {
-        Self { making: Semaphore::new(MAKING_MAX), held: Arc::new(Semaphore::new(HELD_KIB as usize)) }
+        let (making, waiting) = (Semaphore::new(MAKING_MAX), Semaphore::new(WAITING_MAX));
+        Self { making, waiting, held: Arc::new(Semaphore::new(HELD_KIB as usize)) }
     }
 
     /// Makes an answer that may be large when there is room for it.
@@ -45,14 +49,23 @@ impl AnswerRoom {
         making: impl Future<Output = Result<Response, Problem>>,
     ) -> Result<Response, Problem> {
         // Neither semaphore is ever closed.
-        let Ok(Ok(_permit)) = timeout(PATIENCE, self.making.acquire()).await else { return Err(Problem::NoRoom) };
+        let Ok(Ok(permit)) = timeout(PATIENCE, self.making.acquire()).await else { return Err(Problem::NoRoom) };
         let mut response = making.await?;
         let bytes = response.body().size_hint().lower();
         if bytes > SMALL_BYTES {
             // One that is larger than all the room waits until it is alone.
             let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(HELD_KIB);
-            let held = timeout(PATIENCE, self.held.clone().acquire_many_owned(kib)).await;
-            let Ok(Ok(kib)) = held else { return Err(Problem::NoRoom) };
+            let kib = match self.held.clone().try_acquire_many_owned(kib) {
+                Ok(held) => held,
+                Err(_) => {
+                    let Ok(_waiting) = self.waiting.try_acquire() else { return Err(Problem::NoRoom) };
+                    // Others, which may be small, are made meanwhile.
+                    drop(permit);
+                    let held = timeout(PATIENCE, self.held.clone().acquire_many_owned(kib)).await;
+                    let Ok(Ok(held)) = held else { return Err(Problem::NoRoom) };
+                    held
+                }
+            };
             response.extensions_mut().insert(Held { _kib: Arc::new(kib) });
         }
         Ok(response)

@@ -1,8 +1,8 @@
 //! A finished run as one file.
 
-use std::fs::File;
 use std::io::{Seek, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::artifact;
 use crate::domain::ids::{RunId, Seq};
@@ -12,6 +12,9 @@ use crate::files::{LookupError, open_beneath};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
 
+/// Most bytes of a run's files in an export: all that a proof can be about (4 GiB of artifacts, 4 GiB of other files), and logs.
+const EXPORT_MAX: u64 = 16 << 30;
+
 /// A finished run, ready to be written as one file.
 pub struct Export {
     about: About,
@@ -19,6 +22,11 @@ pub struct Export {
 }
 
 impl Export {
+    /// About how many bytes it will have.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, piece)| piece.size()).sum()
+    }
+
     /// Write the file. Blocks.
     pub(crate) fn write(self, out: &mut impl Write) -> Result<Written, Error> {
         Ok(export::write(self.about, self.files, out)?)
@@ -66,9 +74,14 @@ fn pieces(root: &Path) -> Result<Vec<(String, Piece)>, Error> {
     for folder in export::FOLDERS {
         names.extend(artifact::files_below(root, folder.name())?);
     }
+    let root: Arc<Path> = root.into();
     let mut files = Vec::new();
+    let mut left = EXPORT_MAX;
     for name in names {
-        if let Some(piece) = piece(root, &name)? {
+        let Some(piece) = piece(&root, &name)? else { continue };
+        // A skill can make a file longer than any disk in no time. What is left out is not in the proof, either.
+        if let Some(rest) = left.checked_sub(piece.size()) {
+            left = rest;
             files.push((name, piece));
         }
     }
@@ -76,10 +89,12 @@ fn pieces(root: &Path) -> Result<Vec<(String, Piece)>, Error> {
 }
 
 /// A file of the run; none where there is none, or something that is no file.
-fn piece(root: &Path, name: &str) -> Result<Option<Piece>, Error> {
-    let whole = |file: File| Piece::whole(file).map(Some).map_err(Error::io(format!("look at {name}")));
+fn piece(root: &Arc<Path>, name: &str) -> Result<Option<Piece>, Error> {
     match open_beneath(root, Path::new(name)) {
-        Ok(file) => whole(file),
+        Ok(file) => {
+            let size = file.metadata().map_err(Error::io(format!("look at {name}")))?.len();
+            Ok(Some(Piece::named(root.clone(), name.to_owned(), size)))
+        }
         Err(LookupError::NotFound | LookupError::NotAFile | LookupError::Unsafe { .. }) => Ok(None),
         Err(LookupError::Io { source }) => Err(Error::io(format!("open {name}"))(source)),
     }

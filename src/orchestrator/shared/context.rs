@@ -135,9 +135,13 @@ impl Shared {
 
     /// Whether the disk has more free space than the floor in the settings.
     pub(crate) fn has_room(&self) -> Result<(), Error> {
+        self.has_room_for(0)
+    }
+
+    pub(crate) fn has_room_for(&self, bytes: u64) -> Result<(), Error> {
         let free = workspace::free_bytes(self.layout.data())?;
         let floor = self.settings.limits.min_free_bytes;
-        if free < floor { Err(Error::InsufficientStorage { free, floor }) } else { Ok(()) }
+        if free < floor.saturating_add(bytes) { Err(Error::InsufficientStorage { free, floor }) } else { Ok(()) }
     }
 
     /// A place in the queue.

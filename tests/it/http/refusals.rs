@@ -256,6 +256,23 @@ fn an_idempotency_key_is_one_header_that_is_not_empty() {
 }
 
 #[test]
+fn an_array_in_the_place_of_an_object_is_refused_at_any_depth() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    for (path, body, place) in [
+        ("/v1/jobs", json!({"skill_id": "hello", "runtime_options": []}), "/runtime_options"),
+        ("/v1/jobs", json!({"skill_id": "hello", "runtime_options": ["auto"]}), "/runtime_options"),
+        ("/v1/engines/codex/models/snapshots", json!({"models": [["gpt-5"]]}), "/models/0"),
+    ] {
+        let refused = server.post(path, &body);
+        assert_eq!(refused.refusal(), (400, "INVALID_REQUEST".into()), "{body}");
+        let expected = json!([{"path": place, "message": "must be an object, not an array"}]);
+        assert_eq!(refused.json()["error"]["details"], expected, "{body}");
+    }
+    assert_eq!(server.left_behind(), Vec::<String>::new());
+}
+
+#[test]
 fn an_array_is_not_taken_for_an_object_whose_members_stand_in_order() {
     let server = Server::start();
     server.skill("hello", HELLO, json!({}));

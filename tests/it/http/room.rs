@@ -57,6 +57,36 @@ fn an_upload_that_would_fill_the_disk_is_stopped_while_it_comes_and_leaves_nothi
 }
 
 #[test]
+fn an_export_takes_no_more_of_the_disk_than_there_is_above_the_floor() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let Some(_disk) = SmallDisk::mounted(&data, "160m") else { return };
+    let server = Server::with(&[("data_dir", data.to_str().unwrap()), ("min_free_bytes", "90 MiB")]);
+    let large =
+        "cat >/dev/null; head -c 40000000 /dev/zero > artifacts/large.bin; echo '{\"success\":true,\"data\":{}}'";
+    server.skill("large", large, json!({"artifacts": [{"role": "a", "pattern": "*.bin", "required": true}]}));
+    let (_, run) = server.create("large");
+    let ended = server.events(&run, 0).until_end();
+    assert_eq!(ended.last().unwrap()["type"], "conversation.completed", "{ended:?}");
+    let refused = server.get(&format!("/v1/jobs/{run}/export"));
+    assert_eq!(refused.refusal(), (507, "INSUFFICIENT_STORAGE".into()));
+    assert_eq!(server.get("/readyz").status, 200, "nothing was written");
+    drop(server);
+}
+
+#[test]
+fn a_file_longer_than_any_disk_is_not_in_an_export() {
+    let server = Server::start();
+    let sparse = "cat >/dev/null; mkdir -p raw; truncate -s 1T raw/sparse; echo x > raw/small; echo '{\"success\":true,\"data\":{}}'";
+    server.skill("sparse", sparse, json!({}));
+    let (_, run) = server.finished("sparse");
+    let export = server.get(&format!("/v1/jobs/{run}/export"));
+    assert_eq!(export.status, 200);
+    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(export.body)).unwrap();
+    assert!(zip.by_name("raw/small").is_ok() && zip.by_name("raw/sparse").is_err());
+}
+
+#[test]
 fn a_service_below_its_floor_of_free_space_is_not_ready_and_lives() {
     let server = Server::with(&[("min_free_bytes", "1000000000000")]);
     for query in ["", "?probe=1", "?x=%20&x"] {

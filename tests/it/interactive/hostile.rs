@@ -1,0 +1,46 @@
+//! An engine that spoils its run's folder between two turns: nothing hangs, nothing outside is touched.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{Scene, one_question};
+
+/// Puts this in the place of a file: a pipe that nobody reads, a link out of the folder, a device without end, a file
+/// longer than any disk.
+const SPOILERS: [&str; 4] =
+    [r#"mkfifo "$f""#, r#"ln -s "$here/outside" "$f""#, r#"ln -s /dev/zero "$f""#, r#"truncate -s 1T "$f""#];
+
+#[test]
+fn an_engine_that_replaces_its_prompt_gets_its_next_turn_and_reaches_nothing_outside() {
+    for spoil in SPOILERS {
+        let scene = Scene::new();
+        let outside = scene.pose.sessions().with_file_name("outside");
+        fs::write(&outside, "untouched").unwrap();
+        scene.pose.runs_after(1, &format!(r#"f=logs/prompt.txt; rm -f "$f"; {spoil}"#));
+        let run = scene.waiting(&one_question());
+        assert_eq!(scene.reply(&run, 1, json!("Ann")).status, 200);
+        scene.end(&run);
+        assert_eq!(scene.job(&run)["status"], "succeeded", "{spoil}");
+        let prompt = scene.server.run_dir(&run).join("logs/prompt.txt");
+        assert!(fs::read_to_string(&prompt).unwrap().contains("Ann"), "{spoil}: what it was told is on record");
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "untouched", "{spoil}");
+    }
+}
+
+#[test]
+fn an_engine_that_replaces_its_copy_of_the_skill_fails_its_run_with_the_cause() {
+    for spoil in SPOILERS {
+        let scene = Scene::new();
+        let outside = scene.pose.sessions().with_file_name("outside");
+        fs::write(&outside, "untouched").unwrap();
+        scene.pose.runs_after(1, &format!(r#"f=$(echo .codex/skills/*/SKILL.md); rm -f "$f"; {spoil}"#));
+        let run = scene.waiting(&one_question());
+        assert_eq!(scene.reply(&run, 1, json!("Ann")).status, 200);
+        scene.end(&run);
+        let job = scene.job(&run);
+        let told = job["error"]["message"].as_str().unwrap_or_default();
+        assert!(told.contains("copy of its skill cannot be used: SKILL.md"), "{spoil}: {job}");
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "untouched", "{spoil}");
+    }
+}
