@@ -5,6 +5,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub(crate) mod glob;
+pub(crate) mod harmless;
 pub(crate) mod object;
 pub(crate) mod template;
 pub(crate) mod utf8;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::cli::terminal::look::harmless;
+use crate::bounded::harmless::harmless;
 use crate::domain::causes::chain;
 use crate::domain::codes::{ErrorCode, Exit};
 use crate::domain::command::Refusal;

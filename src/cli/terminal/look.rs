@@ -1,6 +1,8 @@
 //! Colours and progress lines only on a terminal, and no colours if NO_COLOR is set.
 
 use std::io::IsTerminal;
+
+pub(crate) use crate::bounded::harmless::harmless;
 use std::os::fd::AsFd;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -56,12 +58,7 @@ fn colours_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Text of an engine made harmless: no character moves the cursor or changes the terminal.
-pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|character| if shown(character) { character } else { '\u{fffd}' }).collect()
-}
-
-/// The same, but the colours that this program itself uses stay.
+/// Text made harmless for a terminal, but the colours that this program itself uses stay.
 pub(crate) fn harmless_but_colours(text: &str) -> String {
     let colours = || Ink::ALL.into_iter().map(Ink::code).chain([PLAIN]);
     let mut safe = String::with_capacity(text.len());
@@ -75,15 +72,6 @@ pub(crate) fn harmless_but_colours(text: &str) -> String {
     }
     safe.push_str(&harmless(rest));
     safe
-}
-
-fn shown(character: char) -> bool {
-    character == '\n' || character == '\t' || !(character.is_control() || turns_direction(character))
-}
-
-/// Characters that change the direction of text and so make a line look different from its content.
-fn turns_direction(character: char) -> bool {
-    matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The text on one line, cut to so many characters.
@@ -129,11 +117,6 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_engine_cannot_move_the_cursor() {
-        assert_eq!(harmless("a\x1b[2Jb\r\nc\td\u{202e}"), "a\u{fffd}[2Jb\u{fffd}\nc\td\u{fffd}");
-    }
 
     #[test]
     fn only_the_colours_of_this_program_pass() {

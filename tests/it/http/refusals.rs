@@ -218,7 +218,7 @@ fn a_wrong_query_parameter_is_named() {
         (format!("/v1/jobs/{run}/events/history?to_seq=x"), "INVALID_REQUEST", "to_seq"),
         (format!("/v1/jobs/{run}/logs/range?stream=x"), "INVALID_REQUEST", "stream"),
         (format!("/v1/jobs/{run}/logs/range?stream=stdout&byte_from=2&byte_to=1"), "INVALID_REQUEST", "byte_to"),
-        (format!("/v1/jobs/{run}/explain"), "INVALID_REQUEST", "path"),
+        (format!("/v1/jobs/{run}/explain?path=x"), "INVALID_REQUEST", "path"),
         (format!("/v1/management/runs/{run}/file"), "INVALID_REQUEST", "path"),
     ] {
         let answer = server.get(&path);

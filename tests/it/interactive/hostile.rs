@@ -34,7 +34,7 @@ fn an_engine_that_replaces_its_copy_of_the_skill_fails_its_run_with_the_cause() 
         let scene = Scene::new();
         let outside = scene.pose.sessions().with_file_name("outside");
         fs::write(&outside, "untouched").unwrap();
-        scene.pose.runs_after(1, &format!(r#"f=$(echo .codex/skills/*/SKILL.md); rm -f "$f"; {spoil}"#));
+        scene.pose.runs_after(1, &format!(r#"f=$(echo .*/skills/ask/SKILL.md); rm -f "$f"; {spoil}"#));
         let run = scene.waiting(&one_question());
         assert_eq!(scene.reply(&run, 1, json!("Ann")).status, 200);
         scene.end(&run);
