@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod extract;
+mod offer;
 mod parse;
 mod question;
 mod scan;
@@ -12,7 +13,8 @@ mod turn;
 
 pub use crate::domain::validation::NormalizationLevel as Level;
 pub use parse::{Parsed, parse};
-pub(crate) use parse::{Validity, validate};
-pub(crate) use question::{BEGIN as ASK_BEGINS, END as ASK_ENDS, Question};
+pub(crate) use offer::{Choice, Offer, Source, choose};
+pub(crate) use parse::{validate, violated};
+pub(crate) use question::{BEGIN as ASK_BEGINS, END as ASK_ENDS, Question, without_blocks};
 pub use step::{Step, StepName};
-pub(crate) use turn::{DONE_MARKER, TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words};
+pub(crate) use turn::{Attempts, DONE_MARKER, TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words, offers};

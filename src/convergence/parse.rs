@@ -1,6 +1,5 @@
 //! Text to a validated value: read as JSON, its syntax repaired where needed, checked against the schema.
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::extract;
@@ -19,16 +18,12 @@ pub struct Parsed {
     pub steps: Vec<Step>,
 }
 
-/// How a text came out against a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Validity {
-    /// A value that keeps the schema.
-    Valid,
-    /// No JSON at all.
-    Missing,
-    /// JSON that breaks the schema.
-    Invalid,
+impl Parsed {
+    /// A text that is JSON as it stands.
+    pub(super) fn as_it_stands(value: Value) -> Self {
+        let step = Step::new(StepName::AsIs, true, "the text is JSON as it stands");
+        Self { level: Level::None, value: Some(value), steps: vec![step] }
+    }
 }
 
 /// Reads a text as JSON: as it stands, else with its syntax repaired and never a guess at its meaning.
@@ -44,11 +39,7 @@ pub(crate) enum Validity {
 pub fn parse(text: &str) -> Parsed {
     let text = text.trim();
     match serde_json::from_str(text) {
-        Ok(value) => Parsed {
-            level: Level::None,
-            value: Some(value),
-            steps: vec![Step::new(StepName::AsIs, true, "the text is JSON as it stands")],
-        },
+        Ok(value) => Parsed::as_it_stands(value),
         Err(error) => {
             let mut steps = vec![Step::new(StepName::AsIs, false, error.to_string())];
             let value = extract::value(text, &mut steps);
@@ -59,16 +50,19 @@ pub fn parse(text: &str) -> Parsed {
 
 /// Checks a value, or a part of one, and gives the step to record.
 pub(crate) fn validate(value: &Value, schema: &Validator) -> (Step, Result<Vec<Violation>, TooCostly>) {
-    let violations = match schema.errors(value) {
-        Ok(violations) => violations,
-        Err(costly) => return (Step::new(StepName::Validate, false, costly.to_string()), Err(costly)),
-    };
-    let step = match violations.first() {
+    match schema.errors(value) {
+        Ok(violations) => (violated(&violations), Ok(violations)),
+        Err(costly) => (Step::new(StepName::Validate, false, costly.to_string()), Err(costly)),
+    }
+}
+
+/// The step of a check that found these.
+pub(crate) fn violated(violations: &[Violation]) -> Step {
+    match violations.first() {
         None => Step::new(StepName::Validate, true, "the value keeps the output schema"),
         Some(first) => {
             let detail = format!("{} violations, the first at {:?}: {}", violations.len(), first.path, first.message);
             Step::new(StepName::Validate, false, detail)
         }
-    };
-    (step, Ok(violations))
+    }
 }

@@ -1,5 +1,7 @@
 //! Finds the question in an assistant's message: an ask block, an explicit JSON question, or the message itself.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value};
 
 use crate::bounded;
@@ -92,8 +94,34 @@ fn cut(text: &str) -> String {
     text.chars().take(PROMPT_MAX).collect()
 }
 
+/// The places of the ask blocks of a text, with their tags; one without its end reaches to the end of the text.
+pub(super) fn blocks(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let from = at + text[at..].find(BEGIN)?;
+        at = text[from..].find(END).map_or(text.len(), |end| from + end + END.len());
+        Some(from..at)
+    })
+}
+
+/// The text without its ask blocks: they are for programs, and the question in them is shown apart.
+pub(crate) fn without_blocks(text: &str) -> String {
+    let (mut rest, mut at) = (String::with_capacity(text.len()), 0);
+    for block in blocks(text) {
+        rest.push_str(&text[at..block.start]);
+        at = block.end;
+    }
+    rest.push_str(&text[at..]);
+    rest
+}
+
+/// Whether a text has an ask block.
+pub(super) fn has_block(text: &str) -> bool {
+    text.contains(BEGIN)
+}
+
 /// The text around the last ask block, and the block.
-pub(super) fn split_block(text: &str) -> (String, Option<&str>) {
+fn split_block(text: &str) -> (String, Option<&str>) {
     let Some(begin) = text.rfind(BEGIN) else { return (text.to_owned(), None) };
     let inside = &text[begin + BEGIN.len()..];
     match inside.find(END) {
@@ -120,7 +148,8 @@ fn read_block(block: &str, plain: &str) -> Result<Interaction, String> {
         None | Some(Value::Null) if !options.is_empty() => InteractionKind::ChooseOne,
         None | Some(Value::Null) if !required_fields.is_empty() => InteractionKind::FillFields,
         None | Some(Value::Null) => InteractionKind::OpenText,
-        Some(kind) => serde_json::from_value(kind.clone()).map_err(|_| format!("unknown kind {kind}"))?,
+        // A kind of another version, or a slip: whoever is asked answers in words.
+        Some(kind) => serde_json::from_value(kind.clone()).unwrap_or(InteractionKind::OpenText),
     };
     if kind == InteractionKind::ChooseOne && options.is_empty() {
         return Err("choose_one needs options".to_owned());
@@ -237,7 +266,6 @@ mod tests {
         for block in [
             "kind: [",
             "- a",
-            "kind: guess",
             "kind: choose_one",
             "kind: fill_fields",
             "nonsense: 1",
@@ -248,8 +276,17 @@ mod tests {
             assert_eq!(asked.interaction, open_text("What is your name?"), "{block}");
             assert_eq!(asked.warning.unwrap().code, "ASK_BLOCK_INVALID", "{block}");
         }
+        let guess = question(&format!("Hm.\n{BEGIN}\nkind: guess\nprompt: How many?\n{END}"), None).unwrap();
+        assert_eq!(guess, Question { interaction: open_text("How many?"), warning: None }, "an unknown kind is open text");
         let unclosed = question(&format!("Name?\n{BEGIN}\nkind: confirm"), None).unwrap();
         assert_eq!(unclosed.interaction.kind, InteractionKind::Confirm);
+    }
+
+    #[test]
+    fn what_is_shown_of_a_message_has_no_block_in_it() {
+        let text = format!("One {BEGIN}\nkind: confirm\n{END} two {BEGIN}x{END}, three");
+        assert_eq!(without_blocks(&text), "One  two , three");
+        assert_eq!(without_blocks(&format!("Wait. {BEGIN}\nkind: conf")), "Wait. ");
     }
 
     #[test]

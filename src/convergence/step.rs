@@ -20,6 +20,8 @@ pub enum StepName {
     SmartQuotes,
     /// Brackets still open at the very end were closed.
     CloseBrackets,
+    /// It was not in the last message.
+    EarlierMessage,
     /// Looked for a value and found none.
     Extract,
     /// Checked against the output schema.
@@ -43,6 +45,7 @@ impl StepName {
             StepName::TrailingCommas => "trailing_commas",
             StepName::SmartQuotes => "smart_quotes",
             StepName::CloseBrackets => "close_brackets",
+            StepName::EarlierMessage => "earlier_message",
             StepName::Extract => "extract",
             StepName::Validate => "validate",
             StepName::Normalizer => "normalizer",

@@ -8,7 +8,7 @@ use super::fact::Fact;
 use super::ids::RunId;
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{Completion, Evidence, RunError};
-use super::request::UploadedFile;
+use super::request::{Passed, UploadedFile};
 use super::statechart::Status;
 use super::validation::ValidationError;
 
@@ -61,6 +61,8 @@ pub enum Command {
         parser_version: String,
         /// The tier of isolation in force.
         isolation: String,
+        /// What the engine is told besides its prompt.
+        passed: Passed,
     },
     /// Log what the engine wrote.
     Record(Vec<Fact>),

@@ -7,7 +7,7 @@ use super::artifact::ArtifactEntry;
 use super::ids::{RequestId, RunId};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{Completion, Proof, RunError, Usage, Warning};
-use super::request::{ExecutionMode, RuntimeOptions, SkillRef, UploadedFile};
+use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
 use super::statechart::{Status, Trigger};
 use super::time::Timestamp;
 
@@ -223,6 +223,9 @@ pub struct TurnStarted {
     pub(crate) isolation: String,
     /// The session this turn goes on with.
     pub(crate) resumed_from: Option<String>,
+    /// What the engine was told besides its prompt.
+    #[serde(flatten)]
+    pub(crate) passed: Passed,
 }
 
 /// Data of `session.bound`.

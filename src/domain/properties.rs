@@ -103,6 +103,7 @@ fn any_command() -> impl Strategy<Value = Command> {
             engine_version: "1".into(),
             parser_version: "1".into(),
             isolation: "none".into(),
+            passed: super::request::Passed::default(),
         }),
         2 => prop::collection::vec(prop_oneof![Just(raw), Just(bound)], 0..3).prop_map(Command::Record),
         3 => ends.prop_map(|conclusion| Command::EndTurn { facts: vec![], conclusion }),

@@ -1,6 +1,7 @@
 //! What a client asked for: skill, mode, options, files.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Which skill, and which content of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,20 @@ pub struct RuntimeOptions {
     pub(crate) hard_timeout_seconds: u64,
     /// Longest silence of an engine; 0 = any.
     pub(crate) stall_timeout_seconds: u64,
+}
+
+/// What an engine was told besides its prompt, whoever chose it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passed {
+    /// The model; none when the engine chose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// How hard the model is to think.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) effort: Option<String>,
+    /// The rest of its configuration.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(crate) options: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

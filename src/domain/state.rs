@@ -8,7 +8,7 @@ use super::event::{Event, RecoveryState, Started};
 use super::ids::{RequestId, RunId, Seq};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{RunError, Usage, Warning};
-use super::request::{ExecutionMode, RuntimeOptions, SkillRef};
+use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef};
 use super::statechart::Status;
 use super::time::Timestamp;
 
@@ -40,6 +40,9 @@ pub(crate) struct Turn {
     pub(crate) engine_version: String,
     /// The tier of isolation in force.
     pub(crate) isolation: String,
+    /// What the engine was told besides its prompt. Rows of older versions do not say.
+    #[serde(flatten)]
+    pub(crate) passed: Passed,
 }
 
 /// The status of a run, with the data that exists only in that status.
@@ -128,6 +131,9 @@ pub struct RunState {
     pub(crate) replies: Vec<AcceptedReply>,
     /// The user's answer that the next turn is told.
     pub(crate) answer: Option<Value>,
+    /// Whether that answer is `null`, which a row cannot tell from none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) answered_null: bool,
     /// Questions the deadline decided.
     pub(crate) auto_decision_count: u64,
     /// When the last of them was.
@@ -176,6 +182,7 @@ impl RunState {
             interaction_count: 0,
             replies: Vec::new(),
             answer: None,
+            answered_null: false,
             auto_decision_count: 0,
             last_auto_decision_at: None,
             cancel_requested: false,
@@ -230,6 +237,7 @@ impl RunState {
             Event::TurnStarted(turn) => {
                 self.turns = turn.attempt;
                 self.answer = None;
+                self.answered_null = false;
                 // The service died while the run took an equal run's result; now its own engine runs instead.
                 self.cache_hit = false;
                 self.cached_from = None;
@@ -237,6 +245,7 @@ impl RunState {
                     pid: turn.pid,
                     engine_version: turn.engine_version.clone(),
                     isolation: turn.isolation.clone(),
+                    passed: turn.passed.clone(),
                 });
             }
             Event::SessionBound(bound) => self.session_handle = Some(bound.handle.clone()),
@@ -246,7 +255,8 @@ impl RunState {
                 self.phase = Phase::Asking(Pending { interaction: interaction.clone(), asked_at: at });
             }
             Event::ReplyAccepted(reply) => {
-                self.answer = Some(reply.response.clone());
+                self.answered_null = reply.response.is_null();
+                self.answer = Some(reply.response.clone()).filter(|answer| !answer.is_null());
                 self.replies.extend(reply.idempotency_key.clone().map(|idempotency_key| AcceptedReply {
                     interaction_id: reply.interaction_id,
                     idempotency_key,

@@ -9,6 +9,7 @@ use super::models::ModelCatalog;
 use super::parser::{Dialect, TurnParser};
 use super::report::TurnReport;
 use super::session::HandleKind;
+use super::structured::Structured;
 use super::turn::{Turn, TurnRefused};
 use crate::domain::codes::WarningCode;
 use crate::domain::engine::Engine;
@@ -69,6 +70,8 @@ pub struct Adapter {
     /// What of its home is the operator's.
     pub(crate) home: SharedHome,
     pub(crate) models: ModelCatalog,
+    /// Its own structured output, where it has one.
+    pub(crate) structured: Option<Structured>,
     /// Whether it can confine its commands itself.
     pub(crate) has_sandbox: bool,
     /// Variables set whenever it is started: they switch off updates, telemetry and second processes.
@@ -92,8 +95,9 @@ impl Adapter {
             let handle = handle.to_owned();
             return Err(TurnRefused::Handle { handle, kind: self.handle.name(), engine: self.engine });
         }
-        if let Some(model) = turn.model.filter(|model| !is_model_name(model)) {
-            return Err(TurnRefused::Model { model: model.to_owned() });
+        let named = [config::model(&self.config, turn.config), config::effort(&self.config, turn.config)];
+        if let Some(name) = named.into_iter().flatten().find(|name| !is_model_name(name)) {
+            return Err(TurnRefused::Model { model: name.to_owned() });
         }
         (self.launch)(self, turn)
     }
@@ -124,8 +128,12 @@ impl Adapter {
                 streams: self.streams,
             },
             files: Vec::new(),
-            recorded_config: turn.config.clone(),
         }
+    }
+
+    /// The model that the configuration names.
+    pub(crate) fn model<'a>(&self, turn: &Turn<'a>) -> Option<&'a str> {
+        config::model(&self.config, turn.config)
     }
 
     /// A parser for one turn. `usage_before` is what the run has used in its earlier turns: some engines report the sum

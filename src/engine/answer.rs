@@ -21,12 +21,13 @@ pub struct EngineAnswer {
 /// The engine's answer, or why it did not finish its turn.
 pub fn answer(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Result<EngineAnswer, RunError> {
     let failure = match (&report.end, exit) {
-        (Some(ReportedEnd::Succeeded), ProcessExit::Code(0) | ProcessExit::Dismissed) => {
+        (Some(ReportedEnd::Succeeded), ProcessExit::Code(0) | ProcessExit::Dismissed)
+        | (Some(ReportedEnd::InPlainText), ProcessExit::Code(_) | ProcessExit::Dismissed) => {
             let text = report.final_text.clone().unwrap_or_default();
             return Ok(EngineAnswer { text, structured: report.structured.clone() });
         }
         (Some(ReportedEnd::Failed(failure)), _) => failure.clone(),
-        (Some(ReportedEnd::Succeeded), exit) => {
+        (Some(ReportedEnd::Succeeded | ReportedEnd::InPlainText), exit) => {
             let message = format!("{} said that it finished, but it {exit}", adapter.name());
             Failure::new(ErrorCode::EngineFailed, &message)
         }
@@ -53,7 +54,7 @@ fn lost_session(adapter: &Adapter, report: &TurnReport) -> Option<String> {
             let known = adapter.lost_session_words.iter().any(|words| failure.message.contains(words));
             known.then(|| failure.message.clone())
         }
-        Some(ReportedEnd::Succeeded) | None => None,
+        Some(ReportedEnd::Succeeded | ReportedEnd::InPlainText) | None => None,
     })
 }
 

@@ -66,8 +66,6 @@ pub(crate) struct LaunchPlan {
     pub(crate) shown_argv: Vec<String>,
     /// Files to write first.
     pub(crate) files: Vec<ConfigFile>,
-    /// The configuration in force, for the run's records. Nothing in it can be a secret: see [`super::config::Takes`].
-    pub(crate) recorded_config: Value,
 }
 
 /// A path as an argument; paths of the runner are UTF-8.

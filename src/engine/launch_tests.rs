@@ -12,16 +12,36 @@ use crate::domain::request::ExecutionMode;
 
 const UUID: &str = "01a1e212-7b08-7880-8338-1569b3c6ebe6";
 
-fn plan(name: &str, change: impl FnOnce(&mut Turn<'_>)) -> Result<LaunchPlan, TurnRefused> {
+/// A turn, and the model that its request names.
+struct Asked<'a> {
+    model: Option<&'a str>,
+    turn: Turn<'a>,
+}
+
+impl<'a> std::ops::Deref for Asked<'a> {
+    type Target = Turn<'a>;
+
+    fn deref(&self) -> &Turn<'a> {
+        &self.turn
+    }
+}
+
+impl std::ops::DerefMut for Asked<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.turn
+    }
+}
+
+fn plan(name: &str, change: impl FnOnce(&mut Asked<'_>)) -> Result<LaunchPlan, TurnRefused> {
     plan_with(name, &json!({}), change)
 }
 
-fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Turn<'_>)) -> Result<LaunchPlan, TurnRefused> {
+fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Asked<'_>)) -> Result<LaunchPlan, TurnRefused> {
     let adapter = adapter_named(name).unwrap();
     let env = [("KEY".to_owned(), "secret".to_owned()), ("HOME".to_owned(), "/root".to_owned())];
     let schema =
         json!({ "type": "object", "properties": { "a": {} }, "required": ["a"], "additionalProperties": false });
-    let mut turn = Turn {
+    let turn = Turn {
         program: &["/bin/engine".to_owned()],
         run_dir: Path::new("/run"),
         engine_home: Path::new("/home/engine"),
@@ -29,7 +49,6 @@ fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Turn<'_>)) ->
         path: "/usr/bin",
         env: &env,
         prompt: "Do it",
-        model: None,
         resume: None,
         config: &json!({}),
         mode: ExecutionMode::Auto,
@@ -37,8 +56,9 @@ fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Turn<'_>)) ->
         own_sandbox: true,
         network: false,
     };
-    change(&mut turn);
-    let model = turn.model;
+    let mut asked = Asked { model: None, turn };
+    change(&mut asked);
+    let Asked { model, turn } = asked;
     let layers = config::Layers { skill_file: None, request: Some(request), model, mode: turn.mode };
     let config = config::merge(&adapter.config, &layers).unwrap();
     adapter.launch(&Turn { config: &config, ..turn })
@@ -116,11 +136,11 @@ fn gemini_and_qwen_write_settings_for_the_run_and_leave_those_of_their_home() {
     assert_eq!(argv(&gemini), expected);
     let (settings, keep) = file(&gemini, "/home/engine/.gemini/settings.json").unwrap();
     assert!(keep && settings["security"]["auth"]["selectedType"] == "gemini-api-key");
-    assert_eq!(file(&gemini, "/run/.gemini/settings.json"), Some((gemini.recorded_config.clone(), false)));
+    let (of_run, keep) = file(&gemini, "/run/.gemini/settings.json").unwrap();
+    assert!(!keep && of_run["model"]["name"] == "m", "{of_run}");
     let qwen = plan("qwen", |turn| turn.model = Some("m")).unwrap();
-    let expected = "/bin/engine --output-format stream-json --yolo --json-schema @/run/schema.json";
+    let expected = "/bin/engine --output-format stream-json --yolo --model m --json-schema @/run/schema.json";
     assert_eq!(argv(&qwen), expected);
-    assert_eq!(variable(&qwen, "OPENAI_MODEL"), Some("m"));
     let (settings, keep) = file(&qwen, "/home/engine/.qwen/settings.json").unwrap();
     assert!(keep && settings["security"]["auth"]["selectedType"] == "openai");
     let (of_run, _) = file(&qwen, "/run/.qwen/settings.json").unwrap();
@@ -146,7 +166,7 @@ fn claude_gets_an_allow_list_and_a_settings_file_only_when_there_is_something_to
     assert_eq!(first.files, Vec::new());
     let settings = json!({ "model": "x" });
     let second = plan_with("claude", &settings, |_| {}).unwrap();
-    assert!(argv(&second).contains("--settings /run/.claude/settings.json --json-schema {\"type\":\"object\""));
+    assert!(argv(&second).contains("--model x --settings /run/.claude/settings.json --json-schema {\"type\":\"object\""));
     assert_eq!(file(&second, "/run/.claude/settings.json"), Some((settings.clone(), false)));
 }
 
@@ -157,7 +177,7 @@ fn a_handle_or_model_an_engine_could_misread_is_refused() {
             let refused = plan(adapter.name(), |turn| turn.resume = Some(handle)).unwrap_err();
             assert_eq!(RunError::from(refused).code, "SESSION_RESUME_FAILED", "{} {handle}", adapter.name());
         }
-        for model in ["--yolo", "", "a\nb", "{env:KEY}", "$KEY"] {
+        for model in ["--yolo", "", "a\nb", "{env:KEY}", "$KEY", "m@$KEY"] {
             let refused = plan(adapter.name(), |turn| turn.model = Some(model)).unwrap_err();
             assert_eq!(RunError::from(refused).code, ErrorCode::EngineConfigInvalid, "{} {model}", adapter.name());
         }

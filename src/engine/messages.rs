@@ -20,6 +20,8 @@ pub(crate) struct Idiom {
     pub(crate) shell: &'static str,
     /// The member of `result` that holds structured output.
     pub(crate) structured: &'static str,
+    /// What it says of a turn that it calls failed because its model did not use the tool for structured output.
+    pub(crate) in_plain_text: Option<&'static str>,
     /// Whether tokens are counted over the whole session; the cost always is.
     pub(crate) tokens_of_session: bool,
 }
@@ -153,8 +155,12 @@ impl Messages {
         // `subtype` says "success" even of a request the service refused: only this member can be trusted.
         let failed = event.get("is_error")?.as_bool()?;
         let mut events = Vec::new();
-        if failed {
-            let failure = Failure::classify(status(event, "api_error_status"), &reason(event));
+        let reason = reason(event);
+        if failed && self.idiom.in_plain_text.is_some_and(|words| reason.starts_with(words)) {
+            events.push(remark(&reason));
+            turn.answered_in_plain_text();
+        } else if failed {
+            let failure = Failure::classify(status(event, "api_error_status"), &reason);
             events.push(engine_error(&failure.message));
             turn.failed(failure);
         } else {

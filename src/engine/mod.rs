@@ -18,6 +18,7 @@ mod process_exit;
 mod reader;
 mod report;
 mod session;
+mod structured;
 mod tool_schema;
 mod turn;
 

@@ -1,5 +1,7 @@
 //! What is known about a turn: session, last message, usage, denials, and the end that the engine reported.
 
+use std::collections::VecDeque;
+
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
@@ -14,6 +16,8 @@ const STDERR_KEPT: usize = 2000;
 const TEXT_MAX: usize = 128 * 1024;
 /// Longest session handle, in bytes.
 const HANDLE_MAX: usize = 256;
+/// Most bytes of messages that are kept to look for the result in them; the oldest are forgotten first.
+const MESSAGES_KEPT: usize = 32 * 1024 * 1024;
 /// How many names of unrecognized output are kept.
 const NAMES_MAX: usize = 20;
 
@@ -22,6 +26,8 @@ const NAMES_MAX: usize = 20;
 pub enum ReportedEnd {
     /// It finished its turn.
     Succeeded,
+    /// It finished its turn, and calls that a failure because its model answered in plain text. The text counts all the same.
+    InPlainText,
     Failed(Failure),
 }
 
@@ -60,6 +66,8 @@ pub struct TurnReport {
     pub(crate) unrecognized: Vec<String>,
     handle_kind: &'static str,
     messages: usize,
+    /// The messages so far, the oldest first.
+    kept: VecDeque<String>,
 }
 
 impl TurnReport {
@@ -78,6 +86,7 @@ impl TurnReport {
             unrecognized: Vec::new(),
             handle_kind,
             messages: 0,
+            kept: VecDeque::new(),
         }
     }
 
@@ -111,8 +120,18 @@ impl TurnReport {
         // An answer of the model means that an earlier error was overcome.
         self.last_error = None;
         self.final_text = Some(text.to_owned());
+        self.kept.push_back(text.to_owned());
+        while self.kept.len() > 1 && self.kept.iter().map(String::len).sum::<usize>() > MESSAGES_KEPT {
+            self.kept.pop_front();
+        }
         let message_id = message_id.map_or_else(|| format!("message-{}", self.messages), str::to_owned);
         Some(Event::AssistantMessage(AssistantMessage { message_id, text: shown(text) }))
+    }
+
+    /// Every message of the turn, in order; the last one as the engine reports it in the end, where that differs.
+    pub(crate) fn messages(&self) -> Vec<String> {
+        let last = self.final_text.iter().filter(|text| self.kept.back() != Some(text));
+        self.kept.iter().chain(last).cloned().collect()
     }
 
     /// Takes a report of usage. The reports of one turn add up; one of zero tokens is no event.
@@ -129,6 +148,13 @@ impl TurnReport {
         // A turn in the wrong session cannot succeed.
         if self.lost_session.is_none() {
             self.end = Some(ReportedEnd::Succeeded);
+        }
+    }
+
+    /// The engine reports that its model answered, but not by its tool for structured output.
+    pub(crate) fn answered_in_plain_text(&mut self) {
+        if self.lost_session.is_none() {
+            self.end = Some(ReportedEnd::InPlainText);
         }
     }
 

@@ -25,10 +25,9 @@ pub(crate) struct Turn<'a> {
     /// Variables the operator passes through: keys and endpoints. The adapter's own variables win over them.
     pub(crate) env: &'a [(String, String)],
     pub(crate) prompt: &'a str,
-    pub(crate) model: Option<&'a str>,
     /// The session to continue.
     pub(crate) resume: Option<&'a str>,
-    /// The merged configuration, see [`super::config::merge`].
+    /// The merged configuration with the model in it, see [`super::config::merge`].
     pub(crate) config: &'a Value,
     pub(crate) mode: ExecutionMode,
     pub(crate) output_schema: Option<OutputSchema<'a>>,
@@ -64,16 +63,5 @@ impl From<TurnRefused> for RunError {
             TurnRefused::Model { .. } | TurnRefused::Config { .. } => ErrorCode::EngineConfigInvalid,
         };
         RunError::new(code, refused.to_string())
-    }
-}
-
-impl Turn<'_> {
-    /// The schema for the engine's own structured output. A turn that may ask has none: the engine would have to answer
-    /// in the schema and could not ask its question.
-    pub(crate) fn native_schema(&self) -> Option<OutputSchema<'_>> {
-        match self.mode {
-            ExecutionMode::Auto => self.output_schema,
-            ExecutionMode::Interactive => None,
-        }
     }
 }

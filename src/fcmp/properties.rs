@@ -14,7 +14,7 @@ use crate::domain::fact::{RawRange, Stream};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
 use crate::domain::outcome::{Completion, Proof, ProofSignature, RunError, StreamProof, Usage, Warning, WarningLevel};
-use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef, UploadedFile};
+use crate::domain::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
 use crate::domain::statechart::{Status, TRANSITIONS};
 use crate::domain::time::Timestamp;
 
@@ -209,8 +209,12 @@ fn any_event() -> impl Strategy<Value = Event> {
             Event::Uploaded(Uploaded { files, manifest_sha256, cache_key, package })
         },
     );
-    let turn = (0u32..3, prop::collection::vec(text(), 0..3), prop::option::of(text())).prop_map(
-        |(attempt, command, from)| {
+    let passed = (prop::option::of(text()), prop::option::of(text()), any::<bool>()).prop_map(|(model, effort, more)| {
+        let options = if more { Map::from_iter([("a".to_owned(), json!({"b": 1}))]) } else { Map::new() };
+        Passed { model, effort, options }
+    });
+    let turn = (0u32..3, prop::collection::vec(text(), 0..3), prop::option::of(text()), passed).prop_map(
+        |(attempt, command, from, passed)| {
             Event::TurnStarted(TurnStarted {
                 attempt,
                 command,
@@ -219,6 +223,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 parser_version: "1".into(),
                 isolation: "none".into(),
                 resumed_from: from,
+                passed,
             })
         },
     );
@@ -354,11 +359,14 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 4] = [
+const OPTIONAL: [(&str, &str); 7] = [
     ("conversation.started", "cache_key"),
     ("conversation.started", "engine_config_sha256"),
     ("conversation.started", "temporary"),
     ("input.uploaded", "package"),
+    ("turn.started", "model"),
+    ("turn.started", "effort"),
+    ("turn.started", "options"),
 ];
 
 #[test]

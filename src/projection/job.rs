@@ -1,6 +1,7 @@
 //! The job: a run as `GET /v1/jobs/{id}` shows it.
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::domain::event::RecoveryState;
 use crate::domain::ids::{RequestId, RunId, Seq};
@@ -26,7 +27,12 @@ pub struct Job {
     pub(crate) engine_version: Option<String>,
     /// The tier of isolation in force, once it was started.
     pub(crate) isolation: Option<String>,
+    /// The model its engine was told to use; before that, the one that was asked for.
     pub(crate) model: Option<String>,
+    /// How hard the model was told to think.
+    pub(crate) effort: Option<String>,
+    /// The rest of what its engine was told.
+    pub(crate) engine_options: Map<String, Value>,
     /// With or without questions.
     pub(crate) execution_mode: ExecutionMode,
     /// When it was created.
@@ -60,6 +66,7 @@ pub struct Job {
 
 /// The job of a run.
 pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
+    let passed = run.turn.as_ref().map(|turn| &turn.passed);
     Job {
         request_id: run.request_id,
         run_id: run.run_id,
@@ -69,7 +76,9 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
         engine: run.engine.clone(),
         engine_version: run.turn.as_ref().map(|turn| turn.engine_version.clone()),
         isolation: run.turn.as_ref().map(|turn| turn.isolation.clone()),
-        model: run.model.clone(),
+        model: passed.and_then(|passed| passed.model.clone()).or_else(|| run.model.clone()),
+        effort: passed.and_then(|passed| passed.effort.clone()),
+        engine_options: passed.map(|passed| passed.options.clone()).unwrap_or_default(),
         execution_mode: run.options.execution_mode,
         created_at: run.created_at,
         updated_at: run.updated_at,

@@ -5,4 +5,4 @@ pub(crate) mod contract;
 mod render;
 
 pub use render::TemplateFailed;
-pub(crate) use render::{PROMPT_MAX, Values, evaluate, is_built_in, render, template};
+pub(crate) use render::{PROMPT_MAX, Values, evaluate, has_contract, is_built_in, render, template};

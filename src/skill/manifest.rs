@@ -99,6 +99,9 @@ pub(crate) struct Prompt {
     /// The result's path in the run, when it is not `result/result.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) result_file: Option<String>,
+    /// Whether the output contract is appended to the skill's own template; it is when this is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) contract: Option<bool>,
 }
 
 /// Where an engine leaves its result.

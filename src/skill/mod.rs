@@ -8,7 +8,7 @@ pub mod command;
 mod engines;
 pub mod finding;
 pub(crate) mod front_matter;
-mod input_schema;
+pub(crate) mod input_schema;
 pub mod inputs;
 pub mod lint;
 pub mod manifest;

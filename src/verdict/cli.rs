@@ -1,20 +1,20 @@
 //! The verdict on an agent CLI: first whether the engine did its part, then what it said.
 
-use serde_json::Value;
-
 use crate::convergence;
-use crate::convergence::{Question, TurnVerdict, TurnWords, WordsVerdict};
+use crate::convergence::{
+    Attempts, Choice, Offer, Parsed, Question, Source, Step, StepName, TurnVerdict, TurnWords, WordsVerdict,
+};
 use crate::domain::codes::{ErrorCode, WarningCode};
-use crate::domain::event::NormalizationStep;
+use crate::domain::event::{NormalizationStep, ValidationError};
 use crate::domain::outcome::{Completion, RunError, Warning};
 use crate::domain::request::ExecutionMode;
 use crate::domain::run_file::RunFile;
 use crate::engine;
 use crate::engine::{Adapter, EngineAnswer, ProcessExit, TurnReport};
-use crate::skill::schema::Validator;
+use crate::skill::schema::{TooCostly, Validator};
 use crate::verdict::stop::Stop;
 use crate::verdict::verdict::{
-    Outcome, Verdict, check, invalid, missing_output, placed, steps, too_costly, with_hints,
+    Outcome, Verdict, check, convert_step, invalid, missing_output, placed, steps, too_costly, with_hints,
 };
 
 /// What an agent CLI left to be judged.
@@ -31,85 +31,116 @@ pub(crate) struct CliTurn<'a> {
     pub max_attempt: Option<u32>,
 }
 
+impl CliTurn<'_> {
+    fn attempts(&self) -> Attempts {
+        Attempts { attempt: self.attempt, max_attempt: self.max_attempt }
+    }
+}
+
 /// Judge an agent CLI's turn: first whether the engine did its part, then what it said.
 pub(crate) fn judge_cli(turn: &CliTurn<'_>) -> Verdict {
     if let Some(stop) = &turn.stop {
         return Verdict::failed(stop.error());
     }
-    let (text, structured) = match engine_answer(turn) {
+    let structured = match engine_answer(turn) {
         Err(error) => return Verdict::failed(error.bounded()),
-        Ok(EngineAnswer { text, structured }) => (text, structured),
+        Ok(answer) => answer.structured.map(|value| value.to_string()),
     };
-    if turn.mode == ExecutionMode::Interactive {
-        return judge_interactive(turn, &text, structured.as_ref());
+    let messages = turn.report.messages();
+    let words =
+        TurnWords { messages: &messages, structured: structured.as_deref(), result_file: turn.skill_result };
+    match turn.mode {
+        ExecutionMode::Auto => judge_auto(turn, &words),
+        ExecutionMode::Interactive => judge_interactive(turn, &words),
     }
-    let (source, parsed) = match (turn.skill_result, structured) {
-        (Some(written), _) => ("result_file", convergence::parse(written)),
-        (None, Some(value)) => ("structured_output", convergence::parse(&value.to_string())),
-        (None, None) => ("assistant_message", convergence::parse(&text)),
-    };
-    let Some(data) = parsed.value.clone() else {
-        let message = "the engine ended well but its last message holds no JSON; the skill must say what to answer";
-        return missing_output(placed(source), &parsed, message, Completion::Schema);
-    };
-    let mut verdict = check(placed(source), &parsed, data.clone(), turn.output, Completion::Schema);
-    verdict.answer = Some(data);
-    verdict
+}
+
+/// Judge a turn that cannot ask.
+fn judge_auto(turn: &CliTurn<'_>, words: &TurnWords<'_>) -> Verdict {
+    let made = convergence::offers(words);
+    match convergence::choose(&made.offers, turn.output) {
+        Choice::Valid(offer, warning) => valid(turn, words, offer, warning, Completion::Schema),
+        Choice::Invalid(offer, errors) => broken(words, offer, errors, Completion::Schema),
+        Choice::TooCostly(offer, costly) => unchecked(words, offer, costly),
+        Choice::Nothing => {
+            let message = match made.offers.iter().any(Offer::is_question) {
+                true => "the engine asked a question, but nobody can answer in execution_mode auto",
+                false => "the engine ended well but none of its messages holds JSON; the skill must say what to answer",
+            };
+            missing(words, message, Completion::Schema)
+        }
+    }
 }
 
 /// Judge a turn that may ask.
-fn judge_interactive(turn: &CliTurn<'_>, text: &str, structured: Option<&Value>) -> Verdict {
-    let structured = structured.map(Value::to_string);
-    let decision = convergence::judge_turn(&TurnWords {
-        text,
-        structured: structured.as_deref(),
-        result_file: turn.skill_result,
-        output: turn.output,
-        attempt: turn.attempt,
-        max_attempt: turn.max_attempt,
-    });
-    match decision {
-        TurnVerdict::Completed { value, parsed, source, marked } => {
+fn judge_interactive(turn: &CliTurn<'_>, words: &TurnWords<'_>) -> Verdict {
+    match convergence::judge_turn(words, turn.output, turn.attempts()) {
+        TurnVerdict::Completed { offer, warning, marked } => {
             let completion = if marked { Completion::DoneMarker } else { Completion::Schema };
-            let mut verdict = check(placed(source), &parsed, value.clone(), turn.output, completion);
+            let mut verdict = valid(turn, words, offer, warning, completion);
             if !marked {
                 let message = "the output passes its schema, but the engine did not say that it is done";
                 verdict.warnings.push(Warning::new(WarningCode::InteractiveCompletedWithoutDoneMarker, message));
             }
-            verdict.answer = Some(value);
             verdict
         }
-        TurnVerdict::Invalid { parsed, source, errors, outcome } => match outcome {
-            convergence::Validity::Missing => {
-                let message = "the engine says that it is done, but its answer holds no JSON";
-                missing_output(placed(source), &parsed, message, Completion::DoneMarker)
-            }
-            convergence::Validity::Invalid | convergence::Validity::Valid => {
-                let mut steps = steps(&parsed);
-                steps.push(NormalizationStep {
-                    step: "validate".into(),
-                    ok: false,
-                    detail: errors.first().map(|error| error.message.clone()).unwrap_or_default(),
-                });
-                let mut verdict = invalid(&parsed, placed(source), steps, errors, Completion::DoneMarker);
-                verdict.answer = parsed.value;
-                verdict
-            }
-        },
-        TurnVerdict::TooCostly { parsed, source, costly } => {
-            let mut steps = steps(&parsed);
-            steps.push(NormalizationStep { step: "validate".into(), ok: false, detail: costly.to_string() });
-            let mut verdict = too_costly(&parsed, placed(source), steps, costly);
-            verdict.answer = parsed.value;
-            verdict
+        TurnVerdict::Invalid { offer, errors } => broken(words, offer, errors, Completion::DoneMarker),
+        TurnVerdict::Missing => {
+            missing(words, "the engine says that it is done, but its answer holds no JSON", Completion::DoneMarker)
         }
+        TurnVerdict::TooCostly { offer, costly } => unchecked(words, offer, costly),
         TurnVerdict::Ask(question) => asked(*question),
         TurnVerdict::AttemptsUsedUp => attempts_used_up(turn),
         TurnVerdict::Silent => {
             let message = "the engine ended its turn without a word: no output and no question";
-            missing_output(placed("assistant_message"), &convergence::parse(text), message, Completion::Schema)
+            missing(words, message, Completion::Schema)
         }
     }
+}
+
+/// The value that was chosen, with the way to it.
+fn taken(words: &TurnWords<'_>, offer: Offer) -> (Source, Parsed) {
+    let Offer { source, mut parsed, .. } = offer;
+    if let Source::Message(number) = source
+        && number < words.messages.len()
+    {
+        let detail = format!("taken from message {number} of {}", words.messages.len());
+        parsed.steps.push(Step::new(StepName::EarlierMessage, true, detail));
+    }
+    (source, parsed)
+}
+
+fn valid(
+    turn: &CliTurn<'_>,
+    words: &TurnWords<'_>,
+    offer: Offer,
+    warning: Option<Warning>,
+    completion: Completion,
+) -> Verdict {
+    let (source, parsed) = taken(words, offer);
+    let value = parsed.value.clone().unwrap_or_default();
+    let mut verdict = check(placed(source.name()), &parsed, value.clone(), turn.output, completion);
+    verdict.warnings.extend(warning);
+    verdict.of(source, Some(value))
+}
+
+fn broken(words: &TurnWords<'_>, offer: Offer, errors: Vec<ValidationError>, awaited: Completion) -> Verdict {
+    let (source, parsed) = taken(words, offer);
+    let mut steps = steps(&parsed);
+    steps.push(convert_step(&convergence::violated(&errors)));
+    invalid(&parsed, placed(source.name()), steps, errors, awaited).of(source, parsed.value)
+}
+
+fn unchecked(words: &TurnWords<'_>, offer: Offer, costly: TooCostly) -> Verdict {
+    let (source, parsed) = taken(words, offer);
+    let mut steps = steps(&parsed);
+    steps.push(NormalizationStep { step: "validate".into(), ok: false, detail: costly.to_string() });
+    too_costly(&parsed, placed(source.name()), steps, costly).of(source, parsed.value)
+}
+
+fn missing(words: &TurnWords<'_>, message: &str, awaited: Completion) -> Verdict {
+    let last = words.messages.last().map(String::as_str).unwrap_or_default();
+    missing_output(placed(Source::Message(0).name()), &convergence::parse(last), message, awaited)
 }
 
 /// Judge a turn of a hybrid skill's engine: its words, or a question, or why there are none.
@@ -123,7 +154,7 @@ pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
     };
     match turn.mode {
         ExecutionMode::Auto => Ok(text),
-        ExecutionMode::Interactive => match convergence::judge_words(&text, turn.attempt, turn.max_attempt) {
+        ExecutionMode::Interactive => match convergence::judge_words(&turn.report.messages(), turn.attempts()) {
             WordsVerdict::Done(words) => Ok(words),
             WordsVerdict::Ask(question) => Err(Box::new(asked(*question))),
             WordsVerdict::AttemptsUsedUp => Err(Box::new(attempts_used_up(turn))),
@@ -144,11 +175,8 @@ fn engine_answer(turn: &CliTurn<'_>) -> Result<EngineAnswer, RunError> {
 
 fn asked(question: Question) -> Verdict {
     Verdict {
-        outcome: Ok(Outcome::Ask(question.interaction)),
-        normalized: None,
         warnings: question.warning.into_iter().collect(),
-        answer: None,
-        awaited: None,
+        ..Verdict::of_outcome(Ok(Outcome::Ask(question.interaction)))
     }
 }
 

@@ -65,15 +65,24 @@ fn no_answer(turn: &ScriptTurn<'_>, parsed: Parsed) -> Verdict {
     if turn.exit != ProcessExit::Code(0) {
         return Verdict::failed(engine_failed(turn, ""));
     }
+    // A script that prints nothing may answer with its result file.
+    if let Some(written) = turn.skill_result.filter(|_| turn.stdout.trim().is_empty()) {
+        return check_written(turn, written);
+    }
     let message = "the script ended well but wrote no JSON to standard output; it must answer with one JSON object";
     missing_output(("stdout", turn.raw_output), &parsed, message, Completion::Exit)
 }
 
 /// Validate the data of a success: what the skill wrote to its result file, else what the answer carries.
 fn check_script(turn: &ScriptTurn<'_>, parsed: &Parsed, data: Value) -> Verdict {
-    let Some(written) = turn.skill_result.map(convergence::parse) else {
-        return check(("stdout", turn.raw_output), parsed, data, turn.output, Completion::Exit);
-    };
+    match turn.skill_result {
+        Some(written) => check_written(turn, written),
+        None => check(("stdout", turn.raw_output), parsed, data, turn.output, Completion::Exit),
+    }
+}
+
+fn check_written(turn: &ScriptTurn<'_>, written: &str) -> Verdict {
+    let written = convergence::parse(written);
     match written.value.clone() {
         Some(value) => check(placed("result_file"), &written, value, turn.output, Completion::Exit),
         None => invalid(&written, placed("result_file"), steps(&written), vec![not_json()], Completion::Exit),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::convergence;
-use crate::convergence::Parsed;
+use crate::convergence::{Parsed, Source};
 use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::event::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
 use crate::domain::interaction::Interaction;
@@ -31,6 +31,8 @@ pub(crate) struct Verdict {
     pub answer: Option<Value>,
     /// What valid output would have completed, when that is all that is missing.
     pub awaited: Option<Completion>,
+    /// The message of the engine in which the output was found, from 1.
+    pub message: Option<usize>,
 }
 
 /// A turn that lacks nothing but valid output.
@@ -47,7 +49,22 @@ pub(crate) struct InvalidOutput {
 
 impl Verdict {
     pub(crate) fn failed(error: RunError) -> Self {
-        Self { outcome: Err(error), normalized: None, warnings: Vec::new(), answer: None, awaited: None }
+        Self::of_outcome(Err(error))
+    }
+
+    pub(crate) fn of_outcome(outcome: Result<Outcome, RunError>) -> Self {
+        Self { outcome, normalized: None, warnings: Vec::new(), answer: None, awaited: None, message: None }
+    }
+
+    /// The same verdict on this answer of an engine.
+    #[must_use]
+    pub(crate) fn of(mut self, source: Source, answer: Option<Value>) -> Self {
+        self.answer = answer;
+        self.message = match source {
+            Source::Message(number) => Some(number),
+            Source::ResultFile | Source::StructuredOutput => None,
+        };
+        self
     }
 
     /// What normalization has to work with, or the verdict itself.
@@ -83,11 +100,9 @@ pub(crate) fn missing_output(source: Placed<'_>, parsed: &Parsed, message: &str,
     };
     let error = RunError::new(ErrorCode::OutputMissing, message).with("validation_errors", json!([]));
     Verdict {
-        outcome: Err(with_hints(error, source.1)),
         normalized: Some(normalized),
-        warnings: Vec::new(),
-        answer: None,
         awaited: Some(awaited),
+        ..Verdict::failed(with_hints(error, source.1))
     }
 }
 
@@ -107,7 +122,6 @@ pub(crate) fn check(
         Err(costly) => return too_costly(parsed, source, steps, costly),
     }
     Verdict {
-        outcome: Ok(Outcome::Done(completion, data)),
         normalized: Some(Normalized {
             level: parsed.level,
             valid: true,
@@ -116,8 +130,7 @@ pub(crate) fn check(
             validation_errors: Vec::new(),
         }),
         warnings: repaired(parsed),
-        answer: None,
-        awaited: None,
+        ..Verdict::of_outcome(Ok(Outcome::Done(completion, data)))
     }
 }
 
@@ -132,7 +145,6 @@ pub(crate) fn invalid(
     let error = RunError::new(ErrorCode::SchemaValidationFailed, format!("the output breaks its schema: {first}"))
         .with("validation_errors", json!(errors));
     Verdict {
-        outcome: Err(with_hints(error, source.1)),
         normalized: Some(Normalized {
             level: parsed.level,
             valid: false,
@@ -141,8 +153,8 @@ pub(crate) fn invalid(
             validation_errors: errors,
         }),
         warnings: repaired(parsed),
-        answer: None,
         awaited: Some(awaited),
+        ..Verdict::failed(with_hints(error, source.1))
     }
 }
 
@@ -155,7 +167,6 @@ pub(crate) fn too_costly(
 ) -> Verdict {
     let error = RunError::new(ErrorCode::SchemaTooCostly, format!("the output is not checked: {costly}"));
     Verdict {
-        outcome: Err(with_hints(error, source.1)),
         normalized: Some(Normalized {
             level: parsed.level,
             valid: false,
@@ -164,8 +175,7 @@ pub(crate) fn too_costly(
             validation_errors: vec![costly.into()],
         }),
         warnings: repaired(parsed),
-        answer: None,
-        awaited: None,
+        ..Verdict::failed(with_hints(error, source.1))
     }
 }
 

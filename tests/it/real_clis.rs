@@ -1,5 +1,6 @@
 //! The engines as they are: the real CLIs, with a scripted model behind them.
 
+mod contract;
 mod large;
 mod service;
 

@@ -151,6 +151,7 @@ fn golden(played: &Played) -> Value {
         "said_end": match &report.end {
             None => Value::Null,
             Some(ReportedEnd::Succeeded) => json!("succeeded"),
+            Some(ReportedEnd::InPlainText) => json!("in_plain_text"),
             Some(ReportedEnd::Failed(failure)) => json!({ "failed": failure.code }),
         },
         "handle": report.handle,

@@ -1,6 +1,7 @@
 //! A one-line summary of an event.
 
 use crate::cli::terminal::look::one_line;
+use crate::convergence::without_blocks;
 use crate::domain::event::{Event, NormalizationLevel};
 use crate::domain::outcome::Usage;
 use crate::domain::request::SkillRef;
@@ -32,7 +33,8 @@ fn words(event: &Event) -> String {
         Event::StateChanged(change) => format!("{} → {}", change.from.as_str(), change.to.as_str()),
         Event::TurnStarted(turn) => format!("attempt {}: {}", turn.attempt, turn.command.join(" ")),
         Event::SessionBound(session) => format!("{} {}", session.handle_kind, session.handle),
-        Event::AssistantMessage(message) => message.text.clone(),
+        // An ask block is for programs; the question itself follows.
+        Event::AssistantMessage(message) => without_blocks(&message.text),
         Event::AssistantReasoning(reasoning) => reasoning.text.clone(),
         Event::ToolCall(call) => format!("{} {} ({})", call.tool, call.input, call.status),
         Event::CommandExecution(execution) => format!("{} ({})", execution.command, execution.status),

@@ -31,6 +31,8 @@ codes! {
             => "raise the setting max_log_bytes if the rest matters",
         NormalizationFailed = "NORMALIZATION_FAILED", "A step that should make the output valid did not."
             => "read the detail of the step",
+        OutputAmbiguous = "OUTPUT_AMBIGUOUS", "The engine's answer holds different JSON objects; the last one that keeps the schema was taken."
+            => "compare the places that the message names; let the skill say that the answer is one object alone",
         OutputNormalized = "OUTPUT_NORMALIZED", "The output was made valid without changing what it says."
             => "nothing; `skill-runner explain` shows the steps",
         OutputRepaired = "OUTPUT_REPAIRED", "The engine was asked again to make its output valid."

@@ -1,5 +1,7 @@
 //! How claude is started: an allow-list of tools, the prompt on standard input, no request but to its model.
 
+use serde_json::Value;
+
 use crate::engine::adapter::Adapter;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::tool_schema;
@@ -10,10 +12,15 @@ const TOOLS: &str = "Bash,Edit,Write,Read,Glob,Grep,Skill,Task,WebFetch";
 /// Longest schema on the command line; one argument can hold no more than 128 KiB.
 const SCHEMA_MAX: usize = 100 * 1024;
 
+/// The schema, unless it is longer than an argument may be.
+pub(crate) fn schema(schema: &Value) -> Option<Value> {
+    tool_schema::for_tool(schema).filter(|schema| schema.to_string().len() <= SCHEMA_MAX)
+}
+
 pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     let mut arguments = words(&["-p", "--output-format", "stream-json", "--verbose"]);
     arguments.extend(words(&["--permission-mode", "acceptEdits", "--allowedTools", TOOLS]));
-    if let Some(model) = turn.model {
+    if let Some(model) = adapter.model(turn) {
         arguments.extend(["--model".to_owned(), model.to_owned()]);
     }
     let mut files = Vec::new();
@@ -22,9 +29,8 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         arguments.extend(["--settings".to_owned(), path_text(&path)]);
         files.push(ConfigFile::of_run(path, turn.config));
     }
-    let schema = turn.native_schema().and_then(|schema| tool_schema::for_tool(schema.value));
-    if let Some(schema) = schema.map(|schema| schema.to_string()).filter(|schema| schema.len() <= SCHEMA_MAX) {
-        arguments.extend(["--json-schema".to_owned(), schema]);
+    if let Some(schema) = turn.output_schema.and_then(|schema| adapter.native_schema(turn.mode, schema.value)) {
+        arguments.extend(["--json-schema".to_owned(), schema.to_string()]);
     }
     if let Some(handle) = turn.resume {
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);

@@ -4,13 +4,14 @@ mod keys;
 mod launch;
 
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Format, Kind, nothing};
+use super::config::{Effort, Format, Kind, nothing};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
 use super::messages::{self, Idiom};
 use super::models::{ModelCatalog, ModelNames};
 use super::session::HandleKind;
+use super::structured::Structured;
 use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
@@ -34,7 +35,10 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         defaults: nothing,
         home: nothing,
         enforced: |_: ExecutionMode| nothing(),
-        model_key: None,
+        model_key: "model",
+        effort: Some(Effort { key: "effortLevel", in_model: false }),
+        operator_file: "cfg/settings.json",
+        model_variables: &["ANTHROPIC_MODEL"],
     },
     login: Login {
         variables: &["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN"],
@@ -62,6 +66,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         snapshot: Some(include_str!("models-2.1.325.json")),
         listing: None,
     },
+    structured: Some(Structured { tool: Some("StructuredOutput"), schema: launch::schema }),
     has_sandbox: false,
     switches: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
@@ -75,4 +80,5 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     http_status_of_exit: no_http_status,
 };
 
-const IDIOM: Idiom = Idiom { shell: "Bash", structured: "structured_output", tokens_of_session: false };
+const IDIOM: Idiom =
+    Idiom { shell: "Bash", structured: "structured_output", in_plain_text: None, tokens_of_session: false };

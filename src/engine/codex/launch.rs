@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::schema;
 use crate::engine::adapter::Adapter;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::turn::{Turn, TurnRefused};
@@ -15,8 +14,8 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         arguments.extend(["-c".to_owned(), format!("{key}={value}")]);
     }
     let mut files = Vec::new();
-    if let Some(schema) = turn.native_schema()
-        && let Some(strict) = schema::strict(schema.value)
+    if let Some(schema) = turn.output_schema
+        && let Some(strict) = adapter.native_schema(turn.mode, schema.value)
     {
         arguments.extend(["--output-schema".to_owned(), path_text(schema.path)]);
         files.push(ConfigFile::of_run(schema.path.to_owned(), &strict));
@@ -35,11 +34,6 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
 /// The configuration as `-c` overrides: concurrent runs share codex's home, so none may write its file there.
 fn overrides(turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
     let mut config = turn.config.clone();
-    // Models are `name@effort` here; codex has a key for each.
-    if let Some((name, effort)) = turn.model.and_then(|model| model.rsplit_once('@')) {
-        config["model"] = name.into();
-        config["model_reasoning_effort"] = effort.into();
-    }
     if turn.own_sandbox && turn.network {
         config["sandbox_workspace_write"]["network_access"] = true.into();
     }

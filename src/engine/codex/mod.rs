@@ -8,12 +8,13 @@ mod schema;
 use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Format, Kind, nothing};
+use super::config::{Effort, Format, Kind, nothing};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
 use super::models::{ModelCatalog, ModelNames};
 use super::session::HandleKind;
+use super::structured::Structured;
 use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
@@ -40,7 +41,10 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         defaults,
         home: nothing,
         enforced,
-        model_key: Some("model"),
+        model_key: "model",
+        effort: Some(Effort { key: "model_reasoning_effort", in_model: true }),
+        operator_file: ".codex/config.toml",
+        model_variables: &[],
     },
     login: Login {
         variables: &["OPENAI_API_KEY", "CODEX_API_KEY"],
@@ -68,6 +72,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         snapshot: Some(include_str!("models-0.166.0.json")),
         listing: None,
     },
+    structured: Some(Structured { tool: None, schema: schema::strict }),
     has_sandbox: true,
     switches: &[],
     launch: launch::launch,

@@ -5,9 +5,10 @@ mod keys;
 
 use serde_json::{Map, Value};
 
+use super::model_name::is_model_name;
 use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
-use crate::domain::request::ExecutionMode;
+use crate::domain::request::{ExecutionMode, Passed};
 pub(crate) use keys::{Key, RefusedKey, Takes, refused};
 
 /// Deepest nesting that is merged; nothing an engine reads is nested that far.
@@ -25,8 +26,82 @@ pub(crate) struct Kind {
     /// What stands in the engine's home until the operator writes something else there.
     pub(crate) home: fn() -> Value,
     pub(crate) enforced: fn(ExecutionMode) -> Value,
-    /// The key of the model's name, for engines that read it from their configuration.
-    pub(crate) model_key: Option<&'static str>,
+    /// The key of the model's name, with dots between its parts.
+    pub(crate) model_key: &'static str,
+    /// How hard the model thinks, for engines that can be told.
+    pub(crate) effort: Option<Effort>,
+    /// The operator's own configuration, below the engine's home.
+    pub(crate) operator_file: &'static str,
+    /// Variables by which an operator may name a model.
+    pub(crate) model_variables: &'static [&'static str],
+}
+
+/// Where the effort of a model stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) key: &'static str,
+    /// Whether a request may write it behind the model's name: `name@effort`.
+    pub(crate) in_model: bool,
+}
+
+/// What an engine with this configuration is told, by its layers or else by its operator: in a file, whose text `operator` is, or
+/// in a variable that is passed to the engine. No option can be a secret: see [`Takes`].
+pub(crate) fn passed(kind: &Kind, config: &Value, operator: Option<&str>, env: &[(String, String)]) -> Passed {
+    let below = operator.and_then(|text| kind.format.read(text).ok()).unwrap_or_default();
+    let of = |key: &str| {
+        let found = text_at(config, key).or_else(|| text_at(&below, key));
+        // Whatever an operator wrote there, only what can be such a name is shown.
+        found.filter(|found| is_model_name(found)).map(str::to_owned)
+    };
+    let variable = || {
+        let named = |name: &&str| env.iter().find(|(passed, _)| passed == name).map(|(_, value)| value.clone());
+        kind.model_variables.iter().find_map(named).filter(|model| is_model_name(model))
+    };
+    let mut options = config.clone();
+    for key in [Some(kind.model_key), kind.effort.map(|effort| effort.key)].into_iter().flatten() {
+        remove_at(&mut options, key);
+    }
+    Passed {
+        model: of(kind.model_key).or_else(variable),
+        effort: kind.effort.and_then(|effort| of(effort.key)),
+        options: options.as_object().cloned().unwrap_or_default(),
+    }
+}
+
+/// The model that a configuration names.
+pub(crate) fn model<'a>(kind: &Kind, config: &'a Value) -> Option<&'a str> {
+    text_at(config, kind.model_key)
+}
+
+/// The effort that a configuration names.
+pub(crate) fn effort<'a>(kind: &Kind, config: &'a Value) -> Option<&'a str> {
+    kind.effort.and_then(|effort| text_at(config, effort.key))
+}
+
+fn text_at<'a>(config: &'a Value, key: &str) -> Option<&'a str> {
+    key.split('.').try_fold(config, |value, part| value.get(part))?.as_str()
+}
+
+fn remove_at(config: &mut Value, key: &str) {
+    let Some(entries) = config.as_object_mut() else { return };
+    match key.split_once('.') {
+        None => {
+            entries.remove(key);
+        }
+        Some((part, rest)) => {
+            if let Some(inner) = entries.get_mut(part) {
+                remove_at(inner, rest);
+                if inner.as_object().is_some_and(Map::is_empty) {
+                    entries.remove(part);
+                }
+            }
+        }
+    }
+}
+
+/// An object with this value at a key with dots.
+fn at(key: &str, value: &str) -> Value {
+    key.rsplit('.').fold(Value::from(value), |inner, part| Value::Object(Map::from_iter([(part.to_owned(), inner)])))
 }
 
 /// The format of a configuration file.
@@ -92,8 +167,15 @@ pub(crate) fn merge(kind: &Kind, layers: &Layers<'_>) -> Result<Value, Invalid> 
     if let Some(request) = layers.request {
         lay_over(&mut config, check(request.clone(), kind, "the request")?);
     }
-    if let (Some(key), Some(model)) = (kind.model_key, layers.model) {
-        lay_over(&mut config, Value::Object(Map::from_iter([(key.to_owned(), model.into())])));
+    if let Some(model) = layers.model {
+        let effort = kind.effort.filter(|effort| effort.in_model);
+        match effort.and_then(|effort| Some((effort.key, model.rsplit_once('@')?))) {
+            Some((key, (name, effort))) => {
+                lay_over(&mut config, at(kind.model_key, name));
+                lay_over(&mut config, at(key, effort));
+            }
+            None => lay_over(&mut config, at(kind.model_key, model)),
+        }
     }
     lay_over(&mut config, (kind.enforced)(layers.mode));
     Ok(config)

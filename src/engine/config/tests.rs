@@ -63,6 +63,42 @@ fn a_layer_that_cannot_be_used_is_named_with_the_reason() {
 }
 
 #[test]
+fn the_requests_model_beats_the_skills_on_every_engine_and_what_is_passed_is_told_whoever_chose_it() {
+    for adapter in adapters() {
+        let kind = &adapter.config;
+        let of_skill = at(kind.model_key, "skills-model");
+        let text = match kind.format {
+            Format::Json => of_skill.to_string(),
+            Format::Toml => toml::to_string(&of_skill).unwrap(),
+        };
+        let told = |skill: Option<&str>, model: Option<&str>, operator: Option<&str>, env: &[(String, String)]| {
+            let config = merge(kind, &Layers { skill_file: skill, model, ..layers(None, None) }).unwrap();
+            passed(kind, &config, operator, env)
+        };
+        let name = adapter.name();
+        assert_eq!(told(Some(&text), Some("asked"), None, &[]).model.as_deref(), Some("asked"), "{name}");
+        assert_eq!(told(Some(&text), None, None, &[]).model.as_deref(), Some("skills-model"), "{name}");
+        assert_eq!(told(None, None, Some(&text), &[]).model.as_deref(), Some("skills-model"), "{name}");
+        assert_eq!(told(None, None, None, &[]).model, None, "{name}");
+        for variable in kind.model_variables {
+            let env = [((*variable).to_owned(), "of-variable".to_owned())];
+            assert_eq!(told(None, None, None, &env).model.as_deref(), Some("of-variable"), "{name}");
+        }
+        assert_eq!(model(kind, &Value::Object(told(Some(&text), None, None, &[]).options)), None, "{name}");
+        if let Some(effort) = kind.effort {
+            let config = merge(kind, &layers(None, Some(&at(effort.key, "high")))).unwrap();
+            assert_eq!(passed(kind, &config, None, &[]).effort.as_deref(), Some("high"), "{name}");
+        }
+    }
+    let codex = &codex::ADAPTER.config;
+    let config = merge(codex, &Layers { model: Some("gpt-5.2-codex@high"), ..layers(None, None) }).unwrap();
+    let told = passed(codex, &config, None, &[]);
+    assert_eq!((told.model.as_deref(), told.effort.as_deref()), (Some("gpt-5.2-codex"), Some("high")));
+    let secret = passed(codex, &merge(codex, &layers(None, None)).unwrap(), Some("model = \"{env:KEY} x\""), &[]);
+    assert_eq!(secret.model, None, "what cannot be a name is not shown");
+}
+
+#[test]
 fn opencode_may_ask_only_where_somebody_can_answer() {
     let question = |mode| {
         let config = merge(&opencode::ADAPTER.config, &Layers { mode, ..layers(None, None) }).unwrap();

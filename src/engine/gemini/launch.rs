@@ -7,7 +7,7 @@ use crate::engine::turn::{Turn, TurnRefused};
 
 pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     let mut arguments = words(&["--output-format", "stream-json", "--yolo", "--skip-trust"]);
-    if let Some(model) = turn.model {
+    if let Some(model) = adapter.model(turn) {
         arguments.extend(["-m".to_owned(), model.to_owned()]);
     }
     if let Some(handle) = turn.resume {

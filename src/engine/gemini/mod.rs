@@ -36,7 +36,10 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         defaults,
         home,
         enforced,
-        model_key: None,
+        model_key: "model.name",
+        effort: None,
+        operator_file: ".gemini/settings.json",
+        model_variables: &["GEMINI_MODEL"],
     },
     login: Login {
         variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"],
@@ -65,6 +68,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         snapshot: Some(include_str!("models-0.61.0.json")),
         listing: None,
     },
+    structured: None,
     has_sandbox: false,
     // One process instead of two: less memory, and signals reach the one that works.
     switches: &[("GEMINI_CLI_NO_RELAUNCH", "true")],

@@ -13,7 +13,7 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         return Err(TurnRefused::Config { key: "prompt".to_owned(), reason });
     }
     let mut arguments = Vec::new();
-    if let Some(model) = turn.model {
+    if let Some(model) = adapter.model(turn) {
         arguments.extend(["-m".to_owned(), model.to_owned()]);
     }
     arguments.extend(words(&["--yolo"]));

@@ -36,7 +36,10 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         defaults,
         home: nothing,
         enforced,
-        model_key: Some("model"),
+        model_key: "model",
+        effort: None,
+        operator_file: "config/opencode/opencode.json",
+        model_variables: &[],
     },
     login: Login {
         variables: &["OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
@@ -54,6 +57,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         snapshot: Some(include_str!("models-1.18.33.json")),
         listing: Some(ModelListing { arguments: &["models"], home_variables: launch::home_variables }),
     },
+    structured: None,
     has_sandbox: false,
     switches: &[
         ("OPENCODE_DISABLE_AUTOUPDATE", "1"),

@@ -3,7 +3,6 @@
 use crate::engine::adapter::Adapter;
 use crate::engine::config;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
-use crate::engine::tool_schema;
 use crate::engine::turn::{Turn, TurnRefused};
 
 pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
@@ -12,8 +11,12 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         ConfigFile::of_home(turn.engine_home.join(".qwen/settings.json"), &config::base(&adapter.config, turn.mode));
     let run = ConfigFile::of_run(turn.run_dir.join(".qwen/settings.json"), turn.config);
     let mut files = vec![home, run];
-    if let Some(schema) = turn.native_schema()
-        && let Some(known) = tool_schema::for_tool(schema.value)
+    // The settings may name a model too: the flag stands above them and above every variable.
+    if let Some(model) = adapter.model(turn) {
+        arguments.extend(["--model".to_owned(), model.to_owned()]);
+    }
+    if let Some(schema) = turn.output_schema
+        && let Some(known) = adapter.native_schema(turn.mode, schema.value)
     {
         arguments.extend(["--json-schema".to_owned(), format!("@{}", path_text(schema.path))]);
         files.push(ConfigFile::of_run(schema.path.to_owned(), &known));
@@ -21,9 +24,6 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     if let Some(handle) = turn.resume {
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);
     }
-    let mut variables = vec![("QWEN_HOME", path_text(&turn.engine_home.join(".qwen")))];
-    if let Some(model) = turn.model {
-        variables.push(("OPENAI_MODEL", model.to_owned()));
-    }
+    let variables = [("QWEN_HOME", path_text(&turn.engine_home.join(".qwen")))];
     Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
 }

@@ -13,6 +13,8 @@ use super::login::Login;
 use super::messages::{self, Idiom};
 use super::models::{ModelCatalog, ModelNames};
 use super::session::HandleKind;
+use super::structured::Structured;
+use super::tool_schema;
 use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
@@ -37,7 +39,10 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         defaults,
         home,
         enforced,
-        model_key: None,
+        model_key: "model.name",
+        effort: None,
+        operator_file: ".qwen/settings.json",
+        model_variables: &["OPENAI_MODEL", "QWEN_MODEL"],
     },
     login: Login {
         variables: &["OPENAI_API_KEY", "DASHSCOPE_API_KEY"],
@@ -64,6 +69,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         snapshot: Some(include_str!("models-0.24.4.json")),
         listing: None,
     },
+    structured: Some(Structured { tool: Some("structured_output"), schema: tool_schema::for_tool }),
     has_sandbox: false,
     switches: &[("QWEN_CODE_NO_RELAUNCH", "true"), ("QWEN_CODE_SUPPRESS_YOLO_WARNING", "1")],
     launch: launch::launch,
@@ -72,7 +78,12 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     http_status_of_exit: no_http_status,
 };
 
-const IDIOM: Idiom = Idiom { shell: "run_shell_command", structured: "structured_result", tokens_of_session: true };
+const IDIOM: Idiom = Idiom {
+    shell: "run_shell_command",
+    structured: "structured_result",
+    in_plain_text: Some("Model produced plain text instead of calling the structured_output tool"),
+    tokens_of_session: true,
+};
 
 /// Qwen sends a failed request up to seven times. With the retries of its library as well, a service that takes no
 /// more requests would keep a run silent for up to an hour.

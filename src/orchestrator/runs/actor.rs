@@ -85,7 +85,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         }
     };
     let Prepared { start, skill, skill_place, script, from, result_before } = prepared;
-    let Start { mut stage, shown_argv, engine_version, parser_version, isolation, warning } = start;
+    let Start { mut stage, shown_argv, engine_version, parser_version, isolation, passed, warning } = start;
     let process = match process::start(shared, run, &stage.launch, stage.stdout_max).await {
         Ok(process) => process,
         Err(failure) => {
@@ -100,6 +100,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         engine_version,
         parser_version: parser_version.to_owned(),
         isolation: isolation.to_owned(),
+        passed,
     };
     if let Err(error) = journal.commit(start).await {
         let paths = shared.layout.run(run);

@@ -80,9 +80,9 @@ pub(crate) fn judge(
             verdict
         }
         TurnReader::Cli(parser, adapter) => {
-            files::write_own(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
             let engine = Engine { parser: &parser, adapter, exit, stop };
             let verdict = judge_cli(&engine.turn(state, skill, skill_result.as_deref()));
+            keep_message(&paths.file(RunFile::EngineOutput), &parser, &verdict)?;
             keep_answer(&paths.file(RunFile::EngineOutputJson), &verdict)?;
             verdict
         }
@@ -103,11 +103,12 @@ pub(crate) fn judge_repair(
     let TurnReader::Cli(parser, adapter) = reader else {
         return Ok(Verdict::failed(RunError::new(ErrorCode::Internal, "only an engine can be asked again")));
     };
-    files::write_own(&paths.file(RunFile::RepairOutput), final_text(&parser).as_bytes())?;
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let written = result_file::keep(paths, named, before, &paths.file(RunFile::RepairResult))?;
     let engine = Engine { parser: &parser, adapter, exit, stop };
-    Ok(judge_cli(&engine.turn(state, skill, written.as_deref())))
+    let verdict = judge_cli(&engine.turn(state, skill, written.as_deref()));
+    keep_message(&paths.file(RunFile::RepairOutput), &parser, &verdict)?;
+    Ok(verdict)
 }
 
 /// The words of a hybrid skill's engine, or the verdict on one that failed or asks. Blocks.
@@ -128,6 +129,16 @@ pub(crate) fn engine_words(
     files::write_own(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
     let engine = Engine { parser: &parser, adapter, exit, stop };
     Ok(judge_words(&engine.turn(state, skill, None)))
+}
+
+/// The engine's message as it was: the one with the output, else the last one.
+fn keep_message(place: &Path, parser: &TurnParser, verdict: &Verdict) -> Result<(), Error> {
+    let messages = parser.report().messages();
+    let text = match verdict.message {
+        Some(number) => messages.get(number.saturating_sub(1)),
+        None => messages.last(),
+    };
+    Ok(files::write_own(place, text.map(String::as_bytes).unwrap_or_default())?)
 }
 
 fn final_text(parser: &TurnParser) -> &str {

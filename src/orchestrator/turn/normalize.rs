@@ -191,5 +191,5 @@ fn failure_of(end: &FinishedProcess) -> Option<String> {
 
 fn verdict_of(outcome: Result<Outcome, RunError>, normalized: Normalized, warnings: Vec<Warning>) -> Verdict {
     // What the engine itself answered is on disk already.
-    Verdict { outcome, normalized: Some(normalized), warnings, answer: None, awaited: None }
+    Verdict { normalized: Some(normalized), warnings, ..Verdict::of_outcome(outcome) }
 }

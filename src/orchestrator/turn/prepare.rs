@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::domain::codes::ErrorCode;
 use crate::domain::event::Started;
 use crate::domain::outcome::RunError;
+use crate::domain::request::Passed;
 use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::engine::script;
@@ -137,6 +138,7 @@ fn script_start(state: &RunState, paths: &RunPaths, call: ScriptCall) -> Start {
         engine_version: script::PROTOCOL.to_owned(),
         parser_version: script::PARSER_VERSION,
         isolation: "process-tree",
+        passed: Passed::default(),
         warning: None,
     }
 }

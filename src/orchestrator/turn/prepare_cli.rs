@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
@@ -39,8 +39,12 @@ pub(crate) fn prepare_cli(
     paths: &RunPaths,
     given: &Inputs,
 ) -> Result<Result<Start, RunError>, Error> {
+    let adapter = match adapter_of(state) {
+        Ok(adapter) => adapter,
+        Err(error) => return Ok(Err(error)),
+    };
     let copy = paths.skill_copy(&state.engine, &state.skill.id);
-    if let Err(error) = install_contract(paths, &copy, state, skill)? {
+    if let Err(error) = install_contract(paths, &copy, adapter, state, skill)? {
         return Ok(Err(error));
     }
     let resume = if state.turns == 0 { None } else { state.session_handle.as_deref() };
@@ -48,7 +52,7 @@ pub(crate) fn prepare_cli(
         return Ok(Err(no_session()));
     }
     let prompt = match resume {
-        None => prompt_text(shared, state, skill, paths, &copy, given)?,
+        None => prompt_text(shared, adapter, state, skill, paths, &copy, given)?,
         Some(_) => Ok(answer_text(state)),
     };
     let text = match prompt {
@@ -87,7 +91,7 @@ struct Told<'a> {
 }
 
 /// The adapter of the run's engine; the run may be of a version that knew another one.
-fn adapter_of(state: &RunState) -> Result<&'static Adapter, RunError> {
+pub(crate) fn adapter_of(state: &RunState) -> Result<&'static Adapter, RunError> {
     engine::adapter_named(&state.engine).ok_or_else(|| {
         let message = format!("there is no engine {:?}", state.engine);
         RunError::new(ErrorCode::EngineNotInstalled, message)
@@ -126,10 +130,12 @@ fn start_cli(
     let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
     let schema_path = paths.file(RunFile::OutputSchema);
     let env = passed_variables(shared, adapter);
-    // The result of a hybrid skill is its script's: the engine is not held to the schema.
-    let output_schema = match answer_of(skill) {
-        contract::Answer::Result => Some(OutputSchema { value: &skill.output_schema, path: &schema_path }),
-        contract::Answer::Words => None,
+    let output_schema = match answer_of(adapter, state, skill) {
+        contract::Answer::Message | contract::Answer::Tool(_) => {
+            Some(OutputSchema { value: &skill.output_schema, path: &schema_path })
+        }
+        // The result is the script's, or in a file: the engine's own answer is not held to the schema.
+        contract::Answer::Words | contract::Answer::File(_) => None,
     };
     let plan = adapter.launch(&Turn {
         program: &found.program,
@@ -139,7 +145,6 @@ fn start_cli(
         path: &found.path,
         env: &env,
         prompt: told.text,
-        model: state.model.as_deref(),
         resume: told.resume,
         config: &configured,
         mode: state.options.execution_mode,
@@ -147,20 +152,23 @@ fn start_cli(
         own_sandbox,
         network: skill.manifest.automation.network != Some(Network::Off),
     });
-    let LaunchPlan { launch, shown_argv, files, recorded_config } = match plan {
+    let LaunchPlan { launch, shown_argv, files } = match plan {
         Ok(plan) => plan,
         Err(refused) => return Ok(Err(refused.into())),
     };
     // A configuration may be written there; its own folder would be for the owner alone.
     files::ensure_folder(&paths.folder(RunFolder::Raw))?;
     files.iter().try_for_each(write_config)?;
-    files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&recorded_config))?;
+    let operator = read_operators(&operators_home, adapter.config.operator_file);
+    let passed = config::passed(&adapter.config, &configured, operator.as_deref(), &env);
+    files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&json!(passed)))?;
     let parser = Box::new(adapter.parser(told.resume, state.usage));
     Ok(Ok(Start {
         stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX, home },
         shown_argv,
         engine_version: found.version,
         parser_version: adapter.parser_version,
+        passed,
         isolation: isolation(own_sandbox && adapter.has_sandbox, skill),
         warning: adapter.warning(),
     }))
@@ -178,24 +186,35 @@ fn isolation(engine_sandbox: bool, skill: &Skill) -> &'static str {
     if engine_sandbox && !skill.manifest.has_scripts() { "process-tree+engine-sandbox" } else { "process-tree" }
 }
 
-/// What the engine is to answer with.
-fn answer_of(skill: &Skill) -> contract::Answer {
-    contract::Answer::of(skill.manifest.entrypoint.kind)
+/// How the engine is to hand over its answer.
+pub(crate) fn answer_of<'a>(adapter: &Adapter, state: &RunState, skill: &'a Skill) -> contract::Answer<'a> {
+    let tool = adapter.result_tool(state.options.execution_mode, &skill.output_schema);
+    contract::Answer::of(&skill.manifest.entrypoint, tool)
+}
+
+/// The operator's own configuration of the engine, as far as it can be read.
+fn read_operators(home: &Path, file: &str) -> Option<String> {
+    let bytes = files::read_beneath(home, Path::new(file), CONFIG_MAX).ok().flatten()?;
+    String::from_utf8(bytes).ok()
 }
 
 /// The run's copy of SKILL.md tells the engine how to answer, once.
 fn install_contract(
     paths: &RunPaths,
     copy: &Path,
+    adapter: &Adapter,
     state: &RunState,
     skill: &Skill,
 ) -> Result<Result<(), RunError>, Error> {
+    if !prompt::has_contract(&skill.manifest.entrypoint, adapter.engine) {
+        return Ok(Ok(()));
+    }
     let written = match copied_text(paths, copy, SKILL_MD, SKILL_MD_MAX) {
         Ok(Some(text)) => text,
         Ok(None) => return Ok(Err(changed_copy(&format!("{SKILL_MD}: there is no such file")))),
         Err(reason) => return Ok(Err(changed_copy(&reason))),
     };
-    let told = contract::append(&written, state.options.execution_mode, answer_of(skill));
+    let told = contract::append(&written, state.options.execution_mode, answer_of(adapter, state, skill));
     if told != written {
         files::write_whole(&copy.join(SKILL_MD), told.as_bytes())?;
     }
@@ -249,6 +268,7 @@ fn configuration(
 
 fn prompt_text(
     shared: &Shared,
+    adapter: &Adapter,
     state: &RunState,
     skill: &Skill,
     paths: &RunPaths,
@@ -256,10 +276,6 @@ fn prompt_text(
     given: &Inputs,
 ) -> Result<Result<String, RunError>, Error> {
     let failed = |reason: String| RunError::from(prompt::TemplateFailed { reason });
-    let adapter = match adapter_of(state) {
-        Ok(adapter) => adapter,
-        Err(error) => return Ok(Err(error)),
-    };
     let template = match prompt::template(&skill.manifest.entrypoint, adapter.engine) {
         Template::Inline(text) => text.to_owned(),
         Template::Path(path) => match copied_text(paths, copy, path, COPIED_MAX) {
@@ -275,6 +291,7 @@ fn prompt_text(
         input: &given.input,
         parameter: &given.parameter,
         mode: state.options.execution_mode,
+        answer: answer_of(adapter, state, skill),
     };
     let evaluate = |template: &str, values: &Value| match prompt::is_built_in(template) {
         true => prompt::evaluate(template, values),
@@ -286,8 +303,11 @@ fn prompt_text(
 /// What a resumed session is told: the user's answer, or that nobody gave one.
 fn answer_text(state: &RunState) -> String {
     match &state.answer {
+        // No engine takes an empty prompt.
+        Some(Value::String(text)) if text.trim().is_empty() => "The answer is empty: the user sent a text with nothing in it.".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
+        None if state.answered_null => "The answer is null: the user has nothing to say to this.".to_owned(),
         None => "Nobody answered in time. Decide yourself, by the policy you named or else by your own judgement, and go on without asking the same again.".to_owned(),
     }
 }

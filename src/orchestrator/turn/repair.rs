@@ -5,10 +5,11 @@ use crate::domain::event::Normalized;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 use crate::domain::state::RunState;
+use crate::engine::Adapter;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::judge;
-use crate::orchestrator::turn::prepare_cli::prepare_repair;
+use crate::orchestrator::turn::prepare_cli::{adapter_of, answer_of, prepare_repair};
 use crate::orchestrator::turn::result_file;
 use crate::prompt::contract;
 use crate::skill::Skill;
@@ -28,7 +29,11 @@ impl Turn<'_> {
         let shared = self.shared.clone();
         let prepared = self
             .blocking(move |paths, state, skill| {
-                let text = request(&problem, state, skill);
+                let adapter = match adapter_of(state) {
+                    Ok(adapter) => adapter,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let text = request(&problem, adapter, state, skill);
                 let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
                 result_file::clear(paths)?;
                 let before = result_file::mark(paths, named);
@@ -81,12 +86,12 @@ fn problem(so_far: &Normalized, error: &RunError) -> String {
     format!("it breaks the output schema:\n{}", lines.join("\n"))
 }
 
-fn request(problem: &str, state: &RunState, skill: &Skill) -> String {
+fn request(problem: &str, adapter: &Adapter, state: &RunState, skill: &Skill) -> String {
     let schema = &skill.output_schema;
     let told = format!(
         "The result of your last message cannot be accepted: {problem}\n\nAnswer again with the corrected result. Keep \
          everything you found; change only what the schema demands, and do no further work.\n\n# Output schema\n\n{schema:#}"
     );
     let mode: ExecutionMode = state.options.execution_mode;
-    contract::append(&told, mode, contract::Answer::Result)
+    contract::append(&told, mode, answer_of(adapter, state, skill))
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::domain::outcome::Warning;
+use crate::domain::request::Passed;
 use crate::orchestrator::turn::process::Stage;
 
 pub(crate) struct Inputs {
@@ -18,6 +19,8 @@ pub(crate) struct Start {
     pub engine_version: String,
     pub parser_version: &'static str,
     pub isolation: &'static str,
+    /// What the engine is told besides its prompt.
+    pub passed: Passed,
     /// What a user of this engine has to be told.
     pub warning: Option<Warning>,
 }

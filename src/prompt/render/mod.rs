@@ -1,5 +1,8 @@
 //! The prompt: a template filled with the run's values, and the contract at its end.
 
+mod variables;
+
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,6 +17,7 @@ use crate::domain::engine::Engine;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 use crate::skill::Skill;
+use crate::skill::input_schema::properties;
 use crate::skill::manifest::{Entrypoint, EntrypointKind, Template};
 
 /// The template of skills that bring none.
@@ -40,6 +44,8 @@ pub(crate) struct Values<'a> {
     pub(crate) input: &'a Map<String, Value>,
     pub(crate) parameter: &'a Map<String, Value>,
     pub(crate) mode: ExecutionMode,
+    /// How the engine is to hand over its answer.
+    pub(crate) answer: contract::Answer<'a>,
 }
 
 /// Why there is no prompt.
@@ -61,14 +67,25 @@ pub(crate) fn is_built_in(template: &str) -> bool {
     template == BUILT_IN
 }
 
-/// The prompt: the rendered template, with the contract at its end. `evaluate` renders a template with values.
+/// Whether the engine is told the contract with this template: always, unless the skill's own template brings one.
+pub(crate) fn has_contract(entrypoint: &Entrypoint, engine: Engine) -> bool {
+    let own = match template(entrypoint, engine) {
+        Template::Inline(text) => !is_built_in(text),
+        Template::Path(_) => true,
+    };
+    !own || entrypoint.prompt.contract != Some(false)
+}
+
+/// The prompt: the rendered template, with the contract at its end unless the template opts out. A template that does not
+/// speak of the output schema gets that, too. `evaluate` renders a template with values.
 pub(crate) fn render(
     template: &str,
     values: &Values<'_>,
     evaluate: impl FnOnce(&str, &Value) -> Result<String, TemplateFailed>,
 ) -> Result<String, TemplateFailed> {
     let skill = values.skill;
-    let rendered = evaluate(
+    let fields = |schema: &Value| properties(schema).map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let mut rendered = evaluate(
         template,
         &json!({
             "input": values.input,
@@ -85,10 +102,22 @@ pub(crate) fn render(
             "output_schema": skill.output_schema,
             "execution_mode": values.mode.as_str(),
             "script_makes_result": skill.manifest.entrypoint.kind == EntrypointKind::Hybrid,
+            (variables::FIELDS): {
+                "input": fields(&skill.input_schema),
+                "parameter": fields(&skill.parameter_schema),
+            },
         }),
     )?;
-    let answer = contract::Answer::of(skill.manifest.entrypoint.kind);
-    Ok(contract::append(&rendered, values.mode, answer))
+    if !is_built_in(template) && skill.manifest.entrypoint.prompt.contract == Some(false) {
+        return Ok(rendered);
+    }
+    let needs_schema = values.answer != contract::Answer::Words && !template.contains("output_schema");
+    if needs_schema {
+        rendered.truncate(rendered.trim_end().len());
+        // Writing to a string cannot fail.
+        let _ = write!(rendered, "\n\n# Output schema\n\n{:#}", skill.output_schema);
+    }
+    Ok(contract::append(&rendered, values.mode, values.answer))
 }
 
 /// Renders a template. One of a package may take any amount of memory and stack, so it is rendered in a process of its own.
@@ -97,14 +126,18 @@ pub(crate) fn evaluate(template: &str, values: &Value) -> Result<String, Templat
         return Err(TemplateFailed { reason });
     }
     let mut environment = Environment::new();
-    // An unknown name is an error, not an empty text; a template may test whether a name is defined.
-    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    // A field that is not given is an empty text, and a template may test whether it is defined. A name that is no field is
+    // an error, which is found before.
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_fuel(Some(FUEL));
+    let failed = |error: minijinja::Error| TemplateFailed { reason: described(&error) };
+    let template = environment.template_from_named_str("prompt", template).map_err(failed)?;
+    let globals: BTreeSet<&str> = environment.globals().map(|(name, _)| name).collect();
+    if let Some(reason) = variables::unknown(template.undeclared_variables(true), &globals, values) {
+        return Err(TemplateFailed { reason });
+    }
     let mut prompt = Bounded(Vec::new());
-    let outcome = environment
-        .template_from_named_str("prompt", template)
-        .and_then(|template| template.render_captured_to(Serde(values), &mut prompt).map(|_| ()));
-    outcome.map_err(|error| TemplateFailed { reason: described(&error) })?;
+    template.render_captured_to(Serde(values), &mut prompt).map_err(failed)?;
     String::from_utf8(prompt.0).map_err(|error| TemplateFailed { reason: error.to_string() })
 }
 

@@ -84,12 +84,21 @@ impl Validator {
         }
     }
 
+    /// Most steps to check several values of which one is looked for.
+    pub(crate) const ALL_STEPS_MAX: u64 = 2 * STEPS_MAX;
+
     /// The places where the value breaks the schema, at most `MAX_VIOLATIONS`.
     pub fn errors(&self, value: &Value) -> Result<Vec<Violation>, TooCostly> {
-        let steps = meter::measure(&self.0.graph, value, STEPS_MAX).map_err(|exceeded| match exceeded {
+        self.errors_within(value, &mut STEPS_MAX.clone())
+    }
+
+    /// The same, for one of several values that have so many steps together.
+    pub(crate) fn errors_within(&self, value: &Value, left: &mut u64) -> Result<Vec<Violation>, TooCostly> {
+        let steps = meter::measure(&self.0.graph, value, STEPS_MAX.min(*left)).map_err(|exceeded| match exceeded {
             Exceeded::Steps => TooCostly::Steps,
             Exceeded::Depth => TooCostly::Depth,
         })?;
+        *left -= steps;
         let validator = &self.0.validator;
         if steps > STEPS_TOLD_MAX {
             let message = "it breaks the schema; a value so large is not searched for the places".into();

@@ -75,12 +75,6 @@ fn an_ask_block_makes_a_question_of_its_kind() {
             json!({"name": "Ann"}),
             json!({"name": "Ann", "age": 41}),
         ),
-        (
-            "kind: open_text\nprompt: Why?\ndefault_decision_policy: skip it",
-            json!({"kind": "open_text", "prompt": "Why?", "default_decision_policy": "skip it"}),
-            json!(" "),
-            json!(3),
-        ),
     ] {
         let run = scene.begin(&ask(yaml));
         let question = scene.question(&run, 1);
@@ -98,9 +92,27 @@ fn an_ask_block_makes_a_question_of_its_kind() {
 }
 
 #[test]
+fn null_and_an_empty_text_are_answers_of_which_the_engine_is_told() {
+    let scene = Scene::new();
+    for (answer, told) in [
+        (json!(null), "The answer is null"),
+        (json!(""), "The answer is empty"),
+        (json!(3), "3"),
+    ] {
+        let run = scene.begin(&ask("kind: guess\nprompt: Why?\ndefault_decision_policy: skip it"));
+        let question = scene.question(&run, 1);
+        assert_eq!((&question["kind"], &question["prompt"]), (&json!("open_text"), &json!("Why?")));
+        assert_eq!(scene.reply(&run, 1, answer.clone()).status, 200, "{answer}");
+        assert_eq!(scene.end(&run).0, "succeeded", "{answer}");
+        let prompts = std::fs::read_to_string(scene.server.data().join("runs").join(&run).join("logs/prompt.txt")).unwrap();
+        assert!(prompts.contains(told), "{prompts}");
+    }
+}
+
+#[test]
 fn a_broken_ask_block_is_asked_as_plain_text_with_a_warning() {
     let scene = Scene::new();
-    for yaml in ["kind: [", "kind: guess", "kind: choose_one", "{{{"] {
+    for yaml in ["kind: [", "kind: choose_one", "{{{"] {
         let text = format!("Your name, please?\n<ASK_USER_YAML>\n{yaml}\n</ASK_USER_YAML>");
         let run = scene.begin(&[says(&text), done()]);
         let asked = scene.question(&run, 1);

@@ -45,6 +45,8 @@ impl Service {
         let model = ModelServer::start();
         let cli = Cli::talking_to(&model, name);
         let folder = tempfile::tempdir().unwrap();
+        let shipped = [concat!(env!("CARGO_MANIFEST_DIR"), "/skills"), folder.path().to_str().unwrap()];
+        assert!(Command::new("cp").arg("-r").args(shipped).status().unwrap().success());
         if let Some((file, text)) = &cli.home {
             let file = folder.path().join("data/agent-home").join(name).join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -95,6 +97,11 @@ impl Service {
 
     pub(super) fn get(&self, path: &str) -> Value {
         Call::new(self.address, "GET", path).send().json()
+    }
+
+    /// The folder of its skills: the shipped ones, and what a test adds.
+    pub(super) fn skills(&self) -> PathBuf {
+        self.folder.path().join("skills")
     }
 
     pub(super) fn run_dir(&self, run: &str) -> PathBuf {
@@ -150,8 +157,7 @@ impl Drop for Service {
 /// Our program with the shipped skills and nothing of this process's environment but where programs are.
 fn command(folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skill-runner"));
-    command.args(arguments).args(["--data-dir", "data", "--skills-dir"]);
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/skills")).current_dir(folder.path());
+    command.args(arguments).args(["--data-dir", "data", "--skills-dir", "skills"]).current_dir(folder.path());
     command.env_clear().env("PATH", path()).env("HOME", folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
     command
 }

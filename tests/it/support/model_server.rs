@@ -34,8 +34,14 @@ pub enum Reply {
     Say(&'static str),
     /// A command for the engine's shell.
     Shell(String),
+    /// Words, and a command for the engine's shell in the same answer.
+    SayAndShell(&'static str, String),
     /// An HTTP error. It is never used up, for engines ask again.
     Refuse(u16),
+    /// Too many requests; whoever asks is to wait so many seconds. It is never used up.
+    RefuseFor(u64),
+    /// Words that break off: the connection is closed in the middle of the answer. It is never used up.
+    BreakOff(&'static str),
 }
 
 /// The server; it stops when it is dropped.
@@ -50,6 +56,8 @@ struct Script {
     replies: Vec<Reply>,
     next: usize,
     requests: Vec<Value>,
+    /// The model that each of the requests names.
+    models: Vec<String>,
 }
 
 /// What the model does in one answer, in no engine's language yet.
@@ -67,7 +75,7 @@ struct Tool {
 /// One engine's language.
 struct Wire {
     tools: fn(&Value) -> Vec<Tool>,
-    answer: fn(&Value, &Act) -> String,
+    answer: fn(&Value, &[Act]) -> String,
     /// The body that goes with an HTTP error.
     refusal: fn(u16, &str) -> Value,
 }
@@ -92,6 +100,11 @@ impl ModelServer {
     pub fn requests(&self) -> Vec<Value> {
         self.script.lock().unwrap().requests.clone()
     }
+
+    /// The models that the same requests name.
+    pub fn models(&self) -> Vec<String> {
+        self.script.lock().unwrap().models.clone()
+    }
 }
 
 impl Drop for ModelServer {
@@ -111,29 +124,57 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, uri: Uri, body: Bytes)
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
     let tools = (wire.tools)(&body);
-    let reply = script.lock().unwrap().reply(&tools, &body);
-    match reply {
-        Reply::Refuse(status) => refuse(&wire, status),
-        Reply::Say(words) => stream((wire.answer)(&body, &Act::Say(words.to_owned()))),
-        Reply::Result(result) => stream((wire.answer)(&body, &result_act(&tools, result))),
-        Reply::Shell(command) => match shell_act(&tools, &command) {
-            Some(act) => stream((wire.answer)(&body, &act)),
-            None => (StatusCode::BAD_REQUEST, "the engine offers no shell").into_response(),
-        },
+    let reply = script.lock().unwrap().reply(&tools, &body, &model_named(&uri, &body));
+    let acts = match reply {
+        Reply::Refuse(status) => return refuse(&wire, status, 1),
+        Reply::RefuseFor(seconds) => return refuse(&wire, 429, seconds),
+        Reply::BreakOff(words) => return break_off((wire.answer)(&body, &[Act::Say(words.to_owned())])),
+        Reply::Say(words) => vec![Act::Say(words.to_owned())],
+        Reply::Result(result) => vec![result_act(&tools, result)],
+        Reply::Shell(command) => shell_act(&tools, &command).into_iter().collect(),
+        Reply::SayAndShell(words, command) => {
+            std::iter::once(Act::Say(words.to_owned())).chain(shell_act(&tools, &command)).collect()
+        }
+    };
+    match acts.as_slice() {
+        [] => (StatusCode::BAD_REQUEST, "the engine offers no shell").into_response(),
+        acts => stream((wire.answer)(&body, acts)),
+    }
+}
+
+/// The model that a request names, in its body or in its path.
+fn model_named(uri: &Uri, body: &Value) -> String {
+    let in_path = || uri.path().rsplit('/').next().and_then(|last| last.split(':').next()).unwrap_or_default();
+    body["model"].as_str().unwrap_or_else(in_path).to_owned()
+}
+
+/// The first half of an answer, behind which the connection is closed.
+fn break_off(events: String) -> Response {
+    let half = events.floor_char_boundary(events.len() / 2);
+    let pieces = [Ok(Bytes::from(events[..half].to_owned())), Err(std::io::Error::other("broken off"))];
+    let body = axum::body::Body::from_stream(tokio_stream::iter(pieces));
+    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+impl Act {
+    fn is_call(&self) -> bool {
+        matches!(self, Act::Call { .. })
     }
 }
 
 impl Script {
-    fn reply(&mut self, tools: &[Tool], request: &Value) -> Reply {
+    fn reply(&mut self, tools: &[Tool], request: &Value, model: &str) -> Reply {
         let scripted = self.replies.get(self.next).cloned();
-        if let Some(refusal @ Reply::Refuse(_)) = scripted {
+        if let Some(refusal @ (Reply::Refuse(_) | Reply::RefuseFor(_) | Reply::BreakOff(_))) = scripted {
             self.requests.push(request.clone());
+            self.models.push(model.to_owned());
             return refusal;
         }
         if tools.is_empty() {
             return Reply::Say("A title");
         }
         self.requests.push(request.clone());
+        self.models.push(model.to_owned());
         self.next += 1;
         scripted.unwrap_or(Reply::Say("The script is over."))
     }
@@ -157,14 +198,20 @@ fn stream(events: String) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response()
 }
 
-fn refuse(wire: &Wire, status: u16) -> Response {
+/// An HTTP error that asks to wait so many seconds.
+fn refuse(wire: &Wire, status: u16, seconds: u64) -> Response {
     let words = match status {
         401 => "Incorrect API key provided",
         429 => "Rate limit reached",
         _ => "Something is broken here",
     };
     // Engines that wait before they ask again mostly wait as long as they are told to; a test need not wait long.
-    let headers = [("content-type", "application/json"), ("retry-after", "1"), ("retry-after-ms", "50")];
+    let milliseconds = if seconds == 1 { 50 } else { seconds * 1000 };
+    let headers = [
+        ("content-type", "application/json".to_owned()),
+        ("retry-after", seconds.to_string()),
+        ("retry-after-ms", milliseconds.to_string()),
+    ];
     (StatusCode::from_u16(status).unwrap(), headers, (wire.refusal)(status, words).to_string()).into_response()
 }
 

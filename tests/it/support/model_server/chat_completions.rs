@@ -11,7 +11,7 @@ fn tools(request: &Value) -> Vec<Tool> {
     offered.filter_map(|entry| tool(&entry["function"]["name"], &entry["function"]["parameters"])).collect()
 }
 
-fn answer(request: &Value, act: &Act) -> String {
+fn answer(request: &Value, acts: &[Act]) -> String {
     let id = unique("chatcmpl-");
     let chunk = |choices: Value| {
         json!({
@@ -20,18 +20,19 @@ fn answer(request: &Value, act: &Act) -> String {
     };
     let delta = |delta: Value, end: Value| chunk(json!([{"index": 0, "delta": delta, "finish_reason": end}]));
     let mut events = vec![delta(json!({"role": "assistant", "content": ""}), Value::Null)];
-    let end = match act {
-        Act::Say(text) => {
-            events.extend(pieces(text).into_iter().map(|piece| delta(json!({"content": piece}), Value::Null)));
-            "stop"
+    for act in acts {
+        match act {
+            Act::Say(text) => {
+                events.extend(pieces(text).into_iter().map(|piece| delta(json!({"content": piece}), Value::Null)));
+            }
+            Act::Call { tool, arguments } => {
+                let function = json!({"name": tool, "arguments": arguments.to_string()});
+                let call = json!({"index": 0, "id": unique("call_"), "type": "function", "function": function});
+                events.push(delta(json!({"tool_calls": [call]}), Value::Null));
+            }
         }
-        Act::Call { tool, arguments } => {
-            let function = json!({"name": tool, "arguments": arguments.to_string()});
-            let call = json!({"index": 0, "id": unique("call_"), "type": "function", "function": function});
-            events.push(delta(json!({"tool_calls": [call]}), Value::Null));
-            "tool_calls"
-        }
-    };
+    }
+    let end = if acts.iter().any(Act::is_call) { "tool_calls" } else { "stop" };
     events.push(delta(json!({}), json!(end)));
     let mut last = chunk(json!([]));
     last["usage"] = json!({

@@ -16,7 +16,7 @@ fn tools(request: &Value) -> Vec<Tool> {
     declared.filter_map(|entry| tool(&entry["name"], &schema(entry))).collect()
 }
 
-fn answer(_: &Value, act: &Act) -> String {
+fn answer(_: &Value, acts: &[Act]) -> String {
     let id = unique("g");
     let candidate = |part: Value| {
         json!({
@@ -24,12 +24,15 @@ fn answer(_: &Value, act: &Act) -> String {
             "modelVersion": "scripted", "responseId": id,
         })
     };
-    let mut events: Vec<Value> = match act {
-        Act::Say(text) => pieces(text).into_iter().map(|piece| candidate(json!({"text": piece}))).collect(),
-        Act::Call { tool, arguments } => {
-            vec![candidate(json!({"functionCall": {"name": tool, "args": arguments}}))]
+    let of_act = |act: &Act| -> Vec<Value> {
+        match act {
+            Act::Say(text) => pieces(text).into_iter().map(|piece| candidate(json!({"text": piece}))).collect(),
+            Act::Call { tool, arguments } => {
+                vec![candidate(json!({"functionCall": {"name": tool, "args": arguments}}))]
+            }
         }
     };
+    let mut events: Vec<Value> = acts.iter().flat_map(of_act).collect();
     let mut last = candidate(json!({"text": ""}));
     last["candidates"][0]["finishReason"] = json!("STOP");
     last["usageMetadata"] = json!({

@@ -22,11 +22,7 @@ fn collect(list: &Value, found: &mut Vec<Tool>) {
     }
 }
 
-fn answer(request: &Value, act: &Act) -> String {
-    let (begun, parts, done) = match act {
-        Act::Say(text) => message(text),
-        Act::Call { tool, arguments } => call(tool, arguments),
-    };
+fn answer(request: &Value, acts: &[Act]) -> String {
     let response = |status: &str, output: Value| {
         json!({
             "id": unique("resp_"), "object": "response", "created_at": 0, "model": request["model"],
@@ -38,13 +34,20 @@ fn answer(request: &Value, act: &Act) -> String {
             },
         })
     };
-    let mut events = vec![
-        json!({"type": "response.created", "response": response("in_progress", json!([]))}),
-        json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
-    ];
-    events.extend(parts);
-    events.push(json!({"type": "response.output_item.done", "output_index": 0, "item": done.clone()}));
-    events.push(json!({"type": "response.completed", "response": response("completed", json!([done]))}));
+    let mut events = vec![json!({"type": "response.created", "response": response("in_progress", json!([]))})];
+    let mut output = Vec::new();
+    for (index, act) in acts.iter().enumerate() {
+        let (begun, mut parts, done) = match act {
+            Act::Say(text) => message(text),
+            Act::Call { tool, arguments } => call(tool, arguments),
+        };
+        parts.iter_mut().for_each(|part| part["output_index"] = json!(index));
+        events.push(json!({"type": "response.output_item.added", "output_index": index, "item": begun}));
+        events.extend(parts);
+        events.push(json!({"type": "response.output_item.done", "output_index": index, "item": done.clone()}));
+        output.push(done);
+    }
+    events.push(json!({"type": "response.completed", "response": response("completed", json!(output))}));
     typed(&events)
 }
 
