@@ -12,8 +12,8 @@ mod tests;
 mod turn;
 
 pub use crate::domain::validation::NormalizationLevel as Level;
-pub use parse::{Parsed, parse};
 pub(crate) use offer::{Choice, Offer, Source, choose};
+pub use parse::{Parsed, parse};
 pub(crate) use parse::{validate, violated};
 pub(crate) use question::{BEGIN as ASK_BEGINS, END as ASK_ENDS, Question, without_blocks};
 pub use step::{Step, StepName};

@@ -163,9 +163,8 @@ pub(crate) fn choose(offers: &[Offer], output: &Validator) -> Choice {
 /// The warning for an answer that holds other objects than the one that was taken.
 fn several(taken: &Offer, offers: &[&Offer]) -> Option<Warning> {
     let Source::Message(_) = taken.source else { return None };
-    let differs = |offer: &&&Offer| {
-        offer.source == taken.source && offer.value().is_object() && offer.value() != taken.value()
-    };
+    let differs =
+        |offer: &&&Offer| offer.source == taken.source && offer.value().is_object() && offer.value() != taken.value();
     let others: Vec<&&Offer> = offers.iter().filter(differs).take(PLACES_MAX).collect();
     if others.is_empty() {
         return None;
@@ -223,7 +222,8 @@ mod tests {
     fn a_file_comes_before_structured_output_and_that_before_messages_unless_only_the_later_is_valid() {
         let output = named();
         let made = |file: &str, structured: &str, message: &str| -> Vec<Offer> {
-            let texts = [(Source::Message(1), message), (Source::StructuredOutput, structured), (Source::ResultFile, file)];
+            let texts =
+                [(Source::Message(1), message), (Source::StructuredOutput, structured), (Source::ResultFile, file)];
             texts.into_iter().flat_map(|(source, text)| Offer::all_in(source, text)).collect()
         };
         let source = |offers: &[Offer]| match choose(offers, &output) {
@@ -251,7 +251,9 @@ mod tests {
     #[test]
     fn two_different_objects_in_one_answer_are_told_with_their_places() {
         let text = "A: {\"name\": \"Ann\"}\nB: {\"name\": \"Bob\"}";
-        let Choice::Valid(offer, Some(warning)) = choose(&offers(&["so", text]), &named()) else { panic!("no warning") };
+        let Choice::Valid(offer, Some(warning)) = choose(&offers(&["so", text]), &named()) else {
+            panic!("no warning")
+        };
         assert_eq!(&text[offer.place], "{\"name\": \"Bob\"}");
         assert_eq!(warning.code, "OUTPUT_AMBIGUOUS");
         assert_eq!(
@@ -275,7 +277,11 @@ mod tests {
             ("é\n```\n{\"a\":1}\n```\n", "```\n{\"a\":1}\n```\n"),
         ] {
             let made = Offer::all_in(Source::Message(1), text);
-            assert_eq!(made.iter().map(|offer| &text[offer.place.clone()]).collect::<Vec<_>>(), [value.trim_end()], "{text:?}");
+            assert_eq!(
+                made.iter().map(|offer| &text[offer.place.clone()]).collect::<Vec<_>>(),
+                [value.trim_end()],
+                "{text:?}"
+            );
         }
     }
 }

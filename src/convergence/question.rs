@@ -263,21 +263,19 @@ mod tests {
 
     #[test]
     fn a_broken_block_degrades_to_open_text_with_a_warning() {
-        for block in [
-            "kind: [",
-            "- a",
-            "kind: choose_one",
-            "kind: fill_fields",
-            "nonsense: 1",
-            "prompt: [1]",
-            "options: 3",
-        ] {
+        for block in
+            ["kind: [", "- a", "kind: choose_one", "kind: fill_fields", "nonsense: 1", "prompt: [1]", "options: 3"]
+        {
             let asked = question(&format!("What is your name?\n{BEGIN}\n{block}\n{END}"), None).unwrap();
             assert_eq!(asked.interaction, open_text("What is your name?"), "{block}");
             assert_eq!(asked.warning.unwrap().code, "ASK_BLOCK_INVALID", "{block}");
         }
         let guess = question(&format!("Hm.\n{BEGIN}\nkind: guess\nprompt: How many?\n{END}"), None).unwrap();
-        assert_eq!(guess, Question { interaction: open_text("How many?"), warning: None }, "an unknown kind is open text");
+        assert_eq!(
+            guess,
+            Question { interaction: open_text("How many?"), warning: None },
+            "an unknown kind is open text"
+        );
         let unclosed = question(&format!("Name?\n{BEGIN}\nkind: confirm"), None).unwrap();
         assert_eq!(unclosed.interaction.kind, InteractionKind::Confirm);
     }

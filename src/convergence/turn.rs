@@ -101,7 +101,10 @@ pub(crate) fn judge_turn(words: &TurnWords<'_>, output: &Validator, attempts: At
             Source::Message(number) => words.messages.get(number - 1).map(String::as_str),
             Source::ResultFile | Source::StructuredOutput => Some(asking(words.messages)),
         };
-        return ask(attempts, question(text.unwrap_or_default(), asks.parsed.value.as_ref().and_then(Value::as_object)));
+        return ask(
+            attempts,
+            question(text.unwrap_or_default(), asks.parsed.value.as_ref().and_then(Value::as_object)),
+        );
     }
     let marked = made.marked();
     match choose(&made.offers, output) {
@@ -255,9 +258,8 @@ mod tests {
     #[test]
     fn words_for_a_script_are_done_by_the_marker_alone() {
         let done = |words: &str| WordsVerdict::Done(words.to_owned());
-        let judge = |messages: &[&str], attempt, max_attempt| {
-            judge_words(&said(messages), Attempts { attempt, max_attempt })
-        };
+        let judge =
+            |messages: &[&str], attempt, max_attempt| judge_words(&said(messages), Attempts { attempt, max_attempt });
         assert_eq!(judge(&["Ann, 41\n__SKILL_DONE__\n"], 1, None), done("Ann, 41"));
         assert_eq!(judge(&[r#"{"__SKILL_DONE__": true, "a": 1}"#], 1, None), done(r#"{"a":1}"#));
         assert_eq!(judge(&["Ann, 41\n__SKILL_DONE__", "Goodbye."], 1, None), done("Ann, 41"));
@@ -316,8 +318,7 @@ mod tests {
         let output = Validator::new(&json!({"type": "object"})).unwrap();
         let decide = |text| {
             let messages = said(&[text]);
-            let words =
-                TurnWords { messages: &messages, structured: None, result_file: Some(r#"{"name": "draft"}"#) };
+            let words = TurnWords { messages: &messages, structured: None, result_file: Some(r#"{"name": "draft"}"#) };
             judge_turn(&words, &output, Attempts { attempt: 1, max_attempt: None })
         };
         assert!(matches!(decide(r#"{"__SKILL_DONE__": false, "message": "Is it good?"}"#), TurnVerdict::Ask(_)));

@@ -166,7 +166,9 @@ fn claude_gets_an_allow_list_and_a_settings_file_only_when_there_is_something_to
     assert_eq!(first.files, Vec::new());
     let settings = json!({ "model": "x" });
     let second = plan_with("claude", &settings, |_| {}).unwrap();
-    assert!(argv(&second).contains("--model x --settings /run/.claude/settings.json --json-schema {\"type\":\"object\""));
+    assert!(
+        argv(&second).contains("--model x --settings /run/.claude/settings.json --json-schema {\"type\":\"object\"")
+    );
     assert_eq!(file(&second, "/run/.claude/settings.json"), Some((settings.clone(), false)));
 }
 

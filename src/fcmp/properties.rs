@@ -209,10 +209,11 @@ fn any_event() -> impl Strategy<Value = Event> {
             Event::Uploaded(Uploaded { files, manifest_sha256, cache_key, package })
         },
     );
-    let passed = (prop::option::of(text()), prop::option::of(text()), any::<bool>()).prop_map(|(model, effort, more)| {
-        let options = if more { Map::from_iter([("a".to_owned(), json!({"b": 1}))]) } else { Map::new() };
-        Passed { model, effort, options }
-    });
+    let passed =
+        (prop::option::of(text()), prop::option::of(text()), any::<bool>()).prop_map(|(model, effort, more)| {
+            let options = if more { Map::from_iter([("a".to_owned(), json!({"b": 1}))]) } else { Map::new() };
+            Passed { model, effort, options }
+        });
     let turn = (0u32..3, prop::collection::vec(text(), 0..3), prop::option::of(text()), passed).prop_map(
         |(attempt, command, from, passed)| {
             Event::TurnStarted(TurnStarted {

@@ -47,8 +47,7 @@ pub(crate) fn judge_cli(turn: &CliTurn<'_>) -> Verdict {
         Ok(answer) => answer.structured.map(|value| value.to_string()),
     };
     let messages = turn.report.messages();
-    let words =
-        TurnWords { messages: &messages, structured: structured.as_deref(), result_file: turn.skill_result };
+    let words = TurnWords { messages: &messages, structured: structured.as_deref(), result_file: turn.skill_result };
     match turn.mode {
         ExecutionMode::Auto => judge_auto(turn, &words),
         ExecutionMode::Interactive => judge_interactive(turn, &words),

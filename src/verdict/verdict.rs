@@ -99,11 +99,7 @@ pub(crate) fn missing_output(source: Placed<'_>, parsed: &Parsed, message: &str,
         validation_errors: Vec::new(),
     };
     let error = RunError::new(ErrorCode::OutputMissing, message).with("validation_errors", json!([]));
-    Verdict {
-        normalized: Some(normalized),
-        awaited: Some(awaited),
-        ..Verdict::failed(with_hints(error, source.1))
-    }
+    Verdict { normalized: Some(normalized), awaited: Some(awaited), ..Verdict::failed(with_hints(error, source.1)) }
 }
 
 pub(crate) fn check(

@@ -100,10 +100,16 @@ fn what_cannot_be_rendered_is_a_failure_with_its_reason() {
     let large = "{% for a in range(9999) %}{{ 'xxxxxxxxxx' * 9999 }}{% endfor %}";
     let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
     for (template, reason) in [
-        ("{{ parameter.tonne }}", "no variable \"parameter.tonne\": the parameter schema has no field \"tonne\"; it has more, tone"),
+        (
+            "{{ parameter.tonne }}",
+            "no variable \"parameter.tonne\": the parameter schema has no field \"tonne\"; it has more, tone",
+        ),
         ("{{ input.missing }}", "no variable \"input.missing\": the input schema has no field"),
         ("{{ skill.title }}", "no variable \"skill.title\""),
-        ("{{ titel }}", "no variable \"titel\"; there are body, execution_mode, input, output_schema, parameter, run_dir"),
+        (
+            "{{ titel }}",
+            "no variable \"titel\"; there are body, execution_mode, input, output_schema, parameter, run_dir",
+        ),
         ("{% if %}", "syntax error"),
         ("{% include '/etc/passwd' %}", ""),
         ("{{ env.HOME }}", "no variable \"env\""),

@@ -33,7 +33,9 @@ fn fault(name: &str, globals: &BTreeSet<&str>, values: &Value) -> Option<String>
     let has = names(given.keys().map(String::as_str).chain(declared()));
     let has = if has.is_empty() { "it has none".to_owned() } else { format!("it has {has}") };
     Some(match values[FIELDS].get(root) {
-        Some(_) => format!("there is no variable {:?}: the {root} schema has no field {part:?}; {has}", join(root, part)),
+        Some(_) => {
+            format!("there is no variable {:?}: the {root} schema has no field {part:?}; {has}", join(root, part))
+        }
         None => format!("there is no variable {:?}; {root:?} has no member {part:?}; {has}", join(root, part)),
     })
 }

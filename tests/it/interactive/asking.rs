@@ -94,17 +94,15 @@ fn an_ask_block_makes_a_question_of_its_kind() {
 #[test]
 fn null_and_an_empty_text_are_answers_of_which_the_engine_is_told() {
     let scene = Scene::new();
-    for (answer, told) in [
-        (json!(null), "The answer is null"),
-        (json!(""), "The answer is empty"),
-        (json!(3), "3"),
-    ] {
-        let run = scene.begin(&ask("kind: guess\nprompt: Why?\ndefault_decision_policy: skip it"));
+    for (answer, told) in [(json!(null), "The answer is null"), (json!(""), "The answer is empty"), (json!(3), "3")] {
+        let block = "<ASK_USER_YAML>\nkind: guess\nprompt: Why?\n</ASK_USER_YAML>";
+        let run = scene.begin(&[says(block), done()]);
         let question = scene.question(&run, 1);
         assert_eq!((&question["kind"], &question["prompt"]), (&json!("open_text"), &json!("Why?")));
         assert_eq!(scene.reply(&run, 1, answer.clone()).status, 200, "{answer}");
         assert_eq!(scene.end(&run).0, "succeeded", "{answer}");
-        let prompts = std::fs::read_to_string(scene.server.data().join("runs").join(&run).join("logs/prompt.txt")).unwrap();
+        let prompts =
+            std::fs::read_to_string(scene.server.data().join("runs").join(&run).join("logs/prompt.txt")).unwrap();
         assert!(prompts.contains(told), "{prompts}");
     }
 }

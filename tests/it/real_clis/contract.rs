@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::on_every_cli;
 use super::service::{Service, of_type};
 use crate::interactive::pose;
+use crate::support::clis;
 use crate::support::model_server::Reply;
 
 on_every_cli!(
@@ -47,12 +48,16 @@ fn the_model_of_the_request_is_on_the_wire_and_told_everywhere_with_the_contract
     assert_eq!(service.model.models(), [on_the_wire]);
     let effort = if ["codex", "claude"].contains(&name) { json!("low") } else { Value::Null };
     let started = &of_type(&events, "turn.started").next().unwrap()["data"];
-    let recorded = fs::read_to_string(service.run_dir(&run).join("raw/engine_config.json"));
+    let recorded = fs::read_to_string(service.run_dir(&run).join("logs/engine_config.json"));
     let recorded: Value = serde_json::from_str(&recorded.unwrap()).unwrap();
     for told in [started, &recorded, &job] {
         assert_eq!((&told["model"], &told["effort"]), (&json!(asked), &effort), "{told:#}");
     }
-    assert_eq!((&started["options"], &recorded["options"]), (&job["engine_options"], &job["engine_options"]));
+    for told in [started, &recorded] {
+        // No options are not written.
+        let options = if told["options"].is_null() { json!({}) } else { told["options"].clone() };
+        assert_eq!(options, job["engine_options"]);
+    }
     let prompt = service.model.requests()[0].to_string();
     let told = match name {
         "claude" => "hand over the result by calling the tool `StructuredOutput` once",
@@ -68,7 +73,9 @@ fn json_in_an_earlier_message_counts_and_of_two_objects_the_last(name: &str) {
     let said = Reply::SayAndShell("It is {\"name\": \"Ann\"}, as I found.", "true".to_owned());
     // Where a result is handed over by a tool, the model is reminded of it, and speaks again.
     let replies = [said, Reply::Say("That is all."), Reply::Say("Really.")];
-    let run = service.start(&replies, json!({"skill_id": "say"}));
+    // The two runs are equal but for what the model says.
+    let say = json!({"skill_id": "say", "runtime_options": {"no_cache": true}});
+    let run = service.start(&replies, say.clone());
     let events = service.finish(&run);
     assert_eq!(service.get(&format!("/v1/jobs/{run}/result"))["result"]["data"], json!({"name": "Ann"}), "{events:#?}");
     let account = &of_type(&events, "output.normalized").next().unwrap()["data"];
@@ -77,7 +84,7 @@ fn json_in_an_earlier_message_counts_and_of_two_objects_the_last(name: &str) {
     assert!(steps.contains(&&json!("earlier_message")), "{account:#}");
 
     let two = Reply::Say("Either {\"name\": \"Ann\"} or {\"name\": \"Bob\"}.");
-    let run = service.start(&[two, Reply::Say("That is all.")], json!({"skill_id": "say"}));
+    let run = service.start(&[two, Reply::Say("That is all.")], say);
     let events = service.finish(&run);
     assert_eq!(service.get(&format!("/v1/jobs/{run}/result"))["result"]["data"], json!({"name": "Bob"}), "{events:#?}");
     let warned: Vec<&Value> = of_type(&events, "diagnostic.warning")
@@ -88,5 +95,37 @@ fn json_in_an_earlier_message_counts_and_of_two_objects_the_last(name: &str) {
     let places = &warned[0]["details"];
     assert_eq!((&places["taken"]["byte_from"], &places["taken"]["byte_to"]), (&json!(26), &json!(41)), "{places:#}");
     assert_eq!((&places["others"][0]["byte_from"], &places["others"][0]["byte_to"]), (&json!(7), &json!(22)));
+    service.close();
+}
+
+/// The error of a run of `say` whose model replies like this.
+fn failed(service: &mut Service, reply: Reply) -> Value {
+    let run = service.start(&[reply], json!({"skill_id": "say"}));
+    let events = service.finish(&run);
+    let job = service.get(&format!("/v1/jobs/{run}"));
+    assert_eq!(job["status"], "failed", "{job:#}\n{events:#?}");
+    job["error"].clone()
+}
+
+#[test]
+fn an_answer_of_gemini_that_breaks_off_is_the_engines_failure() {
+    if clis::left_out("real_clis::contract::an_answer_of_gemini_that_breaks_off_is_the_engines_failure") {
+        return;
+    }
+    let mut service = service("gemini");
+    let error =
+        failed(&mut service, Reply::BreakOff("It is {\"name\": \"Ann\"}, and I have much more to say about her."));
+    assert_eq!(error["code"], "ENGINE_FAILED", "{error:#}");
+    service.close();
+}
+
+#[test]
+fn a_service_that_asks_claude_to_wait_for_long_fails_the_run_at_once() {
+    if clis::left_out("real_clis::contract::a_service_that_asks_claude_to_wait_for_long_fails_the_run_at_once") {
+        return;
+    }
+    let mut service = service("claude");
+    let error = failed(&mut service, Reply::RefuseFor(3600));
+    assert_eq!(error["code"], "ENGINE_RATE_LIMITED", "{error:#}");
     service.close();
 }
