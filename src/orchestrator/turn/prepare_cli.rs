@@ -194,7 +194,7 @@ pub(crate) fn answer_of<'a>(adapter: &Adapter, state: &RunState, skill: &'a Skil
 
 /// The operator's own configuration of the engine, as far as it can be read.
 fn read_operators(home: &Path, file: &str) -> Option<String> {
-    let bytes = files::read_beneath(home, Path::new(file), CONFIG_MAX).ok().flatten()?;
+    let bytes = files::read_beneath(home, Path::new(file), COPIED_MAX).ok().flatten()?;
     String::from_utf8(bytes).ok()
 }
 
