@@ -126,6 +126,7 @@ impl Adapter {
                 stdin: turn.prompt.as_bytes().to_vec(),
                 polite: self.polite,
                 streams: self.streams,
+                secrets: turn.secrets.to_vec(),
             },
             files: Vec::new(),
         }

@@ -35,6 +35,8 @@ pub struct Launch {
     /// How to ask it to stop.
     pub polite: PoliteSignal,
     pub streams: Streams,
+    /// Values that are masked wherever its streams hold them.
+    pub secrets: Vec<String>,
 }
 
 /// A file the engine needs before it starts.

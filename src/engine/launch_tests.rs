@@ -37,8 +37,17 @@ fn plan(name: &str, change: impl FnOnce(&mut Asked<'_>)) -> Result<LaunchPlan, T
 }
 
 fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Asked<'_>)) -> Result<LaunchPlan, TurnRefused> {
-    let adapter = adapter_named(name).unwrap();
     let env = [("KEY".to_owned(), "secret".to_owned()), ("HOME".to_owned(), "/root".to_owned())];
+    plan_passing(name, &env, request, change)
+}
+
+fn plan_passing(
+    name: &str,
+    env: &[(String, String)],
+    request: &Value,
+    change: impl FnOnce(&mut Asked<'_>),
+) -> Result<LaunchPlan, TurnRefused> {
+    let adapter = adapter_named(name).unwrap();
     let schema =
         json!({ "type": "object", "properties": { "a": {} }, "required": ["a"], "additionalProperties": false });
     let turn = Turn {
@@ -47,7 +56,8 @@ fn plan_with(name: &str, request: &Value, change: impl FnOnce(&mut Asked<'_>)) -
         engine_home: Path::new("/home/engine"),
         tmp: Path::new("/tmp/turn"),
         path: "/usr/bin",
-        env: &env,
+        env,
+        secrets: &[],
         prompt: "Do it",
         resume: None,
         config: &json!({}),
@@ -102,7 +112,8 @@ fn codex_takes_its_configuration_as_overrides_and_its_schema_as_a_file() {
         -c skills.bundled.enabled=false -c model=\"m\" -c approval_policy=\"never\" \
         -c check_for_update_on_startup=false -c analytics.enabled=false -c features.plugins=false \
         -c features.apps=false -c features.unbounded_connection_retries=false \
-        -c features.skill_mcp_dependency_install=false --output-schema /run/schema.json -";
+        -c features.skill_mcp_dependency_install=false -c features.shell_snapshot=false \
+        -c sandbox_workspace_write.exclude_slash_tmp=true --output-schema /run/schema.json -";
     assert_eq!(argv(&first), expected);
     assert_eq!(variable(&first, "CODEX_HOME"), Some("/home/engine/.codex"));
     assert_eq!(file(&first, "/run/schema.json").map(|(_, keep)| keep), Some(false));
@@ -112,9 +123,46 @@ fn codex_takes_its_configuration_as_overrides_and_its_schema_as_a_file() {
         turn.network = true;
     });
     let resumed = argv(&resumed.unwrap());
-    assert!(resumed.ends_with(&format!("-c sandbox_workspace_write.network_access=true resume {UUID} -")), "{resumed}");
+    let sandbox =
+        "-c sandbox_workspace_write.network_access=true -c sandbox_workspace_write.exclude_slash_tmp=true resume";
+    assert!(resumed.ends_with(&format!("{sandbox} {UUID} -")), "{resumed}");
     assert!(!resumed.contains("--output-schema"));
     assert!(argv(&plan("codex", |turn| turn.own_sandbox = false).unwrap()).contains("-s danger-full-access"));
+}
+
+#[test]
+fn keys_that_an_engine_logs_in_with_are_kept_from_its_commands_and_other_variables_are_not() {
+    for (name, key, how) in [
+        ("codex", "MY_PROVIDER_KEY", "-c shell_environment_policy.set.MY_PROVIDER_KEY=\"\""),
+        ("gemini", "GEMINI_API_KEY", ".gemini/settings.json"),
+        ("opencode", "OPENROUTER_API_KEY", "BASH_ENV"),
+        ("claude", "ANTHROPIC_API_KEY", "CLAUDE_ENV_FILE"),
+        ("qwen", "OPENAI_API_KEY", "BASH_ENV"),
+    ] {
+        let passed = [(key, "sk-secret"), ("GITHUB_TOKEN", "for a command")];
+        let passed = passed.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let plan = plan_passing(name, &passed, &json!({}), |_| {}).unwrap();
+        assert_eq!(variable(&plan, key), Some("sk-secret"), "{name} itself has it");
+        let told = match how {
+            "BASH_ENV" | "CLAUDE_ENV_FILE" => {
+                assert_eq!(variable(&plan, how), Some("/home/engine/.hidden-keys.sh"), "{name}");
+                let file = plan.files.iter().find(|file| file.path == Path::new("/home/engine/.hidden-keys.sh"));
+                String::from_utf8(file.unwrap().bytes.clone()).unwrap()
+            }
+            ".gemini/settings.json" => {
+                let (settings, _) = file(&plan, "/run/.gemini/settings.json").unwrap();
+                let redaction = &settings["security"]["environmentVariableRedaction"];
+                let expected = json!({ "enabled": true, "blocked": [key], "allowed": ["GITHUB_TOKEN"] });
+                assert_eq!(*redaction, expected);
+                key.to_owned()
+            }
+            argument => {
+                assert!(argv(&plan).contains(argument), "{}", argv(&plan));
+                argv(&plan)
+            }
+        };
+        assert!(told.contains(key) && !told.contains("GITHUB_TOKEN") && !told.contains("sk-secret"), "{name}: {told}");
+    }
 }
 
 #[test]

@@ -12,3 +12,10 @@ pub(crate) struct Login {
     /// The command that logs in by hand; `{home}` stands for the engine's home.
     pub(crate) command: Option<&'static str>,
 }
+
+impl Login {
+    /// Whether a variable of this name holds a key to log in with.
+    pub(crate) fn is_key(&self, name: &str) -> bool {
+        self.variables.contains(&name) || (self.other_keys && name.ends_with("_KEY"))
+    }
+}

@@ -60,6 +60,11 @@ impl TurnParser {
         Self { dialect, lost_session_words, report }
     }
 
+    /// Masks secrets that come in parts.
+    pub(crate) fn mask(&mut self, secrets: Vec<String>) {
+        self.report.mask(secrets);
+    }
+
     /// What is known about the turn so far.
     pub fn report(&self) -> &TurnReport {
         &self.report

@@ -68,6 +68,8 @@ pub struct TurnReport {
     messages: usize,
     /// The messages so far, the oldest first.
     kept: VecDeque<String>,
+    /// What is masked in messages.
+    secrets: Vec<String>,
 }
 
 impl TurnReport {
@@ -87,7 +89,14 @@ impl TurnReport {
             handle_kind,
             messages: 0,
             kept: VecDeque::new(),
+            secrets: Vec::new(),
         }
+    }
+
+    /// From now on these are masked in messages. Each line was masked when it was read, but of a message that comes in parts
+    /// a secret may stand on two lines.
+    pub(crate) fn mask(&mut self, secrets: Vec<String>) {
+        self.secrets = secrets;
     }
 
     /// Takes the session that the engine named; no event when it is the same as before.
@@ -116,11 +125,15 @@ impl TurnReport {
         if text.trim().is_empty() {
             return None;
         }
+        let text = &self.secrets.iter().fold(text.to_owned(), |text, secret| match text.contains(secret.as_str()) {
+            true => text.replace(secret.as_str(), &"*".repeat(secret.len())),
+            false => text,
+        });
         self.messages += 1;
         // An answer of the model means that an earlier error was overcome.
         self.last_error = None;
-        self.final_text = Some(text.to_owned());
-        self.kept.push_back(text.to_owned());
+        self.final_text = Some(text.clone());
+        self.kept.push_back(text.clone());
         while self.kept.len() > 1 && self.kept.iter().map(String::len).sum::<usize>() > MESSAGES_KEPT {
             self.kept.pop_front();
         }

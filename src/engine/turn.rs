@@ -24,6 +24,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) path: &'a str,
     /// Variables the operator passes through: keys and endpoints. The adapter's own variables win over them.
     pub(crate) env: &'a [(String, String)],
+    /// Secrets among these and in the engine's home, to be masked in its output.
+    pub(crate) secrets: &'a [String],
     pub(crate) prompt: &'a str,
     /// The session to continue.
     pub(crate) resume: Option<&'a str>,

@@ -7,6 +7,7 @@ mod listing;
 mod login;
 mod model_names;
 mod program;
+mod secrets;
 mod snapshots;
 mod status;
 mod temporary_folder;

@@ -30,7 +30,7 @@ impl Follower {
     /// Runs until the run's processes are gone and what they wrote is read.
     pub(crate) async fn run(mut self) -> StreamTotals {
         let changes = Changes::of(self.spool.file());
-        self.spool.want(self.recorder.log.free());
+        self.spool.want(self.recorder.free());
         loop {
             let last = *self.tree_gone.borrow();
             if let Err(error) = self.take().await {
@@ -46,7 +46,7 @@ impl Follower {
             }
         }
         drop(self.still_open);
-        self.recorder.totals()
+        self.recorder.finish().await
     }
 
     /// Takes everything that is there.
@@ -57,12 +57,12 @@ impl Follower {
                 Look::New(0) => return Ok(()),
                 Look::New(there) => there,
                 Look::Rewritten => {
-                    self.spool.want(self.recorder.log.free());
+                    self.spool.want(self.recorder.free());
                     self.recorder.tell_rewritten().await;
                     continue;
                 }
             };
-            if self.recorder.log.free() == 0 {
+            if self.recorder.free() == 0 {
                 self.spool.pass_over(there);
                 self.recorder.pass_over(there).await;
                 self.spool.free_read()?;

@@ -9,6 +9,7 @@ mod first_process;
 mod follower;
 mod log;
 mod marks;
+mod mask;
 mod output;
 mod process;
 mod processes;

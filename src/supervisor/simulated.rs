@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::log::{Log, LogFile};
+use super::mask::Mask;
 use super::output::{Ended, Output};
 use super::process::{Begin, Kind, Process};
 use super::recorder::Recorder;
@@ -54,7 +55,7 @@ impl SimulatedEngine {
         let (kill_at, kill_at_seen) = watch::channel(None);
         let recorder = |stream, log, until_limit| {
             let outputs = outputs.clone();
-            Recorder { stream, log, outputs, until_limit, rewritten: false }
+            Recorder { stream, log, outputs, until_limit, rewritten: false, mask: Mask::new(&spec.launch.secrets) }
         };
         let engine = Self {
             stdout: recorder(Stream::Stdout, stdout, spec.limits.stdout_max),
@@ -109,7 +110,7 @@ impl SimulatedEngine {
         let Self { stdout, stderr, outputs, tmp_dir, .. } = self;
         // What cannot be removed is removed by the next start.
         let _ = files::remove_tree(&tmp_dir);
-        let ended = Ended { exit, stdout: stdout.totals(), stderr: stderr.totals(), stragglers_killed };
+        let ended = Ended { exit, stdout: stdout.finish().await, stderr: stderr.finish().await, stragglers_killed };
         // The owner may be gone.
         let _ = outputs.send(Output::Ended(ended)).await;
     }

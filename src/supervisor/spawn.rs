@@ -13,6 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::log::Log;
 use super::marks::{RUN_MARKER, mark_of};
+use super::mask::Mask;
 use super::process::{Begin, Kind, Process};
 use super::recorder::Recorder;
 use super::shim::{self, EnginesEnds, Failure, Order, ReadOnlyBind, Started};
@@ -152,7 +153,7 @@ struct Reading {
 
 impl From<Spec<'_>> for Prepared {
     fn from(spec: Spec<'_>) -> Self {
-        let Launch { argv, env, cwd, stdin: _, polite: _, streams } = spec.launch;
+        let Launch { argv, env, cwd, stdin: _, polite: _, streams, secrets: _ } = spec.launch;
         let given = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let marks = [(RUN_MARKER.into(), spec.run.to_string().into()), ("TMPDIR".into(), spec.tmp_dir.into())];
         // Of two values for one name the later is used.
@@ -239,7 +240,8 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading) -> io::Result<Proc
     let (tree_gone, tree_gone_seen) = watch::channel(false);
     let (still_open, pipes_open) = mpsc::channel(1);
     let read = |stream, (source, log): (Source, Log), until_limit| {
-        let recorder = Recorder { stream, log, outputs: outputs.clone(), until_limit, rewritten: false };
+        let (outputs, mask) = (outputs.clone(), Mask::new(&spec.launch.secrets));
+        let recorder = Recorder { stream, log, outputs, until_limit, rewritten: false, mask };
         source.read(recorder, tree_gone_seen.clone(), still_open.clone())
     };
     let stdout = read(Stream::Stdout, reading.stdout, spec.limits.stdout_max)?;

@@ -41,7 +41,7 @@ impl Tee {
             }
         }
         drop(self.still_open);
-        self.recorder.totals()
+        self.recorder.finish().await
     }
 
     /// Reads exactly what is in the pipe now. Its end may never come: the engine can have handed the pipe to a

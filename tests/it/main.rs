@@ -13,6 +13,7 @@ mod crash;
 mod engines;
 mod explain;
 mod export;
+mod homes;
 mod hostile;
 mod http;
 mod hybrid;

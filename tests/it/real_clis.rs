@@ -1,6 +1,7 @@
 //! The engines as they are: the real CLIs, with a scripted model behind them.
 
 mod contract;
+mod keys;
 mod large;
 mod service;
 
@@ -15,7 +16,7 @@ use crate::support::clis;
 use crate::support::model_server::ModelServer;
 
 /// A key that opens nothing.
-const KEY: &str = "dummy";
+const KEY: &str = "dummy-key-0123456789abcdef";
 
 /// One test per engine of each kind.
 macro_rules! on_every_cli {
@@ -56,7 +57,8 @@ impl Cli {
             }
             "opencode" => {
                 let config = opencode_config(&v1).to_string();
-                ("scripted/scripted-1", Some(("config/opencode/opencode.json", config)), vec![])
+                let key = vec![("SCRIPTED_KEY", KEY)];
+                ("scripted/scripted-1", Some(("config/opencode/opencode.json", config)), key)
             }
             "gemini" => ("gemini-2.5-flash", None, vec![("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", &root)]),
             "claude" => ("scripted-1", None, vec![("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &root)]),
@@ -84,7 +86,7 @@ fn opencode_config(base_url: &str) -> Value {
         "enabled_providers": ["scripted"],
         "provider": {"scripted": {
             "npm": "@ai-sdk/openai-compatible", "name": "scripted",
-            "options": {"baseURL": base_url, "apiKey": KEY},
+            "options": {"baseURL": base_url, "apiKey": "{env:SCRIPTED_KEY}"},
             "models": {"scripted-1": {
                 "name": "scripted-1", "tool_call": true, "limit": {"context": 128_000, "output": 8192},
             }},

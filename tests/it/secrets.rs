@@ -1,5 +1,5 @@
 //! What nobody but the operator may see: engines' configuration, files of the data folder, keys.
 
-mod data_folder;
+pub mod data_folder;
 mod engine_config;
 mod shown;

@@ -56,6 +56,7 @@ impl Room {
             stdin: Vec::new(),
             polite: PoliteSignal::TerminateAll,
             streams: Streams::Pipes,
+            secrets: Vec::new(),
         }
     }
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::engine::adapter::Adapter;
+use crate::engine::hidden_keys;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::tool_schema;
 use crate::engine::turn::{Turn, TurnRefused};
@@ -35,6 +36,14 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     if let Some(handle) = turn.resume {
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);
     }
-    let variables = [("CLAUDE_CONFIG_DIR", path_text(&turn.engine_home.join("cfg")))];
+    let mut variables = vec![("CLAUDE_CONFIG_DIR", path_text(&turn.engine_home.join("cfg")))];
+    // Else it writes to a folder that all runs share.
+    variables.push(("CLAUDE_CODE_TMPDIR", path_text(turn.tmp)));
+    let keys = hidden_keys::names(adapter, turn);
+    if !keys.is_empty() {
+        let (path, file) = hidden_keys::shell_file(turn.engine_home, &keys, "CLAUDECODE");
+        variables.push(("CLAUDE_ENV_FILE", path_text(&path)));
+        files.push(file);
+    }
     Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::engine::adapter::Adapter;
+use crate::engine::hidden_keys;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::turn::{Turn, TurnRefused};
 
@@ -10,7 +11,7 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     let mut arguments = words(&["exec", "--json", "--skip-git-repo-check", "-s"]);
     arguments.push(if turn.own_sandbox { "workspace-write" } else { "danger-full-access" }.to_owned());
     arguments.extend(["-C".to_owned(), path_text(turn.run_dir)]);
-    for (key, value) in overrides(turn)? {
+    for (key, value) in overrides(adapter, turn)? {
         arguments.extend(["-c".to_owned(), format!("{key}={value}")]);
     }
     let mut files = Vec::new();
@@ -32,10 +33,18 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
 }
 
 /// The configuration as `-c` overrides: concurrent runs share codex's home, so none may write its file there.
-fn overrides(turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
+fn overrides(adapter: &Adapter, turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
     let mut config = turn.config.clone();
     if turn.own_sandbox && turn.network {
         config["sandbox_workspace_write"]["network_access"] = true.into();
+    }
+    if turn.own_sandbox {
+        // Commands have the turn's own temporary folder, which is in TMPDIR; the other one is everybody's.
+        config["sandbox_workspace_write"]["exclude_slash_tmp"] = true.into();
+    }
+    for name in hidden_keys::names(adapter, turn) {
+        // Emptied one by one: a list of names to leave out would take the place of the operator's.
+        config["shell_environment_policy"]["set"][name] = "".into();
     }
     let mut leaves = Vec::new();
     if let Value::Object(entries) = &config {

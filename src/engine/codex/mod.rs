@@ -97,6 +97,8 @@ fn enforced(_: ExecutionMode) -> Value {
             "apps": false,
             "unbounded_connection_retries": false,
             "skill_mcp_dependency_install": false,
+            // It would keep the environment, with its keys, in a file.
+            "shell_snapshot": false,
         },
     })
 }

@@ -23,6 +23,7 @@ fn each_layer_lies_over_the_one_below_and_what_is_enforced_over_all() {
         "approval_policy": "never",
         "features": {
             "apps": false, "plugins": false, "unbounded_connection_retries": false, "skill_mcp_dependency_install": false,
+            "shell_snapshot": false,
         },
         "analytics": { "enabled": false },
         "check_for_update_on_startup": false,

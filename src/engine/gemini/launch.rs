@@ -1,7 +1,10 @@
 //! How gemini is started: settings in the run's folder, a login choice in its home, prompt on standard input.
 
+use serde_json::json;
+
 use crate::engine::adapter::Adapter;
 use crate::engine::config;
+use crate::engine::hidden_keys;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::turn::{Turn, TurnRefused};
 
@@ -17,6 +20,15 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     // Without a login choice in its home gemini does not start at all.
     let home =
         ConfigFile::of_home(turn.engine_home.join(".gemini/settings.json"), &config::base(&adapter.config, turn.mode));
-    let run = ConfigFile::of_run(turn.run_dir.join(".gemini/settings.json"), turn.config);
+    let mut settings = turn.config.clone();
+    let hidden = hidden_keys::names(adapter, turn);
+    if !hidden.is_empty() {
+        // Without a list of what is allowed, every variable with TOKEN or the like in its name would be hidden.
+        let passed = turn.env.iter().map(|(name, _)| name.as_str());
+        let shown: Vec<&str> = passed.filter(|name| !hidden.contains(name)).collect();
+        settings["security"]["environmentVariableRedaction"] =
+            json!({ "enabled": true, "blocked": hidden, "allowed": shown });
+    }
+    let run = ConfigFile::of_run(turn.run_dir.join(".gemini/settings.json"), &settings);
     Ok(LaunchPlan { files: vec![home, run], ..adapter.plan(turn, arguments, &variables) })
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::engine::adapter::Adapter;
+use crate::engine::hidden_keys;
 use crate::engine::launch::{LaunchPlan, path_text, words};
 use crate::engine::turn::{Turn, TurnRefused};
 
@@ -18,7 +19,15 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     }
     let mut variables = home_variables(turn.engine_home);
     variables.push(("OPENCODE_CONFIG_CONTENT", turn.config.to_string()));
-    Ok(adapter.plan(turn, arguments, &variables))
+    let mut files = Vec::new();
+    let keys = hidden_keys::names(adapter, turn);
+    if !keys.is_empty() {
+        // It has no setting for this; the bash that it runs commands with reads this file first.
+        let (path, file) = hidden_keys::shell_file(turn.engine_home, &keys, "OPENCODE");
+        variables.push(("BASH_ENV", path_text(&path)));
+        files.push(file);
+    }
+    Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
 }
 
 /// The variables that keep everything opencode stores below its home.

@@ -50,7 +50,8 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     home: SharedHome {
         logins: &["data/opencode/auth.json", "data/opencode/mcp-auth.json"],
         settings: &["config"],
-        caches: &["cache"],
+        // It installs what its configuration needs beside it.
+        caches: &["cache", "config"],
     },
     models: ModelCatalog {
         names: ModelNames::WithProvider,

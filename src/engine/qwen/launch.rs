@@ -2,6 +2,7 @@
 
 use crate::engine::adapter::Adapter;
 use crate::engine::config;
+use crate::engine::hidden_keys;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::turn::{Turn, TurnRefused};
 
@@ -24,6 +25,13 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
     if let Some(handle) = turn.resume {
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);
     }
-    let variables = [("QWEN_HOME", path_text(&turn.engine_home.join(".qwen")))];
+    let mut variables = vec![("QWEN_HOME", path_text(&turn.engine_home.join(".qwen")))];
+    let keys = hidden_keys::names(adapter, turn);
+    if !keys.is_empty() {
+        // It has no setting for this; the bash that it runs commands with reads this file first.
+        let (path, file) = hidden_keys::shell_file(turn.engine_home, &keys, "QWEN_CODE");
+        variables.push(("BASH_ENV", path_text(&path)));
+        files.push(file);
+    }
     Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
 }

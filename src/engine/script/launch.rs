@@ -63,6 +63,7 @@ pub(crate) fn launch(invocation: Invocation<'_>) -> Launch {
         stdin: stdin.to_string().into_bytes(),
         polite: PoliteSignal::TerminateAll,
         streams: Streams::Pipes,
+        secrets: Vec::new(),
     }
 }
 
@@ -90,6 +91,7 @@ pub(crate) fn launch_helper(helper: Helper<'_>) -> Launch {
         stdin: Vec::new(),
         polite: PoliteSignal::TerminateAll,
         streams: Streams::Pipes,
+        secrets: Vec::new(),
     }
 }
 

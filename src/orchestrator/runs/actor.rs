@@ -117,7 +117,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
     }
     // The engine's time begins when its start is on record.
     let deadline = Deadline::after(Duration::from_secs(journal.state().options.hard_timeout_seconds));
-    let home = stage.home.take();
+    let (home, secrets) = (stage.home.take(), stage.launch.secrets.clone());
     let attempt = process::attempt(shared, journal.state(), process, stage, deadline, from, mailbox);
     let watched = attempt.watch(&mut journal, Vec::new()).await?;
     process::settle(shared, run, home).await;
@@ -133,6 +133,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         facts: Vec::new(),
         stop: watched.process.stop.clone(),
         ended: watched.ended.clone(),
+        secrets,
     };
     conclude(turn, watched, script).await
 }

@@ -42,6 +42,8 @@ pub(crate) struct Turn<'a> {
     pub ended: Ended,
     /// Why the whole turn was stopped, if it was.
     pub stop: Option<Stop>,
+    /// What is masked in the output of each of its processes.
+    pub secrets: Vec<String>,
 }
 
 impl Turn<'_> {
@@ -52,6 +54,9 @@ impl Turn<'_> {
         deadline: Deadline,
     ) -> Result<Result<FinishedProcess, supervisor::Error>, Error> {
         let run = self.journal.state().run_id;
+        if stage.launch.secrets.is_empty() {
+            stage.launch.secrets.clone_from(&self.secrets);
+        }
         let raw = self.blocking(|paths, _, _| Ok(RawFiles::read(paths))).await?;
         let process = match process::start(self.shared, run, &stage.launch, stage.stdout_max).await {
             Ok(process) => process,

@@ -130,6 +130,7 @@ fn start_cli(
     let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
     let schema_path = paths.file(RunFile::OutputSchema);
     let env = passed_variables(shared, adapter);
+    let secrets = shared.installed_engines.secrets(adapter, &env);
     let output_schema = match answer_of(adapter, state, skill) {
         contract::Answer::Message | contract::Answer::Tool(_) => {
             Some(OutputSchema { value: &skill.output_schema, path: &schema_path })
@@ -144,6 +145,7 @@ fn start_cli(
         tmp: &paths.tmp,
         path: &found.path,
         env: &env,
+        secrets: &secrets,
         prompt: told.text,
         resume: told.resume,
         config: &configured,
@@ -162,7 +164,8 @@ fn start_cli(
     let operator = read_operators(&operators_home, adapter.config.operator_file);
     let passed = config::passed(&adapter.config, &configured, operator.as_deref(), &env);
     files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&json!(passed)))?;
-    let parser = Box::new(adapter.parser(told.resume, state.usage));
+    let mut parser = Box::new(adapter.parser(told.resume, state.usage));
+    parser.mask(secrets);
     Ok(Ok(Start {
         stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX, home },
         shown_argv,

@@ -32,7 +32,7 @@ pub(super) struct Service {
     pub(super) address: SocketAddr,
     pub(super) folder: tempfile::TempDir,
     pub(super) process: Child,
-    runs: Vec<String>,
+    pub(super) runs: Vec<String>,
 }
 
 impl Service {
@@ -52,19 +52,7 @@ impl Service {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let mut serve = command(&folder, &["serve", "--port", "0"]);
-        let passed: Vec<&str> = cli.env.iter().map(|(name, _)| name.as_str()).collect();
-        serve
-            .env("SKILL_RUNNER_NPM_PREFIX", &cli.prefix)
-            .env(format!("SKILL_RUNNER_ENGINES_{}_ENV_PASS", name.to_uppercase()), passed.join(","))
-            .env("SKILL_RUNNER_EXIT_GRACE_SECONDS", "2")
-            .env("SKILL_RUNNER_MIN_FREE_BYTES", "0")
-            .envs(cli.env.iter().cloned())
-            .envs(variables.iter().copied());
-        let mut process = serve.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
+        let (process, address) = serve(&cli, &folder, variables);
         Service { cli, model, address, folder, process, runs: Vec::new() }
     }
 
@@ -135,6 +123,24 @@ impl Service {
         assert!(requests.iter().rev().skip(1).all(|request| !request.to_string().contains("cannot be accepted")));
     }
 
+    /// Kill the service as a power cut would, and wait until no process of its runs is left.
+    pub(super) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        for run in &self.runs {
+            let deadline = std::time::Instant::now() + LONG;
+            while !processes_in(&self.run_dir(run), run).is_empty() {
+                assert!(std::time::Instant::now() < deadline, "its processes end with it");
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        }
+    }
+
+    /// Start the service again on the same folder.
+    pub(super) fn start_again(&mut self) {
+        (self.process, self.address) = serve(&self.cli, &self.folder, &[]);
+    }
+
     /// Stop the service; every run's log, streams and artifacts are in order, and nothing is left running.
     pub(super) fn close(mut self) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
@@ -152,6 +158,24 @@ impl Drop for Service {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Start the service with the CLI's variables and these besides.
+fn serve(cli: &Cli, folder: &tempfile::TempDir, variables: &[(&str, &str)]) -> (Child, SocketAddr) {
+    let mut serve = command(folder, &["serve", "--port", "0"]);
+    let passed: Vec<&str> = cli.env.iter().map(|(name, _)| name.as_str()).collect();
+    serve
+        .env("SKILL_RUNNER_NPM_PREFIX", &cli.prefix)
+        .env(format!("SKILL_RUNNER_ENGINES_{}_ENV_PASS", cli.adapter.name().to_uppercase()), passed.join(","))
+        .env("SKILL_RUNNER_EXIT_GRACE_SECONDS", "2")
+        .env("SKILL_RUNNER_MIN_FREE_BYTES", "0")
+        .envs(cli.env.iter().cloned())
+        .envs(variables.iter().copied());
+    let mut process = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
+    (process, address)
 }
 
 /// Our program with the shipped skills and nothing of this process's environment but where programs are.

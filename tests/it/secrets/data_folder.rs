@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::cli::place::Place;
 
 /// Everything below a folder that another user could read, write or enter, with its mode.
-fn open_to_others(folder: &Path) -> Vec<(PathBuf, String)> {
+pub fn open_to_others(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];
     while let Some(path) = waiting.pop() {
