@@ -198,6 +198,11 @@ impl RunState {
         }
     }
 
+    /// Whether it waits for an answer, and its log does not say that the service was restarted meanwhile.
+    pub(crate) fn is_restart_unnoted(&self) -> bool {
+        self.pending().is_some_and(|pending| self.recovered_at.is_none_or(|at| at < pending.asked_at))
+    }
+
     /// The status of its phase.
     pub fn status(&self) -> Status {
         self.phase.status()

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use uuid::Uuid;
 
-use super::{Append, Error, EventBatch, EventStore, IndexChange, IndexKey, MAX_APPEND_BYTES};
+use super::{Append, Error, EventBatch, EventStore, IndexChange, IndexKey, MAX_APPEND_BYTES, RunFilter};
 use crate::domain::ids::{RequestId, RunId, Seq};
+use crate::domain::statechart::Status;
 
 /// Checks every clause, each on a store that `make` opens empty.
 pub async fn check(make: impl Fn() -> Arc<dyn EventStore>) -> Result<(), Error> {
@@ -24,6 +25,7 @@ pub async fn check(make: impl Fn() -> Arc<dyn EventStore>) -> Result<(), Error> 
     long_rows_come_back_whole(&*make()).await?;
     a_watch_begins_at_the_head_and_wakes(&*make()).await?;
     runs_are_listed_newest_first_in_pages(&*make()).await?;
+    a_filter_finds_runs_by_what_their_rows_say_now(&*make()).await?;
     deleted_events_leave_their_rows_and_a_deleted_run_leaves_nothing(&*make()).await?;
     appends_called_in_order_take_effect_in_order(&*make()).await?;
     tails_of_concurrent_appenders_see_no_gap_and_no_duplicate(make()).await
@@ -303,6 +305,43 @@ async fn runs_are_listed_newest_first_in_pages(store: &dyn EventStore) -> Result
     assert_eq!(store.runs(Some(run(2)), 2).await?, rows(&[1]));
     assert_eq!(store.runs(Some(run(1)), 2).await?, rows(&[]));
     assert_eq!(store.runs(None, 0).await?, rows(&[]));
+    Ok(())
+}
+
+async fn a_filter_finds_runs_by_what_their_rows_say_now(store: &dyn EventStore) -> Result<(), Error> {
+    let row = |status: &str, skill: &str| {
+        Bytes::from(format!(
+            "{{\"state\":{{\"skill\":{{\"id\":\"{skill}\"}},\"engine\":\"script\",\"status\":\"{status}\"}}}}"
+        ))
+    };
+    let put = |n: u128, row: &Bytes| Append {
+        index: vec![IndexChange::Put(IndexKey::Run(run(n)), row.clone())],
+        ..events(run(n), Seq(0), 0)
+    };
+    // Every third has failed, every second is of skill b.
+    let of = |n: u128| {
+        row(if n.is_multiple_of(3) { "failed" } else { "queued" }, if n.is_multiple_of(2) { "b" } else { "a" })
+    };
+    for n in 1..=24 {
+        store.append(put(n, &of(n))).await?;
+    }
+    store.append(put(25, &Bytes::from_static(b"no row of a run"))).await?;
+    let failed = RunFilter { status: Some(Status::Failed), ..RunFilter::default() };
+    let both = RunFilter { skill_id: Some("b".into()), ..failed.clone() };
+    let found = |runs: &[u128]| runs.iter().map(|n| (run(*n), of(*n))).collect::<Vec<_>>();
+    assert_eq!(store.runs_with(&failed, None, 3).await?, found(&[24, 21, 18]));
+    assert_eq!(store.runs_with(&failed, Some(run(18)), 9).await?, found(&[15, 12, 9, 6, 3]));
+    assert_eq!(store.runs_with(&both, None, 9).await?, found(&[24, 18, 12, 6]));
+    let none = RunFilter { engine: Some("none".into()), ..RunFilter::default() };
+    assert_eq!(store.runs_with(&none, None, 9).await?, []);
+    assert_eq!(store.runs_with(&RunFilter::default(), None, 1).await?[0].0, run(25));
+
+    // What changes is found as it is now, and what is deleted is not found.
+    store.append(put(23, &row("failed", "a"))).await?;
+    store.append(put(24, &row("succeeded", "b"))).await?;
+    store.delete_run(&run(21), Vec::new()).await?;
+    let runs = store.runs_with(&failed, None, 3).await?.into_iter().map(|(run, _)| run);
+    assert_eq!(runs.collect::<Vec<_>>(), [23, 18, 15].map(run));
     Ok(())
 }
 

@@ -8,9 +8,11 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::batch::Page;
+use super::labels::Labels;
 use super::tails::Tails;
 use super::{
-    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexChange, IndexKey, admission,
+    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexChange, IndexKey, RunFilter,
+    admission,
 };
 use crate::domain::ids::{RunId, Seq};
 
@@ -113,6 +115,21 @@ impl EventStore for MemoryStore {
             | IndexKey::Open(_) => None,
         });
         Box::pin(ready(Ok(rows.take(limit).collect())))
+    }
+
+    fn runs_with(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
+        let filter = filter.clone();
+        Box::pin(async move {
+            let mut rows = self.runs(before, usize::MAX).await?;
+            rows.retain(|(_, row)| filter.is_empty() || Labels::of_row(row).is_some_and(|run| filter.finds(&run)));
+            rows.truncate(limit);
+            Ok(rows)
+        })
     }
 
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {

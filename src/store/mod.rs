@@ -15,6 +15,7 @@ mod admission;
 mod batch;
 pub mod contract;
 mod error;
+mod labels;
 mod memory;
 pub mod sealed;
 mod sled;
@@ -22,6 +23,7 @@ mod tails;
 
 pub use self::batch::EventBatch;
 pub use self::error::Error;
+pub use self::labels::RunFilter;
 pub use self::memory::MemoryStore;
 pub(crate) use self::sealed::{SealedLog, Sealing};
 pub use self::sled::{SledStore, Space};
@@ -110,6 +112,14 @@ pub trait EventStore: Send + Sync {
 
     /// Rows of runs with ids below `before`, newest id first.
     fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>>;
+
+    /// The same, of those that the filter finds. Takes little more time than the rows that it gives, however many there are.
+    fn runs_with(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>>;
 
     /// The runs marked [`IndexKey::Open`], oldest first; meant for start-up, before anything is appended.
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>>;

@@ -138,13 +138,7 @@ fn start_and_kill(data: &Path, when: usize) {
 
 /// Starts once more, undisturbed, checks every log, and tells what became of every run.
 fn settled(data: &Path) -> Account {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let flags = [("data_dir", data.to_str().unwrap()), ("skills_dir", "none"), ("min_free_bytes", "0")];
-    let flags: Vec<(String, String)> = flags.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    let settings = Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap();
-    let store = Arc::new(SledStore::open(data, |error| panic!("{error}")).unwrap());
-    let account = runtime.block_on(async {
-        let service = Orchestrator::start(store, Registry::new("none"), settings).await.unwrap();
+    with_service(data, async |service| {
         let jobs = service.list(&ListFilter { limit: usize::MAX, ..ListFilter::default() }).await.unwrap().jobs;
         let mut account = Account::new();
         for job in jobs {
@@ -152,16 +146,42 @@ fn settled(data: &Path) -> Account {
                 // It goes on, and fails for want of its skill.
                 service.wait(job.run_id, LONG).await.unwrap();
             }
-            account.insert(job.run_id, tell(&service, job.run_id).await);
+            account.insert(job.run_id, tell(service, job.run_id).await);
         }
-        service.drain(Duration::ZERO).await;
         account
+    })
+}
+
+/// Starts the service in this process and ends it.
+fn with_service<T>(data: &Path, work: impl AsyncFnOnce(&Orchestrator) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let flags = [("data_dir", data.to_str().unwrap()), ("skills_dir", "none"), ("min_free_bytes", "0")];
+    let flags: Vec<(String, String)> = flags.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let settings = Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap();
+    let store = Arc::new(SledStore::open(data, |error| panic!("{error}")).unwrap());
+    let outcome = runtime.block_on(async {
+        let service = Orchestrator::start(store, Registry::new("none"), settings).await.unwrap();
+        let outcome = work(&service).await;
+        service.drain(Duration::ZERO).await;
+        outcome
     });
     runtime.shutdown_timeout(LONG);
-    account
+    outcome
+}
+
+/// Of many waiting runs most are noted after the service is ready.
+async fn until_noted(service: &Orchestrator, run: RunId) {
+    let deadline = Instant::now() + LONG;
+    while json!(service.state(run).await.unwrap().recovery_state) == json!("none") {
+        assert!(Instant::now() < deadline, "the restart is noted");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn tell(service: &Orchestrator, run: RunId) -> Value {
+    if kind(run) == Left::Waiting {
+        until_noted(service, run).await;
+    }
     assert_eq!(log::flaws(service, run).await, Vec::<String>::new(), "{:?}", kind(run));
     let state = service.state(run).await.unwrap();
     let batches = service.log().read(run, Seq::START, usize::MAX).await.unwrap();
@@ -179,13 +199,49 @@ fn kind(run: RunId) -> Left {
     KINDS[usize::try_from(run.0.as_u128() % KINDS.len() as u128).unwrap()]
 }
 
+#[test]
+fn of_many_waiting_runs_each_is_noted_once_and_before_anything_else_happens_to_it() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let waiting: Vec<RunId> = numbered(0..1600).filter(|run| kind(*run) == Left::Waiting).collect();
+    leave_these(folder.path(), &waiting);
+    let types = |account: &Value| account["types"].as_array().unwrap().clone();
+    let (expected, canceled) = with_service(folder.path(), async |service| {
+        // At once, before the notes can have come to the newest of them.
+        let newest = *waiting.last().unwrap();
+        service.cancel(newest, "test", "enough").await.unwrap();
+        let expected = tell(service, waiting[0]).await;
+        for run in &waiting[1..waiting.len() - 1] {
+            assert_eq!(tell(service, *run).await, expected);
+        }
+        (expected, tell(service, newest).await)
+    });
+    assert_eq!(expected["recovery"], "recovered_waiting");
+    assert_eq!(types(&expected).iter().filter(|name| **name == "run.recovered").count(), 1);
+    assert!(types(&canceled).starts_with(&types(&expected)), "{canceled} begins like {expected}");
+    assert_eq!(canceled["status"], "canceled");
+
+    // The next start has nothing to note.
+    with_service(folder.path(), async |service| {
+        for run in &waiting[..waiting.len() - 1] {
+            assert_eq!(tell(service, *run).await, expected);
+        }
+    });
+}
+
 /// A data folder as a service left it that died with runs in every state.
 fn leave_runs(data: &Path, crowd: u128) {
+    leave_these(data, &numbered(0..crowd).collect::<Vec<_>>());
+}
+
+fn numbered(numbers: std::ops::Range<u128>) -> impl Iterator<Item = RunId> {
+    numbers.map(|n| RunId(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0000 + n)))
+}
+
+fn leave_these(data: &Path, runs: &[RunId]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = SledStore::open(data, |error| panic!("{error}")).unwrap();
     let layout = Layout::new(data);
-    let runs = (0..crowd).map(|n| RunId(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0000 + n)));
-    runtime.block_on(join_all(runs.map(|run| leave(&store, &layout, run))));
+    runtime.block_on(join_all(runs.iter().map(|run| leave(&store, &layout, *run))));
 }
 
 async fn leave(store: &SledStore, layout: &Layout, run: RunId) {

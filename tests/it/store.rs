@@ -5,7 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use std::time::Duration;
 
-use skill_runner::store::{Error, MemoryStore, SledStore, Space, contract};
+use bytes::Bytes;
+use skill_runner::domain::ids::Seq;
+use skill_runner::domain::statechart::Status;
+use skill_runner::store::{
+    Append, Error, EventStore, IndexChange, IndexKey, MemoryStore, RunFilter, SledStore, Space, contract,
+};
 
 mod crash;
 mod space;
@@ -46,6 +51,27 @@ async fn a_store_opened_again_holds_everything() {
     contract::check_reopen(|| Arc::new(open(dir.path()))).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     contract::check_reopen(|| Arc::new(open_little(dir.path()))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_opened_again_finds_runs_by_their_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |status: &str| {
+        let state = serde_json::json!({"skill": {"id": "s"}, "engine": "e", "status": status});
+        Bytes::from(serde_json::json!({ "state": state }).to_string())
+    };
+    let store = open_little(dir.path());
+    for n in 0..600 {
+        let index =
+            vec![IndexChange::Put(IndexKey::Run(contract::run(n)), row(if n == 7 { "failed" } else { "succeeded" }))];
+        store.append(Append { index, ..contract::events(contract::run(n), Seq(0), 3) }).await.unwrap();
+    }
+    drop(store);
+    let store = open_little(dir.path());
+    let failed = RunFilter { status: Some(Status::Failed), ..RunFilter::default() };
+    assert_eq!(store.runs_with(&failed, None, 10).await.unwrap(), [(contract::run(7), row("failed"))]);
+    let other = RunFilter { status: Some(Status::Succeeded), ..RunFilter::default() };
+    assert_eq!(store.runs_with(&other, None, 1000).await.unwrap().len(), 599);
 }
 
 #[test]

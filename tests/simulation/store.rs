@@ -18,7 +18,7 @@ use skill_runner::domain::statechart::Status;
 use skill_runner::fcmp::{Encoder, LogHead};
 use skill_runner::orchestrator::Clock;
 use skill_runner::store::{
-    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexChange, IndexKey,
+    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexChange, IndexKey, RunFilter,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -214,6 +214,15 @@ impl EventStore for Store {
 
     fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
         self.world.disk.runs(before, limit)
+    }
+
+    fn runs_with(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
+        self.world.disk.runs_with(filter, before, limit)
     }
 
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {

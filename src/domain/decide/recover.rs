@@ -23,12 +23,10 @@ pub(super) fn reconcile(
     }
     match &run.phase {
         // Logged once for each question, however often the service is restarted.
-        Phase::WaitingUser(pending) if run.recovered_at.is_none_or(|at| at < pending.asked_at) => {
-            Ok(Decision::of(vec![
-                recovered(RecoveryState::RecoveredWaiting, "resumable_waiting_preserved", now),
-                change(run, Trigger::RestartPreserveWaiting, now, Some(pending.interaction.interaction_id))?,
-            ]))
-        }
+        Phase::WaitingUser(pending) if run.is_restart_unnoted() => Ok(Decision::of(vec![
+            recovered(RecoveryState::RecoveredWaiting, "resumable_waiting_preserved", now),
+            change(run, Trigger::RestartPreserveWaiting, now, Some(pending.interaction.interaction_id))?,
+        ])),
         Phase::WaitingUser(_)
         | Phase::Queued
         | Phase::Running

@@ -8,6 +8,7 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::state::app::App;
 use crate::orchestrator::{ListFilter, Listing};
+use crate::store::RunFilter;
 
 const DEFAULT_LIMIT: u64 = 50;
 const MAX_LIMIT: u64 = 500;
@@ -25,11 +26,14 @@ async fn listed(State(app): State<App>, mut query: Query, temporary: Option<bool
     let before = query
         .text("before")
         .map(|text| text.parse().map_err(|_| Problem::invalid("before", "must be the next_before of an earlier page")));
-    let filter = ListFilter {
+    let runs = RunFilter {
         status: query.text("status").map(status).transpose()?,
         skill_id: query.text("skill_id"),
         engine: query.text("engine"),
         temporary,
+    };
+    let filter = ListFilter {
+        runs,
         before: before.transpose()?,
         limit: usize::try_from(query.limit("limit", DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX),
     };

@@ -122,12 +122,57 @@ impl Service<http::Request<Incoming>> for Answers {
             return Box::pin(pending());
         };
         request.extensions_mut().insert(self.peer);
-        let answer = self.router.call(request.map(Body::new));
+        let slot = self.slot.clone();
+        let answer = self.router.call(request.map(|body| Body::new(ClientsBody { body, slot, waits: false })));
         Box::pin(async move {
             let response = answer.await?;
             let held = response.extensions().get().cloned();
             Ok(response.map(|body| AnswerBody { body, _request: request_of_slot, _held: held }))
         })
+    }
+}
+
+/// The body of a request. While more of it is waited for, its connection gives way to others.
+struct ClientsBody {
+    body: Incoming,
+    slot: Arc<Slot>,
+    waits: bool,
+}
+
+impl ClientsBody {
+    fn waits(&mut self, waits: bool) {
+        if self.waits != waits {
+            self.waits = waits;
+            self.slot.waits_for_body(waits);
+        }
+    }
+}
+
+impl HttpBody for ClientsBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        self.waits(polled.is_pending());
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for ClientsBody {
+    fn drop(&mut self) {
+        self.waits(false);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The places for open connections: how many there may be, and which one gives way when all are taken.
 //!
-//! A connection that waits for a request costs its owner nothing, so it is the first to go: a client that opens connections
-//! and sends nothing, or half a request, takes no place from others.
+//! A connection that waits for its client costs the client nothing, so it is the first to go: whoever opens connections and sends
+//! nothing, half a head or half a body, takes no place from others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -47,8 +47,9 @@ struct Connection {
     /// None for the machine's own addresses: a proxy on this machine brings everybody's connections.
     network: Option<Network>,
     requests: u32,
-    /// Since when it has had no request.
-    idle_since: Instant,
+    /// Since when it has waited for the client to send something: a request, or more of a body. None while a request is being
+    /// answered.
+    waits_since: Option<Instant>,
     evicted: CancellationToken,
     gone: CancellationToken,
 }
@@ -75,8 +76,8 @@ impl Slots {
         Arc::new(Self { most, most_per_address, open: Mutex::default() })
     }
 
-    /// A place for a connection from this address. If all are taken, the connection that has waited longest for a
-    /// request gives up its own; none if every connection has a request.
+    /// A place for a connection from this address. If all are taken, the connection that has waited longest for its client
+    /// gives up its own; none if every connection has a request that is being answered.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Entered> {
         let network = network(address);
         let mut open = self.open();
@@ -96,7 +97,7 @@ impl Slots {
             Connection {
                 network,
                 requests: 0,
-                idle_since: Instant::now(),
+                waits_since: Some(Instant::now()),
                 evicted: slot.evicted.clone(),
                 gone: slot.gone.clone(),
             },
@@ -104,11 +105,11 @@ impl Slots {
         Some(Entered { slot, evicted })
     }
 
-    /// Closes the connection that has waited longest for a request, if one has waited for a while: the system has no
+    /// Closes the connection that has waited longest for its client, if one has waited for a while: the system has no
     /// descriptor left. It says so even if nobody is waiting to be accepted, so connections that have just begun stay.
     pub(crate) fn evict_one(&self) -> Option<CancellationToken> {
         let mut open = self.open();
-        let waited = |connection: &Connection| connection.requests == 0 && connection.idle_since.elapsed() > FRESH;
+        let waited = |connection: &Connection| connection.waits_since.is_some_and(|since| since.elapsed() > FRESH);
         if open.connections.values().any(waited) { open.evict(None) } else { None }
     }
 
@@ -126,10 +127,10 @@ impl Connection {
 
 impl Open {
     fn evict(&mut self, network: Option<Network>) -> Option<CancellationToken> {
-        let idle = self.connections.iter().filter(|(_, connection)| connection.requests == 0);
-        let candidates = idle.filter(|(_, connection)| network.is_none_or(|network| connection.is_of(network)));
-        let (id, _) = candidates.min_by_key(|(id, connection)| (connection.idle_since, **id))?;
-        let id = *id;
+        let of_network = |connection: &Connection| network.is_none_or(|network| connection.is_of(network));
+        let waiting = self.connections.iter().filter(|(_, connection)| of_network(connection));
+        let waiting = waiting.filter_map(|(id, connection)| Some((connection.waits_since?, *id)));
+        let (_, id) = waiting.min()?;
         let evicted = self.connections.remove(&id)?;
         evicted.evicted.cancel();
         Some(evicted.gone)
@@ -159,8 +160,19 @@ impl Slot {
 
     /// The connection has a request, until the result is dropped; none if it has lost its place already.
     pub(crate) fn begin_request(self: &Arc<Self>) -> Option<Request> {
-        self.slots.open().connections.get_mut(&self.id)?.requests += 1;
+        let mut open = self.slots.open();
+        let connection = open.connections.get_mut(&self.id)?;
+        connection.requests += 1;
+        connection.waits_since = None;
         Some(Request(self.clone()))
+    }
+
+    /// The request's body is being waited for, or is no longer.
+    pub(crate) fn waits_for_body(&self, waits: bool) {
+        if let Some(connection) = self.slots.open().connections.get_mut(&self.id) {
+            let idle = connection.requests == 0;
+            connection.waits_since = (waits || idle).then(|| connection.waits_since.unwrap_or_else(Instant::now));
+        }
     }
 }
 
@@ -178,7 +190,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         if let Some(connection) = self.0.slots.open().connections.get_mut(&self.0.id) {
             connection.requests = connection.requests.saturating_sub(1);
-            connection.idle_since = Instant::now();
+            connection.waits_since = (connection.requests == 0).then(Instant::now);
         }
     }
 }
@@ -211,6 +223,21 @@ mod tests {
         drop(first_request);
         assert!(slots.enter(OWN).is_some());
         assert_eq!(evicted(&places), [true, true, false]);
+    }
+
+    #[test]
+    fn a_connection_whose_body_does_not_come_gives_way_and_one_whose_body_comes_stays() {
+        let slots = Slots::new(2, 2);
+        let places: Vec<_> = (0..2).map(|_| Arc::new(enter(&slots, OWN))).collect();
+        let _requests: Vec<_> = places.iter().map(|slot| slot.begin_request().unwrap()).collect();
+        assert!(slots.enter(OWN).is_none(), "both are being answered");
+        places[0].waits_for_body(true);
+        places[1].waits_for_body(true);
+        places[0].waits_for_body(false);
+        places[0].waits_for_body(true);
+        assert!(slots.enter(OWN).is_some());
+        let evicted: Vec<bool> = places.iter().map(|slot| slot.evicted.is_cancelled()).collect();
+        assert_eq!(evicted, [false, true], "the one that has waited longest since its last byte");
     }
 
     #[test]

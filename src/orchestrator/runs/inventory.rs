@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
-use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
 use crate::files;
 use crate::orchestrator::admission::cache;
@@ -16,7 +15,7 @@ use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::parse_head;
 use crate::projection::{Job, job};
-use crate::store::IndexKey;
+use crate::store::{IndexKey, RunFilter};
 use crate::workspace;
 
 /// Rows looked at in one step of a scan.
@@ -37,11 +36,7 @@ struct Needed {
 /// Which runs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
-    pub status: Option<Status>,
-    pub skill_id: Option<String>,
-    pub engine: Option<String>,
-    /// Of a skill of their own, or of installed ones.
-    pub temporary: Option<bool>,
+    pub runs: RunFilter,
     /// Older than this run.
     pub before: Option<RunId>,
     /// At most so many.
@@ -73,36 +68,15 @@ impl Needed {
     }
 }
 
-impl ListFilter {
-    fn matches(&self, run: &RunState) -> bool {
-        self.status.is_none_or(|status| status == run.status())
-            && self.skill_id.as_ref().is_none_or(|skill| *skill == run.skill.id)
-            && self.temporary.is_none_or(|temporary| temporary == run.temporary)
-            && self.engine.as_ref().is_none_or(|engine| *engine == run.engine)
-    }
-}
-
 impl Orchestrator {
     pub async fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
-        let mut jobs = Vec::new();
-        let mut before = filter.before;
-        loop {
-            let rows = self.shared.store.runs(before, SCAN_PAGE).await?;
-            let last = rows.len() < SCAN_PAGE;
-            for (run, row) in rows {
-                let state = parse_head(run, &row)?.state;
-                before = Some(run);
-                if filter.matches(&state) {
-                    jobs.push(job(&state, self.shared.queue.position(run)));
-                    if jobs.len() == filter.limit {
-                        return Ok(Listing { jobs, next_before: before });
-                    }
-                }
-            }
-            if last {
-                return Ok(Listing { jobs, next_before: None });
-            }
+        let rows = self.shared.store.runs_with(&filter.runs, filter.before, filter.limit).await?;
+        let next_before = rows.last().map(|(run, _)| *run).filter(|_| rows.len() >= filter.limit);
+        let mut jobs = Vec::with_capacity(rows.len());
+        for (run, row) in &rows {
+            jobs.push(job(&parse_head(*run, row)?.state, self.shared.queue.position(*run)));
         }
+        Ok(Listing { jobs, next_before })
     }
 
     /// Delete final runs: those older than a moment, but never the newest `keep_last` of them.

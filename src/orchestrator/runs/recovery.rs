@@ -1,8 +1,11 @@
 //! Start-up: end what a dead service left running, recover every open run, sweep what belongs to none.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tracing::{info, warn};
 
@@ -27,6 +30,9 @@ use crate::{settings, workspace};
 
 /// Runs that are recovered side by side.
 const AT_ONCE: usize = 64;
+/// Waiting runs whose logs say that the service was restarted before it is ready. It is noted in those of all others later, or
+/// when something is asked of them.
+const NOTED_FIRST: usize = 64;
 /// When runs that could not be recovered are tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
@@ -45,8 +51,9 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
     let open = shared.store.open_runs().await?;
     let count = open.len();
     // Many at once share the store's commits; what follows from each is done in their order, so the queue keeps it.
+    let notes = &AtomicUsize::new(NOTED_FIRST);
     let mut recovered =
-        stream::iter(open).map(|run| async move { (run, recover_run(shared, run).await) }).buffered(AT_ONCE);
+        stream::iter(open).map(|run| async move { (run, recover_run(shared, run, notes).await) }).buffered(AT_ONCE);
     let mut ready = Vec::new();
     let mut failed = Vec::new();
     while let Some((run, outcome)) = recovered.next().await {
@@ -64,6 +71,9 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
     }
     sweep_folders(shared).await?;
     wake(shared, ready);
+    if !shared.unnoted.first(1).is_empty() {
+        tokio::spawn(note_later(Arc::downgrade(shared)));
+    }
     if count > 0 {
         info!(runs = count, "recovered the runs of an earlier service");
     }
@@ -82,7 +92,7 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<(RunId, Seq)>) {
             if !shared.log.head(run).await.is_ok_and(|now| now.state.head_seq == head) {
                 continue;
             }
-            match recover_run(&shared, run).await {
+            match recover_run(&shared, run, &AtomicUsize::new(1)).await {
                 Ok(state) => wake(&shared, follow_up(&shared, &state).await.into_iter().collect()),
                 Err(error) if lost_race(&error) => {}
                 Err(error) => {
@@ -95,8 +105,25 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<(RunId, Seq)>) {
     }
 }
 
-/// Decide what becomes of one run, and log it.
-async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {
+/// Note in the logs of waiting runs that the service was restarted. Whatever stays is noted after the next start.
+async fn note_later(shared: Weak<Shared>) {
+    loop {
+        let Some(shared) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
+        let runs = shared.unnoted.first(AT_ONCE);
+        if runs.is_empty() {
+            return;
+        }
+        let noted = join_all(runs.into_iter().map(|run| shared.journal(run))).await;
+        if let Some(error) = noted.into_iter().find_map(Result::err) {
+            warn!(error = %chain(&error), "that the service was restarted could not be noted in a log; trying again");
+            drop(shared);
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    }
+}
+
+/// Decide what becomes of one run, and log it, or have it logged later once there are no `notes` left to be made.
+async fn recover_run(shared: &Arc<Shared>, run: RunId, notes: &AtomicUsize) -> Result<RunState, Error> {
     let mut journal = shared.journal(run).await?;
     if journal.state().status().is_final() {
         return Ok(journal.state().clone());
@@ -112,7 +139,13 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error
         }
         Status::Queued | Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => vec![],
     };
-    at_rest::log(shared, &mut journal, Command::Reconcile { restart_queued, facts }).await?;
+    let command = Command::Reconcile { restart_queued, facts };
+    let goes_on_waiting = journal.state().is_restart_unnoted() && journal.ending(&command).is_none();
+    if goes_on_waiting && notes.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
+        shared.unnoted.add(run);
+        return Ok(journal.state().clone());
+    }
+    at_rest::log(shared, &mut journal, command).await?;
     if journal.state().status().is_final() {
         tell_end(journal.state());
     }

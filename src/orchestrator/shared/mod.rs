@@ -11,5 +11,6 @@ pub(crate) mod run_lock;
 pub(crate) mod shared_results;
 pub(crate) mod single_flight;
 pub(crate) mod skills;
+pub(crate) mod unnoted;
 
 pub(crate) use context::Shared;

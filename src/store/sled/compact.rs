@@ -20,6 +20,7 @@ use super::database::is_left_over;
 use super::generation::Generation;
 use super::keys;
 use super::levels::Levels;
+use super::loading::LoadedFew;
 use super::plan::{Space, Step, Usage, index_is_worn, next_step};
 use super::read::Shared;
 use super::rows::row_in;
@@ -43,6 +44,8 @@ pub(super) struct Compactor {
     pub(super) calls: Receiver<()>,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) space: Space,
+    /// Of the settled generations, those that are in memory.
+    pub(super) few: Arc<LoadedFew>,
 }
 
 impl Compactor {
@@ -84,6 +87,11 @@ impl Compactor {
 
     /// Does all that is worth while now.
     fn tidy(&self, quiet: bool) -> Result<(), Error> {
+        self.settle()?;
+        if quiet {
+            // So that the first who asks need not wait for it.
+            self.shared.fill_table()?;
+        }
         // Each generation at most once, however much its successors turn out to take.
         let most = self.shared.levels().closed.len() + 2;
         for _ in 0..most {
@@ -92,7 +100,10 @@ impl Compactor {
             let (closed, current) = self.usage(&levels)?;
             match next_step(&closed, current, &self.space, quiet) {
                 None => break,
-                Some(Step::Roll) => self.roll(&levels)?,
+                Some(Step::Roll) => {
+                    self.roll(&levels)?;
+                    self.settle()?;
+                }
                 Some(Step::RetireOldest) => self.retire_oldest(&levels)?,
             }
         }
@@ -111,7 +122,8 @@ impl Compactor {
             }
             Ok(Usage { bytes: generation.database.size(), live: generation.live_bytes().unwrap_or(u64::MAX) })
         };
-        let closed = levels.closed.iter().rev().map(|generation| usage(generation)).collect::<Result<_, Error>>()?;
+        let closed =
+            levels.closed.iter().rev().map(|closed| usage(&closed.generation)).collect::<Result<_, Error>>()?;
         Ok((closed, usage(&levels.current)?))
     }
 
@@ -122,28 +134,56 @@ impl Compactor {
         self.ask(|answer| Request::Roll(next, answer))
     }
 
+    /// Settles what was closed, oldest first: the rows that no newer generation replaces are moved to the index, and the
+    /// database need not stay in memory.
+    fn settle(&self) -> Result<(), Error> {
+        let levels = self.shared.levels();
+        for (at, closed) in levels.closed.iter().enumerate().rev().filter(|(_, closed)| !closed.settled) {
+            let generation = &closed.generation;
+            if levels.index.settled.is_none_or(|settled| settled < generation.number) {
+                self.check_free_space()?;
+                let newer = levels.closed[..at].iter().map(|closed| &*closed.generation);
+                let newer: Vec<&Generation> = newer.chain([&*levels.current]).collect();
+                self.move_rows(generation, &newer, &levels)?;
+                // What replaces the rows that were left is durable, too.
+                self.ask(Request::Wait)?;
+                levels.index.settle(generation.number)?;
+            }
+            generation.settle(&self.few)?;
+            self.shared.change(|stored| {
+                let mut levels = (*stored.levels).clone();
+                let same = levels.closed.iter_mut().filter(|closed| closed.generation.number == generation.number);
+                same.for_each(|closed| closed.settled = true);
+                stored.levels = Arc::new(levels);
+            });
+        }
+        Ok(())
+    }
+
+    /// The oldest is settled, so that its rows are in the index.
     fn retire_oldest(&self, levels: &Levels) -> Result<(), Error> {
-        let Some((oldest, newer)) = levels.closed.split_last() else { return Ok(()) };
+        let Some(oldest) = levels.closed.last().map(|closed| &closed.generation) else { return Ok(()) };
         self.check_free_space()?;
-        for found in oldest.runs() {
-            let run = found?.run;
+        let needed = oldest.runs_but(|run| self.shared.is_deleted(run))?;
+        // Until readers know where else to look, who needs it must find it loaded.
+        let held = if needed.is_empty() { None } else { Some(oldest.database.db()?) };
+        for run in needed {
             if !self.shared.is_deleted(&run) {
                 self.carry(oldest, run)?;
             }
         }
-        let newer: Vec<&Generation> = newer.iter().map(|generation| &**generation).chain([&*levels.current]).collect();
-        self.move_rows(oldest, &newer, levels)?;
-        levels.index.database.sync()?;
         // For good, before a newer generation may follow.
         let aside = oldest.database.set_aside()?;
         let number = oldest.number;
         self.shared.change(|stored| {
             let mut levels = (*stored.levels).clone();
-            levels.closed.retain(|generation| generation.number != number);
+            levels.closed.retain(|closed| closed.generation.number != number);
             stored.levels = Arc::new(levels);
             stored.deleted.retain(|_, marked_in| *marked_in > number);
         });
         debug!(generation = number, bytes = oldest.database.size(), "a generation of the event store is removed");
+        drop(held);
+        oldest.database.release();
         remove(&aside);
         Ok(())
     }
@@ -153,7 +193,8 @@ impl Compactor {
         let range = keys::event_key(&run, Seq::START)..keys::events_end(&run);
         let mut entries: Vec<(IVec, IVec)> = Vec::new();
         let mut bytes = 0;
-        for entry in from.database.db.range(range) {
+        let db = from.database.db()?;
+        for entry in db.range(range) {
             let entry = entry.map_err(engine_failed)?;
             bytes += entry.1.len();
             entries.push(entry);
@@ -169,9 +210,10 @@ impl Compactor {
 
     /// Moves the rows that no newer generation replaces to the index.
     fn move_rows(&self, from: &Generation, newer: &[&Generation], levels: &Levels) -> Result<(), Error> {
+        let db = from.database.db()?;
         let mut changes = Vec::with_capacity(MOVE_ROWS);
         for (first, end) in keys::all_rows() {
-            for key in from.database.db.range(first..end).keys() {
+            for key in db.range(first..end).keys() {
                 let stored = key.map_err(engine_failed)?;
                 let Some(key) = keys::index_key(&stored) else { continue };
                 if replaced(&stored, newer)? {
@@ -219,7 +261,7 @@ impl Compactor {
 
 fn replaced(key: &[u8], newer: &[&Generation]) -> Result<bool, Error> {
     for generation in newer {
-        if generation.database.db.contains_key(key).map_err(engine_failed)? {
+        if generation.database.db()?.contains_key(key).map_err(engine_failed)? {
             return Ok(true);
         }
     }

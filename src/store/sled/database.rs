@@ -3,9 +3,9 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::patience::with_patience;
+use super::loading::{Loadable, LoadedFew, always_loaded};
 use crate::files;
 use crate::store::Error;
 
@@ -17,7 +17,9 @@ const ASIDE: &str = "old";
 /// A database and its files. They are kept open, so that a sync needs no descriptor: a process that has none left must not
 /// lose its store for that.
 pub(super) struct Database {
-    pub(super) db: sled::Db,
+    loadable: Arc<Loadable>,
+    /// Unless it always stays loaded.
+    few: OnceLock<Arc<LoadedFew>>,
     file: File,
     blobs: Mutex<rustix::fs::Dir>,
     folder: PathBuf,
@@ -53,22 +55,33 @@ impl Database {
     /// Opens a database in a claimed directory, creating it if there is none, and syncs all its files.
     pub(super) fn open(folder: &Path, cache_bytes: u64) -> Result<Database, Error> {
         remove_unfinished(folder)?;
-        // No periodic flush: the writer flushes each group.
-        let config = sled::Config::new().path(folder).cache_capacity(cache_bytes).flush_every_ms(None);
-        let failed = |source| Error::Engine { action: "open", source: Arc::new(source) };
-        let db = with_patience(|| match config.open() {
-            // sled reports this only in its message.
-            Err(sled::Error::Io(error)) if error.to_string().starts_with("could not acquire lock") => None,
-            result => Some(result.map_err(failed)),
-        });
-        let db = db.unwrap_or_else(|| Err(Error::Locked { path: folder.to_path_buf() }))?;
+        let loadable = Arc::new(Loadable::open(folder.to_path_buf(), cache_bytes)?);
         sync_all(folder).map_err(Error::io("sync", folder))?;
         let path = folder.join("db");
         let file = File::open(&path).map_err(Error::io("open", &path))?;
         let path = folder.join("blobs");
         let blobs = File::open(&path).and_then(|blobs| Ok(rustix::fs::Dir::new(blobs)?));
         let blobs = Mutex::new(blobs.map_err(Error::io("open", &path))?);
-        Ok(Database { db, file, blobs, folder: folder.to_path_buf() })
+        Ok(Database { loadable, few: OnceLock::new(), file, blobs, folder: folder.to_path_buf() })
+    }
+
+    /// The database itself; it may have to be loaded. To be held as long as anything is read from it.
+    pub(super) fn db(&self) -> Result<Arc<sled::Db>, Error> {
+        match self.few.get() {
+            Some(few) => few.load(&self.loadable),
+            None => always_loaded(&self.loadable),
+        }
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.loadable.is_loaded()
+    }
+
+    /// It takes no more writes, and need not stay loaded.
+    pub(super) fn be_one_of(&self, few: &Arc<LoadedFew>) {
+        if self.few.set(few.clone()).is_ok() {
+            few.add(&self.loadable);
+        }
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -83,6 +96,13 @@ impl Database {
         Ok(aside)
     }
 
+    /// Nobody needs the database any more, and its folder is set aside. Who reads from it now can go on.
+    pub(super) fn release(&self) {
+        if let Some(few) = self.few.get() {
+            few.remove(&self.loadable);
+        }
+    }
+
     /// How much room the database takes on the disk.
     pub(super) fn size(&self) -> u64 {
         self.file.metadata().map_or(0, |file| file.len())
@@ -90,14 +110,14 @@ impl Database {
 
     /// Writes a batch, all or nothing; durable when `Ok`. After an error the outcome is unknown.
     pub(super) fn apply(&self, batch: sled::Batch) -> Result<(), Error> {
-        self.db.apply_batch(batch).map_err(unavailable)?;
+        self.db()?.apply_batch(batch).map_err(unavailable)?;
         self.sync()
     }
 
     /// Makes everything written so far durable. Never to be retried: after a failed fsync the kernel may count lost pages
     /// as written.
     pub(super) fn sync(&self) -> Result<(), Error> {
-        self.db.flush().map_err(unavailable)?;
+        self.db()?.flush().map_err(unavailable)?;
         // sled's flush asks the kernel to write, not the drive to keep.
         if self.has_blobs().map_err(unavailable)? {
             rustix::fs::syncfs(&self.file).map_err(unavailable)?;
@@ -170,12 +190,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("database");
         let database = Database::create(&folder, 1 << 20).unwrap();
-        database.db.insert("key", "value").unwrap();
+        database.db().unwrap().insert("key", "value").unwrap();
         database.sync().unwrap();
         drop(database);
         fs::write(folder.join("snap.00000000FFFFFFFF.generating"), "half").unwrap();
         let database = Database::open(&folder, 1 << 20).unwrap();
-        assert_eq!(database.db.get("key").unwrap().as_deref(), Some(b"value".as_slice()));
+        assert_eq!(database.db().unwrap().get("key").unwrap().as_deref(), Some(b"value".as_slice()));
     }
 
     #[test]
@@ -184,14 +204,14 @@ mod tests {
         let folder = dir.path().join("database");
         let fill = |outcome: fn() -> Result<(), Error>| {
             Database::create_with(&folder, 1 << 20, move |database| {
-                database.db.insert(if outcome().is_ok() { "whole" } else { "half" }, "written").unwrap();
+                database.db().unwrap().insert(if outcome().is_ok() { "whole" } else { "half" }, "written").unwrap();
                 outcome()
             })
         };
         assert!(matches!(fill(|| Err(Error::Closed)).map(|_| ()), Err(Error::Closed)));
         assert!(!folder.exists());
         let whole = fill(|| Ok(())).unwrap();
-        assert_eq!(whole.db.iter().keys().collect::<Result<Vec<_>, _>>().unwrap(), ["whole"]);
+        assert_eq!(whole.db().unwrap().iter().keys().collect::<Result<Vec<_>, _>>().unwrap(), ["whole"]);
     }
 
     #[test]
@@ -202,7 +222,7 @@ mod tests {
         for part in ["", "segm", "segment_size: 52428"] {
             fs::write(folder.join("conf"), part).unwrap();
             fs::write(folder.join("db"), "").unwrap();
-            drop(Database::open(&folder, 1 << 20).unwrap().db);
+            drop(Database::open(&folder, 1 << 20).unwrap());
             fs::remove_file(folder.join("db")).unwrap();
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sled::IVec;
 
+use super::generation::Generation;
 use super::keys;
-use super::levels::Levels;
 use super::read::{Inflight, Shared};
 use super::rows::row_in;
 use crate::domain::ids::{RunId, Seq};
@@ -16,7 +16,8 @@ use crate::store::{Append, AppendResult, Error, EventBatch, IndexChange, IndexKe
 /// Requests accepted so far.
 pub(super) struct Group<'a> {
     shared: &'a Shared,
-    levels: Arc<Levels>,
+    /// Where the group is written to. Only the writer itself changes that.
+    current: Arc<Generation>,
     batch: sled::Batch,
     /// Heads after the group, of the runs it touches.
     heads: HashMap<RunId, Seq>,
@@ -41,6 +42,8 @@ pub(super) struct Outcome {
     pub(super) deleted: HashSet<RunId>,
     /// Bytes of events by run.
     pub(super) bytes: HashMap<RunId, u64>,
+    /// The rows that it changes.
+    pub(super) rows: HashMap<IndexKey, Option<Bytes>>,
 }
 
 impl<'a> Group<'a> {
@@ -48,7 +51,7 @@ impl<'a> Group<'a> {
     pub(super) fn new(shared: &'a Shared) -> Self {
         Group {
             shared,
-            levels: shared.levels(),
+            current: shared.levels().current.clone(),
             batch: sled::Batch::default(),
             heads: HashMap::new(),
             events: HashMap::new(),
@@ -119,7 +122,7 @@ impl<'a> Group<'a> {
         for (key, row) in &self.rows {
             let stored = self.hidden.rows.get(key).is_some_and(Option::is_some);
             // The row in this generation may have more parts.
-            if stored && let Some(Some(old)) = row_in(&self.levels.current.database, key)? {
+            if stored && let Some(Some(old)) = row_in(&self.current.database, key)? {
                 keys::keys_of_row(key, old.len()).for_each(|key| self.batch.remove(key));
             }
             match row {
@@ -129,8 +132,8 @@ impl<'a> Group<'a> {
             }
         }
         let heads = self.heads.into_iter().filter(|(run, _)| !self.deleted.contains(run)).collect();
-        let Group { batch, hidden, deleted, bytes, .. } = self;
-        Ok(Some(Outcome { batch, hidden, heads, deleted, bytes }))
+        let Group { batch, hidden, deleted, bytes, rows, .. } = self;
+        Ok(Some(Outcome { batch, hidden, heads, deleted, bytes, rows }))
     }
 
     fn is_deleted(&self, run: &RunId) -> bool {
@@ -147,7 +150,7 @@ impl<'a> Group<'a> {
     fn row(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
         match self.rows.get(key) {
             Some(row) => Ok(row.clone()),
-            None => self.levels.row(key),
+            None => self.shared.stored_row(key),
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Index {
     pub(super) database: Database,
     /// What its rows take, with their keys.
     row_bytes: AtomicU64,
+    /// When it was opened: the newest generation whose rows, and those of all older ones, are here.
+    pub(super) settled: Option<u64>,
 }
 
 impl Index {
@@ -33,13 +35,17 @@ impl Index {
     }
 
     fn of(number: u64, database: Database) -> Result<Index, Error> {
-        let counted = database.db.get(keys::ROW_BYTES_KEY).map_err(engine_failed)?;
-        let row_bytes = counted.and_then(|bytes| bytes.as_ref().try_into().ok().map(u64::from_be_bytes)).unwrap_or(0);
-        Ok(Index { number, database, row_bytes: AtomicU64::new(row_bytes) })
+        let number_in = |key| {
+            let bytes = database.db()?.get(key).map_err(engine_failed)?;
+            Ok::<_, Error>(bytes.and_then(|bytes| bytes.as_ref().try_into().ok().map(u64::from_be_bytes)))
+        };
+        let row_bytes = number_in(keys::ROW_BYTES_KEY)?.unwrap_or(0);
+        let settled = number_in(keys::SETTLED_KEY)?;
+        Ok(Index { number, database, row_bytes: AtomicU64::new(row_bytes), settled })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.database.db.is_empty()
+    pub(super) fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.database.db()?.is_empty())
     }
 
     pub(super) fn row_bytes(&self) -> u64 {
@@ -62,9 +68,17 @@ impl Index {
             }
         }
         batch.insert(keys::ROW_BYTES_KEY, &bytes.to_be_bytes());
-        self.database.db.apply_batch(batch).map_err(unavailable)?;
+        self.database.db()?.apply_batch(batch).map_err(unavailable)?;
         self.row_bytes.store(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Notes that the rows of this generation and of all older ones are here; durable when `Ok`.
+    pub(super) fn settle(&self, generation: u64) -> Result<(), Error> {
+        // The rows are durable first.
+        self.database.sync()?;
+        self.database.db()?.insert(keys::SETTLED_KEY, &generation.to_be_bytes()).map_err(unavailable)?;
+        self.database.sync()
     }
 
     /// The same rows in a fresh database. `go_on` is asked now and then.
@@ -72,17 +86,18 @@ impl Index {
         let number = self.number + 1;
         let fill = |fresh: &Database| {
             let mut bytes = 0;
-            for (at, entry) in self.database.db.iter().enumerate() {
+            let (worn, fresh) = (self.database.db()?, fresh.db()?);
+            for (at, entry) in worn.iter().enumerate() {
                 let (key, value) = entry.map_err(engine_failed)?;
                 if key != keys::ROW_BYTES_KEY {
                     bytes += (key.len() + value.len()) as u64;
-                    fresh.db.insert(key, value).map_err(unavailable)?;
+                    fresh.insert(key, value).map_err(unavailable)?;
                 }
                 if at % 256 == 0 {
                     go_on()?;
                 }
             }
-            fresh.db.insert(keys::ROW_BYTES_KEY, &bytes.to_be_bytes()).map_err(unavailable)?;
+            fresh.insert(keys::ROW_BYTES_KEY, &bytes.to_be_bytes()).map_err(unavailable)?;
             Ok(())
         };
         Self::of(number, Database::create_with(&folder::index_dir(store_dir, number), CACHE_BYTES, fill)?)

@@ -11,7 +11,8 @@
 //! | a row's key, where older databases may still hold the row | tag 0: there is no such row |
 //! | `d` run | nothing: its events, here and in older databases, are deleted |
 //!
-//! The index has rows alone, and under `m` the bytes they take (u64).
+//! The index has rows alone, under `m` the bytes they take (u64), and under `s` the newest generation whose rows, and those
+//! of all older ones, are in it (u64).
 //!
 //! A run's events are one range in order, and its last key tells its head.
 
@@ -39,6 +40,9 @@ const RUN_ROW_KEY_LEN: usize = 1 + 16;
 
 /// Where the index keeps the number of bytes that its rows take.
 pub(super) const ROW_BYTES_KEY: &[u8] = b"m";
+
+/// Where the index keeps the number of the newest generation whose rows, and those of all older ones, are in it.
+pub(super) const SETTLED_KEY: &[u8] = b"s";
 
 const TAG_GONE: u8 = 0;
 const TAG_WHOLE: u8 = 1;

@@ -3,6 +3,7 @@
 //!
 //! Everything is written to the current generation. A row in a newer database takes the place of one in an older, also
 //! when it only says that the row is gone. Events never change, so it does not matter in which generation they are.
+//! A closed generation is soon settled: its rows are in the index, and it is asked for events alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,19 +26,29 @@ pub(super) struct Levels {
     /// Takes all writes.
     pub(super) current: Arc<Generation>,
     /// Newest first.
-    pub(super) closed: Vec<Arc<Generation>>,
+    pub(super) closed: Vec<Closed>,
     pub(super) index: Arc<Index>,
+}
+
+/// A generation that takes no more writes.
+#[derive(Clone)]
+pub(super) struct Closed {
+    pub(super) generation: Arc<Generation>,
+    /// Whether its rows, and those of all older ones, are in the index.
+    pub(super) settled: bool,
 }
 
 impl Levels {
     /// Newest first.
     pub(super) fn generations(&self) -> impl Iterator<Item = &Generation> {
-        std::iter::once(&*self.current).chain(self.closed.iter().map(|generation| &**generation))
+        std::iter::once(&*self.current).chain(self.closed.iter().map(|closed| &*closed.generation))
     }
 
-    /// Newest first, the index last.
+    /// Where rows are: newest first, the index last.
     fn databases(&self) -> impl Iterator<Item = &Database> {
-        self.generations().map(|generation| &generation.database).chain([&self.index.database])
+        let closed = self.closed.iter().filter(|closed| !closed.settled).map(|closed| &*closed.generation);
+        let generations = std::iter::once(&*self.current).chain(closed);
+        generations.map(|generation| &generation.database).chain([&self.index.database])
     }
 
     /// The last event in any generation.
@@ -60,7 +71,8 @@ impl Levels {
         let (first, end) = keys::run_rows();
         let end = before.map_or(end, |before| keys::row_key(&IndexKey::Run(before)));
         let databases: Vec<_> = self.databases().collect();
-        let entries = databases.iter().map(|database| database.db.range(first.as_slice()..end.as_slice()).rev());
+        let loaded = loaded(databases.iter().copied())?;
+        let entries = loaded.iter().map(|db| db.range(first.as_slice()..end.as_slice()).rev());
         let mut rows = BTreeMap::new();
         for (at, entry) in Merged::descending(entries) {
             if rows.len() >= limit {
@@ -78,7 +90,8 @@ impl Levels {
 
     pub(super) fn open_runs(&self) -> Result<Vec<RunId>, Error> {
         let (first, end) = keys::open_rows();
-        let marks = self.databases().map(|database| database.db.range(first.as_slice()..end.as_slice()));
+        let loaded = loaded(self.databases())?;
+        let marks = loaded.iter().map(|db| db.range(first.as_slice()..end.as_slice()));
         let mut runs = Vec::new();
         for (_, entry) in Merged::ascending(marks) {
             let (key, value) = entry.map_err(engine_failed)?;
@@ -94,58 +107,98 @@ impl Levels {
 
     /// Events up to a head that is durable.
     pub(super) fn read(&self, run: &RunId, after: Seq, head: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
-        let wanted = keys::event_key(run, after.next());
-        let run_start = keys::event_key(run, Seq::START);
-        // The value that holds the first wanted event is the last one that begins at or before it.
-        let mut holder = None;
-        for generation in self.generations() {
-            let found =
-                generation.database.db.range(run_start..=wanted).next_back().transpose().map_err(engine_failed)?;
-            holder = holder.max(found.map(|(key, _)| key));
-        }
-        let start = holder.ok_or_else(|| corrupt(run, "its first event is missing"))?;
-        let end = sled::IVec::from(&keys::events_end(run));
-        let pieces = self.generations().map(|generation| generation.database.db.range(start.clone()..end.clone()));
-        let mut pieces = Merged::ascending(pieces);
         let mut page = Page::new(max_bytes);
         let mut seen = after;
         while seen < head {
-            let batch = next_batch(run, &mut pieces)?;
-            if batch.first > seen.next() {
-                return Err(corrupt(run, &format!("event {} is missing", seen.next())));
-            }
-            // A value may reach beyond the durable head.
-            let Some(batch) = batch.up_to(head).and_then(|batch| batch.after(seen)) else {
-                return Err(corrupt(run, &format!("event {} is missing", seen.next())));
-            };
-            seen = batch.last();
-            if !page.add(batch) {
-                break;
+            // Only these are loaded. None of them may have what follows the next event.
+            let holders = self.generations().filter(|generation| generation.may_hold(run, seen.next()));
+            let holders = loaded(holders.map(|generation| &generation.database))?;
+            let before = seen;
+            match read_from(&holders, run, &mut seen, head, &mut page)? {
+                Ended::Full => break,
+                Ended::Nothing(reason) if seen == before => return Err(corrupt(run, &reason)),
+                Ended::Nothing(_) => {}
             }
         }
         Ok(page.batches)
     }
+
+    /// Whether what may hold this event is in memory.
+    pub(super) fn is_loaded(&self, run: &RunId, seq: Seq) -> bool {
+        self.generations().all(|generation| generation.database.is_loaded() || !generation.may_hold(run, seq))
+    }
 }
 
-/// The next whole events of the run; a long event is put together from its parts.
-fn next_batch(run: &RunId, pieces: &mut Merged<sled::Iter>) -> Result<EventBatch, Error> {
+/// The databases, for as long as they are read.
+fn loaded<'a>(databases: impl Iterator<Item = &'a Database>) -> Result<Vec<Arc<sled::Db>>, Error> {
+    databases.map(Database::db).collect()
+}
+
+/// Why reading ended.
+enum Ended {
+    /// The page is full, or the head is reached.
+    Full,
+    /// These databases do not have the next event.
+    Nothing(String),
+}
+
+/// Reads on, from `seen` on, as long as the next event is in one of these databases.
+fn read_from(
+    holders: &[Arc<sled::Db>],
+    run: &RunId,
+    seen: &mut Seq,
+    head: Seq,
+    page: &mut Page,
+) -> Result<Ended, Error> {
+    let missing = |seq: Seq| Ok(Ended::Nothing(format!("event {seq} is missing")));
+    let wanted = keys::event_key(run, seen.next());
+    let run_start = keys::event_key(run, Seq::START);
+    // The value that holds the first wanted event is the last one that begins at or before it.
+    let mut holder = None;
+    for db in holders {
+        let found = db.range(run_start..=wanted).next_back().transpose().map_err(engine_failed)?;
+        holder = holder.max(found.map(|(key, _)| key));
+    }
+    let Some(start) = holder else { return missing(seen.next()) };
+    let end = sled::IVec::from(&keys::events_end(run));
+    let mut pieces = Merged::ascending(holders.iter().map(|db| db.range(start.clone()..end.clone())));
+    while *seen < head {
+        let batch = match next_batch(run, &mut pieces)? {
+            Ok(batch) => batch,
+            Err(reason) => return Ok(Ended::Nothing(reason)),
+        };
+        if batch.first > seen.next() {
+            return missing(seen.next());
+        }
+        // A value may reach beyond the durable head.
+        let Some(batch) = batch.up_to(head).and_then(|batch| batch.after(*seen)) else { return missing(seen.next()) };
+        *seen = batch.last();
+        if !page.add(batch) {
+            return Ok(Ended::Full);
+        }
+    }
+    Ok(Ended::Full)
+}
+
+/// The next whole events of the run, or why there are none; a long event is put together from its parts.
+fn next_batch(run: &RunId, pieces: &mut Merged<sled::Iter>) -> Result<Result<EventBatch, String>, Error> {
     let mut long: Option<(Seq, usize, BytesMut)> = None;
     loop {
-        let (_, entry) = pieces.next().ok_or_else(|| corrupt(run, "it ends before its head"))?;
+        let Some((_, entry)) = pieces.next() else { return Ok(Err("it ends before its head".to_owned())) };
         let (key, value) = entry.map_err(engine_failed)?;
         let piece = Piece::decode(&key, value).ok_or_else(|| corrupt(run, "a value has an unknown tag"))?;
         match (piece, &mut long) {
-            (Piece::Whole(batch), None) => return Ok(batch),
+            (Piece::Whole(batch), None) => return Ok(Ok(batch)),
             (Piece::FirstPart { seq, len, bytes }, None) => {
                 let mut event = BytesMut::with_capacity(len);
                 event.extend_from_slice(&bytes);
                 long = Some((seq, len, event));
             }
             (Piece::NextPart { seq, bytes }, Some((of, _, event))) if seq == *of => event.extend_from_slice(&bytes),
-            (piece, _) => return Err(corrupt(run, &format!("event {} lacks a part", piece.last()))),
+            (piece, _) => return Ok(Err(format!("event {} lacks a part", piece.last()))),
         }
         if let Some((first, _, event)) = long.take_if(|(_, len, event)| event.len() >= *len) {
-            return Ok(EventBatch { first, count: 1, ndjson: event.freeze() });
+            return Ok(Ok(EventBatch { first, count: 1, ndjson: event.freeze() }));
         }
     }
 }

@@ -11,11 +11,14 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 
 use self::compact::Compactor;
+use self::loading::LoadedFew;
 pub use self::plan::Space;
 use self::read::Shared;
 use self::wake::{Waker, waker};
 use self::writer::{Request, Writer};
-use super::{Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, admission};
+use super::{
+    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, RunFilter, admission,
+};
 use crate::domain::ids::{RunId, Seq};
 
 mod compact;
@@ -24,17 +27,24 @@ mod database;
 mod folder;
 mod generation;
 mod group;
+mod heap;
 mod index;
 mod keys;
 mod levels;
+mod loading;
 mod merge;
 mod open;
 mod patience;
 mod plan;
 mod read;
 mod rows;
+mod table;
 mod wake;
 mod writer;
+
+/// Closed generations that are in memory at once. One is read by whoever reads a long log from its beginning, and one is
+/// that which was closed last, where live readers are.
+const MOST_LOADED: usize = 2;
 
 /// Reads of at most so many bytes cost no more than a row does, and are done in place.
 const READ_IN_PLACE: usize = 16 * 1024;
@@ -71,6 +81,8 @@ impl SledStore {
         let shared = Arc::new(Shared::new(open::open(&store_dir)?, claim));
         let (requests, receiver) = mpsc::channel();
         let (waker, calls) = waker();
+        // What an earlier process closed is settled at once.
+        waker.wake();
         let stop = Arc::new(AtomicBool::new(false));
         let writer = Writer {
             shared: shared.clone(),
@@ -88,6 +100,7 @@ impl SledStore {
             calls,
             stop: stop.clone(),
             space,
+            few: Arc::new(LoadedFew::new(MOST_LOADED)),
         };
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
@@ -158,7 +171,8 @@ impl EventStore for SledStore {
     }
 
     fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>> {
-        if max_bytes <= READ_IN_PLACE {
+        // Loading a generation takes some milliseconds.
+        if max_bytes <= READ_IN_PLACE && self.shared.levels().is_loaded(run, after.next()) {
             return Box::pin(ready(self.shared.read(run, after, max_bytes)));
         }
         let run = *run;
@@ -178,8 +192,21 @@ impl EventStore for SledStore {
         self.on_a_thread(move |shared| shared.runs(before, limit))
     }
 
+    fn runs_with(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
+        if filter.is_empty() {
+            return self.runs(before, limit);
+        }
+        let filter = filter.clone();
+        self.on_a_thread(move |shared| shared.runs_with(&filter, before, limit))
+    }
+
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
-        Box::pin(ready(self.shared.levels().open_runs()))
+        Box::pin(ready(self.shared.open_runs()))
     }
 
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {

@@ -9,7 +9,7 @@ use super::damage::engine_failed;
 use super::generation::Generation;
 use super::index::Index;
 use super::keys;
-use super::levels::Levels;
+use super::levels::{Closed, Levels};
 use super::read::Stored;
 use crate::domain::ids::RunId;
 use crate::store::Error;
@@ -33,7 +33,7 @@ pub(super) fn open(store_dir: &Path) -> Result<Stored, Error> {
     if let Some(gap) = generations.windows(2).find(|two| two[0] + 1 != two[1]) {
         return Err(damaged(format!("the folder generation-{} is missing", gap[0] + 1)));
     }
-    if generations.is_empty() && !index.is_empty() {
+    if generations.is_empty() && !index.is_empty()? {
         return Err(damaged("the folder generation-… is missing".to_owned()));
     }
     // Generation 0 is a store of the first format, which is emptied and takes nothing new.
@@ -41,7 +41,9 @@ pub(super) fn open(store_dir: &Path) -> Result<Stored, Error> {
         Some(number) => Generation::open(store_dir, number)?,
         None => Generation::create(store_dir, 1)?,
     };
-    let closed = generations.into_iter().rev().map(|number| Generation::open(store_dir, number).map(Arc::new));
+    // None is settled before the compactor has looked at it.
+    let closed = |number| Ok(Closed { generation: Arc::new(Generation::open(store_dir, number)?), settled: false });
+    let closed = generations.into_iter().rev().map(closed);
     let closed = closed.collect::<Result<_, Error>>()?;
     let levels = Levels { current: Arc::new(current), closed, index: Arc::new(index) };
     let deleted = deleted(&levels)?;
@@ -53,7 +55,7 @@ fn deleted(levels: &Levels) -> Result<HashMap<RunId, u64>, Error> {
     let mut deleted = HashMap::new();
     let (first, end) = keys::deleted_keys();
     for generation in levels.generations() {
-        for key in generation.database.db.range(first.as_slice()..end.as_slice()).keys() {
+        for key in generation.database.db()?.range(first.as_slice()..end.as_slice()).keys() {
             if let Some(run) = keys::run_of_row(&key.map_err(engine_failed)?) {
                 // The newest comes first.
                 deleted.entry(run).or_insert(generation.number);

@@ -8,9 +8,10 @@ use bytes::Bytes;
 
 use super::folder::Claim;
 use super::levels::Levels;
+use super::table::RunTable;
 use crate::domain::ids::{RunId, Seq};
 use crate::store::tails::Tails;
-use crate::store::{Error, EventBatch, IndexKey};
+use crate::store::{Error, EventBatch, IndexKey, RunFilter};
 
 pub(super) struct Shared {
     stored: RwLock<Stored>,
@@ -18,6 +19,7 @@ pub(super) struct Shared {
     /// How many groups were written.
     groups: AtomicU64,
     pub(super) tails: Tails,
+    pub(super) table: RunTable,
     // Declared after the databases, so that sled has closed its files before the directory is released; and in the shared
     // state, so that this happens after the last read.
     _claim: Claim,
@@ -43,7 +45,8 @@ pub(super) struct Inflight {
 impl Shared {
     pub(super) fn new(stored: Stored, claim: Claim) -> Shared {
         let (inflight, groups, tails) = (RwLock::default(), AtomicU64::new(0), Tails::default());
-        Shared { stored: RwLock::new(stored), inflight, groups, tails, _claim: claim }
+        let (stored, table) = (RwLock::new(stored), RunTable::default());
+        Shared { stored, inflight, groups, tails, table, _claim: claim }
     }
 
     pub(super) fn count_group(&self) {
@@ -74,16 +77,30 @@ impl Shared {
         change(&mut self.stored.write().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Reads from the databases. A generation that is removed meanwhile cannot be read any more, but then what it held is
+    /// elsewhere.
+    fn read_levels<T>(&self, read: impl Fn(&Levels) -> Result<T, Error>) -> Result<T, Error> {
+        loop {
+            let levels = self.levels();
+            match read(&levels) {
+                Err(_) if !Arc::ptr_eq(&levels, &self.levels()) => {}
+                result => return result,
+            }
+        }
+    }
+
     /// The last event in the databases, durable or not.
     pub(super) fn stored_head(&self, run: &RunId) -> Result<Seq, Error> {
-        let levels = {
-            let stored = self.stored();
-            if stored.deleted.contains_key(run) {
-                return Ok(Seq::START);
-            }
-            stored.levels.clone()
-        };
-        levels.head(run)
+        if self.is_deleted(run) { Ok(Seq::START) } else { self.read_levels(|levels| levels.head(run)) }
+    }
+
+    /// The row in the databases, durable or not.
+    pub(super) fn stored_row(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
+        self.read_levels(|levels| levels.row(key))
+    }
+
+    pub(super) fn open_runs(&self) -> Result<Vec<RunId>, Error> {
+        self.read_levels(Levels::open_runs)
     }
 
     pub(super) fn head(&self, run: &RunId) -> Result<Seq, Error> {
@@ -99,7 +116,7 @@ impl Shared {
         let inflight = self.inflight();
         match inflight.rows.get(key) {
             Some(row) => Ok(row.clone()),
-            None => self.levels().row(key),
+            None => self.stored_row(key),
         }
     }
 
@@ -115,7 +132,7 @@ impl Shared {
         });
         let shown: Vec<_> = shown.collect();
         // Rows in flight may turn out not to be there, so that many more are needed.
-        let mut rows = self.levels().runs(before, limit.saturating_add(shown.len()))?;
+        let mut rows = self.read_levels(|levels| levels.runs(before, limit.saturating_add(shown.len())))?;
         for (run, row) in shown {
             match row {
                 Some(row) => rows.insert(run, row.clone()),
@@ -125,13 +142,28 @@ impl Shared {
         Ok(rows.into_iter().rev().take(limit).collect())
     }
 
+    pub(super) fn runs_with(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<(RunId, Bytes)>, Error> {
+        self.fill_table()?;
+        self.table.find(filter, before, limit, |run| self.index(&IndexKey::Run(*run)))
+    }
+
+    /// Learns of all runs, if that was not done yet.
+    pub(super) fn fill_table(&self) -> Result<(), Error> {
+        self.table.fill(|before, limit| self.runs(before, limit))
+    }
+
     pub(super) fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
         let head = self.head(run)?;
         if head <= after {
             return Ok(Vec::new());
         }
         // No lock from here on: events up to a durable head never change.
-        match self.levels().read(run, after, head, max_bytes) {
+        match self.read_levels(|levels| levels.read(run, after, head, max_bytes)) {
             // … but they may have been deleted in the meantime.
             Err(_) if self.head(run)? < head => Ok(Vec::new()),
             result => result,

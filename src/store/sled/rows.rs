@@ -9,7 +9,7 @@ use crate::store::{Error, IndexKey};
 
 /// What this one database says of a row: nothing, that it is gone, or the row.
 pub(super) fn row_in(database: &Database, key: &IndexKey) -> Result<Option<Option<Bytes>>, Error> {
-    match database.db.get(keys::row_key(key)).map_err(engine_failed)? {
+    match database.db()?.get(keys::row_key(key)).map_err(engine_failed)? {
         Some(value) => whole_row(database, key, &value).map(Some),
         None => Ok(None),
     }
@@ -25,7 +25,7 @@ pub(super) fn whole_row(database: &Database, key: &IndexKey, value: &[u8]) -> Re
     };
     let mut row = BytesMut::with_capacity(len);
     for key in keys::keys_of_row(key, len) {
-        let value = database.db.get(key).map_err(engine_failed)?.ok_or_else(damaged)?;
+        let value = database.db()?.get(key).map_err(engine_failed)?.ok_or_else(damaged)?;
         row.extend_from_slice(keys::row_part(&value).ok_or_else(damaged)?);
     }
     if row.len() == len { Ok(Some(row.freeze())) } else { Err(damaged()) }

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::generation::Generation;
 use super::group::{Group, Outcome};
+use super::levels::Closed;
 use super::read::{Inflight, Shared};
 use super::wake::Waker;
 use crate::domain::ids::RunId;
@@ -35,6 +36,8 @@ pub(super) enum Request {
     Delete(RunId, Vec<IndexKey>, oneshot::Sender<Result<(), Error>>),
     /// Take stored events of a run over into the current generation.
     Carry(RunId, Vec<(IVec, IVec)>, oneshot::Sender<Result<(), Error>>),
+    /// Answer when everything before it is durable.
+    Wait(oneshot::Sender<Result<(), Error>>),
     /// Write to this new generation from now on.
     Roll(Generation, oneshot::Sender<Result<(), Error>>),
     /// Stop: a write to the index has failed.
@@ -46,7 +49,7 @@ impl Request {
         match self {
             Request::Append(append, _) => append.events.iter().map(|batch| batch.ndjson.len()).sum(),
             Request::Carry(_, entries, _) => entries.iter().map(|(_, value)| value.len()).sum(),
-            Request::Delete(..) | Request::Roll(..) | Request::Fail(_) => 0,
+            Request::Delete(..) | Request::Wait(_) | Request::Roll(..) | Request::Fail(_) => 0,
         }
     }
 }
@@ -127,6 +130,7 @@ impl Writer {
                     group.carry(run, entries);
                     Answer::Other(caller, Ok(()))
                 }
+                (Request::Wait(caller), _) => Answer::Other(caller, Ok(())),
                 (Request::Roll(generation, caller), _) => {
                     next = Some(generation);
                     Answer::Other(caller, Ok(()))
@@ -150,13 +154,14 @@ impl Writer {
     fn roll(&self, next: Generation) {
         self.shared.change(|stored| {
             let mut levels = (*stored.levels).clone();
-            levels.closed.insert(0, std::mem::replace(&mut levels.current, Arc::new(next)));
+            let generation = std::mem::replace(&mut levels.current, Arc::new(next));
+            levels.closed.insert(0, Closed { generation, settled: false });
             stored.levels = Arc::new(levels);
         });
     }
 
     fn write(&self, outcome: Outcome) -> Result<(), Error> {
-        let Outcome { batch, hidden, heads, deleted, bytes } = outcome;
+        let Outcome { batch, hidden, heads, deleted, bytes, rows } = outcome;
         let levels = self.shared.levels();
         self.shared.show(hidden);
         levels.current.database.apply(batch)?;
@@ -165,6 +170,11 @@ impl Writer {
             self.shared.change(|stored| stored.deleted.extend(marks));
         }
         self.shared.show(Inflight::default());
+        for (key, row) in &rows {
+            if let IndexKey::Run(run) = key {
+                self.shared.table.put(*run, row.as_ref());
+            }
+        }
         self.shared.count_group();
         for (run, head) in heads {
             self.shared.tails.publish(&run, head);

@@ -29,8 +29,9 @@ fn an_engine_that_replaces_its_prompt_gets_its_next_turn_and_reaches_nothing_out
 }
 
 #[test]
-fn an_engine_that_replaces_its_copy_of_the_skill_fails_its_run_with_the_cause() {
-    for spoil in SPOILERS {
+fn an_engine_that_replaces_its_copy_of_the_skill_gets_it_anew_or_fails_its_run_with_the_cause() {
+    // What is no file at all is copied again.
+    for (spoil, fails) in SPOILERS.into_iter().zip([false, true, false, true]) {
         let scene = Scene::new();
         let outside = scene.pose.sessions().with_file_name("outside");
         fs::write(&outside, "untouched").unwrap();
@@ -40,7 +41,8 @@ fn an_engine_that_replaces_its_copy_of_the_skill_fails_its_run_with_the_cause() 
         scene.end(&run);
         let job = scene.job(&run);
         let told = job["error"]["message"].as_str().unwrap_or_default();
-        assert!(told.contains("copy of its skill cannot be used: SKILL.md"), "{spoil}: {job}");
+        assert_eq!(told.contains("copy of its skill cannot be used: SKILL.md"), fails, "{spoil}: {job}");
+        assert_eq!(job["status"] == "succeeded", !fails, "{spoil}: {job}");
         assert_eq!(fs::read_to_string(&outside).unwrap(), "untouched", "{spoil}");
     }
 }

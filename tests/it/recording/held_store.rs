@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::store::{
-    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, MemoryStore,
+    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, MemoryStore, RunFilter,
 };
 use tokio::sync::watch;
 
@@ -71,6 +71,15 @@ impl EventStore for HeldStore {
 
     fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
         self.store.runs(before, limit)
+    }
+
+    fn runs_with(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
+        self.store.runs_with(filter, before, limit)
     }
 
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
