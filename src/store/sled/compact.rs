@@ -18,6 +18,7 @@ use tracing::{debug, warn};
 use super::damage::engine_failed;
 use super::database::is_left_over;
 use super::generation::Generation;
+use super::heap;
 use super::keys;
 use super::levels::Levels;
 use super::loading::LoadedFew;
@@ -110,6 +111,10 @@ impl Compactor {
         let index = &self.shared.levels().index;
         if index_is_worn(index.database.size(), index.row_bytes(), &self.space) {
             self.write_index_anew()?;
+        }
+        if quiet {
+            // Whatever was at work has left more free memory than it will need soon.
+            heap::give_back_free_memory();
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub struct Space {
 impl Default for Space {
     fn default() -> Self {
         Space {
-            generation_bytes: 32 * 1024 * 1024,
+            generation_bytes: 24 * 1024 * 1024,
             quiet_slack_bytes: 1024 * 1024,
             quiet: Duration::from_secs(1),
             index_slack_bytes: 4 * 1024 * 1024,
