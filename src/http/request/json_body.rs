@@ -3,7 +3,7 @@
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
@@ -53,7 +53,13 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = pointer(error.path());
-        misfit(error.into_inner(), path)
+        let error = error.into_inner();
+        // The parser calls it a mistake of syntax if a word is expected and an array or a number is there.
+        let is_of_another_kind = error.to_string().starts_with("expected value ");
+        if is_of_another_kind && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
+            return not_valid(path, "is a value of another kind than expected".to_owned());
+        }
+        misfit(error, path)
     })?;
     reader.end().map_err(|error| misfit(error, String::new()))?;
     Ok(value)
@@ -65,14 +71,18 @@ fn misfit(error: serde_json::Error, path: String) -> Problem {
             // The JSON pointer in details names the place; line and column would only repeat it.
             let message = error.to_string();
             let message = in_words(message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message));
-            Problem::InvalidRequest {
-                message: format!("the body is not valid{}: {message}", place(&path)),
-                details: vec![ValidationError { path, message }],
-            }
+            not_valid(path, message)
         }
         Category::Syntax | Category::Eof | Category::Io => {
             Problem::InvalidJson { reason: error.to_string(), line: error.line(), column: error.column() }
         }
+    }
+}
+
+fn not_valid(path: String, message: String) -> Problem {
+    Problem::InvalidRequest {
+        message: format!("the body is not valid{}: {message}", place(&path)),
+        details: vec![ValidationError { path, message }],
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod json_body;
 mod misfit;
 pub(crate) mod multipart;
+mod part_heads;
 pub(crate) mod path_params;
 pub(crate) mod query;
 pub(crate) mod run_in_path;

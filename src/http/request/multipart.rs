@@ -7,6 +7,7 @@ use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
 
 use crate::http::answer::problem::Problem;
+use crate::http::request::part_heads::{HEAD_MAX, PartHeads};
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
@@ -35,9 +36,16 @@ pub(crate) async fn receive_zip(app: &App, request: Request) -> Result<NamedTemp
 pub(crate) async fn receive(app: &App, request: Request, temporary: bool) -> Result<Received, Problem> {
     let limits = &app.orchestrator().settings().limits;
     let whole = limits.max_upload_bytes.max(limits.temp_skill_package_max_bytes);
-    let mut parts = multipart(request).await?;
+    let heads = PartHeads::default();
+    let mut parts = multipart(request.map(|body| heads.bound(body))).await?;
     let mut received = Received::default();
-    while let Some(field) = parts.next_field().await.map_err(|error| broken(&error, whole))? {
+    loop {
+        let next = parts.next_field().await;
+        if next.is_err() && heads.exceeded() {
+            return Err(wrong_parts(temporary, &format!("the head of a part is longer than {HEAD_MAX} bytes")));
+        }
+        let Some(field) = next.map_err(|error| broken(&error, whole))? else { break };
+        heads.content_follows();
         let (place, limit) = match field.name() {
             Some(FILE_FIELD) => (&mut received.files, limits.max_upload_bytes),
             Some(PACKAGE_FIELD) if temporary => (&mut received.package, limits.temp_skill_package_max_bytes),
@@ -47,6 +55,7 @@ pub(crate) async fn receive(app: &App, request: Request, temporary: bool) -> Res
             return Err(wrong_parts(temporary, &also(&field)));
         }
         *place = Some(store(app, field, limit).await?);
+        heads.head_follows();
     }
     let complete = if temporary { received.package.is_some() } else { received.files.is_some() };
     if complete { Ok(received) } else { Err(wrong_parts(temporary, "this part is missing")) }

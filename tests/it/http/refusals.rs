@@ -113,6 +113,8 @@ fn json_that_does_not_fit_is_pointed_at() {
         assert_eq!(details("/v1/jobs", body), path, "{body}");
     }
     assert_eq!(details("/v1/jobs/cleanup", r#"{"keep_last":-1}"#), "/keep_last");
+    assert_eq!(details("/v1/engines/upgrades", r#"{"mode":[]}"#), "/mode");
+    assert_eq!(details("/v1/engines/upgrades", r#"{"mode":7}"#), "/mode");
     assert_eq!(details("/v1/jobs/cleanup", r#"{"all":true}"#), "/all");
 }
 
@@ -253,6 +255,23 @@ fn an_idempotency_key_is_one_header_that_is_not_empty() {
         assert_eq!(answer.contains("\"code\":\"INVALID_REQUEST\""), status == 400, "{headers}: {answer}");
     }
     assert_eq!(server.get("/v1/jobs").json()["jobs"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_part_of_an_upload_whose_head_does_not_end_is_refused_before_it_fills_the_memory() {
+    let server = Server::start();
+    let large = "x".repeat(8 << 20);
+    for body in [
+        format!("--EDGE\r\ncontent-disposition: form-data; name=\"{large}"),
+        format!("--EDGE\r\ncontent-disposition: form-data; name=\"file\"\r\nx-more: {large}"),
+        large,
+    ] {
+        let call = server.call("POST", "/v1/skill-packages/install");
+        let refused = call.body("multipart/form-data; boundary=EDGE", body).send();
+        assert_eq!(refused.refusal(), (400, "INVALID_REQUEST".into()));
+        assert!(refused.text().contains("the head of a part is longer than 65536 bytes"), "{}", refused.text());
+    }
+    assert_eq!(server.left_behind(), Vec::<String>::new());
 }
 
 #[test]
