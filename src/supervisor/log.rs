@@ -206,7 +206,15 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_once_and_closes_the_log() {
-        let mut log = Log::open(Path::new("/dev/full"), 100).unwrap();
+        let file = LogFile {
+            file: OpenOptions::new().read(true).append(true).open("/dev/full").unwrap(),
+            path: "/dev/full".into(),
+            folder: File::open("/dev").unwrap(),
+            written: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+        };
+        let (file, sha256) = (Arc::new(file), Sha256::new());
+        let mut log = Log { file, length: 0, max: 100, dropped: 0, sha256, failed: false };
         let first = log.append(b"abc");
         assert_eq!((first.kept, first.error.map(|error| error.kind())), (0, Some(io::ErrorKind::StorageFull)));
         let second = log.append(b"def");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
@@ -75,11 +76,15 @@ fn a_key_is_kept_from_commands_masked_where_it_is_printed_and_a_clean_up_removes
         assert_eq!(files_with_the_key(&data.join(kept)), Vec::<PathBuf>::new(), "{kept}");
     }
 
-    for kept in ["runs", "homes", "store", "logs", "requests"] {
+    for kept in ["runs", "store", "logs", "requests"] {
         let open: Vec<_> = if data.join(kept).exists() { open_to_others(&data.join(kept)) } else { Vec::new() };
         assert_eq!(open, [], "{kept} is for the service's user alone");
     }
     let home = data.join("homes").join(&run);
+    for closed in [&data.join("homes"), &home] {
+        // Codex opens a file of its own in it to everybody, who cannot reach it.
+        assert_eq!(fs::metadata(closed).unwrap().permissions().mode() & 0o777, 0o700, "{}", closed.display());
+    }
     assert_ne!(files_below(&home), Vec::<PathBuf>::new(), "the engine keeps its session there");
     let cleaned = Call::new(service.address, "POST", "/v1/jobs/cleanup").json(&json!({"keep_last": 0})).send();
     assert_eq!((cleaned.status, &cleaned.json()["runs_deleted"]), (200, &json!(1)), "{}", cleaned.text());

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use skill_runner::engine::Launch;
-use skill_runner::supervisor::{Ended, Limits, ProcessExit, Stream, StreamTotals};
+use skill_runner::supervisor::{Ended, Error, Limits, ProcessExit, Stream, StreamTotals};
 
 use super::{AMPLE, Finished, PATH, Room, finish, hear_until, wait_for};
 
@@ -106,14 +106,16 @@ async fn passing_the_stdout_limit_is_said_once_and_exactly_when_passed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_cannot_be_written_is_said_once_and_the_engine_still_ends() {
-    let room = Room::new();
-    std::os::unix::fs::symlink("/dev/full", room.root.join("stdout.txt")).unwrap();
-    let finished = room.run(&room.sh("head -c 300000 /dev/zero; echo err >&2")).await;
-    let ended = finished.ended.unwrap();
-    assert_eq!(finished.logs_failed, [(Stream::Stdout, ErrorKind::StorageFull)]);
-    assert_eq!((ended.exit, ended.stdout.dropped, finished.stdout), (ProcessExit::Code(0), 300_000, vec![]));
-    assert_eq!(finished.stderr, b"err\n");
+async fn a_log_in_whose_place_is_a_link_or_a_folder_is_refused_before_anything_starts() {
+    let spoil: [fn(&std::path::Path); 2] =
+        [|log| std::os::unix::fs::symlink("/dev/full", log).unwrap(), |log| fs::create_dir(log).unwrap()];
+    for spoil in spoil {
+        let room = Room::new();
+        spoil(&room.root.join("stdout.txt"));
+        let refused = room.try_spawn(&room.sh("touch begun"), AMPLE).await.unwrap_err();
+        assert!(matches!(refused, Error::Log { .. }), "{refused:?}");
+        assert!(!room.work("begun").exists());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

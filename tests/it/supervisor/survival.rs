@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use skill_runner::engine::Launch;
-use skill_runner::supervisor::{Output, ProcessExit, Swept, sweep};
+use skill_runner::supervisor::{Output, ProcessExit, Stream, Swept, sweep};
 
 use super::{
     AMPLE, DAEMON, finish, given_room, hear_until, is_alive, kill, own_process, parent_of, passes_in_its_own_process,
@@ -183,4 +183,24 @@ fn what_outlives_both_service_and_shim_is_swept_up_and_another_folders_runs_are_
     kill(daemon, Signal::KILL);
     alive.kill().unwrap();
     alive.wait().unwrap();
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_said_once_and_the_engine_still_ends() {
+    passes_in_its_own_process("inside_a_full_log");
+}
+
+/// Files of this process cannot grow beyond 1000 bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn inside_a_full_log() {
+    let Some(room) = given_room() else { return };
+    let limit = rustix::process::Rlimit { current: Some(1000), maximum: Some(1000) };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+    // SAFETY: no handler is set. Python, like this process, is then told by an error, and not ended.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let finished = room.run(&room.sh("head -c 300000 /dev/zero; echo err >&2")).await;
+    let ended = finished.ended.unwrap();
+    assert_eq!(finished.logs_failed, [(Stream::Stdout, std::io::ErrorKind::FileTooLarge)]);
+    assert_eq!((ended.exit, ended.stdout.dropped, finished.stdout), (ProcessExit::Code(0), 299_000, vec![0; 1000]));
+    assert_eq!(finished.stderr, b"err\n");
 }
