@@ -52,7 +52,7 @@ pub fn one_by_one(setup: &Setup<'_>) -> Vec<Figure> {
     ]
 }
 
-/// Fifty clients at once, with as many slots as there are cores and with 16.
+/// Fifty clients at once, with the usual slots and with 16.
 pub fn burst(setup: &Setup<'_>) -> Vec<Figure> {
     const AT_ONCE: usize = 50;
     let each = setup.count(20, 6);
