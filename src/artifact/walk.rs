@@ -12,6 +12,14 @@ use crate::files::Error;
 /// Folders below this depth are refused: their paths would soon be longer than programs can open.
 const MAX_DEPTH: usize = 32;
 
+/// Most files that are listed, and most that are named as left out. A skill can make more than there is memory for.
+const FILES_MAX: usize = 10_000;
+const REFUSED_MAX: usize = 100;
+/// Most entries that are looked at; of so many the first by path are listed.
+const SEEN_MAX: usize = 200_000;
+const TOO_MANY: &str = "it has more than 10000 files; the others are left out";
+const MORE_REFUSED: &str = "more is left out in it than is named";
+
 /// A path that was left out, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
@@ -40,6 +48,15 @@ pub(crate) fn walk(root: &Path, start: &str, without: Option<RunFolder>) -> Resu
     }
     walked.files.sort_unstable();
     walked.refused.sort_unstable_by(|one, other| one.path_rel.cmp(&other.path_rel));
+    let (files, refused) = (walked.files.len(), walked.refused.len());
+    walked.files.truncate(FILES_MAX);
+    walked.refused.truncate(REFUSED_MAX);
+    if files > FILES_MAX {
+        walked.refuse(start.to_owned(), TOO_MANY);
+    }
+    if refused > REFUSED_MAX {
+        walked.refuse(start.to_owned(), MORE_REFUSED);
+    }
     Ok(walked)
 }
 
@@ -60,6 +77,9 @@ impl Walked {
             Err(error) => return Err(Error::on("list", &path)(error)),
         };
         for entry in entries {
+            if self.files.len() + self.refused.len() >= SEEN_MAX {
+                return Ok(());
+            }
             let entry = entry.map_err(Error::on("list", &path))?;
             let joined = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
             let Ok(name) = entry.file_name().into_string() else {
@@ -91,4 +111,31 @@ fn kind_objection(kind: FileType) -> Option<&'static str> {
         (kind.is_block_device() || kind.is_char_device(), "it is a device"),
     ];
     objections.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn of_more_files_and_links_than_there_may_be_the_first_are_listed_and_the_rest_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let artifacts = folder.path().join("artifacts");
+        fs::create_dir_all(artifacts.join("files")).unwrap();
+        for number in 0..FILES_MAX + 5 {
+            fs::File::create(artifacts.join(format!("files/{number:06}"))).unwrap();
+        }
+        for number in 0..REFUSED_MAX + 5 {
+            symlink("/", artifacts.join(format!("link-{number:04}"))).unwrap();
+        }
+        let Walked { files, refused } = walk(folder.path(), "artifacts", None).unwrap();
+        assert_eq!((files.len(), files.last().unwrap().as_str()), (FILES_MAX, "artifacts/files/009999"));
+        let told: Vec<(&str, &str)> =
+            refused.iter().map(|refused| (refused.path_rel.as_str(), refused.reason)).collect();
+        assert_eq!(told.len(), REFUSED_MAX + 2);
+        assert_eq!(told[REFUSED_MAX - 1], ("artifacts/link-0099", "it is a link"));
+        assert_eq!(told[REFUSED_MAX..], [("artifacts", TOO_MANY), ("artifacts", MORE_REFUSED)]);
+    }
 }
