@@ -115,7 +115,11 @@ impl Place {
 
     /// A prepared program at work, once it has printed a line with this text.
     pub fn started(mut command: Command, until: &str) -> (Running, String) {
-        let mut child = command.spawn().unwrap();
+        Self::attached(command.spawn().unwrap(), until)
+    }
+
+    /// A program that was just started, once it has printed a line with this text.
+    pub fn attached(mut child: Child, until: &str) -> (Running, String) {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
