@@ -12,6 +12,7 @@ mod clients;
 mod deletion;
 mod figure;
 mod floor;
+mod killed;
 mod lines;
 mod machine;
 mod process;
@@ -45,7 +46,7 @@ struct Part {
 }
 
 /// In this order, because the last ones leave the most files.
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part { name: "floor", once: true, measure: floor::floor },
     Part { name: "idle", once: false, measure: trivial::idle },
     Part { name: "trivial", once: false, measure: trivial::one_by_one },
@@ -56,6 +57,7 @@ const PARTS: [Part; 10] = [
     Part { name: "cached", once: false, measure: clients::cached },
     Part { name: "deletion", once: true, measure: deletion::deletion },
     Part { name: "waiting", once: true, measure: waiting::waiting },
+    Part { name: "killed", once: true, measure: killed::killed },
 ];
 
 fn main() {

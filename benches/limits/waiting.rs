@@ -59,7 +59,7 @@ pub fn waiting(setup: &Setup<'_>) -> Vec<Figure> {
 }
 
 /// Seconds from the start of the process until it is ready for work.
-fn ready(service: &Service) -> f64 {
+pub fn ready(service: &Service) -> f64 {
     let mut asked = 0.0;
     let mut client = service.client();
     let mut answer = 0;

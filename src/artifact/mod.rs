@@ -12,7 +12,7 @@ pub use bundle::{Bundle, BundleFile, Contents, bundle};
 pub use error::Error;
 pub use index::{Indexed, index};
 pub use manifest::{Manifest, artifacts_sha256};
-pub(crate) use proven::{PROVEN_FILES, PROVEN_FOLDERS, proven_files};
+pub(crate) use proven::{is_proven, proven_files};
 pub use walk::Refused;
 pub(crate) use walk::files_below;
 

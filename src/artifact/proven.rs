@@ -10,9 +10,15 @@ use crate::domain::proven_file::ProvenFile;
 use crate::domain::run_file::{RunFile, RunFolder};
 
 /// Files that are in the proof where they exist.
-pub(crate) const PROVEN_FILES: [RunFile; 3] = [RunFile::Input, RunFile::Skill, RunFile::Prompt];
+const PROVEN_FILES: [RunFile; 3] = [RunFile::Input, RunFile::Skill, RunFile::Prompt];
 /// Folders whose files are in the proof, besides the artifacts.
-pub(crate) const PROVEN_FOLDERS: [RunFolder; 3] = [RunFolder::Uploads, RunFolder::Raw, RunFolder::Result];
+const PROVEN_FOLDERS: [RunFolder; 3] = [RunFolder::Uploads, RunFolder::Raw, RunFolder::Result];
+
+/// Whether the proof of a run covers the file at this path, besides artifacts, if it exists.
+pub(crate) fn is_proven(path: &str) -> bool {
+    PROVEN_FILES.iter().any(|file| file.name() == path)
+        || PROVEN_FOLDERS.iter().any(|folder| folder.strip(path).is_some())
+}
 
 /// The files in a run's folder, sorted by path. Links, pipes and what the runner may not read are none of them, and neither are
 /// more than 4 GiB. Those in `known` were written just now, so they are not read again.

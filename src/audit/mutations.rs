@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use crate::audit::report::Report;
+use crate::audit::report::{Report, Trust};
 use crate::audit::whole;
 use crate::domain::cache_key::sha256_hex;
 use crate::export::{About, CONTENTS, Contents, Export, Piece, write};
+use crate::fcmp::{ChainHasher, PublicKey, Signer, read_envelope};
 
 fn recorded(case: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("replay/compat").join(case).join("run.zip")).unwrap()
@@ -204,4 +205,79 @@ fn a_forger_who_makes_all_hashes_anew_is_found_by_the_proof_in_the_log() {
     let at = other.windows(12).rposition(|window| window == b"\"succeeded\",").unwrap();
     other[at + 1..at + 10].copy_from_slice(b"succeeDed");
     desk.finds(&sealed_anew(other), "a status in the list that is none");
+}
+
+#[test]
+fn one_bit_in_any_file_of_a_proven_run_is_found_though_a_forger_makes_all_hashes_of_the_export_anew() {
+    let desk = Desk::new();
+    let files = unpacked(&recorded("signed"));
+    let names: Vec<String> = files.into_iter().map(|(name, _)| name).filter(|name| name != CONTENTS).collect();
+    for expected in ["input.json", "skill.json", "logs/prompt.txt", "raw/engine_output.txt", "result/validation.json"] {
+        assert!(names.iter().any(|name| name == expected), "{expected} is not among {names:?}");
+    }
+    for name in names {
+        for part in 1..4 {
+            let bad = forged("signed", |files| {
+                let (_, bytes) = files.iter_mut().find(|(other, _)| *other == name).unwrap();
+                let at = bytes.len() * part / 4;
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << (at % 8);
+                } else {
+                    bytes.push(0);
+                }
+            });
+            let found = desk.found(&bad);
+            assert!(found.iter().any(|(_, file)| *file == name), "{name}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_forger_who_makes_the_hash_chain_anew_is_found_by_the_key_alone() {
+    const EVENTS: &str = "logs/events.jsonl";
+    let desk = Desk::new();
+    let audit = |export: &[u8], key: Option<PublicKey>| {
+        let mut report = desk.audit(export);
+        report.judge_signer(key);
+        let rules: Vec<_> = report.violations.iter().map(|found| found.rule).collect();
+        (report.trust, rules)
+    };
+    let good = recorded("signed");
+    let signer = desk.audit(&good).signed_by.unwrap();
+    assert_eq!(audit(&good, Some(signer)), (Trust::Trusted, vec![]));
+    assert_eq!(audit(&good, None), (Trust::UnknownKey, vec![]));
+    let other = Signer::from_seed(&[1; 32]).public_key();
+    assert_eq!(audit(&good, Some(other)), (Trust::UnknownKey, vec!["SIGNATURE"]));
+
+    let rechained = |keep_signature: bool| {
+        forged("signed", |files| {
+            let (_, log) = files.iter_mut().find(|(name, _)| name == EVENTS).unwrap();
+            let text = String::from_utf8(log.clone()).unwrap();
+            let mut lines: Vec<String> = text.lines().map(|line| format!("{line}\n")).collect();
+            let last = lines.pop().unwrap();
+            let run = read_envelope(last.trim_end().as_bytes()).unwrap().run_id;
+            let chain = |lines: &[String]| {
+                let mut hasher = ChainHasher::new(run);
+                lines.iter().for_each(|line| hasher.push(line.as_bytes()));
+                hasher.finish().unwrap().to_string()
+            };
+            let before = chain(&lines);
+            let at = lines.iter().position(|line| line.contains("\"assistant.message.final\"")).unwrap();
+            lines[at] = lines[at].replacen("\"text\":\"", "\"text\":\"not ", 1);
+            let mut last = last.replacen(&before, &chain(&lines), 1);
+            if !keep_signature {
+                let from = last.rfind(",\"signature\":{").unwrap();
+                let to = from + last[from..].find('}').unwrap() + 1;
+                last.replace_range(from..to, "");
+            }
+            *log = [lines.concat(), last].concat().into_bytes();
+        })
+    };
+    assert_eq!(audit(&rechained(true), None), (Trust::SelfConsistent, vec!["SIGNATURE"]), "its signature does not fit");
+    assert_eq!(
+        audit(&rechained(false), None),
+        (Trust::SelfConsistent, vec![]),
+        "nobody vouches for it, and that is said"
+    );
+    assert_eq!(audit(&rechained(false), Some(signer)), (Trust::SelfConsistent, vec!["SIGNATURE"]));
 }

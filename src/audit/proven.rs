@@ -79,8 +79,10 @@ fn found(files: &RunFiles) -> Result<BTreeMap<String, ProvenFile>, Error> {
         RunFiles::Folder(root) => artifact::proven_files(root, &[]).map_err(Error::Artifacts)?,
         RunFiles::Export(export) => {
             let mut found = Vec::new();
-            for (name, piece) in
-                export.names().filter(|name| is_proven(name)).filter_map(|name| Some((name, export.file(name)?)))
+            for (name, piece) in export
+                .names()
+                .filter(|name| artifact::is_proven(name))
+                .filter_map(|name| Some((name, export.file(name)?)))
             {
                 let digest = piece.digest(|_| Ok(())).map_err(Error::read(name))?;
                 found.push(ProvenFile { path: name.to_owned(), size: digest.size, sha256: digest.sha256 });
@@ -89,9 +91,4 @@ fn found(files: &RunFiles) -> Result<BTreeMap<String, ProvenFile>, Error> {
         }
     };
     Ok(found.into_iter().map(|file| (file.path.clone(), file)).collect())
-}
-
-fn is_proven(name: &str) -> bool {
-    artifact::PROVEN_FILES.iter().any(|file| file.name() == name)
-        || artifact::PROVEN_FOLDERS.iter().any(|folder| folder.strip(name).is_some())
 }

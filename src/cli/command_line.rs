@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::cli::engines;
 use crate::cli::global::Global;
-use crate::cli::inspect::{audit, explain, export, history, key, logs, reparse, replay};
+use crate::cli::inspect::{audit, explain, export, history, key, logs, reparse, replay, verify};
 use crate::cli::run::{self, cancel, reply, watch};
 use crate::cli::service::{config, doctor, serve};
 use crate::cli::skill;
@@ -41,6 +41,7 @@ enum Command {
     Logs(logs::Args),
     History(history::Args),
     Audit(audit::Args),
+    Verify(verify::Args),
     Key(key::Args),
     Export(export::Args),
     Explain(explain::Args),
@@ -64,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Logs(args) => logs::logs(&global, &args),
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
+        Command::Verify(args) => verify::verify(&global, &args),
         Command::Key(args) => key::key(&global, &args),
         Command::Export(args) => export::export(&global, &args),
         Command::Explain(args) => explain::explain(&global, &args),

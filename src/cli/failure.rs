@@ -158,7 +158,9 @@ impl From<orchestrator::Error> for Failure {
             E::Rejected { details, .. } => json!(details),
             E::PackageInvalid { findings } => json!({"findings": findings}),
             E::Refused(Refusal::ResponseInvalid { flaws, .. }) => json!(flaws),
+            E::Damaged { file, .. } => json!({"file": file}),
             E::Refused(_)
+            | E::FilesGone { .. }
             | E::RunNotFound { .. }
             | E::SkillNotFound { .. }
             | E::IdempotencyConflict

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod event;
 pub mod fact;
 pub mod ids;
+pub mod integrity;
 pub mod interaction;
 pub mod outcome;
 pub mod proven_file;

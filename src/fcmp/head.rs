@@ -28,6 +28,45 @@ impl Chain {
     }
 }
 
+/// The chain over a log that is read in any pieces.
+pub(crate) struct ChainHasher {
+    chain: Chain,
+    /// The event that has begun.
+    open: Option<Sha256>,
+    events: u64,
+}
+
+impl ChainHasher {
+    pub(crate) fn new(run: RunId) -> Self {
+        Self { chain: Chain::start(run), open: None, events: 0 }
+    }
+
+    /// The next bytes of the log.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (event, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |event| (event, true));
+            let open = self.open.take().unwrap_or_else(|| Sha256::new_with_prefix(self.chain.0));
+            let open = open.chain_update(event);
+            if ends {
+                self.chain = Chain(open.finalize().into());
+                self.events += 1;
+            } else {
+                self.open = Some(open);
+            }
+        }
+    }
+
+    /// Events that have ended.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The chain after the last event; none if that has no end.
+    pub(crate) fn finish(self) -> Option<Chain> {
+        self.open.is_none().then_some(self.chain)
+    }
+}
+
 impl std::fmt::Display for Chain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&hex::encode(self.0))
@@ -64,6 +103,11 @@ impl LogHead {
         })
     }
 
+    /// Whether this is the end of a log with this last event, given the chain before it.
+    pub(crate) fn is_after(&self, chain_before: &str, last: &[u8]) -> bool {
+        sha256_bytes(chain_before).is_some_and(|before| Chain(before).link(last) == self.chain)
+    }
+
     /// The row of a run.
     pub fn to_row(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(self)
@@ -90,6 +134,22 @@ mod tests {
     use crate::domain::event::{Event, Started};
     use crate::domain::state::Phase;
     use crate::domain::time::Timestamp;
+
+    #[test]
+    fn the_chain_of_a_log_does_not_depend_on_the_pieces_it_is_read_in() {
+        let run = RunId(Uuid::from_u128(1));
+        let log = b"{\"a\":1}\n{}\n{\"b\":2}\n";
+        let expected =
+            [&b"{\"a\":1}"[..], b"{}", b"{\"b\":2}"].iter().fold(Chain::start(run), |chain, event| chain.link(event));
+        for size in 1..=log.len() {
+            let mut hasher = ChainHasher::new(run);
+            log.chunks(size).for_each(|piece| hasher.push(piece));
+            assert_eq!((hasher.events(), hasher.finish()), (3, Some(expected)));
+        }
+        let mut cut = ChainHasher::new(run);
+        cut.push(&log[..log.len() - 1]);
+        assert_eq!((cut.events(), cut.finish()), (2, None));
+    }
 
     /// A run that waits for its user, as version 0.1 stored it: the question beside the status.
     #[test]

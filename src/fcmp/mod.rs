@@ -17,6 +17,7 @@ pub(crate) use check::SchemaViolation;
 pub use encoder::{Encoder, Page};
 pub use envelope::{Envelope, Meta, read_envelope};
 pub(crate) use envelope::{PROTOCOL_VERSION, RawRef, stored_ts};
+pub(crate) use head::ChainHasher;
 pub use head::LogHead;
 pub(crate) use signature::verify as verify_signature;
 pub use signature::{PublicKey, Signer};

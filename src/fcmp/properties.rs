@@ -68,14 +68,15 @@ fn usage() -> impl Strategy<Value = Usage> {
     })
 }
 
-fn proof() -> impl Strategy<Value = Proof> {
+// Boxed, as it is large: the stack of a test holds all strategies of a choice.
+fn proof() -> BoxedStrategy<Proof> {
     let file = || prop::option::of(hash());
     let signature = prop::option::of(
         (hash(), hash(), hash())
             .prop_map(|(public_key, one, other)| ProofSignature { public_key, ed25519: one + &other }),
     );
     let hashes = (hash(), hash(), any::<u32>(), file(), file());
-    (hashes, signature).prop_map(|((stream, artifacts, bytes, files, result), signature)| Proof {
+    let proof = (hashes, signature).prop_map(|((stream, artifacts, bytes, files, result), signature)| Proof {
         events: 4,
         // The chain is filled in while writing and so is always right.
         chain_sha256: "0".repeat(64),
@@ -84,7 +85,8 @@ fn proof() -> impl Strategy<Value = Proof> {
         files_sha256: files,
         result_sha256: result,
         signature,
-    })
+    });
+    proof.boxed()
 }
 
 fn status() -> impl Strategy<Value = Status> {
@@ -309,7 +311,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             proof
         })),
     ];
-    prop_oneof![9 => first, 10 => second, 5 => third]
+    prop_oneof![9 => first.boxed(), 10 => second.boxed(), 5 => third.boxed()]
 }
 
 /// The properties a schema declares for a type's data, following references.

@@ -17,8 +17,9 @@ const FOLDER: u32 = 0o040_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Marks(Vec<(PathBuf, Mark)>);
 
+/// One file or folder as it is at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
+pub(crate) struct Mark {
     inode: u64,
     size: u64,
     mode: u32,
@@ -27,7 +28,7 @@ struct Mark {
 }
 
 impl Mark {
-    fn new(found: &Metadata) -> Self {
+    pub(crate) fn new(found: &Metadata) -> Self {
         Self {
             inode: found.ino(),
             size: found.size(),

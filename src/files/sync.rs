@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
 use super::folder::parent;
+use super::group_sync::shared;
 
 /// Up to this many files are synced one by one.
 const FEW_FILES: usize = 2;
@@ -24,10 +26,11 @@ pub(crate) fn sync_files(folder: &Path, files: &[PathBuf]) -> Result<(), Error> 
     folders.into_iter().try_for_each(sync)
 }
 
-/// Makes everything on a folder's file system durable.
+/// Makes everything on a folder's file system durable. Those who ask at the same time share a sync.
 pub(crate) fn sync_file_system(folder: &Path) -> Result<(), Error> {
     let opened = File::open(folder).map_err(Error::on("open", folder))?;
-    rustix::fs::syncfs(&opened).map_err(Error::on("sync the file system of", folder))
+    let device = opened.metadata().map_err(Error::on("look at", folder))?.dev();
+    shared(device, || rustix::fs::syncfs(&opened).map_err(Error::on("sync the file system of", folder)))
 }
 
 /// Makes one file durable, or the names in one folder.

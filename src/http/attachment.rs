@@ -12,11 +12,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::Stream;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sha2::{Digest, Sha256};
 
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::whole_number;
 use crate::http::state::task::blocking;
-use crate::orchestrator::Error;
+use crate::orchestrator::{Error, ProvenContent, ProvenRun};
 
 /// Bytes read from the file at once.
 const CHUNK_BYTES: u64 = 256 * 1024;
@@ -31,19 +32,36 @@ pub(crate) struct FileAnswer {
     filename: String,
     mime: String,
     sha256: Option<String>,
+    /// All of it, where it was read already.
+    read: Option<Bytes>,
+    /// Whom to tell, and of which file, if what is sent turns out not to hash to `sha256`.
+    proven: Option<(ProvenRun, String)>,
 }
 
 impl FileAnswer {
     pub(crate) fn new(file: File, filename: String, mime: String, sha256: Option<String>) -> Result<Self, Problem> {
         let size = file.metadata().map_err(Error::io(format!("look at {filename}")))?.len();
-        Ok(Self { file, size, filename, mime, sha256 })
+        Ok(Self { file, size, filename, mime, sha256, read: None, proven: None })
+    }
+
+    /// A file of a finished run, which was just held against the run's proof.
+    pub(crate) fn proven(content: ProvenContent, proven: ProvenRun, path: String) -> Self {
+        let ProvenContent { file, size, sha256, bytes } = content;
+        let (filename, mime) = (String::new(), String::new());
+        Self { file, size, filename, mime, sha256, read: bytes, proven: Some((proven, path)) }
+    }
+
+    /// The same with this name and type.
+    #[must_use]
+    pub(crate) fn named(self, filename: String, mime: String) -> Self {
+        Self { filename, mime, ..self }
     }
 }
 
 /// The file, or the part of it that the client asks for.
 pub(crate) fn answer(answer: FileAnswer, asked: &HeaderMap) -> Result<Response, Problem> {
-    let FileAnswer { file, size, filename, mime, sha256 } = answer;
-    let etag = sha256.map(|sha256| format!("\"{sha256}\""));
+    let FileAnswer { file, size, filename, mime, sha256, read, proven } = answer;
+    let etag = sha256.as_ref().map(|sha256| format!("\"{sha256}\""));
     let mut headers = HeaderMap::new();
     let mut set = |name, value: &str| headers.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
     if let Some(etag) = &etag {
@@ -72,13 +90,24 @@ pub(crate) fn answer(answer: FileAnswer, asked: &HeaderMap) -> Result<Response, 
     let mime = HeaderValue::from_str(&mime).unwrap_or(HeaderValue::from_static("application/octet-stream"));
     headers.insert(header::CONTENT_TYPE, mime);
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
-    Ok((status, headers, Body::from_stream(bytes(file, part))).into_response())
+    if let Some(read) = read {
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(read.len());
+        return Ok((status, headers, Body::from(read.slice(place(part.start)..place(part.end)))).into_response());
+    }
+    // A part of a file has no hash of its own; it was compared as a whole before.
+    let check = sha256.zip(proven).filter(|_| part == (0..size));
+    Ok((status, headers, Body::from_stream(bytes(file, part, check))).into_response())
 }
 
-fn bytes(file: File, part: Range<u64>) -> impl Stream<Item = Result<Bytes, Problem>> {
+/// What a file that is sent must hash to; else whom to tell, and of which file.
+type Check = (String, (ProvenRun, String));
+
+/// The bytes of a file. If they are not what they must be, the last of them are not sent: the client sees a cut answer.
+fn bytes(file: File, part: Range<u64>, check: Option<Check>) -> impl Stream<Item = Result<Bytes, Problem>> {
     let file = Arc::new(file);
     try_stream! {
         let mut at = part.start;
+        let mut hash = Sha256::new();
         while at < part.end {
             let len = (part.end - at).min(CHUNK_BYTES);
             let file = file.clone();
@@ -89,6 +118,12 @@ fn bytes(file: File, part: Range<u64>) -> impl Stream<Item = Result<Bytes, Probl
             })
             .await?;
             at += len;
+            if let Some((expected, (proven, path))) = &check {
+                hash.update(&chunk);
+                if at == part.end && hex::encode(hash.clone().finalize()) != *expected {
+                    Err(proven.changed_meanwhile(path))?;
+                }
+            }
             yield chunk;
         }
     }

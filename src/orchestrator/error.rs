@@ -3,7 +3,7 @@
 use crate::domain::codes::{ErrorCode, Hint};
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
-use crate::domain::ids::Seq;
+use crate::domain::ids::{RunId, Seq};
 use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
 use crate::files::{self, Shortage};
@@ -83,6 +83,12 @@ pub enum Error {
     /// A stored row or event cannot be read.
     #[error("the log of run {run} cannot be read: {message}")]
     Corrupt { run: String, message: String },
+    /// A stored file is not what it was when the run ended.
+    #[error("the stored file {file} of run {run} is damaged: {message}")]
+    Damaged { run: RunId, file: String, message: String },
+    /// The files of a finished run are not there any more.
+    #[error("the files of run {run} are gone: its folder was removed from the data directory")]
+    FilesGone { run: RunId },
     /// A file operation failed.
     #[error("{doing}")]
     Io {
@@ -151,7 +157,9 @@ impl Error {
                 Some(_) | None => of_store(error),
             },
             Self::Io { source, .. } => Shortage::behind(source).map_or(ErrorCode::Internal, of_shortage),
-            Self::Contract(_) | Self::Corrupt { .. } => ErrorCode::Internal,
+            Self::Corrupt { .. } | Self::Damaged { .. } => ErrorCode::DataCorrupt,
+            Self::FilesGone { .. } => ErrorCode::RunFilesGone,
+            Self::Contract(_) => ErrorCode::Internal,
         }
     }
 
@@ -178,6 +186,8 @@ impl Error {
             | Self::Contract(_)
             | Self::Store(_)
             | Self::Corrupt { .. }
+            | Self::Damaged { .. }
+            | Self::FilesGone { .. }
             | Self::Io { .. } => self.to_string(),
         }
     }
@@ -201,13 +211,12 @@ fn of_store(error: &store::Error) -> ErrorCode {
         store::Error::TooLarge { .. } => ErrorCode::PayloadTooLarge,
         store::Error::Full { .. } => ErrorCode::InsufficientStorage,
         store::Error::Closed => ErrorCode::ShuttingDown,
+        store::Error::Corrupt { .. } | store::Error::CorruptFile { .. } => ErrorCode::DataCorrupt,
         store::Error::Conflict { .. }
         | store::Error::Taken { .. }
         | store::Error::Deleted
         | store::Error::Malformed { .. }
         | store::Error::Unavailable { .. }
-        | store::Error::Corrupt { .. }
-        | store::Error::CorruptFile { .. }
         | store::Error::Locked { .. }
         | store::Error::Format { .. }
         | store::Error::Io { .. }

@@ -9,6 +9,7 @@ use tracing::warn;
 
 use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
+use crate::domain::integrity::Integrity;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::installed_engines::InstalledEngines;
@@ -85,7 +86,19 @@ impl Orchestrator {
     /// The run as a job, and the state it was made of.
     pub(crate) async fn job_and_state(&self, run: RunId) -> Result<(Job, RunState), Error> {
         let state = self.state(run).await?;
-        Ok((job(&state, self.shared.queue.position(run)), state))
+        Ok((self.job_of(&state), state))
+    }
+
+    /// A run in this state as a job, with what is not in its log.
+    pub(crate) fn job_of(&self, state: &RunState) -> Job {
+        let damaged = self.shared.log.damage().of_run(state.run_id);
+        let integrity = (!damaged.is_empty()).then_some(Integrity { damaged });
+        Job { integrity, ..job(state, self.shared.queue.position(state.run_id)) }
+    }
+
+    /// The runs whose stored files are known to be damaged.
+    pub fn damaged_runs(&self) -> Vec<RunId> {
+        self.shared.log.damage().runs()
     }
 
     /// Wait until the run is final or waits for its user, at most so long; the run as it is then.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::orchestrator::environment::Environment;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::inspect::scrub;
+use crate::orchestrator::log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
 use crate::orchestrator::packages::install::INSTALLS_MAX;
 use crate::orchestrator::runs::{deadlines, dispatch, recovery, temp_sweep};
@@ -35,10 +37,12 @@ impl Orchestrator {
         let Environment { clock, signer, blocking, engines, renderer, installed_engines } = environment;
         let layout = Layout::new(&settings.paths.data_dir);
         let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
-        let sealer = Sealer::new(store.clone(), layout.clone(), blocking.clone(), seal_grace);
+        let log = RunLog::new(store.clone(), layout.clone(), blocking.clone());
+        let sealer = Sealer::new(store.clone(), &log, seal_grace);
         let (deadlines, due) = Deadlines::new();
         let shared = Arc::new(Shared::new(Parts {
             store,
+            log,
             layout,
             settings,
             registry,
@@ -55,6 +59,7 @@ impl Orchestrator {
         recovery::recover(&shared).await?;
         tokio::spawn(deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
         tokio::spawn(temp_sweep::sweep_often(Arc::downgrade(&shared)));
+        tokio::spawn(scrub::scrub_often(Arc::downgrade(&shared)));
         let (queue, closing) = (shared.queue.clone(), shared.closing.clone());
         tokio::spawn(dispatch::dispatch(Arc::downgrade(&shared), queue, closing));
         Ok(Self { shared })

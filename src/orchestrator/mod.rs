@@ -19,6 +19,7 @@ pub use environment::{Blocking, Clock, Environment, WallClock};
 pub use error::Error;
 pub use handle::{Orchestrator, Sizes};
 pub(crate) use inspect::hit_folder::make_hit_folder;
+pub(crate) use inspect::proven_run::{ProvenContent, ProvenRun};
 pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export, OpenedBundle};
 pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
 pub use log::{Events, RunLog};

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::event::RecoveryState;
 use crate::domain::ids::{RequestId, RunId, Seq};
+use crate::domain::integrity::Integrity;
 use crate::domain::interaction::InteractionId;
 use crate::domain::outcome::{RunError, Usage, Warning};
 use crate::domain::request::ExecutionMode;
@@ -62,6 +63,8 @@ pub struct Job {
     pub(crate) usage: Usage,
     /// How many runs are to start before it; `null` when it is not in the queue.
     pub(crate) queue_position: Option<usize>,
+    /// The damage that was found in its stored files; `null` where none is known.
+    pub(crate) integrity: Option<Integrity>,
 }
 
 /// The job of a run.
@@ -97,5 +100,6 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
         error: run.error.clone(),
         usage: run.usage,
         queue_position,
+        integrity: None,
     }
 }

@@ -11,7 +11,7 @@ pub(crate) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 45] = [
+const PLAIN: [(&str, Option<&str>); 47] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -33,6 +33,8 @@ const PLAIN: [(&str, Option<&str>); 45] = [
     ("npm_prefix", None),
     ("store", None),
     ("seal_grace_seconds", None),
+    ("scrub", None),
+    ("scrub_pause_seconds", None),
     ("max_running_jobs", None),
     ("max_queued_jobs", None),
     ("restart_queued", None),

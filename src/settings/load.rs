@@ -7,7 +7,7 @@ use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
     Connections, E2eClient, EngineSettings, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, RestartQueued,
-    Runs, Sandbox, Settings, Store, StoreKind, Times, UiLogin,
+    Runs, Sandbox, Scrub, Settings, Store, StoreKind, Times, UiLogin,
 };
 use crate::domain::engine::Engine;
 
@@ -36,6 +36,7 @@ impl Settings {
         let settings = Self {
             http: http(from),
             store: store(from),
+            scrub: scrub(from),
             runs: runs(from, cores),
             times: times(from),
             limits: limits(from),
@@ -147,6 +148,13 @@ fn store(from: &mut Reader) -> Store {
     Store {
         kind: from.choice("store", StoreKind::Sled, &[("sled", StoreKind::Sled)]),
         seal_grace_seconds: from.whole("seal_grace_seconds", 60, 0..=WEEK),
+    }
+}
+
+fn scrub(from: &mut Reader) -> Scrub {
+    Scrub {
+        bytes_per_second: from.whole("scrub", 4 * MIB, 0..=TIB),
+        pause_seconds: from.whole("scrub_pause_seconds", HOUR, 0..=WEEK),
     }
 }
 

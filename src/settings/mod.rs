@@ -25,6 +25,8 @@ pub struct Settings {
     pub paths: Paths,
     /// Where the log is kept.
     pub(crate) store: Store,
+    /// The check of stored files in the background.
+    pub(crate) scrub: Scrub,
     /// How runs are admitted and treated.
     pub runs: Runs,
     /// How long engines may take.
@@ -99,6 +101,15 @@ pub struct Store {
     pub(crate) kind: StoreKind,
     /// Seconds after which a finished run's events leave the store for its folder.
     pub(crate) seal_grace_seconds: u64,
+}
+
+/// How stored files are checked in the background.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scrub {
+    /// What is read; 0 switches it off.
+    pub(crate) bytes_per_second: u64,
+    /// From the service's start, and from the end of one check of everything, to the begin of the next.
+    pub(crate) pause_seconds: u64,
 }
 
 /// Back ends of the store.

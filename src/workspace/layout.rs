@@ -107,6 +107,16 @@ impl Layout {
         self.data.join("signing-key")
     }
 
+    /// What is known to be damaged.
+    pub(crate) fn damage(&self) -> PathBuf {
+        self.data.join("damage.json")
+    }
+
+    /// How far a check of the whole data folder has come.
+    pub(crate) fn verify_progress(&self) -> PathBuf {
+        self.data.join("verify.json")
+    }
+
     /// Address and pid of the service that runs on this data folder.
     pub(crate) fn service_address(&self) -> PathBuf {
         self.data.join("service.json")

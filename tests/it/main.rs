@@ -18,6 +18,7 @@ mod homes;
 mod hostile;
 mod http;
 mod hybrid;
+mod integrity;
 mod interactive;
 mod normalization;
 mod packages;

@@ -56,6 +56,8 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("npm_prefix", "./data/npm"),
             ("store", "sled"),
             ("seal_grace_seconds", "60"),
+            ("scrub", "4194304"),
+            ("scrub_pause_seconds", "3600"),
             ("max_running_jobs", "24"),
             ("max_queued_jobs", "1000"),
             ("restart_queued", "fail"),

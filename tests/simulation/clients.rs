@@ -106,6 +106,8 @@ impl Client {
             | Error::FieldNotFound { .. }
             | Error::Contract(_)
             | Error::Corrupt { .. }
+            | Error::Damaged { .. }
+            | Error::FilesGone { .. }
             | Error::Io { .. } => false,
         };
         if !expected {

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io::BufRead;
 
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::audit::StoredRow;
@@ -10,6 +11,8 @@ use crate::cli::connect::client::Client;
 use crate::cli::connect::{data_folder, service_address};
 use crate::cli::failure::Failure;
 use crate::domain::ids::{RunId, Seq};
+use crate::domain::statechart::Status;
+use crate::fcmp::LogHead;
 use crate::orchestrator::{Blocking, Error, RunLog};
 use crate::settings::Settings;
 use crate::store::EventBatch;
@@ -20,6 +23,25 @@ pub(crate) enum Runs {
     Service(Client),
     /// This process has the store.
     Store(OfflineLog),
+}
+
+/// Runs looked at in one step.
+const PAGE: usize = 50;
+
+/// Some runs, newest first.
+pub(crate) struct RunPage {
+    /// Those that are over.
+    pub(crate) finished: Vec<RunId>,
+    /// The oldest of all; none where there are no more.
+    pub(crate) last: Option<RunId>,
+}
+
+impl RunPage {
+    fn of(runs: Vec<(RunId, Status)>) -> Self {
+        let last = runs.last().map(|(run, _)| *run);
+        let finished = runs.into_iter().filter(|(_, status)| status.is_final()).map(|(run, _)| run).collect();
+        Self { finished, last }
+    }
 }
 
 /// The logs of a data folder that no service has.
@@ -98,6 +120,35 @@ impl Runs {
                 Ok(())
             }
         }
+    }
+
+    /// A page of the runs before this one, newest first.
+    pub(crate) fn finished_before(&self, before: Option<RunId>) -> Result<RunPage, Failure> {
+        match self {
+            Self::Service(client) => {
+                let before = before.map(|run| format!("&before={run}")).unwrap_or_default();
+                let page = client.get(&format!("/jobs?limit={PAGE}{before}"))?;
+                let job = |job: &Value| {
+                    let run: RunId = job["run_id"].as_str()?.parse().ok()?;
+                    let status: Status = serde_json::from_value(job["status"].clone()).ok()?;
+                    Some((run, status))
+                };
+                let jobs: Vec<_> = page["jobs"].as_array().into_iter().flatten().filter_map(job).collect();
+                Ok(RunPage::of(jobs))
+            }
+            Self::Store(offline) => {
+                let rows = offline.wait(offline.log.rows(before, PAGE))?;
+                // A row that cannot be read is one of a damaged run.
+                let status = |row: &[u8]| LogHead::from_row(row).map_or(Status::Failed, |head| head.state.status());
+                Ok(RunPage::of(rows.into_iter().map(|(run, row)| (run, status(&row))).collect()))
+            }
+        }
+    }
+
+    /// Keeps what is damaged of a run for the service; a running one finds out by itself.
+    pub(crate) fn remember(&self, run: RunId, damaged: &[(&str, &str)]) {
+        let Self::Store(offline) = self else { return };
+        offline.log.remember_damage(run, damaged);
     }
 
     /// What is kept of a run besides its log.

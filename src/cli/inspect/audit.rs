@@ -18,7 +18,7 @@ use crate::domain::ids::{RunId, Seq};
 use crate::domain::statechart::Status;
 use crate::fcmp::{PublicKey, read_envelope};
 use crate::orchestrator::make_hit_folder;
-use crate::settings::LogLevel;
+use crate::settings::{LogLevel, Settings};
 use crate::workspace::{Layout, read_signing_key};
 
 /// Checks a run's log, streams and artifacts, and shows each problem with its place
@@ -96,10 +96,15 @@ fn stored_run(global: &Global, id: &str) -> Result<Report, Failure> {
     let settings = global.settings(&[])?;
     let runs = Runs::open(&settings, None)?;
     let run = runs.resolve(id)?;
+    audit_stored(&settings, &runs, run)
+}
+
+/// The same for a run that is known.
+pub(crate) fn audit_stored(settings: &Settings, runs: &Runs, run: RunId) -> Result<Report, Failure> {
     let layout = Layout::new(&settings.paths.data_dir);
     let root = layout.run(run).root;
     if !root.exists() {
-        make_folder(&runs, &layout, run)?;
+        make_folder(runs, &layout, run)?;
     }
     let read_events = |take: &mut dyn FnMut(&[u8])| {
         runs.events(run, Seq(1), None, |event| {

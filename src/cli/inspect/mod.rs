@@ -8,3 +8,4 @@ pub(crate) mod key;
 pub(crate) mod logs;
 pub(crate) mod reparse;
 pub(crate) mod replay;
+pub(crate) mod verify;

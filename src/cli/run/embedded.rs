@@ -17,7 +17,6 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::interaction::InteractionId;
-use crate::domain::run_file::RunFile;
 use crate::fcmp::read_envelope;
 use crate::orchestrator::{CreateRequest, Created, Delivery, Orchestrator};
 use crate::registry::Registry;
@@ -90,13 +89,11 @@ impl Embedded {
     }
 
     pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
-        let job = self.orchestrator.job(run).await?;
+        let (job, state) = self.orchestrator.job_and_state(run).await?;
         let job = serde_json::to_value(job).map_err(Failure::broken("read the job"))?;
         let paths = self.orchestrator.log().folder(run).await?;
-        let result = paths.file(RunFile::Result);
-        let reading = || format!("read {}", result.display());
-        let text = std::fs::read(&result).map_err(Failure::broken(reading()))?;
-        let result = serde_json::from_slice(&text).map_err(Failure::broken(reading()))?;
+        let result = self.orchestrator.log().result(&state).await?;
+        let result = serde_json::from_str(result.get()).map_err(Failure::broken("read the result"))?;
         let failure = self.orchestrator.log().explain_failure(run).await?;
         let failure = failure.map(serde_json::to_value).transpose().map_err(Failure::broken("explain the failure"))?;
         Ok(Outcome::new(job, result, ArtifactsAt::Folder(paths.root)).explained(failure))

@@ -35,9 +35,17 @@ pub(crate) fn finish(mut response: Response, request_id: Option<RequestId>) -> R
         let log_id = Uuid::now_v7();
         // Logged by the span of the request, in one line with status and duration.
         response.extensions_mut().insert(Arc::new(Cause { log_id, text: chain(&*problem) }));
-        answer.details = json!({"log_id": log_id});
-        "the request failed because of an internal error; the service's log has the cause under the log_id in details"
-            .clone_into(&mut message);
+        match &mut answer.details {
+            // Which file is damaged is told: an operator has to restore it.
+            Value::Object(details) if answer.code == ErrorCode::DataCorrupt => {
+                details.insert("log_id".into(), json!(log_id));
+            }
+            details => {
+                *details = json!({"log_id": log_id});
+                "the request failed because of an internal error; the service's log has the cause under the log_id in details"
+                    .clone_into(&mut message);
+            }
+        }
     }
     *response.status_mut() = answer.status();
     let headers = response.headers_mut();

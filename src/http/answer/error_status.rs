@@ -169,6 +169,7 @@ fn orchestrator(error: &Error) -> Answer {
         Error::InsufficientStorage { free, floor } => {
             detailed(code, json!({"free_bytes": free, "min_free_bytes": floor}))
         }
+        Error::Damaged { file, .. } => detailed(code, json!({"file": file})),
         Error::SeqOutOfRange { head, .. } => detailed(code, json!({"head_seq": head})),
         Error::Store(store::Error::TooLarge { limit, .. }) => detailed(code, json!({"limit_bytes": limit})),
         Error::Store(store::Error::Full { available, .. }) => detailed(code, json!({"free_bytes": available})),
@@ -181,6 +182,7 @@ fn orchestrator(error: &Error) -> Answer {
         | Error::Store(_)
         | Error::Contract(_)
         | Error::Corrupt { .. }
+        | Error::FilesGone { .. }
         | Error::Io { .. } => plain(code),
     }
 }

@@ -3,4 +3,3 @@
 pub(crate) mod envelope;
 pub(crate) mod error_status;
 pub(crate) mod problem;
-pub(crate) mod run_file;

@@ -45,7 +45,7 @@ pub(crate) async fn history(
     let limit = query.limit("limit", if lines { u64::MAX } else { DEFAULT_LIMIT }, MAX_LIMIT)?;
     query.finish()?;
     check_times(&window)?;
-    let walk = Walk {
+    let mut walk = Walk {
         events: app.orchestrator().log().events(asked.run(), Seq(window.from_seq.0 - 1)).in_pages_of(PIECE_BYTES),
         run: asked.run(),
         window,
@@ -53,10 +53,12 @@ pub(crate) async fn history(
         next_seq: None,
         done: false,
     };
+    // Read before the answer begins: a log that is damaged is an answer of its own.
+    let first = walk.next().await?;
     let (content_type, body) = if lines {
-        (NDJSON, Body::from_stream(walk.lines()))
+        (NDJSON, Body::from_stream(walk.lines(first)))
     } else {
-        ("application/json", Body::from_stream(walk.object(asked.request())))
+        ("application/json", Body::from_stream(walk.object(asked.request(), first)))
     };
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
 }
@@ -95,26 +97,29 @@ struct Piece {
 
 impl Walk {
     /// The events, one per line: the stored bytes as they are.
-    fn lines(self) -> impl Stream<Item = Result<Bytes, Problem>> {
+    fn lines(self, first: Option<Piece>) -> impl Stream<Item = Result<Bytes, Problem>> {
         let mut walk = self;
         try_stream! {
-            while let Some(piece) = walk.next().await? {
-                yield piece.ndjson;
+            let mut piece = first;
+            while let Some(this) = piece {
+                yield this.ndjson;
+                piece = walk.next().await?;
             }
         }
     }
 
     /// The events in one JSON object. `count` and `next_seq` come last, because the events are sent while they are read.
-    fn object(self, request: RequestId) -> impl Stream<Item = Result<Bytes, Problem>> {
+    fn object(self, request: RequestId, first: Option<Piece>) -> impl Stream<Item = Result<Bytes, Problem>> {
         let mut walk = self;
         try_stream! {
             let head = json!({"request_id": request, "run_id": walk.run}).to_string();
             yield Bytes::from(format!("{},\"events\":[", head.trim_end_matches('}')));
-            let mut count = 0;
+            let (mut count, mut next) = (0, first);
             let next_seq = loop {
-                let Some(piece) = walk.next().await? else { break walk.next_seq };
+                let Some(piece) = next else { break walk.next_seq };
                 yield comma_separated(&piece.ndjson, count == 0);
                 count += piece.count;
+                next = walk.next().await?;
             };
             let tail = json!({"count": count, "next_seq": next_seq}).to_string();
             yield Bytes::from(format!("],{}", tail.trim_start_matches('{')));

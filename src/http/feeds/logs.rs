@@ -37,10 +37,15 @@ const PIECE_BYTES: u64 = 64 * 1024;
 /// Bytes of events looked through at once.
 const SEARCH_BYTES: usize = 1024 * 1024;
 
-pub(crate) async fn whole(asked: RunInPath) -> Result<Response, Problem> {
+pub(crate) async fn whole(State(app): State<App>, asked: RunInPath) -> Result<Response, Problem> {
+    let proven = app.orchestrator().log().proven_in_folder(asked.run()).await?;
     let (request_id, paths) = (asked.request(), asked.paths);
     let tails = blocking(move || {
         let logs = [("prompt", RunFile::Prompt), ("stdout", RunFile::Stdout), ("stderr", RunFile::Stderr)];
+        if let Some(proven) = proven {
+            // The texts of a finished run must be what they were when it ended.
+            logs.iter().try_for_each(|(_, file)| proven.open_optional(file.name()).map(drop))?;
+        }
         let root: Arc<Path> = paths.root.into();
         logs.into_iter().map(|(name, file)| Tail::look(root.clone(), name, file)).collect::<Result<Vec<_>, _>>()
     })
@@ -143,6 +148,10 @@ async fn read(
 ) -> Result<Json<Value>, Problem> {
     let log = app.orchestrator().log().clone();
     let run = asked.run();
+    if let Some(proven) = log.proven_in_folder(run).await? {
+        // What is read below must be what it was when the run ended.
+        blocking(move || proven.open_optional(RunFile::of_stream(stream).name()).map(drop)).await?;
+    }
     let path = asked.paths.file(RunFile::of_stream(stream));
     let root = asked.paths.root.clone();
     let range = blocking(move || read_range(&root, &path, byte_from, byte_to)).await?;

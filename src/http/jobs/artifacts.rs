@@ -6,57 +6,53 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::domain::artifact::ArtifactEntry;
-use crate::domain::run_file::{RunFile, RunFolder};
+use crate::domain::run_file::RunFolder;
 use crate::files::open_beneath;
 use crate::http::answer::problem::Problem;
-use crate::http::answer::run_file::read_json;
 use crate::http::attachment::{FileAnswer, answer};
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
-use crate::workspace::RunPaths;
+use crate::orchestrator::ProvenRun;
 
 pub(crate) async fn all(State(app): State<App>, asked: RunInPath) -> Result<Json<Value>, Problem> {
     let request_id = asked.request();
-    let is_final = asked.state.status().is_final();
-    let paths = app.orchestrator().log().folder(asked.run()).await?;
-    let manifest = blocking(move || entries(&paths, is_final)).await?;
+    let manifest = match app.orchestrator().log().proven(asked.run()).await? {
+        Some(proven) => blocking(move || proven.manifest()).await?.artifacts,
+        // They are indexed when the run ends.
+        None => Vec::new(),
+    };
     let paths: Vec<&str> = manifest.iter().map(|entry| entry.path_rel.as_str()).collect();
     Ok(Json(json!({"request_id": request_id, "artifacts": paths, "manifest": manifest})))
 }
 
 pub(crate) async fn one(State(app): State<App>, asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {
-    let is_final = asked.state.status().is_final();
-    let paths = app.orchestrator().log().folder(asked.run()).await?;
-    let file = blocking(move || open(&paths, asked.rest, is_final)).await?;
+    let log = app.orchestrator().log();
+    let root = log.folder(asked.run()).await?.root;
+    let proven = log.proven(asked.run()).await?;
+    let file = blocking(move || open(&root, proven, asked.rest)).await?;
     answer(file, &headers)
 }
 
-fn open(paths: &RunPaths, path: String, is_final: bool) -> Result<FileAnswer, Problem> {
+fn open(root: &Path, proven: Option<ProvenRun>, path: String) -> Result<FileAnswer, Problem> {
     if RunFolder::Artifacts.strip(&path).is_none() {
         return Err(Problem::UnsafePath { path, reason: "it must begin with artifacts/" });
     }
     // Opened before it is looked up, so that a path out of the folder is reported as unsafe and not as missing.
-    let opened = open_beneath(&paths.root, Path::new(&path));
-    let file = opened.map_err(|source| Problem::File { path: path.clone(), source })?;
-    let entry = entries(paths, is_final)?.into_iter().find(|entry| entry.path_rel == path);
-    let entry = entry.ok_or(Problem::ArtifactNotFound { path })?;
-    FileAnswer::new(file, entry.filename, entry.mime, Some(entry.sha256))
-}
-
-/// The artifacts of a run; they are indexed when it ends.
-fn entries(paths: &RunPaths, is_final: bool) -> Result<Vec<ArtifactEntry>, Problem> {
-    #[derive(Deserialize)]
-    struct Manifest {
-        artifacts: Vec<ArtifactEntry>,
+    let opened = open_beneath(root, Path::new(&path));
+    let listed = match &proven {
+        Some(proven) => proven.artifact(&path)?,
+        None => None,
+    };
+    match (listed, proven) {
+        (Some((entry, content)), Some(proven)) => {
+            Ok(FileAnswer::proven(content, proven, path).named(entry.filename, entry.mime))
+        }
+        _ => {
+            opened.map_err(|source| Problem::File { path: path.clone(), source })?;
+            Err(Problem::ArtifactNotFound { path })
+        }
     }
-    if !is_final {
-        return Ok(Vec::new());
-    }
-    let manifest: Manifest = read_json(paths, RunFile::Manifest)?;
-    Ok(manifest.artifacts)
 }

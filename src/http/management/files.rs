@@ -9,6 +9,8 @@ use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::domain::ids::Seq;
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::files::{LookupError, open_beneath};
 use crate::http::answer::problem::Problem;
@@ -37,6 +39,9 @@ pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) 
     query.finish()?;
     let (request_id, run_id) = (asked.request(), asked.run());
     let root = app.orchestrator().log().folder(run_id).await?.root;
+    if asked.state.status().is_final() && root.symlink_metadata().is_err() {
+        return Err(app.orchestrator().log().files_gone(run_id).into());
+    }
     let (entries, truncated) = blocking(move || {
         let mut entries = Vec::new();
         let whole = tree(Listed { root: &root, named: "" }, "", 0, &mut entries);
@@ -116,7 +121,13 @@ pub(crate) async fn one(State(app): State<App>, asked: RunInPath, mut query: Que
     let path = query.text("path").ok_or_else(|| Problem::invalid("path", "is required"))?;
     query.finish()?;
     let request_id = asked.request();
-    let root = app.orchestrator().log().folder(asked.run()).await?.root;
+    let log = app.orchestrator().log();
+    let root = log.folder(asked.run()).await?.root;
+    let proven = log.proven(asked.run()).await?;
+    if proven.is_some() && path == RunFile::Events.name() {
+        // A log that is not what was logged is refused.
+        log.read(asked.run(), Seq::START, 1).await?;
+    }
     blocking(move || {
         let opened = match open_beneath(&root, Path::new(&path)) {
             Err(LookupError::NotFound) => open_shared(&app, &asked.state, Path::new(&path))?,
@@ -130,6 +141,10 @@ pub(crate) async fn one(State(app): State<App>, asked: RunInPath, mut query: Que
         // Of a hidden file not even its existence is told.
         if !refused_anyway {
             check_shown(&path).map_err(|reason| Problem::RunFileHidden { path: path.clone(), reason })?;
+        }
+        if let Some(proven) = proven.filter(|_| !refused_anyway) {
+            // What the run had when it ended must be there and be the same.
+            proven.open_optional(&path)?;
         }
         let file = opened.map_err(|source| Problem::RunFile { path: path.clone(), source })?;
         let doing = || format!("read {path}");

@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-use crate::artifact::{self, BundleFile, Contents, Manifest};
+use crate::artifact::{self, BundleFile, Contents};
 use crate::domain::ids::RunId;
 use crate::domain::run_file::{RunFile, RunFolder};
-use crate::files::{self, LookupError, open_beneath};
+use crate::files::{LookupError, open_beneath};
 use crate::orchestrator::error::Error;
+use crate::orchestrator::inspect::proven_run::ProvenRun;
+use crate::orchestrator::log::checked::Checked;
 use crate::orchestrator::log::run_log::RunLog;
 use crate::workspace::RunPaths;
-
-/// Longest list of artifacts that is read.
-const LIST_MAX: u64 = 64 << 20;
 
 /// A zip of a run.
 pub struct OpenedBundle {
@@ -28,23 +27,34 @@ impl RunLog {
         if !state.status().is_final() {
             return Err(Error::NotReady);
         }
-        let (paths, debug) = (self.folder(run).await?, state.options.debug);
-        self.blocking().run("make a bundle", move || open_or_make(run, &paths, debug)).await?
+        let proven = self.proven(run).await?.ok_or(Error::NotReady)?;
+        let (paths, debug, checked) = (self.paths(run), state.options.debug, self.checked().clone());
+        self.blocking().run("make a bundle", move || open_or_make(&proven, &paths, debug, &checked)).await?
     }
 }
 
-fn open_or_make(run: RunId, paths: &RunPaths, debug: bool) -> Result<OpenedBundle, Error> {
+/// No proof covers the zip, so one that this process has not made itself, or that was changed since, is made anew.
+fn open_or_make(proven: &ProvenRun, paths: &RunPaths, debug: bool, checked: &Checked) -> Result<OpenedBundle, Error> {
     let bundle = RunFile::bundle(debug);
-    match open_beneath(&paths.root, Path::new(bundle.name())) {
-        Ok(file) => return Ok(opened(bundle, file)),
-        // The one for debugging is made when the run ends.
+    let place = paths.file(bundle);
+    let open = || open_beneath(&paths.root, Path::new(bundle.name()));
+    match open() {
+        // The one for debugging is made when the run ends: it holds what is removed then.
+        Ok(file) if debug || is_known(&file, &place, checked) => return Ok(opened(bundle, file)),
+        Ok(_) => {}
         Err(LookupError::NotFound) if !debug => {}
         Err(error) => return Err(broken(bundle, error)),
     }
-    make(run, paths)?;
-    open_beneath(&paths.root, Path::new(bundle.name()))
-        .map(|file| opened(bundle, file))
-        .map_err(|error| broken(bundle, error))
+    make(proven, paths)?;
+    let file = open().map_err(|error| broken(bundle, error))?;
+    if let Ok(found) = file.metadata() {
+        checked.put(&place, &found);
+    }
+    Ok(opened(bundle, file))
+}
+
+fn is_known(file: &File, place: &Path, checked: &Checked) -> bool {
+    file.metadata().is_ok_and(|found| checked.is_unchanged(place, &found))
 }
 
 fn opened(bundle: RunFile, file: File) -> OpenedBundle {
@@ -57,7 +67,7 @@ fn broken(bundle: RunFile, error: LookupError) -> Error {
 }
 
 /// Makes the zip, and puts it in its place if every artifact in it is what the run left.
-fn make(run: RunId, paths: &RunPaths) -> Result<(), Error> {
+fn make(proven: &ProvenRun, paths: &RunPaths) -> Result<(), Error> {
     let folder = paths.folder(RunFolder::Bundles);
     // Not the run's folder itself: a clean-up may have just removed it.
     if let Err(error) = std::fs::create_dir(&folder)
@@ -68,7 +78,7 @@ fn make(run: RunId, paths: &RunPaths) -> Result<(), Error> {
     let making = tempfile::Builder::new().prefix(".making-").tempdir_in(&folder).map_err(Error::io("make a bundle"))?;
     let (zip, list) = (making.path().join("zip"), making.path().join("list"));
     let bundle = artifact::bundle(&paths.root, Contents::Result, &zip, &list)?;
-    compare(run, paths, &bundle.files)?;
+    compare(proven, &bundle.files)?;
     // The zip last: whoever finds it finds its list.
     for (from, to) in [(list, RunFile::BundleManifest), (zip, RunFile::Bundle)] {
         let to = paths.file(to);
@@ -77,21 +87,15 @@ fn make(run: RunId, paths: &RunPaths) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a bundle whose artifacts are not those that were indexed when the run ended.
-fn compare(run: RunId, paths: &RunPaths, bundled: &[BundleFile]) -> Result<(), Error> {
-    let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
-    let name = RunFile::Manifest.name();
-    let bytes = files::read_beneath(&paths.root, Path::new(name), LIST_MAX).ok().flatten();
-    let bytes = bytes.ok_or_else(|| corrupt(format!("{name} cannot be read")))?;
-    let manifest = Manifest::read(&bytes).map_err(|error| corrupt(format!("{name}: {error}")))?;
+/// Refuses a bundle whose artifacts and result are not those that the run left.
+fn compare(proven: &ProvenRun, bundled: &[BundleFile]) -> Result<(), Error> {
+    let manifest = proven.manifest()?;
     let bundled: HashMap<&str, &str> = bundled.iter().map(|file| (file.path.as_str(), file.sha256.as_str())).collect();
-    for artifact in &manifest.artifacts {
-        if bundled.get(artifact.path_rel.as_str()) != Some(&artifact.sha256.as_str()) {
-            return Err(corrupt(format!("{} has changed since the run ended", artifact.path_rel)));
-        }
-    }
-    if !bundled.contains_key(RunFile::Result.name()) {
-        return Err(corrupt(format!("{} cannot be read", RunFile::Result.name())));
+    let artifacts =
+        manifest.artifacts.iter().map(|artifact| (artifact.path_rel.as_str(), Some(artifact.sha256.as_str())));
+    for (path, expected) in artifacts.chain([(RunFile::Result.name(), proven.result_sha256())]) {
+        let found = *bundled.get(path).ok_or_else(|| proven.damaged(path, "it cannot be read".to_owned()))?;
+        proven.compare_copy(path, found, expected.unwrap_or(found))?;
     }
     Ok(())
 }

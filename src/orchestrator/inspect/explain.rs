@@ -14,6 +14,7 @@ use crate::domain::statechart::Status;
 use crate::fcmp::read_envelope;
 use crate::files::{open_beneath, read_beneath};
 use crate::orchestrator::error::Error;
+use crate::orchestrator::inspect::proven_run::ProvenRun;
 use crate::orchestrator::log::run_log::RunLog;
 use crate::projection::{Explanation, FilePlace, Origin, Pointer, Precision, Trail, places, span};
 use crate::store::EventBatch;
@@ -41,6 +42,9 @@ impl RunLog {
         if state.status() != Status::Succeeded {
             return Err(missing());
         }
+        // Only what is still as the run left it explains anything.
+        let proven = self.proven(run).await?.ok_or(Error::NotReady)?;
+        self.blocking().run("check a run's files", move || check(&proven)).await??;
         // The field first: to look for one that is not there costs no scan of the log.
         let (root, missing) = (self.folder(run).await?.root, missing());
         let find = move || find(&root, &pointer, missing).map(|found| (found, root));
@@ -69,6 +73,13 @@ impl RunLog {
         }
         Ok(trail)
     }
+}
+
+/// Holds what is read below against the run's proof. Blocks.
+fn check(proven: &ProvenRun) -> Result<(), Error> {
+    let streams = [RunFile::Stdout, RunFile::Stderr, RunFile::Pty];
+    let read = [RunFile::Result].into_iter().chain(WRITTEN_RESULTS).chain(streams);
+    read.into_iter().try_for_each(|file| proven.open_optional(file.name()).map(drop))
 }
 
 /// The result, and a field of it with its place.

@@ -128,7 +128,7 @@ impl RunLog {
         let mut nearest: Option<(RunId, Vec<DifferingPart>)> = None;
         let (mut before, mut looked_at, mut compared) = (state.run_id, 0, 0);
         while looked_at < RUNS_LOOKED_AT && compared < RUNS_COMPARED {
-            let rows = self.rows(before, SCAN_PAGE).await?;
+            let rows = self.rows(Some(before), SCAN_PAGE).await?;
             let Some((last, _)) = rows.last() else { break };
             before = *last;
             looked_at += rows.len();

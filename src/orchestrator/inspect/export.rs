@@ -1,5 +1,6 @@
 //! A finished run as one file.
 
+use std::collections::BTreeMap;
 use std::io::{Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use crate::export;
 use crate::export::{About, EVENTS, Piece, Written};
 use crate::files::{LookupError, open_beneath};
 use crate::orchestrator::error::Error;
+use crate::orchestrator::inspect::proven_run::ProvenRun;
 use crate::orchestrator::log::run_log::RunLog;
 
 /// Most bytes of a run's files in an export: all that a proof can be about (4 GiB of artifacts, 4 GiB of other files), and logs.
@@ -19,6 +21,7 @@ const EXPORT_MAX: u64 = 16 << 30;
 pub struct Export {
     about: About,
     files: Vec<(String, Piece)>,
+    proven: ProvenRun,
 }
 
 impl Export {
@@ -27,9 +30,17 @@ impl Export {
         self.files.iter().map(|(_, piece)| piece.size()).sum()
     }
 
-    /// Write the file. Blocks.
+    /// Write the file. An error if anything in it is not what it was when the run ended. Blocks.
     pub(crate) fn write(self, out: &mut impl Write) -> Result<Written, Error> {
-        Ok(export::write(self.about, self.files, out)?)
+        let written = export::write(self.about, self.files, out)?;
+        let found: BTreeMap<&str, &str> =
+            written.contents.files.iter().map(|file| (file.path.as_str(), file.sha256.as_str())).collect();
+        for (path, (_, sha256)) in self.proven.all()?.iter().filter(|(path, _)| export::is_exported(path)) {
+            let found =
+                found.get(path.as_str()).ok_or_else(|| self.proven.damaged(path, "it is missing".to_owned()))?;
+            self.proven.compare_copy(path, found, sha256)?;
+        }
+        Ok(written)
     }
 }
 
@@ -41,13 +52,16 @@ impl RunLog {
         if !state.status().is_final() {
             return Err(Error::NotReady);
         }
-        let root = self.folder(run).await?.root;
+        let proven = self.proven(run).await?.ok_or(Error::NotReady)?;
+        // A sealed log that is not what was logged is refused here.
+        self.read(run, Seq::START, 1).await?;
+        let root = proven.root().to_owned();
         let mut files = self.blocking().run("look at the run's files", move || pieces(&root)).await??;
         if !files.iter().any(|(name, _)| name == EVENTS) {
             files.push((EVENTS.to_owned(), self.unsealed(run, state.head_seq).await?));
         }
         let (request_id, events) = (state.request_id, state.head_seq.0);
-        Ok(Export { about: About { run_id: run, request_id, status: state.status(), events }, files })
+        Ok(Export { about: About { run_id: run, request_id, status: state.status(), events }, files, proven })
     }
 
     /// The log of a run whose sealed file is still to come.

@@ -1,10 +1,10 @@
 //! The folder of a run that took an equal run's result: made of links when somebody first needs it.
 
 use std::io::ErrorKind;
-use std::path::Path;
 
 use serde_json::value::RawValue;
 
+use crate::domain::cache_key::sha256_hex;
 use crate::domain::event::Started;
 use crate::domain::ids::RunId;
 use crate::domain::run_file::{RunFile, RunFolder};
@@ -16,9 +16,6 @@ use crate::orchestrator::log::run_log::RunLog;
 use crate::orchestrator::results::{no_streams, prove};
 use crate::orchestrator::shared::request_files::write_request;
 use crate::workspace::{self, Layout, RunPaths};
-
-/// Longest result that is read.
-const RESULT_MAX: u64 = 64 << 20;
 
 impl RunLog {
     /// The files of a run; if it is a hit without a folder so far, it gets one.
@@ -37,16 +34,27 @@ impl RunLog {
         Ok(paths)
     }
 
-    /// The result of a final run, as text, so that no number in it changes.
+    /// The result of a final run, as text, so that no number in it changes. One that is not what it was is an error.
     pub async fn result(&self, state: &RunState) -> Result<Box<RawValue>, Error> {
-        let (paths, layout) = (self.paths(state.run_id), self.layout().clone());
-        let (source, request) = (folderless(state), state.request_id);
-        let read = move || match source.filter(|_| paths.root.symlink_metadata().is_err()) {
-            Some(source) => {
-                let result = cache::shared_result_for(&layout.shared_result(source), request);
-                result.and_then(|bytes| raw_value(&bytes)).map_err(unusable(source))
+        let run = state.run_id;
+        let source = folderless(state).filter(|_| self.paths(run).root.symlink_metadata().is_err());
+        let Some(source) = source else {
+            let proven = self.proven(run).await?.ok_or(Error::NotReady)?;
+            let read =
+                move || raw_value(&proven.result()?).map_err(|message| proven.damaged(RunFile::Result.name(), message));
+            return self.blocking().run("read a result", read).await?;
+        };
+        let proof = self.proof(&self.head(run).await?).await?;
+        let (log, folder, request) = (self.clone(), self.layout().shared_result(source), state.request_id);
+        let read = move || {
+            let name = log.name_in_data(&folder.join(RunFile::Result.name()));
+            let damaged = |message: String| log.damaged(run, &name, message);
+            let bytes = cache::shared_result_for(&folder, request).map_err(damaged)?;
+            if proof.result_sha256.is_some_and(|expected| sha256_hex(&bytes) != expected) {
+                return Err(log.damaged(run, &name, "it is not the result that the run took".to_owned()));
             }
-            None => read_result(&paths),
+            log.damage().clear(run, &name);
+            raw_value(&bytes).map_err(|message| log.damaged(run, &name, message))
         };
         self.blocking().run("read a result", read).await?
     }
@@ -63,15 +71,6 @@ fn unusable(source: RunId) -> impl FnOnce(String) -> Error {
 
 fn raw_value(bytes: &[u8]) -> Result<Box<RawValue>, String> {
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
-}
-
-fn read_result(paths: &RunPaths) -> Result<Box<RawValue>, Error> {
-    let name = RunFile::Result.name();
-    let doing = || format!("read {}", paths.file(RunFile::Result).display());
-    let bytes = files::read_beneath(&paths.root, Path::new(name), RESULT_MAX)
-        .map_err(|error| Error::io(doing())(std::io::Error::other(error)))?;
-    let bytes = bytes.ok_or_else(|| Error::io(doing())(ErrorKind::FileTooLarge.into()))?;
-    serde_json::from_slice(&bytes).map_err(|error| Error::io(doing())(error.into()))
 }
 
 /// Makes the folder of a hit whole, then puts it in its place. Blocks.

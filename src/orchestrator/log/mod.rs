@@ -1,9 +1,12 @@
 //! The logs of runs: written by a journal, read from the store or a sealed file, sealed when a run is final.
 
+pub(crate) mod checked;
 pub(crate) mod coverage;
+pub(crate) mod damage;
 pub(crate) mod idempotency;
 pub(crate) mod journal;
 pub(crate) mod run_log;
 pub(crate) mod seal;
+pub(crate) mod sealed_check;
 
 pub use run_log::{Events, RunLog};

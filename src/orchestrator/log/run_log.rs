@@ -8,12 +8,16 @@ use tokio::sync::watch;
 
 use crate::domain::event::{Event, Started};
 use crate::domain::ids::{RequestId, RunId, Seq};
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::fcmp::{LogHead, read_envelope};
 use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
+use crate::orchestrator::log::checked::Checked;
+use crate::orchestrator::log::damage::Damage;
 use crate::orchestrator::log::journal::read_head;
-use crate::store::{EventBatch, EventStore, IndexKey, SealedLog};
+use crate::orchestrator::log::sealed_check::{Flaw, check_sealed};
+use crate::store::{self, EventBatch, EventStore, IndexKey, SealedLog};
 use crate::workspace::{Layout, RunPaths};
 
 /// Bytes of one page of events, unless the reader wants another size.
@@ -25,6 +29,8 @@ pub struct RunLog {
     store: Arc<dyn EventStore>,
     layout: Layout,
     blocking: Blocking,
+    checked: Arc<Checked>,
+    damage: Arc<Damage>,
 }
 
 /// Pages through a run's log from a cursor on.
@@ -60,7 +66,30 @@ impl Events {
 impl RunLog {
     /// A reader over a store and the folder of sealed logs.
     pub fn new(store: Arc<dyn EventStore>, layout: Layout, blocking: Blocking) -> Self {
-        Self { store, layout, blocking }
+        let damage = Arc::new(Damage::of(&layout));
+        Self { store, layout, blocking, checked: Arc::default(), damage }
+    }
+
+    /// Long files that were found whole.
+    pub(crate) fn checked(&self) -> &Arc<Checked> {
+        &self.checked
+    }
+
+    /// What is known to be damaged.
+    pub(crate) fn damage(&self) -> &Arc<Damage> {
+        &self.damage
+    }
+
+    /// A stored file is not what it was: noted, and the error to be told.
+    pub(crate) fn damaged(&self, run: RunId, file: &str, message: String) -> Error {
+        self.damage.note(run, file, &message);
+        Error::Damaged { run, file: file.to_owned(), message }
+    }
+
+    /// What a check of everything has found in a run: that and nothing else is damaged.
+    pub(crate) fn remember_damage(&self, run: RunId, damaged: &[(&str, &str)]) {
+        self.damage.clear_run(run);
+        damaged.iter().for_each(|(file, message)| self.damage.note(run, file, message));
     }
 
     /// The run with this request id or run id.
@@ -92,37 +121,121 @@ impl RunLog {
         Events { log: self.clone(), run, at: after, page_bytes: PAGE_BYTES }
     }
 
-    /// Events from exactly `after + 1` on, about `max_bytes` of them; empty at the durable head.
+    /// Events from exactly `after + 1` on, about `max_bytes` of them; empty at the durable head, and only there: where events
+    /// are gone, or not what was logged, that is an error.
     pub async fn read(&self, run: RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
-        let paths = self.layout.run(run);
-        if let Some(sealed) = paths.sealed_log() {
-            if !self.is_final(run).await {
-                return Ok(self.store.read(&run, after, max_bytes).await?);
-            }
-            if let Some(batches) = self.read_sealed(sealed, after, max_bytes).await? {
-                return Ok(batches);
+        self.read_checked(run, after, max_bytes, true).await
+    }
+
+    /// The last event of a run, which its row vouches for: the log before it is not looked at.
+    pub(crate) async fn last(&self, head: &LogHead) -> Result<Vec<EventBatch>, Error> {
+        let before = Seq(head.state.head_seq.0.saturating_sub(1));
+        self.read_checked(head.state.run_id, before, 1, false).await
+    }
+
+    async fn read_checked(
+        &self,
+        run: RunId,
+        after: Seq,
+        max_bytes: usize,
+        check: bool,
+    ) -> Result<Vec<EventBatch>, Error> {
+        let mut flaw = None;
+        if let Some(sealed) = self.layout.run(run).sealed_log() {
+            match self.read_sealed(run, sealed, after, max_bytes, check).await? {
+                Some(Ok(batches)) => {
+                    if check && self.damage.has(run) {
+                        self.damage.clear(run, &self.name_of_log(&self.layout.run(run)));
+                    }
+                    return Ok(batches);
+                }
+                Some(Err(message)) => flaw = Some(message),
+                // An engine may write in its run's folder: until the run is over, a sealed log there is a forgery.
+                None => return Ok(self.store.read(&run, after, max_bytes).await?),
             }
         }
         let batches = self.store.read(&run, after, max_bytes).await?;
-        if !batches.is_empty() {
+        if !batches.is_empty() || (after > Seq::START && self.store.head(&run).await? == after) {
             return Ok(batches);
         }
+        let state = self.head(run).await?.state;
+        if after >= state.head_seq {
+            return Ok(batches);
+        }
+        let paths = self.layout.run(run);
+        if let Some(message) = flaw {
+            return Err(self.damaged(run, &self.name_of_log(&paths), message));
+        }
         // The log may have been sealed, and its events have left the store, between the two looks.
-        match paths.sealed_log() {
-            Some(sealed) if self.is_final(run).await => {
-                Ok(self.read_sealed(sealed, after, max_bytes).await?.unwrap_or_default())
-            }
-            Some(_) | None => Ok(batches),
+        let Some(sealed) = paths.sealed_log() else {
+            return Err(self.without_log(&state, &paths));
+        };
+        match self.read_sealed(run, sealed, after, max_bytes, check).await? {
+            Some(Ok(batches)) => Ok(batches),
+            Some(Err(message)) => Err(self.damaged(run, &self.name_of_log(&paths), message)),
+            None => Ok(batches),
         }
     }
 
-    /// An engine may write in its run's folder: until the run is over, a sealed log there is a forgery.
-    async fn is_final(&self, run: RunId) -> bool {
-        self.head(run).await.is_ok_and(|head| head.state.status().is_final())
+    /// Events of a sealed log, or what is wrong with it; none if the run is not over.
+    async fn read_sealed(
+        &self,
+        run: RunId,
+        path: PathBuf,
+        after: Seq,
+        max_bytes: usize,
+        check: bool,
+    ) -> Result<Option<Result<Vec<EventBatch>, String>>, Error> {
+        let head = match self.head(run).await {
+            Ok(head) if head.state.status().is_final() => head,
+            Ok(_) | Err(Error::RunNotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let checked = self.checked.clone();
+        let read = move || {
+            if check && let Err(flaw) = check_sealed(&path, &head, &checked) {
+                return match flaw {
+                    Flaw::Damaged(message) => Ok(Err(message)),
+                    Flaw::Io(source) => Err(Error::io(format!("read {}", path.display()))(source)),
+                };
+            }
+            match SealedLog::open(&path).and_then(|log| log.read(after, max_bytes)) {
+                Ok(batches) if batches.is_empty() && after < head.state.head_seq => {
+                    Ok(Err(format!("it ends before event {}", after.next())))
+                }
+                Ok(batches) => Ok(Ok(batches)),
+                Err(store::Error::CorruptFile { reason, .. }) => Ok(Err(reason)),
+                Err(error) => Err(error.into()),
+            }
+        };
+        self.blocking.run("read a sealed log", read).await?.map(Some)
     }
 
-    async fn read_sealed(&self, path: PathBuf, after: Seq, max_bytes: usize) -> Result<Option<Vec<EventBatch>>, Error> {
-        self.blocking.run("read a sealed log", move || read_sealed(&path, after, max_bytes)).await?
+    /// A finished run whose events are neither in the store nor in a file.
+    fn without_log(&self, state: &RunState, paths: &RunPaths) -> Error {
+        let run = state.run_id;
+        if state.cached_from.is_none() && paths.root.symlink_metadata().is_err() {
+            return self.files_gone(run);
+        }
+        self.damaged(run, &self.name_of_log(paths), "it is missing".to_owned())
+    }
+
+    /// The folder of a finished run is gone.
+    pub(crate) fn files_gone(&self, run: RunId) -> Error {
+        self.damage.note(run, &self.name_in_data(&self.layout.run(run).root), "the run's folder is gone");
+        Error::FilesGone { run }
+    }
+
+    fn name_of_log(&self, paths: &RunPaths) -> String {
+        match paths.root.symlink_metadata() {
+            Ok(_) => RunFile::Events.name().to_owned(),
+            Err(_) => self.name_in_data(&paths.sealed),
+        }
+    }
+
+    /// A path as findings name it that is not in the run's folder.
+    pub(crate) fn name_in_data(&self, path: &Path) -> String {
+        path.strip_prefix(self.layout.data()).unwrap_or(path).to_string_lossy().into_owned()
     }
 
     /// The durable head, to wait on. Watch first, then read, then wait.
@@ -135,9 +248,9 @@ impl RunLog {
         read_head(&*self.store, run).await
     }
 
-    /// Rows of runs before this one, newest first.
-    pub(crate) async fn rows(&self, before: RunId, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
-        Ok(self.store.runs(Some(before), limit).await?)
+    /// Rows of runs before this one, newest first; of all runs where none is named.
+    pub(crate) async fn rows(&self, before: Option<RunId>, limit: usize) -> Result<Vec<(RunId, Bytes)>, Error> {
+        Ok(self.store.runs(before, limit).await?)
     }
 
     /// A run's first event.
@@ -177,11 +290,4 @@ impl RunLog {
         }
         folded.ok_or_else(|| corrupt("it is empty".into()))
     }
-}
-
-fn read_sealed(path: &Path, after: Seq, max_bytes: usize) -> Result<Option<Vec<EventBatch>>, Error> {
-    if !path.exists() {
-        return Ok(None);
-    }
-    Ok(Some(SealedLog::open(path)?.read(after, max_bytes)?))
 }

@@ -15,6 +15,10 @@ use crate::domain::run_file::RunFile;
 use crate::files;
 use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
+use crate::orchestrator::log::checked::{Checked, SMALL};
+use crate::orchestrator::log::journal::read_head;
+use crate::orchestrator::log::run_log::RunLog;
+use crate::orchestrator::log::sealed_check::check_sealed;
 use crate::store;
 use crate::store::{EventBatch, EventStore, SealedLog, Sealing};
 use crate::workspace::Layout;
@@ -39,10 +43,12 @@ enum Order {
 }
 
 impl Sealer {
-    pub(crate) fn new(store: Arc<dyn EventStore>, layout: Layout, blocking: Blocking, grace: Duration) -> Self {
+    /// Seals the runs of this log, whose readers then know that the files are whole.
+    pub(crate) fn new(store: Arc<dyn EventStore>, log: &RunLog, grace: Duration) -> Self {
         let (orders, received) = mpsc::unbounded_channel();
         let forgotten = Arc::new(Mutex::new(HashSet::new()));
-        let worker = Worker { store, layout, blocking, grace, forgotten: forgotten.clone() };
+        let (layout, blocking, checked) = (log.layout().clone(), log.blocking().clone(), log.checked().clone());
+        let worker = Worker { store, layout, blocking, checked, grace, forgotten: forgotten.clone() };
         tokio::spawn(worker.work(received));
         Self { orders, forgotten }
     }
@@ -71,6 +77,7 @@ struct Worker {
     store: Arc<dyn EventStore>,
     layout: Layout,
     blocking: Blocking,
+    checked: Arc<Checked>,
     grace: Duration,
     forgotten: Arc<Mutex<HashSet<RunId>>>,
 }
@@ -117,7 +124,8 @@ impl Worker {
             let paths = self.layout.run(run);
             // A run that took another's result may have no folder, and needs none for its log.
             let path = if paths.root.is_dir() { paths.file(RunFile::Events) } else { paths.sealed };
-            let write = move || write_page(&path, sealing, &page, last == head);
+            let checked = self.checked.clone();
+            let write = move || write_page(&path, sealing, &page, last == head, &checked);
             sealing = self.blocking.run("seal the log", write).await??;
         }
         Ok(())
@@ -151,9 +159,16 @@ impl Worker {
         }
     }
 
-    /// Whether the file holds all that the store holds: after this the store forgets it.
+    /// Whether the file holds all that the store holds, byte for byte: after this the store forgets it.
     async fn is_whole(&self, run: RunId) -> bool {
         let Some(path) = self.layout.run(run).sealed_log() else { return false };
+        if let Ok(head) = read_head(&*self.store, run).await {
+            let (path, anew) = (path.clone(), Checked::default());
+            let check = move || check_sealed(&path, &head, &anew).is_ok();
+            if !self.blocking.run("check a sealed log", check).await.unwrap_or(false) {
+                return false;
+            }
+        }
         let sealed = self.blocking.run("open a sealed log", move || SealedLog::open(&path).map(|log| log.head())).await;
         let Ok(Ok(sealed)) = sealed else { return false };
         self.store.head(&run).await.is_ok_and(|head| head == sealed)
@@ -166,6 +181,7 @@ fn write_page(
     begun: Option<Sealing>,
     page: &[EventBatch],
     last: bool,
+    checked: &Checked,
 ) -> Result<Option<Sealing>, store::Error> {
     let mut sealing = match begun {
         Some(begun) => begun,
@@ -176,7 +192,13 @@ fn write_page(
     };
     page.iter().try_for_each(|batch| sealing.push(batch))?;
     if last {
-        sealing.finish()?;
+        let sealed = sealing.finish()?;
+        // It has just been written from the store, so its first reader need not read all of a long one.
+        if sealed.bytes > SMALL
+            && let Ok(found) = std::fs::symlink_metadata(path)
+        {
+            checked.put(path, &found);
+        }
         return Ok(None);
     }
     Ok(Some(sealing))
@@ -200,7 +222,7 @@ mod tests {
         let layout = Layout::new(data);
         std::fs::create_dir_all(layout.run(RUN).folder(crate::domain::run_file::RunFolder::Logs)).unwrap();
         let (blocking, grace, forgotten) = (Blocking::Threads, Duration::ZERO, Arc::default());
-        Worker { store: Arc::new(store), layout, blocking, grace, forgotten }
+        Worker { store: Arc::new(store), layout, blocking, checked: Arc::default(), grace, forgotten }
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::parse_head;
-use crate::projection::{Job, job};
+use crate::projection::Job;
 use crate::store::{IndexKey, RunFilter};
 use crate::workspace;
 
@@ -74,7 +74,7 @@ impl Orchestrator {
         let next_before = rows.last().map(|(run, _)| *run).filter(|_| rows.len() >= filter.limit);
         let mut jobs = Vec::with_capacity(rows.len());
         for (run, row) in &rows {
-            jobs.push(job(&parse_head(*run, row)?.state, self.shared.queue.position(*run)));
+            jobs.push(self.job_of(&parse_head(*run, row)?.state));
         }
         Ok(Listing { jobs, next_before })
     }
@@ -155,6 +155,7 @@ impl Orchestrator {
         // The rows go first: files without a row are swept at the next start, a row without files would promise files that are gone.
         shared.sealer.forget(run);
         shared.store.delete_run(&run, keys).await?;
+        shared.log.damage().clear_run(run);
         let paths = shared.layout.run(run);
         let request = shared.layout.request(state.request_id);
         let freed = shared

@@ -21,6 +21,7 @@ use crate::orchestrator::shared::known_skills::KnownSkills;
 use crate::orchestrator::shared::live::LiveRuns;
 use crate::orchestrator::shared::queue::{Place, Queue};
 use crate::orchestrator::shared::run_lock::RunLocks;
+use crate::orchestrator::shared::scrubbed::Scrubbed;
 use crate::orchestrator::shared::shared_results::SharedResults;
 use crate::orchestrator::shared::single_flight::SingleFlight;
 use crate::orchestrator::shared::unnoted::Unnoted;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub run_locks: Arc<RunLocks>,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
+    pub scrubbed: Scrubbed,
     pub live: LiveRuns,
     pub uploading: Mutex<HashSet<RunId>>,
     pub installs: Arc<Semaphore>,
@@ -70,6 +72,7 @@ pub(crate) struct Shared {
 /// What a new [`Shared`] is made of, besides what is empty at first.
 pub(crate) struct Parts {
     pub store: Arc<dyn EventStore>,
+    pub log: RunLog,
     pub layout: Layout,
     pub settings: Settings,
     pub registry: Registry,
@@ -88,7 +91,7 @@ impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
         let runs = &parts.settings.runs;
         Self {
-            log: RunLog::new(parts.store.clone(), parts.layout.clone(), parts.blocking.clone()),
+            log: parts.log,
             queue: Queue::new(runs.max_running_jobs, runs.max_queued_jobs),
             store: parts.store,
             known_skills: KnownSkills::default(),
@@ -108,6 +111,7 @@ impl Shared {
             run_locks: Arc::default(),
             sealer: parts.sealer,
             deadlines: parts.deadlines,
+            scrubbed: Scrubbed::default(),
             live: LiveRuns::default(),
             uploading: Mutex::default(),
             installs: Arc::new(Semaphore::new(parts.installs_max)),

@@ -1,0 +1,355 @@
+//! A stored file that is not what it was is never served as if it were whole, and what is damaged is told.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use skill_runner::domain::ids::RunId;
+
+use crate::cli::place::Place;
+use crate::support::{LONG, Server, Sse};
+
+/// Leaves an artifact, prints on both streams, and answers.
+const TINY: &str = "cat >/dev/null\necho '10% begun' >&2\nprintf hello > artifacts/note.txt\n\
+    echo '{\"success\":true,\"action\":\"run\",\"data\":{\"greeting\":\"hi\"}}'\n";
+const EVENTS: &str = "logs/events.jsonl";
+
+/// A server on which the events of finished runs leave the store at once.
+fn server() -> Server {
+    let server = Server::with(&[("seal_grace_seconds", "0"), ("scrub", "0")]);
+    server.skill("tiny", TINY, json!({}));
+    server
+}
+
+/// A finished run whose events are in its file alone.
+fn sealed(server: &Server, skill: &str) -> String {
+    let (_, run) = server.create_with(&json!({"skill_id": skill, "runtime_options": {"no_cache": true}}));
+    // Watched before they leave: the channel of a run closes when its events leave the store.
+    let mut head = server.orchestrator.log().watch(RunId(run.parse().unwrap()));
+    server.finish(&run);
+    let gone = async { tokio::time::timeout(LONG, async { while head.changed().await.is_ok() {} }).await };
+    server.block_on(gone).unwrap();
+    run
+}
+
+/// A file that is damaged for a while.
+struct Damaged {
+    path: PathBuf,
+    whole: Vec<u8>,
+}
+
+impl Damaged {
+    fn by(path: PathBuf, damage: impl FnOnce(&Path, &[u8])) -> Self {
+        let whole = fs::read(&path).unwrap();
+        damage(&path, &whole);
+        Self { path, whole }
+    }
+
+    /// With one bit flipped in its middle.
+    fn flipped(path: PathBuf) -> Self {
+        Self::by(path, |path, whole| {
+            let mut bytes = whole.to_vec();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(path, bytes).unwrap();
+        })
+    }
+}
+
+impl Drop for Damaged {
+    fn drop(&mut self) {
+        fs::write(&self.path, &self.whole).unwrap();
+    }
+}
+
+/// The files of a run that its job names as damaged.
+fn told(server: &Server, run: &str) -> Vec<Value> {
+    let job = server.get(&format!("/v1/jobs/{run}")).json();
+    job["integrity"]["damaged"].as_array().into_iter().flatten().map(|found| found["file"].clone()).collect()
+}
+
+#[track_caller]
+fn refused(server: &Server, path: &str, file: &str) {
+    let answer = server.get(path);
+    assert_eq!(answer.refusal(), (500, "DATA_CORRUPT".into()), "{path}: {}", answer.text());
+    assert_eq!(answer.json()["error"]["details"]["file"], json!(file), "{path}: {}", answer.text());
+}
+
+#[test]
+fn a_sealed_log_that_is_deleted_emptied_cut_appended_to_or_changed_is_damage_everywhere() {
+    let server = server();
+    let run = sealed(&server, "tiny");
+    let history =
+        |kind: &str| server.call("GET", &format!("/v1/jobs/{run}/events/history")).header("accept", kind).send();
+    let whole = history("application/x-ndjson").body;
+    let path = server.run_dir(&run).join(EVENTS);
+    type Damage = fn(&Path, &[u8]);
+    let damages: [(&str, Damage); 6] = [
+        ("deleted", |path, _| fs::remove_file(path).unwrap()),
+        ("emptied", |path, _| fs::write(path, "").unwrap()),
+        ("cut in an event", |path, whole| fs::write(path, &whole[..whole.len() / 2]).unwrap()),
+        ("without its last event", |path, whole| {
+            let end = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+            fs::write(path, &whole[..end]).unwrap();
+        }),
+        ("with one event more", |path, whole| fs::write(path, [whole, b"{}\n"].concat()).unwrap()),
+        ("changed", |path, whole| {
+            let mut bytes = whole.to_vec();
+            bytes[whole.len() / 3] ^= 1;
+            fs::write(path, bytes).unwrap();
+        }),
+    ];
+    for (how, damage) in damages {
+        let damaged = Damaged::by(path.clone(), damage);
+        for kind in ["application/json", "application/x-ndjson"] {
+            let answer = history(kind);
+            assert_eq!(answer.refusal(), (500, "DATA_CORRUPT".into()), "{how}: {}", answer.text());
+            assert_eq!(answer.json()["error"]["details"]["file"], EVENTS, "{how}");
+        }
+        assert_eq!(Sse::open(server.address, &format!("/v1/jobs/{run}/events"), &[]).status, 500, "{how}");
+        for path in ["export", "events/history?from_seq=2", &format!("../management/runs/{run}/file?path={EVENTS}")] {
+            let path = match path.strip_prefix("../") {
+                Some(path) => format!("/v1/{path}"),
+                None => format!("/v1/jobs/{run}/{path}"),
+            };
+            refused(&server, &path, EVENTS);
+        }
+        assert_eq!(told(&server, &run), [EVENTS], "{how}");
+        drop(damaged);
+        assert_eq!(history("application/x-ndjson").body, whole, "{how}: it was put back");
+        assert_eq!(told(&server, &run), Vec::<Value>::new(), "{how}: it was put back");
+    }
+}
+
+#[test]
+fn a_changed_file_is_never_served_as_if_it_were_whole() {
+    let server = server();
+    let run = sealed(&server, "tiny");
+    let (job, shown) = (format!("/v1/jobs/{run}"), format!("/v1/management/runs/{run}/file?path="));
+    let cases: [(&str, &[String]); 8] = [
+        (
+            "artifacts/note.txt",
+            &[format!("{job}/artifacts/artifacts/note.txt"), format!("{job}/bundle"), format!("{job}/export")],
+        ),
+        ("result/result.json", &[format!("{job}/result"), format!("{job}/bundle"), format!("{job}/export")]),
+        ("result/validation.json", &[format!("{shown}result/validation.json"), format!("{job}/export")]),
+        (
+            "logs/stdout.txt",
+            &[format!("{job}/logs"), format!("{job}/logs/range?stream=stdout"), format!("{job}/export")],
+        ),
+        ("raw/engine_output.txt", &[format!("{shown}raw/engine_output.txt"), format!("{job}/export")]),
+        ("input.json", &[format!("{shown}input.json"), format!("{job}/export")]),
+        ("skill.json", &[format!("{shown}skill.json"), format!("{job}/export")]),
+        ("manifest.json", &[format!("{job}/artifacts"), format!("{job}/bundle"), format!("{job}/export")]),
+    ];
+    let whole: Vec<_> = cases.iter().flat_map(|(_, paths)| *paths).map(|path| (path, server.get(path).body)).collect();
+    for (file, paths) in cases {
+        let damaged = Damaged::flipped(server.run_dir(&run).join(file));
+        // A bundle that is there already was made of whole files.
+        let _ = fs::remove_dir_all(server.run_dir(&run).join("bundle"));
+        for path in paths {
+            refused(&server, path, file);
+        }
+        assert_eq!(told(&server, &run), [file]);
+        drop(damaged);
+        let missing = Damaged::by(server.run_dir(&run).join(file), |path, _| fs::remove_file(path).unwrap());
+        for path in paths {
+            refused(&server, path, file);
+        }
+        drop(missing);
+    }
+    // A bundle that somebody changed is made anew.
+    server.get(&format!("{job}/bundle"));
+    let _bundle = Damaged::flipped(server.run_dir(&run).join("bundle/run_bundle.zip"));
+    for (path, before) in whole {
+        assert_eq!(server.get(path).body, before, "{path}: all was put back");
+    }
+    assert_eq!(told(&server, &run), Vec::<Value>::new());
+}
+
+/// Leaves an artifact that is longer than what sockets hold.
+const LARGE: &str =
+    "cat >/dev/null\ntruncate -s 24M artifacts/large.bin\necho '{\"success\":true,\"action\":\"run\",\"data\":{}}'\n";
+
+#[test]
+fn a_long_file_that_is_changed_before_or_while_it_is_sent_is_not_sent_to_its_end() {
+    let server = server();
+    server.skill("large", LARGE, json!({}));
+    let run = sealed(&server, "large");
+    let path = format!("/v1/jobs/{run}/artifacts/artifacts/large.bin");
+    assert_eq!(server.get(&path).body.len(), 24 << 20);
+    let file = fs::File::options().write(true).open(server.run_dir(&run).join("artifacts/large.bin")).unwrap();
+    let put = |byte: u8| file.write_all_at(&[byte], (24 << 20) - 1).unwrap();
+    put(1);
+    refused(&server, &path, "artifacts/large.bin");
+    put(0);
+    assert_eq!(server.call("GET", &path).header("range", "bytes=0-9").send().body, [0; 10]);
+
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    connection.set_read_timeout(Some(LONG)).unwrap();
+    write!(connection, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address).unwrap();
+    let mut first = [0; 16];
+    connection.read_exact(&mut first).unwrap();
+    assert!(first.starts_with(b"HTTP/1.1 200"), "{first:?}");
+    put(1);
+    let mut rest = Vec::new();
+    // An end or a reset: either way less than was promised.
+    let _ = connection.read_to_end(&mut rest);
+    assert!(rest.len() < 24 << 20, "all {} bytes came", rest.len());
+    assert_eq!(told(&server, &run), ["artifacts/large.bin"]);
+    put(0);
+}
+
+#[test]
+fn a_run_whose_folder_is_gone_says_so() {
+    let server = server();
+    let run = sealed(&server, "tiny");
+    let (folder, aside) = (server.run_dir(&run), server.data().join("aside"));
+    fs::rename(&folder, &aside).unwrap();
+    for path in [
+        "/result",
+        "/artifacts",
+        "/artifacts/artifacts/note.txt",
+        "/bundle",
+        "/export",
+        "/logs",
+        "/events/history",
+        "/events",
+        "/logs/range?stream=stdout",
+    ] {
+        let answer = server.get(&format!("/v1/jobs/{run}{path}"));
+        assert_eq!(answer.refusal(), (410, "RUN_FILES_GONE".into()), "{path}: {}", answer.text());
+    }
+    assert_eq!(server.get(&format!("/v1/management/runs/{run}/files")).refusal(), (410, "RUN_FILES_GONE".into()));
+    assert_eq!(told(&server, &run), [format!("runs/{run}")]);
+    fs::rename(&aside, &folder).unwrap();
+    assert_eq!(server.get(&format!("/v1/jobs/{run}/result")).status, 200);
+}
+
+/// Asks again and again, until this is so.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < LONG, "{what} took too long");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_check_in_the_background_finds_what_nobody_reads() {
+    let server = Server::with(&[("seal_grace_seconds", "0"), ("scrub", "100000000"), ("scrub_pause_seconds", "0")]);
+    server.skill("tiny", TINY, json!({}));
+    let run = sealed(&server, "tiny");
+    let integrity = || server.get("/v1/system").json()["integrity"].clone();
+    until("a first pass", || integrity()["scrub"]["passes"].as_u64() > Some(0));
+    assert_eq!(integrity()["damaged"], 0);
+    for file in ["raw/engine_output.txt", EVENTS, "artifacts/note.txt"] {
+        let damaged = Damaged::flipped(server.run_dir(&run).join(file));
+        until("a finding", || integrity()["damaged"] == 1);
+        assert_eq!((integrity()["damaged_runs"].clone(), told(&server, &run)), (json!([run]), vec![json!(file)]));
+        drop(damaged);
+        until("the end of the finding", || integrity()["damaged"] == 0);
+    }
+}
+
+#[test]
+fn verify_walks_the_whole_data_folder_beside_a_service_and_without_one_and_goes_on_where_it_was() {
+    let place = Place::new();
+    place.skill("other", super::cli::place::TINY);
+    let runs = [place.finished_run(), place.finished_run()];
+    let third = place.run(&["run", "other", "--json"]).json()["run_id"].as_str().unwrap().to_owned();
+    let whole = place.run(&["verify", "--json"]);
+    assert_eq!(
+        (whole.code, &whole.json()["runs"], &whole.json()["damaged"]),
+        (Some(0), &json!(3), &json!([])),
+        "{whole:?}"
+    );
+    assert!(place.run(&["verify"]).stdout.ends_with("3 runs checked: ok\n"));
+
+    let damaged = Damaged::flipped(place.run_folder(&runs[0]).join("raw/engine_output.txt"));
+    let found = |ran: &super::cli::place::Ran| {
+        let found = ran.json()["damaged"].as_array().unwrap().clone();
+        found.iter().map(|it| (it["run_id"].clone(), it["file"].clone())).collect::<Vec<_>>()
+    };
+    let expected = [(json!(runs[0]), json!("raw/engine_output.txt"))];
+    let offline = place.run(&["verify", "--json"]);
+    assert_eq!((offline.code, found(&offline)), (Some(1), expected.to_vec()), "{offline:?}");
+    {
+        let (_service, line) = place.start(&["serve", "--port", "0"], "listening on ");
+        let address = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+        let job = crate::support::Call::new(address, "GET", &format!("/v1/jobs/{}", runs[0])).send().json();
+        assert_eq!(
+            job["integrity"]["damaged"][0]["file"], "raw/engine_output.txt",
+            "what was found before is known: {job}"
+        );
+        let beside = place.run(&["verify", "--json"]);
+        assert_eq!((beside.code, found(&beside)), (Some(1), expected.to_vec()), "{beside:?}");
+    }
+
+    // Interrupted after the newest run: the damaged one is still to come.
+    let progress = json!({"last": third, "runs": 1, "bytes": 0, "damaged": []});
+    fs::write(place.path().join("data/verify.json"), progress.to_string()).unwrap();
+    let resumed = place.run(&["verify", "--resume", "--json"]);
+    assert_eq!((resumed.code, &resumed.json()["runs"], found(&resumed)), (Some(1), &json!(3), expected.to_vec()));
+    assert_eq!(place.run(&["verify", "--resume"]).code, Some(4), "there is nothing to be resumed");
+    drop(damaged);
+    assert_eq!(place.run(&["verify", "--rate", "100000000"]).code, Some(0));
+}
+
+/// Some megabytes of raw text, more than sockets hold.
+const LONG_LOG: &str = "cat >/dev/null\nawk 'BEGIN { for (i = 0; i < 6000; i++) printf \"%01000d\\n\", i }' >&2\n\
+    echo '{\"success\":true,\"action\":\"run\",\"data\":{}}'\n";
+
+/// What a reader gets who reads a little, and the rest once `meanwhile` is done.
+fn slowly(server: &Server, request: &str, meanwhile: impl FnOnce()) -> Vec<u8> {
+    let mut connection = TcpStream::connect(server.address).unwrap();
+    connection.set_read_timeout(Some(LONG)).unwrap();
+    write!(connection, "GET {request} HTTP/1.1\r\nhost: {}\r\naccept: application/x-ndjson\r\n\r\n", server.address)
+        .unwrap();
+    let mut read = vec![0; 4096];
+    connection.read_exact(&mut read).unwrap();
+    meanwhile();
+    let mut rest = Vec::new();
+    let mut chunk = [0; 64 * 1024];
+    // A connection that is kept open after a proper end is not waited for.
+    while !rest.ends_with(b"\r\n0\r\n\r\n") {
+        match connection.read(&mut chunk) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => rest.extend_from_slice(&chunk[..count]),
+        }
+    }
+    read.extend(rest);
+    read
+}
+
+#[test]
+fn a_slow_reader_of_a_run_that_is_cleaned_up_gets_all_of_it_or_is_cut_off() {
+    for in_file in [true, false] {
+        let server = Server::with(&[("seal_grace_seconds", if in_file { "0" } else { "600" })]);
+        server.skill("long", LONG_LOG, json!({}));
+        for feed in ["events/history", "events"] {
+            let run = if in_file {
+                sealed(&server, "long")
+            } else {
+                let (_, run) = server.create_with(&json!({"skill_id": "long", "runtime_options": {"no_cache": true}}));
+                server.finish(&run);
+                run
+            };
+            let request = format!("/v1/jobs/{run}/{feed}");
+            let undisturbed = slowly(&server, &request, || {});
+            let last: &[u8] = b"\"type\":\"conversation.completed\"";
+            let has_last = |answer: &[u8]| answer.windows(last.len()).any(|window| window == last);
+            assert!(undisturbed.ends_with(b"\r\n0\r\n\r\n") && has_last(&undisturbed), "{feed}");
+            let answer = slowly(&server, &request, || {
+                assert_eq!(server.post("/v1/jobs/cleanup", &json!({})).json()["runs_deleted"], 1);
+            });
+            let ended = answer.ends_with(b"\r\n0\r\n\r\n");
+            assert_eq!(ended, has_last(&answer), "{feed}: a proper end means that the end was reached");
+            assert!(answer.len() > 4096, "{feed}");
+        }
+    }
+}
