@@ -161,6 +161,8 @@ fn a_changed_file_is_never_served_as_if_it_were_whole() {
             refused(&server, path, file);
         }
         drop(missing);
+        // Whoever reads it again finds it whole.
+        paths.iter().for_each(|path| assert_eq!(server.get(path).status, 200, "{path}"));
     }
     // A bundle that somebody changed is made anew.
     server.get(&format!("{job}/bundle"));
