@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use super::child::{self, NotRun, Output};
+use super::package_version::installed_version;
 use super::temporary_folder::with_temporary_folder;
 use crate::domain::engine::Engine;
 use crate::engine::Adapter;
@@ -70,14 +71,17 @@ impl Versions {
                 None => self.remember_for_a_while(key, Ok(UNKNOWN.to_owned())),
             },
             Ok(output) => self.remember_for_a_while(key, Err(error_text(&output))),
-            // On a busy machine the program may still work, so it counts as installed.
+            // On a busy machine the program may still work, so it counts as installed. Its package tells the version, too.
             Err(NotRun::TimedOut(_)) => {
+                let packaged = adapter.install.as_ref().and_then(|install| installed_version(install, program));
+                let version = packaged.unwrap_or_else(|| UNKNOWN.to_owned());
                 warn!(
                     program = program.join(" "),
+                    version,
                     "the program did not print its version within {} s",
                     LIMIT.as_secs()
                 );
-                self.remember_for_a_while(key, Ok(UNKNOWN.to_owned()))
+                self.remember_for_a_while(key, Ok(version))
             }
             Err(error @ (NotRun::Start(_) | NotRun::Wait(_))) => self.remember_for_a_while(key, Err(error.to_string())),
         }
