@@ -49,7 +49,11 @@ pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     if let Err(error) = files::raise_open_files() {
         warn!(%error, "the limit of open files cannot be raised");
     }
-    runtime()?.block_on(serve_until_told(settings))
+    let runtime = runtime()?;
+    let ended = runtime.block_on(serve_until_told(settings));
+    // No run is left. What threads still do for a client, such as an export of many gigabytes, is not waited for.
+    runtime.shutdown_background();
+    ended
 }
 
 pub(crate) async fn listen(settings: &Settings) -> Result<(TcpListener, SocketAddr), Failure> {

@@ -30,6 +30,29 @@ fn the_service_prints_its_address_leaves_it_in_the_data_folder_and_ends_on_sigte
 }
 
 #[test]
+fn the_end_of_the_service_does_not_wait_for_the_export_of_a_huge_file() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let (running, line) = place.start(&["serve", "--port", "0"], "listening on ");
+    // Nothing but a hole, which takes minutes to hash. An export is refused where the disk has no room for it.
+    let artifact = fs::File::options().write(true).open(place.run_folder(&run).join("artifacts/note.txt")).unwrap();
+    let free = rustix::fs::fstatvfs(&artifact).map(|disk| disk.f_bavail * disk.f_frsize).unwrap();
+    artifact.set_len((free / 4).min(32 << 30)).unwrap();
+    let mut client = TcpStream::connect(line.strip_prefix("listening on http://").unwrap()).unwrap();
+    write!(client, "GET /v1/jobs/{run}/export HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    // A second request is answered on another connection only after the first was read.
+    let asked = place.run(&["history", &run, "--ndjson"]);
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    running.signal(Signal::TERM);
+    let ran = running.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let mut answer = Vec::new();
+    // The connection is cut: the export was never whole.
+    let _ = client.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..answer.len().min(200)]));
+}
+
+#[test]
 fn a_port_that_is_taken_is_named() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
