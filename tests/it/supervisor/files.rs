@@ -1,6 +1,7 @@
 //! Engines whose streams are files that are followed.
 
 use std::fs;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use skill_runner::engine::{Launch, Streams};
@@ -60,16 +61,19 @@ async fn offsets_go_on_over_attempts_and_every_byte_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_is_heard_while_its_engine_waits_for_the_next() {
     let room = Room::new();
-    let script = "i=0; while [ $i -lt 50 ]; do echo line $i; read answer < gate; i=$((i+1)); done";
+    let script = "exec 3< gate; i=0; while [ $i -lt 50 ]; do echo line $i; read answer <&3; i=$((i+1)); done";
     assert!(std::process::Command::new("mkfifo").arg(room.work("gate")).status().unwrap().success());
     let mut process = room.spawn(&with_files(room.sh(script))).await;
-    let mut heard = Finished::default();
-    for line in 0..50 {
-        let more = hear_until(&mut process, &format!("line {line}\n")).await;
-        heard.stdout.extend(more.stdout);
-        let gate = room.work("gate");
-        tokio::task::spawn_blocking(move || fs::write(gate, "on\n").unwrap()).await.unwrap();
+    let gate = room.work("gate");
+    // Opening waits for the script, which begins when it is first listened to.
+    let opened = tokio::task::spawn_blocking(move || fs::File::options().write(true).open(gate).unwrap());
+    let mut heard = hear_until(&mut process, "line 0\n").await;
+    let mut gate = opened.await.unwrap();
+    for line in 1..50 {
+        gate.write_all(b"on\n").unwrap();
+        heard.stdout.extend(hear_until(&mut process, &format!("line {line}\n")).await.stdout);
     }
+    gate.write_all(b"on\n").unwrap();
     let ended = finish(process, Finished::default()).await.ended;
     assert_eq!((heard.text().lines().count(), ended), (50, room.ended(ProcessExit::Code(0), 0)));
 }

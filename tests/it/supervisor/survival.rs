@@ -194,9 +194,11 @@ fn a_log_that_cannot_be_written_is_said_once_and_the_engine_still_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn inside_a_full_log() {
     let Some(room) = given_room() else { return };
+    // The shim's program is a file, too, and is made with the first start.
+    room.run(&room.sh("true")).await;
     let limit = rustix::process::Rlimit { current: Some(1000), maximum: Some(1000) };
     rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
-    // SAFETY: no handler is set. Python, like this process, is then told by an error, and not ended.
+    // SAFETY: no handler is set. This process is then told by an error, and not ended.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let finished = room.run(&room.sh("head -c 300000 /dev/zero; echo err >&2")).await;
     let ended = finished.ended.unwrap();
