@@ -12,9 +12,9 @@ mod tests;
 mod turn;
 
 pub use crate::domain::validation::NormalizationLevel as Level;
-pub(crate) use offer::{Choice, Offer, Source, choose};
+pub(crate) use offer::{Choice, DONE_MARKER, Offer, Source, choose};
 pub use parse::{Parsed, parse};
 pub(crate) use parse::{validate, violated};
 pub(crate) use question::{BEGIN as ASK_BEGINS, END as ASK_ENDS, Question, without_blocks};
 pub use step::{Step, StepName};
-pub(crate) use turn::{Attempts, DONE_MARKER, TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words, offers};
+pub(crate) use turn::{Attempts, TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words, offers};

@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use super::extract;
 use super::parse::Parsed;
 use super::step::{Step, StepName};
-use super::turn::DONE_MARKER;
 use crate::domain::codes::WarningCode;
 use crate::domain::event::ValidationError;
 use crate::domain::outcome::Warning;
 use crate::domain::validation::NormalizationLevel as Level;
 use crate::skill::schema::{TooCostly, Validator};
 
+/// The marker of completion.
+pub(crate) const DONE_MARKER: &str = "__SKILL_DONE__";
 /// Most values that are looked at in one text, and most that are checked in a turn: the last ones.
 const OFFERS_MAX: usize = 64;
 /// Most places that a warning names.

@@ -2,14 +2,11 @@
 
 use serde_json::Value;
 
-use super::offer::{Choice, Offer, Source, choose};
+use super::offer::{Choice, DONE_MARKER, Offer, Source, choose};
 use super::question::{Question, blocks, has_block, question};
 use crate::domain::event::ValidationError;
 use crate::domain::outcome::Warning;
 use crate::skill::schema::{TooCostly, Validator};
-
-/// The marker of completion.
-pub(crate) const DONE_MARKER: &str = "__SKILL_DONE__";
 
 /// The output of a turn, from which its outcome is decided.
 #[derive(Debug)]

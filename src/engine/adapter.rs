@@ -1,5 +1,7 @@
 //! Everything the runner knows about one agent CLI, as a value.
 
+use serde_json::Value;
+
 use super::config;
 use super::home::SharedHome;
 use super::launch::{Launch, LaunchPlan, PoliteSignal, Streams, path_text};
@@ -14,6 +16,7 @@ use super::turn::{Turn, TurnRefused};
 use crate::domain::codes::WarningCode;
 use crate::domain::engine::Engine;
 use crate::domain::outcome::{Usage, Warning};
+use crate::domain::request::ExecutionMode;
 
 /// Whether the service behind an engine still exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,4 +164,20 @@ impl Adapter {
 /// For engines whose exit code says nothing about the model's service.
 pub(crate) fn no_http_status(_exit_code: i32) -> Option<u16> {
     None
+}
+
+impl Adapter {
+    /// The schema that the engine itself is given. A turn that may ask has none: the engine would have to answer in the
+    /// schema and could not ask its question.
+    pub(crate) fn native_schema(&self, mode: ExecutionMode, schema: &Value) -> Option<Value> {
+        match mode {
+            ExecutionMode::Auto => self.structured.and_then(|structured| (structured.schema)(schema)),
+            ExecutionMode::Interactive => None,
+        }
+    }
+
+    /// The tool by which the model hands over a result of this schema, where there is one.
+    pub(crate) fn result_tool(&self, mode: ExecutionMode, schema: &Value) -> Option<&'static str> {
+        self.native_schema(mode, schema).and(self.structured).and_then(|structured| structured.tool)
+    }
 }

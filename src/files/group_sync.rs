@@ -106,6 +106,7 @@ mod tests {
         assert_eq!(group.shared(|| Err("full")), Err("full"));
         assert_eq!(group.state().done, 0);
         assert_eq!(group.shared(|| Ok::<(), &str>(())), Ok(()));
-        assert_eq!((group.state().begun, group.state().done), (2, 2));
+        let state = group.state();
+        assert_eq!((state.begun, state.done), (2, 2));
     }
 }

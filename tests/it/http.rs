@@ -40,8 +40,8 @@ fn a_job_tells_all_about_its_run() {
         without(job, &["created_at", "updated_at", "engine_version", "isolation"]),
         json!({
             "request_id": request, "run_id": run, "status": "succeeded",
-            "skill_id": "hello", "skill_version": "1.2.3", "engine": "script", "model": null,
-            "execution_mode": "auto", "attempt": 1, "head_seq": events.len(), "awaiting_upload": false,
+            "skill_id": "hello", "skill_version": "1.2.3", "engine": "script", "model": null, "effort": null,
+            "engine_options": {}, "integrity": null, "execution_mode": "auto", "attempt": 1, "head_seq": events.len(), "awaiting_upload": false,
             "cache_hit": false, "pending_interaction_id": null, "interaction_count": 0,
             "recovery_state": "none", "recovered_at": null, "recovery_reason": null,
             "auto_decision_count": 0, "last_auto_decision_at": null, "warnings": [], "error": null,
