@@ -7,7 +7,7 @@ use super::artifact::ArtifactEntry;
 use super::ids::{RequestId, RunId};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{Completion, Proof, RunError, Usage, Warning};
-use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
+use super::request::{Defaults, ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
 use super::statechart::{Status, Trigger};
 use super::time::Timestamp;
 
@@ -86,6 +86,8 @@ events! {
     ReplyAccepted(ReplyAccepted) "reply" "interaction.reply.accepted";
     /// The deadline passed and the policy answered.
     AutoDecided(AutoDecided) "auto_decided" "interaction.auto_decide.timeout";
+    /// The turn is to be begun again, at this moment.
+    RetryScheduled(RetryScheduled) "retry_scheduled" "run.retry.scheduled";
     /// The output went through validation.
     Normalized(Normalized) "normalized" "output.normalized";
     /// A file of the run was indexed.
@@ -142,6 +144,9 @@ pub struct Started {
     /// Whether the skill is a package of this run alone, which comes with the upload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) temporary: bool,
+    /// What of input and parameter the client left out and the skill's schemas supplied.
+    #[serde(default, skip_serializing_if = "Defaults::is_empty")]
+    pub(crate) defaults: Defaults,
 }
 
 /// Data of `input.uploaded`.
@@ -172,6 +177,9 @@ pub struct UploadedPackage {
     pub(crate) engine_config_sha256: Option<String>,
     /// Hash of the archive.
     pub(crate) sha256: String,
+    /// What the skill's schemas supply of input and parameter.
+    #[serde(default, skip_serializing_if = "Defaults::is_empty")]
+    pub(crate) defaults: Defaults,
 }
 
 impl Started {
@@ -183,6 +191,8 @@ impl Started {
         self.execution_mode = package.runtime_options.execution_mode;
         self.runtime_options = package.runtime_options.clone();
         self.engine_config_sha256 = package.engine_config_sha256.clone();
+        package.defaults.fill(&mut self.input, &mut self.parameter);
+        self.defaults = package.defaults.clone();
         self
     }
 }
@@ -337,6 +347,20 @@ pub(crate) enum AutoDecideTimeout {
 pub struct CancelRequested {
     pub(crate) requested_by: String,
     pub(crate) reason: String,
+}
+
+/// Data of `run.retry.scheduled`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RetryScheduled {
+    /// Which retry it is: 1, 2, ….
+    pub(crate) retry: u32,
+    /// How many there may be.
+    pub(crate) times: u32,
+    /// When the turn is begun again, at the earliest.
+    pub(crate) not_before: Timestamp,
+    pub(crate) wait_seconds: u64,
+    /// Why the turn failed.
+    pub(crate) error: RunError,
 }
 
 /// What a restart did to a run.

@@ -12,7 +12,7 @@ use super::fact::{Fact, RawRange, Stream};
 use super::ids::{RequestId, RunId};
 use super::interaction::{Interaction, InteractionId, InteractionKind};
 use super::outcome::{Completion, Evidence, RunError, Usage};
-use super::request::{ExecutionMode, RuntimeOptions, SkillRef};
+use super::request::{Defaults, ExecutionMode, Retry, RuntimeOptions, SkillRef};
 use super::state::RunState;
 use super::statechart::{Status, target};
 use super::time::Timestamp;
@@ -35,6 +35,7 @@ fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Star
             interactive_reply_timeout_sec: 5,
             hard_timeout_seconds: 60,
             stall_timeout_seconds: 60,
+            retry: auto_reply.then_some(Retry { times: 1, backoff_seconds: 1 }),
         },
         input: Map::new(),
         parameter: Map::new(),
@@ -43,6 +44,7 @@ fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Star
         cache_key: None,
         engine_config_sha256: None,
         temporary: false,
+        defaults: Defaults::default(),
     }
 }
 
@@ -84,6 +86,10 @@ fn any_command() -> impl Strategy<Value = Command> {
         Just(Conclusion::Succeeded(Completion::Exit)),
         Just(Conclusion::Failed(RunError::new(ErrorCode::EngineFailed, "broken"))),
         Just(Conclusion::NeedsInput(question())),
+        Just(Conclusion::Transient {
+            error: RunError::new(ErrorCode::EngineRateLimited, "busy"),
+            retry_after_seconds: Some(5),
+        }),
     ];
     let requeue = any::<bool>().prop_map(|again| if again { RestartQueued::Requeue } else { RestartQueued::Fail });
     prop_oneof![

@@ -154,6 +154,17 @@ pub struct RunState {
     /// Whether its skill is a package of its own.
     #[serde(default)]
     pub(crate) temporary: bool,
+    /// How often its first turn was begun again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) retries: u32,
+    /// When its turn may be begun again, while it waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_at: Option<Timestamp>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl RunState {
@@ -195,6 +206,8 @@ impl RunState {
             result_path: None,
             idempotency_sha256: started.idempotency_sha256.clone(),
             temporary: started.temporary,
+            retries: 0,
+            retry_at: None,
         }
     }
 
@@ -206,6 +219,17 @@ impl RunState {
     /// The status of its phase.
     pub fn status(&self) -> Status {
         self.phase.status()
+    }
+
+    /// Whether a turn that its model's service refused is begun again. One that was told an answer is not: the engine may have
+    /// heard it.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.interaction_count == 0 && self.options.retry.is_some_and(|retry| self.retries < retry.times)
+    }
+
+    /// Whether its next turn goes on with the session of the turn before, and does not begin anew.
+    pub(crate) fn resumes(&self) -> bool {
+        self.turns > self.retries
     }
 
     /// The question that was asked and is not answered.
@@ -241,6 +265,7 @@ impl RunState {
             }
             Event::TurnStarted(turn) => {
                 self.turns = turn.attempt;
+                self.retry_at = None;
                 self.answer = None;
                 self.answered_null = false;
                 // The service died while the run took an equal run's result; now its own engine runs instead.
@@ -267,6 +292,12 @@ impl RunState {
                     idempotency_key,
                     response_sha256: sha256_hex(canonical(&reply.response).as_bytes()),
                 }));
+            }
+            Event::RetryScheduled(scheduled) => {
+                self.retries = scheduled.retry;
+                self.retry_at = Some(scheduled.not_before);
+                // The turn to come begins a session of its own.
+                self.session_handle = None;
             }
             Event::AutoDecided(decided) => {
                 self.auto_decision_count += 1;

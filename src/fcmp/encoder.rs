@@ -190,7 +190,7 @@ mod tests {
     use crate::domain::event::{Progress, Started};
     use crate::domain::fact::Fact;
     use crate::domain::ids::RequestId;
-    use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
+    use crate::domain::request::{Defaults, ExecutionMode, RuntimeOptions, SkillRef};
     use crate::fcmp::read_envelope;
 
     fn begun() -> Encoder {
@@ -204,6 +204,7 @@ mod tests {
             interactive_reply_timeout_sec: 1,
             hard_timeout_seconds: 1,
             stall_timeout_seconds: 0,
+            retry: None,
         };
         let started = Started {
             request_id: RequestId(Uuid::from_u128(2)),
@@ -219,6 +220,7 @@ mod tests {
             cache_key: None,
             engine_config_sha256: None,
             temporary: false,
+            defaults: Defaults::default(),
         };
         let mut encoder = Encoder::new(RunId(Uuid::from_u128(1)));
         let created = decide(None, Command::Create(Box::new(started)), None, Timestamp::from_micros(0)).unwrap();

@@ -9,7 +9,7 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
 use crate::domain::event::{Started, ValidationError};
 use crate::domain::ids::RequestId;
-use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
+use crate::domain::request::{Defaults, ExecutionMode, RuntimeOptions, SkillRef};
 use crate::engine::{self, config};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::request::{CreateRequest, OptionsRequest};
@@ -22,6 +22,9 @@ const INLINE_MAX: usize = 512 * 1024;
 
 /// The longest time an option may ask for, as in the service's own settings: a week. No clock counts without end.
 const LONGEST_SECONDS: u64 = 7 * 24 * 3600;
+
+/// Most times that a run may be begun again.
+const RETRIES_MAX: u64 = 10;
 
 /// The name of the skill, and of an engine that was not named, until the package is there. No skill can have this name.
 const UNTIL_UPLOAD: &str = "(known with the upload)";
@@ -57,6 +60,7 @@ fn plan(
 ) -> Result<Started, Error> {
     check_engine_configs(&request)?;
     let engine = request.engine.clone().unwrap_or_default();
+    check_foreign_configs(skill, &request)?;
     let engine_config = request.engine_config(&engine);
     let engine_config_sha256 =
         engine_config.map(|config| sha256_hex(canonical(&Value::Object(config.clone())).as_bytes()));
@@ -67,14 +71,17 @@ fn plan(
             "a script skill runs without a model: leave \"model\" out".into(),
         ));
     }
+    check_model(skill, &engine, request.model.as_deref())?;
     let options = options(shared, Some(skill), &request.runtime_options)?;
     let mode = options.execution_mode;
     if !skill.manifest.execution_modes.contains(&mode) {
         let message = format!("skill {} does not support execution_mode {:?}", skill.id, mode.as_str());
         return Err(rejected(ErrorCode::SkillExecutionModeUnsupported, message));
     }
-    let input = request.input.unwrap_or_default();
-    let parameter = request.parameter.unwrap_or_default();
+    let mut input = request.input.unwrap_or_default();
+    let mut parameter = request.parameter.unwrap_or_default();
+    let defaults = inputs::defaults(skill, &input, &parameter);
+    defaults.fill(&mut input, &mut parameter);
     check_size(&input, &parameter)?;
     inputs::check_request(skill, Some(&Value::Object(input.clone())), Some(&Value::Object(parameter.clone())))
         .map_err(|rejection| Error::Rejected {
@@ -101,6 +108,7 @@ fn plan(
         cache_key: None,
         engine_config_sha256,
         temporary: false,
+        defaults,
     };
     if !started.awaiting_upload {
         started.cache_key = Some(key_of(&started, &Manifest::default().sha256(), None).0);
@@ -140,6 +148,7 @@ pub(crate) fn plan_without_skill(
         cache_key: None,
         engine_config_sha256: None,
         temporary: true,
+        defaults: Defaults::default(),
     })
 }
 
@@ -163,6 +172,25 @@ fn check_engine_configs(request: &CreateRequest) -> Result<(), Error> {
     Err(Error::Rejected { code: ErrorCode::EngineConfigRefused, message, details })
 }
 
+/// Whether every configuration is for an engine that this run may use: the one asked for, else one of the skill's.
+fn check_foreign_configs(skill: &Skill, request: &CreateRequest) -> Result<(), Error> {
+    let engines = skill.effective_engines();
+    let asked = request.asked_engine.then(|| request.engine.as_deref()).flatten();
+    let is_foreign = |engine: &&Engine| match asked {
+        Some(asked) => engine.as_str() != asked,
+        None => !engines.contains(engine),
+    };
+    let foreign: Vec<&Engine> = request.engine_configs.keys().filter(is_foreign).collect();
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = foreign.iter().map(|engine| format!("{engine}_config")).collect();
+    let runs_on = asked.map_or_else(|| Engine::names(&engines), str::to_owned);
+    let message = format!("{} is of no use: the run is on {runs_on}; leave it out", named.join(", "));
+    let detail = |name: &String| ValidationError { path: format!("/{name}"), message: "not for this run's engine".into() };
+    Err(Error::Rejected { code: ErrorCode::InvalidRequest, message, details: named.iter().map(detail).collect() })
+}
+
 fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Result<(), Error> {
     let inline = Value::Object(input.clone()).to_string().len() + Value::Object(parameter.clone()).to_string().len();
     if inline <= INLINE_MAX {
@@ -184,6 +212,19 @@ fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
         ErrorCode::SkillEngineUnsupported,
         format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, Engine::names(&engines)),
     ))
+}
+
+/// Whether the model is one that the skill lists for this engine, if it lists any.
+fn check_model(skill: &Skill, engine: &str, model: Option<&str>) -> Result<(), Error> {
+    let listed = engine.parse::<Engine>().ok().and_then(|engine| skill.manifest.models.get(&engine));
+    match (listed, model) {
+        (Some(listed), Some(model)) if !listed.iter().any(|allowed| allowed == model) => Err(Error::Rejected {
+            code: ErrorCode::ModelNotAllowed,
+            message: format!("skill {} runs on {engine} with {} only", skill.id, listed.join(", ")),
+            details: vec![ValidationError { path: "/model".into(), message: format!("{model:?} is not in its list") }],
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The options in force: those asked for, else the skill's, else the service's.
@@ -225,6 +266,21 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
             });
         }
     }
+    let retry = asked.retry.or(defaults.retry);
+    let retry_limits = [
+        ("times", retry.map_or(0, |retry| u64::from(retry.times)), RETRIES_MAX),
+        ("backoff_seconds", retry.map_or(0, |retry| retry.backoff_seconds), LONGEST_SECONDS),
+    ];
+    for (name, given, most) in retry_limits {
+        if given > most {
+            let message = format!("must be at most {most}");
+            return Err(Error::Rejected {
+                code: ErrorCode::InvalidRequest,
+                message: format!("runtime_options.retry.{name} {message}"),
+                details: vec![ValidationError { path: format!("/runtime_options/retry/{name}"), message }],
+            });
+        }
+    }
     let flag = |asked: Option<bool>, default: Option<bool>| asked.or(default).unwrap_or(false);
     Ok(RuntimeOptions {
         execution_mode: asked.execution_mode.or(defaults.execution_mode).unwrap_or(ExecutionMode::Auto),
@@ -236,6 +292,7 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
         interactive_reply_timeout_sec,
         hard_timeout_seconds,
         stall_timeout_seconds,
+        retry,
     })
 }
 

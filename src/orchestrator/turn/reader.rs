@@ -28,11 +28,12 @@ impl TurnReader {
         }
     }
 
-    /// Whether the engine works in another session than it was told: nothing it does now can count.
+    /// Whether the engine works in another session than it was told, or waits too long for its service: nothing it does now
+    /// can count.
     pub(crate) fn lost_its_session(&self) -> bool {
         match self {
             TurnReader::Script(_) => false,
-            TurnReader::Cli(parser, _) => parser.report().lost_session.is_some(),
+            TurnReader::Cli(parser, _) => parser.report().lost_session.is_some() || parser.report().gave_up,
         }
     }
 
