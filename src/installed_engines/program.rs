@@ -120,8 +120,8 @@ pub(crate) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
     let missing = |reason| NotInstalled::new(place.adapter, place.npm_prefix, reason);
     if let Some(command) = place.command {
         // A configured program that is missing is an error: silently using another one would be unexpected.
-        let program = configured(command, place.path)
-            .map_err(|reason| NotInstalled::misconfigured(place.adapter, &reason))?;
+        let program =
+            configured(command, place.path).map_err(|reason| NotInstalled::misconfigured(place.adapter, &reason))?;
         return Ok(located(place, program, Source::Configured));
     }
     if let Some(program) = managed(place).map_err(missing)? {

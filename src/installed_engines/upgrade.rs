@@ -189,7 +189,9 @@ impl InstalledEngines {
         let (stdout, stderr, stdin) = streams.map_err(|error| format!("hand over its log: {error}"))?;
         let mut command = Command::new(npm);
         command.arg("install").arg("--prefix").arg(prefix);
-        command.args(["--save-exact", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"]).args(PATIENT);
+        command
+            .args(["--save-exact", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"])
+            .args(PATIENT);
         command.arg(package);
         command.env_clear().envs(self.0.env.iter().filter(|(name, _)| is_for_npm(name))).env("PATH", self.path());
         // Its standard input is the empty lock file of the turn: npm reads nothing, and if this service is killed,

@@ -40,7 +40,9 @@ pub(crate) fn used(template: &str) -> Vec<Used> {
         let behind = |steps: usize| tokens.get(at + steps).map(|(token, _)| token);
         let member = match (behind(1), behind(2), behind(3)) {
             (Some(Token::Dot), Some(Token::Ident(member)), _) => Some((*member).to_owned()),
-            (Some(Token::BracketOpen), Some(Token::Str(member)), Some(Token::BracketClose)) => Some((*member).to_owned()),
+            (Some(Token::BracketOpen), Some(Token::Str(member)), Some(Token::BracketClose)) => {
+                Some((*member).to_owned())
+            }
             _ => None,
         };
         let begins_tag = matches!(before, Some(Token::VariableStart)) && !matches!(behind(1), Some(Token::ParenOpen));
@@ -83,7 +85,10 @@ mod tests {
     #[test]
     fn what_a_template_takes_from_outside_is_found_and_what_it_names_itself_is_not() {
         assert_eq!(names("{{ input.a }} {{ parameter['b c'] | upper }}"), ["input.a", "parameter.b c"]);
-        assert_eq!(names("{% if input.a and not parameter.b %}{{ body }}{% endif %}"), ["input.a", "parameter.b", "body"]);
+        assert_eq!(
+            names("{% if input.a and not parameter.b %}{{ body }}{% endif %}"),
+            ["input.a", "parameter.b", "body"]
+        );
         assert_eq!(names("{% for item in input.list %}{{ item.x }} {{ loop.index }}{% endfor %}"), ["input.list"]);
         assert_eq!(names("{% set x = input.a %}{{ x }}{{ range(3) }}{{ true }}"), ["input.a"]);
         assert_eq!(names("{{ titel }}{{ env.HOME }}"), ["titel", "env.HOME"]);

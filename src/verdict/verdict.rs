@@ -55,7 +55,15 @@ impl Verdict {
     }
 
     pub(crate) fn of_outcome(outcome: Result<Outcome, RunError>) -> Self {
-        Self { outcome, normalized: None, warnings: Vec::new(), answer: None, awaited: None, message: None, transient: false }
+        Self {
+            outcome,
+            normalized: None,
+            warnings: Vec::new(),
+            answer: None,
+            awaited: None,
+            message: None,
+            transient: false,
+        }
     }
 
     /// The same verdict on this answer of an engine.

@@ -181,7 +181,8 @@ fn what_is_missing_or_unusable_is_said_with_the_command_that_installs_it() {
     ] {
         let machine = Machine::new().flag("engines.codex.command", &command);
         let refused = machine.installed().find(engine("codex")).unwrap_err();
-        assert!(refused.reason.starts_with("engines.codex.command: "), "{refused}");
+        let named = "SKILL_RUNNER_CODEX_BIN (engines.codex.command) names a program that cannot be used: ";
+        assert!(refused.reason.starts_with(named), "{refused}");
         assert!(refused.reason.contains(said), "{refused}");
     }
     let gone = machine.installed().find(engine("iflow")).unwrap_err();

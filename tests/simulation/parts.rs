@@ -180,7 +180,8 @@ pub fn codex(dice: &Dice, resume: Option<&str>) -> Part {
     let usage = json!({"input_tokens": 10, "cached_input_tokens": 0, "output_tokens": 2});
     let ends = json!({"type": "turn.completed", "usage": usage});
     let fails = json!({"type": "turn.failed", "error": {"message": "the model is overloaded"}});
-    let busy = dice.pick(&["exceeded retry limit, last status: 429 Too Many Requests", "stream disconnected before completion"]);
+    let busy = dice
+        .pick(&["exceeded retry limit, last status: 429 Too Many Requests", "stream disconnected before completion"]);
     let refused = json!({"type": "turn.failed", "error": {"message": busy}});
     let lost = format!("Error: thread/resume failed: no rollout found for thread id {session}\n");
     let (lines, stderr, ending): (Vec<Value>, &str, Ending) = match turn {

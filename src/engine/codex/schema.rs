@@ -7,8 +7,7 @@ const NOTES: [&str; 8] = ["$schema", "$id", "title", "default", "examples", "ext
 /// Keywords that only restrict a value further and that the service does not take. The runner checks them itself.
 const LEFT_OUT: [&str; 5] = ["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties"];
 /// Formats that the service takes; another one is left out.
-const FORMATS: [&str; 9] =
-    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 /// Most levels of objects and arrays inside each other.
 const DEPTH_MAX: usize = 10;
 /// Most fields of all objects together.
@@ -39,8 +38,20 @@ fn part(schema: &Value, depth: usize, fields: &mut usize) -> Option<Value> {
         let value = match keyword.as_str() {
             note if NOTES.contains(&note) || LEFT_OUT.contains(&note) || note.starts_with("x-") => continue,
             "format" if !value.as_str().is_some_and(|format| FORMATS.contains(&format)) => continue,
-            "type" | "enum" | "const" | "description" | "required" | "additionalProperties" | "pattern" | "format"
-            | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" | "minItems"
+            "type"
+            | "enum"
+            | "const"
+            | "description"
+            | "required"
+            | "additionalProperties"
+            | "pattern"
+            | "format"
+            | "minimum"
+            | "maximum"
+            | "exclusiveMinimum"
+            | "exclusiveMaximum"
+            | "multipleOf"
+            | "minItems"
             | "maxItems" => value.clone(),
             "items" => part(value, depth + 1, fields)?,
             "anyOf" => {
@@ -103,10 +114,16 @@ mod tests {
     #[test]
     fn limits_patterns_and_references_are_handed_over_and_what_the_service_does_not_know_is_left_to_the_runner() {
         for (field, taken) in [
-            (json!({ "type": "string", "pattern": "^x", "minLength": 2 }), json!({ "type": "string", "pattern": "^x" })),
+            (
+                json!({ "type": "string", "pattern": "^x", "minLength": 2 }),
+                json!({ "type": "string", "pattern": "^x" }),
+            ),
             (json!({ "type": "string", "format": "date" }), json!({ "type": "string", "format": "date" })),
             (json!({ "type": "string", "format": "uri" }), json!({ "type": "string" })),
-            (json!({ "type": ["integer", "null"], "minimum": 1 }), json!({ "type": ["integer", "null"], "minimum": 1 })),
+            (
+                json!({ "type": ["integer", "null"], "minimum": 1 }),
+                json!({ "type": ["integer", "null"], "minimum": 1 }),
+            ),
             (
                 json!({ "type": "array", "minItems": 1, "uniqueItems": true, "items": { "$ref": "#/$defs/one", "title": "x" } }),
                 json!({ "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/one" } }),

@@ -187,7 +187,8 @@ fn check_foreign_configs(skill: &Skill, request: &CreateRequest) -> Result<(), E
     let named: Vec<String> = foreign.iter().map(|engine| format!("{engine}_config")).collect();
     let runs_on = asked.map_or_else(|| Engine::names(&engines), str::to_owned);
     let message = format!("{} is of no use: the run is on {runs_on}; leave it out", named.join(", "));
-    let detail = |name: &String| ValidationError { path: format!("/{name}"), message: "not for this run's engine".into() };
+    let detail =
+        |name: &String| ValidationError { path: format!("/{name}"), message: "not for this run's engine".into() };
     Err(Error::Rejected { code: ErrorCode::InvalidRequest, message, details: named.iter().map(detail).collect() })
 }
 

@@ -62,7 +62,8 @@ fn template(
     if let Some(fault) = bounded::template::fault(text) {
         let message = format!("the template does not compile: {fault}");
         let hint = "correct it there; {{ input.x }} and {{ parameter.x }} stand for values";
-        return report.push(intake.grade(Finding::error(FindingCode::TemplateInvalid, file, message, hint).at(pointer)));
+        return report
+            .push(intake.grade(Finding::error(FindingCode::TemplateInvalid, file, message, hint).at(pointer)));
     }
     for used in template_names::used(text) {
         if let Some(fault) = unknown(&used, schemas) {
