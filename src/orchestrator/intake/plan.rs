@@ -175,7 +175,7 @@ fn check_engine_configs(request: &CreateRequest) -> Result<(), Error> {
 /// Whether every configuration is for an engine that this run may use: the one asked for, else one of the skill's.
 fn check_foreign_configs(skill: &Skill, request: &CreateRequest) -> Result<(), Error> {
     let engines = skill.effective_engines();
-    let asked = request.asked_engine.then(|| request.engine.as_deref()).flatten();
+    let asked = request.asked_engine.then_some(request.engine.as_deref()).flatten();
     let is_foreign = |engine: &&Engine| match asked {
         Some(asked) => engine.as_str() != asked,
         None => !engines.contains(engine),
