@@ -43,6 +43,9 @@ fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Star
         cache_key: None,
         engine_config_sha256: None,
         temporary: false,
+        labels: Default::default(),
+        metadata: None,
+        awaiting_files: Vec::new(),
     }
 }
 

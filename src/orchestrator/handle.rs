@@ -85,7 +85,9 @@ impl Orchestrator {
     /// The run as a job, and the state it was made of.
     pub(crate) async fn job_and_state(&self, run: RunId) -> Result<(Job, RunState), Error> {
         let state = self.state(run).await?;
-        Ok((job(&state, self.shared.queue.position(run)), state))
+        let mut job = job(&state, self.shared.queue.position(run));
+        job.metadata = self.shared.log.metadata(&state).await?;
+        Ok((job, state))
     }
 
     /// Wait until the run is final or waits for its user, at most so long; the run as it is then.

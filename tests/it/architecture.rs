@@ -88,6 +88,7 @@ const CLI: &[&str] = &[
     "service",
     "inspect",
     "run",
+    "runs",
     "skill",
     "command_line",
 ];

@@ -12,6 +12,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::runtime::runtime;
+use crate::cli::service::banner;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
@@ -81,7 +82,9 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     let (listener, bound) = listen(&settings).await?;
     let grace = Duration::from_secs(settings.http.drain_grace_seconds);
     let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
+    let recovered = store.open_runs().await?.len();
     let orchestrator = data_folder::take_over(store, registry, settings).await?;
+    banner::tell(&orchestrator, recovered)?;
 
     let (end, ended) = oneshot::channel();
     let until_ended = async move {
@@ -93,12 +96,18 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     let url = service_address::url(bound);
     output::line(&format!("listening on {url}"))?;
     info!(%url, "the service is ready");
+    let engines = orchestrator.installed_engines().clone();
+    // Each CLI is asked for its version, which takes long; nobody waits for that.
+    std::thread::spawn(move || banner::tell_engines(&engines));
 
     let signal_name = tokio::select! {
         name = stop.next() => name,
         broken = &mut server => return Err(server_ended(broken)),
     };
     info!(signal = signal_name, "no new work is taken; running engines have {} s to finish", grace.as_secs());
+    if let Some(waits) = banner::waits_for(&orchestrator, grace.as_secs()).await {
+        eprintln!("{waits}");
+    }
     tokio::select! {
         () = orchestrator.drain(grace) => {}
         name = stop.next() => {

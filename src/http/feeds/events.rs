@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::domain::ids::Seq;
@@ -25,6 +25,10 @@ pub(crate) async fn events(
     // Watch before reading: an append between the two would be missed.
     let head = app.orchestrator().log().watch(asked.run());
     let state = app.orchestrator().state(asked.run()).await?;
+    if state.status().is_final() && cursor >= state.head_seq {
+        // The reader has it all. An EventSource comes back after every end; this answer tells it not to.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     let body = Body::from_stream(Follow::new(app, state, head, cursor).stream());
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),

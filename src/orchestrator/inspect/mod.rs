@@ -6,6 +6,7 @@ pub(crate) mod explain_cache;
 pub(crate) mod explain_failure;
 pub(crate) mod export;
 pub(crate) mod hit_folder;
+pub(crate) mod listing;
 
 pub use bundle::OpenedBundle;
 pub use explain_cache::{CacheOutcome, CacheStory, DifferingPart};

@@ -180,6 +180,8 @@ impl Sse {
                 Some(("event", event)) => found.event = event.to_owned(),
                 Some(("id", id)) => found.id = Some(id.parse().unwrap()),
                 Some(("data", data)) => found.data = data.to_owned(),
+                // How long to wait before coming back.
+                Some(("retry", millis)) => assert!(millis.parse::<u64>().is_ok(), "{millis}"),
                 None if line == "\n" => return Some(found),
                 other => panic!("{other:?} in an event stream"),
             }
