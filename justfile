@@ -25,6 +25,18 @@ bench *words:
 soak *duration:
     cargo bench --locked --bench soak -- {{duration}}
 
+# Power cuts of the whole service (needs root), for example 100.
+power-cuts count="100":
+    POWER_CUTS={{count}} cargo test --locked --test it power_of_the_whole -- --nocapture
+
+# Every parser of foreign bytes, so many seconds each.
+fuzz seconds="600":
+    FUZZ_SECONDS={{seconds}} cargo test --locked --release --lib no_foreign_bytes -- --nocapture
+
+# Which planted faults does no test notice? For example: domain/decide, or --every 10 store.
+mutants *places:
+    scripts/mutants {{places}}
+
 # What must hold before a change lands.
 ci:
     .ci/run

@@ -38,3 +38,5 @@ pub mod orchestrator;
 pub mod http;
 // L9
 pub mod cli;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;

@@ -25,6 +25,8 @@ pub mod validation;
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod samples;
 
 pub use decide::{Decision, decide};
 pub(crate) use effect::{Effect, effects};

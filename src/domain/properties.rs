@@ -1,152 +1,34 @@
-//! Properties of the core, over random commands: decisions are legal, folds compose, and recovering twice has the effect of
-//! recovering once.
+//! Properties of the core, over random histories: decisions are legal, folds compose, and recovering twice has the effect of
+//! recovering once. How often each command met each state is counted, and too seldom is a failure.
+
+mod histories;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
-use super::codes::ErrorCode;
-use super::command::{Command, Conclusion, LastFiles, Refusal, RestartQueued};
-use super::event::{Event, Started};
-use super::fact::{Fact, RawRange, Stream};
-use super::ids::{RequestId, RunId};
-use super::interaction::{Interaction, InteractionId, InteractionKind};
-use super::outcome::{Completion, Evidence, RunError, Usage};
-use super::request::{ExecutionMode, RuntimeOptions, SkillRef};
+use self::histories::{Play, any_command, any_history, play};
+use super::command::{Command, Refusal, RestartQueued};
+use super::event::Event;
+use super::request::ExecutionMode;
+use super::samples::{RUN, at, events, last_files, started};
 use super::state::RunState;
-use super::statechart::{Status, target};
-use super::time::Timestamp;
+use super::statechart::{Status, TRANSITIONS, target};
 use super::{Decision, Ending, decide, effects, ending};
 
-fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Started {
-    Started {
-        request_id: RequestId(Uuid::from_u128(2)),
-        skill: SkillRef { id: "demo".into(), version: "1.0.0".into(), fingerprint: String::new() },
-        engine: "script".into(),
-        model: None,
-        execution_mode: mode,
-        runtime_options: RuntimeOptions {
-            execution_mode: mode,
-            no_cache: false,
-            debug: false,
-            debug_keep_temp: false,
-            verbose: false,
-            interactive_auto_reply: auto_reply,
-            interactive_reply_timeout_sec: 5,
-            hard_timeout_seconds: 60,
-            stall_timeout_seconds: 60,
-        },
-        input: Map::new(),
-        parameter: Map::new(),
-        awaiting_upload,
-        idempotency_sha256: None,
-        cache_key: None,
-        engine_config_sha256: None,
-        temporary: false,
-    }
-}
-
-/// Last files that were written for exactly the runs that end.
-fn last_files(run: &RunState, command: &Command) -> Option<LastFiles> {
-    let evidence = Evidence {
-        streams: Default::default(),
-        artifacts_sha256: "0".repeat(64),
-        files_sha256: "0".repeat(64),
-        result_sha256: "0".repeat(64),
-    };
-    ending(run, command).map(|_| LastFiles { facts: vec![], evidence })
-}
-
-/// The events of a decision; the proof in the terminal event is a placeholder.
-fn events(decision: Decision) -> Vec<Event> {
-    let terminal = decision.terminal.map(|terminal| terminal.into_event(0, "0".repeat(64), Usage::default()));
-    decision.facts.into_iter().map(|fact| fact.event).chain(terminal).collect()
-}
-
-fn question() -> Interaction {
-    Interaction {
-        interaction_id: InteractionId(0),
-        kind: InteractionKind::OpenText,
-        prompt: "Which?".into(),
-        options: vec![],
-        ui_hints: Value::Null,
-        required_fields: vec![],
-        default_decision_policy: "engine_judgement".into(),
-        context: Value::Null,
-    }
-}
-
-fn any_command() -> impl Strategy<Value = Command> {
-    let raw = Fact::raw_text(RawRange { stream: Stream::Stdout, from: 0, to: 1 }, "x".into());
-    let bound =
-        Fact::own(Event::SessionBound(super::event::SessionBound { handle_kind: "thread".into(), handle: "h".into() }));
-    let ends = prop_oneof![
-        Just(Conclusion::Succeeded(Completion::Exit)),
-        Just(Conclusion::Failed(RunError::new(ErrorCode::EngineFailed, "broken"))),
-        Just(Conclusion::NeedsInput(question())),
-    ];
-    let requeue = any::<bool>().prop_map(|again| if again { RestartQueued::Requeue } else { RestartQueued::Fail });
-    prop_oneof![
-        1 => Just(Command::Upload {
-            files: vec![],
-            manifest_sha256: "0".repeat(64),
-            cache_key: "0".repeat(64),
-            package: None,
-        }),
-        1 => Just(Command::TakeFromCache {
-            source: RunId(Uuid::from_u128(9)),
-            cache_key: "0".repeat(64),
-        }),
-        3 => Just(Command::StartTurn {
-            command: vec!["true".into()],
-            pid: 1,
-            engine_version: "1".into(),
-            parser_version: "1".into(),
-            isolation: "none".into(),
-        }),
-        2 => prop::collection::vec(prop_oneof![Just(raw), Just(bound)], 0..3).prop_map(Command::Record),
-        3 => ends.prop_map(|conclusion| Command::EndTurn { facts: vec![], conclusion }),
-        1 => Just(Command::Reject { error: RunError::new(ErrorCode::MissingInputFiles, "x") }),
-        3 => (1u64..4, 0u8..3, prop::option::of("[ab]")).prop_map(|(id, body, key)| Command::Reply {
-            interaction_id: InteractionId(id),
-            response: json!(body),
-            idempotency_key: key,
-        }),
-        2 => Just(Command::AutoDecide),
-        1 => Just(Command::Cancel { requested_by: "user".into(), reason: String::new() }),
-        1 => requeue.prop_map(|restart_queued| Command::Reconcile { restart_queued, facts: vec![] }),
-    ]
-}
-
-fn any_history() -> impl Strategy<Value = (Started, Vec<(Command, u8)>)> {
-    let mode = prop_oneof![1 => Just(ExecutionMode::Auto), 3 => Just(ExecutionMode::Interactive)];
-    let first = (mode, any::<bool>(), any::<bool>()).prop_map(|(mode, upload, auto)| started(mode, upload, auto));
-    (first, prop::collection::vec((any_command(), 0u8..10), 0..25))
-}
-
-const RUN: RunId = RunId(Uuid::from_u128(1));
-
-/// Play commands; returns every logged event with its moment, and the states after each decision.
-fn play(first: &Started, commands: &[(Command, u8)]) -> (Vec<(Event, Timestamp)>, RunState) {
-    let mut now = Timestamp::from_micros(0);
-    let mut state = RunState::open(RUN, first, now);
-    let mut log = Vec::new();
-    for (command, seconds) in commands {
-        now = now.plus_seconds(u64::from(*seconds));
-        let files = last_files(&state, command);
-        let Ok(decision) = decide(Some(&state), command.clone(), files, now) else { continue };
-        for event in events(decision) {
-            state.apply(&event, now);
-            log.push((event, now));
-        }
-    }
-    (log, state)
-}
+/// Histories that are counted.
+const COUNTED: usize = 2_000;
+/// Every command meets every state at least so often in them.
+const MEETINGS_MIN: usize = 30;
+/// Every row of the table is taken at least so often in them.
+const ROWS_MIN: usize = 30;
 
 proptest! {
     #[test]
     fn every_decision_is_legal_in_the_table_and_ends_at_most_once((first, commands) in any_history()) {
-        let (log, state) = play(&first, &commands);
+        let Play { log, state, .. } = play(&first, &commands);
         let mut status = Status::Queued;
         let mut terminal = 0;
         for (event, _) in &log {
@@ -169,9 +51,9 @@ proptest! {
 
     #[test]
     fn a_fold_of_a_prefix_and_then_the_rest_is_the_fold_of_all((first, commands) in any_history(), cut in any::<prop::sample::Index>()) {
-        let (log, whole) = play(&first, &commands);
+        let Play { log, state: whole, .. } = play(&first, &commands);
         let (before, after) = log.split_at(cut.index(log.len() + 1));
-        let mut state = RunState::open(RUN, &first, Timestamp::from_micros(0));
+        let mut state = RunState::open(RUN, &first, at(0));
         for (event, at) in before {
             state.apply(event, *at);
         }
@@ -188,8 +70,8 @@ proptest! {
     fn to_reconcile_twice_is_to_reconcile_once(
         (first, commands) in any_history(), requeue in any::<bool>(), clock_set_back in any::<bool>(),
     ) {
-        let (_, mut state) = play(&first, &commands);
-        let now = Timestamp::from_micros(if clock_set_back { 0 } else { 1_000_000_000 });
+        let mut state = play(&first, &commands).state;
+        let now = at(if clock_set_back { 0 } else { 1_000 });
         let restart_queued = if requeue { RestartQueued::Requeue } else { RestartQueued::Fail };
         let reconcile = || Command::Reconcile { restart_queued, facts: vec![] };
         let files = last_files(&state, &reconcile());
@@ -206,7 +88,7 @@ proptest! {
     fn a_run_ends_exactly_when_and_how_it_was_said_to_and_not_without_its_last_files(
         (first, commands) in any_history(), command in any_command(), seconds in 0u64..10,
     ) {
-        let (_, state) = play(&first, &commands);
+        let state = play(&first, &commands).state;
         let now = state.updated_at.plus_seconds(seconds);
         let said = ending(&state, &command);
         let without = decide(Some(&state), command.clone(), None, now);
@@ -222,8 +104,8 @@ proptest! {
 
     #[test]
     fn a_question_is_resolved_at_most_once((first, commands) in any_history()) {
-        let (log, _) = play(&first, &commands);
-        let mut resolved = std::collections::BTreeSet::new();
+        let log = play(&first, &commands).log;
+        let mut resolved = BTreeSet::new();
         for (event, _) in &log {
             let id = match event {
                 Event::ReplyAccepted(reply) => reply.interaction_id,
@@ -233,11 +115,69 @@ proptest! {
             prop_assert!(resolved.insert(id), "{} twice", id);
         }
     }
+
+    #[test]
+    fn an_answer_is_kept_until_its_turn_begins_and_no_restart_ends_a_run_before_that((first, commands) in any_history()) {
+        let (mut state, mut answered) = (RunState::open(RUN, &first, at(0)), None);
+        for (event, now) in play(&first, &commands).log {
+            state.apply(&event, now);
+            match event {
+                Event::ReplyAccepted(reply) => answered = Some(reply.response),
+                Event::TurnStarted(_) | Event::Failed(_) | Event::Completed(_) => answered = None,
+                _ => {}
+            }
+            if answered.is_some() && state.status() == Status::Queued {
+                prop_assert_eq!(&state.answer, &answered);
+                let restart = Command::Reconcile { restart_queued: RestartQueued::Fail, facts: vec![] };
+                prop_assert_eq!(decide(Some(&state), restart, None, now), Ok(Decision::default()));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_histories_meet_every_command_in_every_state_and_take_every_row_of_the_table() {
+    let mut meetings: BTreeMap<(Status, &str), (usize, usize)> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, usize> = TRANSITIONS.iter().map(|row| (row.id, 0)).collect();
+    let (mut began, mut asked, mut resumed) = (0, 0, 0);
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..COUNTED {
+        let (first, moves) = any_history().new_tree(&mut runner).unwrap().current();
+        let Play { moves, log, state } = play(&first, &moves);
+        for played in moves {
+            let (accepted, refused) = meetings.entry((played.before, played.command)).or_default();
+            *(if played.decision.is_ok() { accepted } else { refused }) += 1;
+        }
+        for (event, _) in &log {
+            let Event::StateChanged(change) = event else { continue };
+            let taken = TRANSITIONS.iter().find(|row| (row.from, row.trigger) == (change.from, change.trigger));
+            *rows.get_mut(taken.unwrap().id).unwrap() += 1;
+        }
+        began += usize::from(state.turns > 0);
+        asked += usize::from(state.interaction_count > 0);
+        resumed += usize::from(state.turns > 1);
+    }
+    for ((status, command), (accepted, refused)) in &meetings {
+        println!("{:>12} {command:<16} {accepted:>6} accepted {refused:>6} refused", status.as_str());
+    }
+    println!("{rows:?}\nof {COUNTED} histories {began} began a turn, {asked} asked, {resumed} began a second turn");
+    let commands = BTreeSet::from_iter(meetings.keys().map(|(_, command)| *command));
+    assert_eq!(commands.len(), 10, "every command but the first: {commands:?}");
+    for status in Status::ALL {
+        for command in &commands {
+            let (accepted, refused) = meetings.get(&(status, *command)).copied().unwrap_or_default();
+            assert!(accepted + refused >= MEETINGS_MIN, "{command} met {} {accepted}+{refused} times", status.as_str());
+        }
+    }
+    for (row, taken) in rows {
+        assert!(taken >= ROWS_MIN, "{row} was taken {taken} times");
+    }
+    assert!(began * 3 > COUNTED * 2 && asked * 3 > COUNTED && resumed * 5 > COUNTED, "{began}, {asked}, {resumed}");
 }
 
 #[test]
 fn a_run_begins_with_its_creation_and_is_created_once() {
-    let now = Timestamp::from_micros(0);
+    let now = at(0);
     let create = || Command::Create(Box::new(started(ExecutionMode::Auto, false, false)));
     let created = events(decide(None, create(), None, now).unwrap());
     assert_eq!(created, [Event::Started(started(ExecutionMode::Auto, false, false))]);

@@ -1,5 +1,8 @@
 //! A run's state: the fold of its events.
 
+#[cfg(test)]
+mod tests;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -7,9 +7,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use super::step::step;
 
 /// Removes a file; that it does not exist is no error.
 pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
+    step("remove", path)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::on("remove", path)(error)),
         Ok(()) | Err(_) => Ok(()),
@@ -112,6 +114,7 @@ impl Trash {
     }
 
     fn take(&mut self, path: &Path, found: &Metadata) -> Result<(), Error> {
+        step("remove", path)?;
         if !found.is_dir() {
             // The bytes of a file that another run links to as well stay on the disk.
             self.freed += if found.is_file() && found.nlink() == 1 { found.len() } else { 0 };

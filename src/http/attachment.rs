@@ -128,6 +128,16 @@ fn range(asked: &HeaderMap, etag: Option<&str>, size: u64) -> Wanted {
     if range.start < range.end { Wanted::Part(range) } else { Wanted::Nothing }
 }
 
+/// The same for any bytes of the header: all, a part, or nothing that can be had.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn asked(asked: &HeaderMap, size: u64) -> Option<Option<Range<u64>>> {
+    match range(asked, None, size) {
+        Wanted::All => None,
+        Wanted::Part(part) => Some(Some(part)),
+        Wanted::Nothing => Some(None),
+    }
+}
+
 /// The file name for the client: plain ASCII for old clients, the exact one in UTF-8 for the others.
 fn attachment(filename: &str) -> String {
     let plain = |character: char| match character {

@@ -4,6 +4,8 @@ mod answer;
 mod attachment;
 mod engines;
 mod feeds;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod foreign;
 mod inspect;
 mod jobs;
 mod management;

@@ -26,6 +26,8 @@ pub(crate) enum Stop {
     /// Its output can no longer be kept.
     LogFailed {
         message: String,
+        /// Because there was no room for it.
+        disk_full: bool,
     },
     Shutdown,
 }
@@ -56,8 +58,9 @@ impl Stop {
                 ),
             )
             .with("limit_bytes", *limit),
-            Stop::LogFailed { message } => {
-                RunError::new(ErrorCode::Internal, format!("the engine's output could not be kept: {message}"))
+            Stop::LogFailed { message, disk_full } => {
+                let code = if *disk_full { ErrorCode::InsufficientStorage } else { ErrorCode::Internal };
+                RunError::new(code, format!("the engine's output could not be kept: {message}"))
             }
             Stop::Shutdown => RunError::new(
                 ErrorCode::OrchestratorRestartInterrupted,

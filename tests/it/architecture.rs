@@ -35,6 +35,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("orchestrator", 7),
     ("http", 8),
     ("cli", 9),
+    ("fuzz", 9),
 ];
 
 /// Layers up to this one are pure.
@@ -63,6 +64,7 @@ const HTTP: &[&str] = &[
     "state",
     "request",
     "attachment",
+    "foreign",
     "server",
     "feeds",
     "jobs",

@@ -10,6 +10,7 @@ mod cli;
 mod codes;
 mod compat;
 mod crash;
+mod durability;
 mod engines;
 mod explain;
 mod export;

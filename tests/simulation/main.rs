@@ -28,7 +28,7 @@ use stage_set::StageSet;
 use world::Sabotage;
 
 /// Seeds of a usual test run.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 2_000;
 /// Failures that are told of; more would say no more.
 const FAILURES_MAX: usize = 5;
 

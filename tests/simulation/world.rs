@@ -36,6 +36,8 @@ pub struct World {
     pub dice: Dice,
     /// The data folder; what is in it stays.
     pub data: PathBuf,
+    /// Its own skills folder, if packages are installed in it.
+    pub skills: Option<PathBuf>,
     /// Whatever became durable.
     pub disk: MemoryStore,
     pub sabotage: Sabotage,
@@ -82,9 +84,12 @@ pub struct Torn {
 
 impl World {
     pub fn new(seed: u64, data: PathBuf, sabotage: Sabotage) -> Arc<World> {
+        let dice = Dice::new(seed);
+        let skills = dice.once_in(5).then(|| data.join("skills"));
         Arc::new(World {
-            dice: Dice::new(seed),
+            dice,
             data,
+            skills,
             disk: MemoryStore::default(),
             sabotage,
             book: Mutex::default(),
@@ -161,6 +166,30 @@ impl World {
         if self.goes_dark(what) {
             pending::<()>().await;
         }
+    }
+
+    /// A file is about to be changed in the middle of a piece of work; after the crash nothing ever is.
+    pub fn changes_file(&self, doing: &str, path: &Path) -> std::io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // Without the random part of temporary names: the same in every trace.
+        let name = if name.starts_with('.') { "a temporary file" } else { &name };
+        if self.goes_dark(&format!("{doing} {}", self.plain_name(name))) {
+            return Err(std::io::Error::other("the power is off"));
+        }
+        Ok(())
+    }
+
+    /// Ids of runs by their names in the trace.
+    fn plain_name(&self, name: &str) -> String {
+        match name.parse::<Uuid>() {
+            Ok(id) => self.name(RunId(id)),
+            Err(_) => name.to_owned(),
+        }
+    }
+
+    /// Whether the crash has come.
+    pub fn is_dark(&self) -> bool {
+        self.state().dark
     }
 
     fn goes_dark(&self, what: &str) -> bool {

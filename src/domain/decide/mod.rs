@@ -7,5 +7,8 @@ mod reply;
 mod rules;
 mod turn;
 
+#[cfg(test)]
+mod tests;
+
 pub use decision::Decision;
 pub use rules::decide;

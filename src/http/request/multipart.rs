@@ -57,7 +57,7 @@ fn also(field: &Field<'_>) -> String {
     format!("there is also a part named {name:?}")
 }
 
-async fn multipart(request: Request) -> Result<Multipart, Problem> {
+pub(crate) async fn multipart(request: Request) -> Result<Multipart, Problem> {
     let given = request.headers().get(header::CONTENT_TYPE);
     let given = given.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default();
     if !given.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {

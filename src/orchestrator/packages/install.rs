@@ -28,23 +28,28 @@ impl Orchestrator {
         let turn = shared.installs.clone().try_acquire_owned();
         let turn = turn.map_err(|_| Error::InstallsBusy { limit: INSTALLS_MAX })?;
         let limits = self.upload_limits();
-        let blocking = tokio::task::spawn_blocking(move || {
-            let skills_dir = &shared.settings.paths.skills_dir;
-            let staging = Staging::begin(skills_dir, Uuid::now_v7()).map_err(Error::from)?;
+        let (owned, id) = (shared.clone(), shared.clock.new_id());
+        let begin = move || {
+            let staging = Staging::begin(&owned.settings.paths.skills_dir, id).map_err(Error::from)?;
             let unpacked = unpack::unpack(&zip, &staging.unpacked(), &limits)?;
-            let records = Records::new(&shared.layout);
+            let records = Records::new(&owned.layout);
             let install = Install::queued(staging.id());
             records.write(&install)?;
             records.forget_old();
             let (teller, told) = watch::channel(install.clone());
-            // In one piece, so that a service that ends waits for it.
-            tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                Installation { records, install, teller }.carry_out(staging, unpacked);
-            });
-            Ok(told)
+            Ok::<_, Error>((Installation { records, install, teller }, staging, unpacked, told))
+        };
+        let (installation, staging, unpacked, told) = shared.blocking.run("unpack the package", begin).await??;
+        let blocking = shared.blocking.clone();
+        // A service that ends waits for it.
+        shared.tasks.spawn(async move {
+            let _turn = turn;
+            let carried = blocking.run("install the package", move || installation.carry_out(staging, unpacked)).await;
+            if let Err(error) = carried {
+                error!(error = %chain(&error), "a package could not be installed");
+            }
         });
-        blocking.await.map_err(|error| Error::io("unpack the package")(error.into()))?
+        Ok(told)
     }
 
     /// An installation as it is now.

@@ -178,7 +178,7 @@ fn failure_of(end: &FinishedProcess) -> Option<String> {
         (Some(Stop::HardTimeout { seconds }), _) => Some(format!("it did not finish within {seconds} s")),
         (Some(Stop::Stalled { seconds, .. }), _) => Some(format!("it wrote nothing for {seconds} s")),
         (Some(Stop::OutputLimit { limit }), _) => Some(format!("it wrote more than {limit} bytes to standard output")),
-        (Some(Stop::LogFailed { message }), _) => Some(format!("its output could not be kept: {message}")),
+        (Some(Stop::LogFailed { message, .. }), _) => Some(format!("its output could not be kept: {message}")),
         (Some(Stop::Canceled), _) => Some("the run was canceled meanwhile".to_owned()),
         (Some(Stop::Shutdown), _) => Some("the service ended meanwhile".to_owned()),
         (None, ProcessExit::Code(0)) => None,

@@ -13,6 +13,7 @@ use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::Warning;
 use crate::domain::statechart::Status;
 use crate::engine::StreamReader;
+use crate::files::Shortage;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Journal;
 use crate::orchestrator::shared::live::{CancelMessage, Mailbox};
@@ -206,7 +207,8 @@ impl Attempt<'_> {
                 Ok(Taken::Nothing)
             }
             Some(Output::LogFailed { stream, error }) => {
-                self.stop(Stop::LogFailed { message: format!("{}: {error}", stream.as_str()) });
+                let disk_full = Shortage::behind(&error) == Some(Shortage::Disk);
+                self.stop(Stop::LogFailed { message: format!("{}: {error}", stream.as_str()), disk_full });
                 Ok(Taken::Nothing)
             }
             Some(Output::Ended(ended)) => Ok(Taken::Ended(ended)),

@@ -2,8 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use super::patience::with_patience;
 use crate::files;
@@ -64,7 +68,7 @@ impl Database {
         let db = db.unwrap_or_else(|| Err(Error::Locked { path: folder.to_path_buf() }))?;
         sync_all(folder).map_err(Error::io("sync", folder))?;
         let path = folder.join("db");
-        let file = File::open(&path).map_err(Error::io("open", &path))?;
+        let file = File::options().read(true).write(true).open(&path).map_err(Error::io("open", &path))?;
         let path = folder.join("blobs");
         let blobs = File::open(&path).and_then(|blobs| Ok(rustix::fs::Dir::new(blobs)?));
         let blobs = Mutex::new(blobs.map_err(Error::io("open", &path))?);
@@ -86,6 +90,23 @@ impl Database {
     /// How much room the database takes on the disk.
     pub(super) fn size(&self) -> u64 {
         self.file.metadata().map_or(0, |file| file.len())
+    }
+
+    /// Sets blocks of the disk aside, so that the file can grow by `bytes` whatever others write meanwhile; by how much it can
+    /// grow. A file system that cannot do that is trusted.
+    pub(super) fn set_room_aside(&self, bytes: u64) -> io::Result<u64> {
+        let room = || self.file.metadata().map(|file| (file.blocks() * 512).saturating_sub(file.len()));
+        let found = room()?;
+        if found >= bytes {
+            return Ok(found);
+        }
+        let end = self.file.metadata()?.len();
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, end, bytes * 2) {
+            Ok(()) => Ok(bytes),
+            Err(Errno::NOSPC | Errno::DQUOT) => room(),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(u64::MAX),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Writes a batch, all or nothing; durable when `Ok`. After an error the outcome is unknown.

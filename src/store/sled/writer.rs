@@ -27,6 +27,24 @@ const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// a refusal is an answer. Twice the largest group with sled's own copies of pages, and a reserve.
 const MIN_FREE_BYTES: u64 = 32 * 1024 * 1024;
 
+/// With less free space than this, room is set aside for what is to be written: until then nobody can fill the disk between
+/// a look at it and the write.
+const SET_ASIDE_BELOW: u64 = 1024 * 1024 * 1024;
+
+/// How much: twice the largest group.
+const SET_ASIDE_BYTES: u64 = 2 * MAX_GROUP_BYTES as u64;
+
+/// With less room than this not even deletions are written.
+const LAST_BYTES: u64 = 1024 * 1024;
+
+/// What the disk has room for.
+enum Room {
+    All,
+    /// Deletions alone, which bring room back.
+    Deletions(Error),
+    Nothing(Error),
+}
+
 /// What the writer is asked to do, and where the answer goes.
 pub(super) enum Request {
     /// Write events and rows.
@@ -114,14 +132,19 @@ impl Writer {
 
     /// Writes a group and answers each of its requests. An error is fatal.
     fn commit(&self, requests: Vec<Request>) -> Result<(), Error> {
-        let full = self.disk_full();
+        let room = self.room();
         let mut group = Group::new(&self.shared);
         let mut answers = Vec::with_capacity(requests.len());
         let mut next = None;
         for request in requests {
-            answers.push(match (request, &full) {
-                (Request::Append(_, caller), Some(full)) => Answer::Append(caller, Err(full.clone())),
-                (Request::Append(append, caller), None) => Answer::Append(caller, group.append(append)),
+            answers.push(match (request, &room) {
+                (Request::Append(append, caller), Room::All) => Answer::Append(caller, group.append(append)),
+                (Request::Append(_, caller), Room::Deletions(full) | Room::Nothing(full)) => {
+                    Answer::Append(caller, Err(full.clone()))
+                }
+                (Request::Delete(_, _, caller) | Request::Carry(_, _, caller), Room::Nothing(full)) => {
+                    Answer::Other(caller, Err(full.clone()))
+                }
                 (Request::Delete(run, rows, caller), _) => Answer::Other(caller, group.delete(run, rows)),
                 (Request::Carry(run, entries, caller), _) => {
                     group.carry(run, entries);
@@ -182,10 +205,20 @@ impl Writer {
         Ok(())
     }
 
-    fn disk_full(&self) -> Option<Error> {
-        let disk = rustix::fs::statvfs(&self.store_dir).ok()?;
+    fn room(&self) -> Room {
+        let Ok(disk) = rustix::fs::statvfs(&self.store_dir) else { return Room::All };
         let available = disk.f_bavail.saturating_mul(disk.f_frsize);
-        (available < MIN_FREE_BYTES).then(|| Error::Full { path: self.store_dir.clone(), available })
+        if available >= SET_ASIDE_BELOW {
+            return Room::All;
+        }
+        let full = Error::Full { path: self.store_dir.clone(), available };
+        // What cannot be looked at fails when it is written to.
+        let room = self.shared.levels().current.database.set_room_aside(SET_ASIDE_BYTES).unwrap_or(u64::MAX);
+        match room {
+            SET_ASIDE_BYTES.. if available >= MIN_FREE_BYTES => Room::All,
+            LAST_BYTES.. => Room::Deletions(full),
+            _ => Room::Nothing(full),
+        }
     }
 }
 

@@ -54,6 +54,13 @@ impl Place {
         place
     }
 
+    /// The same on another disk.
+    pub fn inside(disk: &Path) -> Self {
+        let place = Self { folder: tempfile::tempdir_in(disk).unwrap() };
+        place.skill("tiny", TINY);
+        place
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -105,7 +112,11 @@ impl Place {
 
     /// A prepared program at work, once it has printed a line with this text.
     pub fn started(mut command: Command, until: &str) -> (Running, String) {
-        let mut child = command.spawn().unwrap();
+        Self::attached(command.spawn().unwrap(), until)
+    }
+
+    /// A program that was just started, once it has printed a line with this text.
+    pub fn attached(mut child: Child, until: &str) -> (Running, String) {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();

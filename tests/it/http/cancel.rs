@@ -52,6 +52,25 @@ fn a_running_run_is_stopped_with_all_its_processes() {
 }
 
 #[test]
+fn an_engine_that_still_finishes_its_work_does_not_undo_an_accepted_cancel() {
+    let server = Server::start();
+    let answer = r#"{"success":true,"data":{}}"#;
+    let sh = format!(
+        "cat >/dev/null\ntrap 'echo \"$ANSWER\"; exit 0' TERM\nANSWER='{answer}'\necho ready >&2\nwhile :; do sleep 1; done\n"
+    );
+    server.skill("late", &sh, json!({}));
+    let (request, run) = server.create("late");
+    server.wait_for(&run, "raw.stderr", "ready");
+    assert_eq!(cancel(&server, &run)["accepted"], true);
+    let events = server.finish(&run);
+    assert!(events.iter().any(|event| event["type"] == "raw.stdout"), "the engine gave its answer: {events:?}");
+    let last = events.last().unwrap();
+    assert_eq!((&last["type"], &last["data"]["status"]), (&json!("conversation.failed"), &json!("canceled")));
+    let result = server.get(&format!("/v1/jobs/{request}/result")).json();
+    assert_eq!((&result["result"]["status"], &result["result"]["data"]), (&json!("canceled"), &json!(null)));
+}
+
+#[test]
 fn a_final_run_stays_as_it_is() {
     let server = Server::start();
     server.skill("hello", HELLO, json!({}));

@@ -102,6 +102,23 @@ fn without_an_answer_the_policy_decides_at_the_deadline() {
 }
 
 #[test]
+fn nobody_decides_for_a_user_who_is_to_be_waited_for() {
+    let scene = Scene::new();
+    let options = |auto: bool| json!({"interactive_auto_reply": auto, "interactive_reply_timeout_sec": 1});
+    let patient = scene.begin_with(&one_question(), options(false));
+    scene.question(&patient, 1);
+    // The same time to answer, and asked later: when this one is decided, the other's time has passed, too.
+    let hasty = scene.begin_with(&one_question(), options(true));
+    let (_, _, events) = scene.end(&hasty);
+    assert_eq!(of_type(&events, "interaction.auto_decide.timeout").len(), 1);
+    let job = scene.job(&patient);
+    assert_eq!((&job["status"], &job["auto_decision_count"]), (&json!("waiting_user"), &json!(0)));
+    assert_eq!(scene.reply(&patient, 1, json!("Ann")).status, 200);
+    let (status, _, events) = scene.end(&patient);
+    assert_eq!((status, of_type(&events, "interaction.auto_decide.timeout").len()), (json!("succeeded"), 0));
+}
+
+#[test]
 fn an_answer_before_the_deadline_is_the_only_one() {
     let scene = Scene::new();
     let options = json!({"interactive_auto_reply": true, "interactive_reply_timeout_sec": 15});

@@ -1,10 +1,8 @@
 //! What was acknowledged survives: a child process appends and is killed, or its disk loses power.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -14,6 +12,7 @@ use skill_runner::domain::ids::Seq;
 use skill_runner::store::{Error, EventStore, IndexChange, IndexKey, SledStore, contract};
 
 use super::LITTLE;
+use crate::support::disk::Disk;
 use crate::support::random::Random;
 
 const RUNS: u128 = 24;
@@ -287,75 +286,4 @@ fn note(line: &str, acknowledged: &mut Acknowledged) -> bool {
         _ => return false,
     }
     true
-}
-
-/// A file system of its own whose power can be cut; unmounted when dropped.
-struct Disk {
-    image: PathBuf,
-    mount_point: PathBuf,
-    mounted: bool,
-}
-
-impl Disk {
-    /// A disk of so many bytes; `None`, and a word about it, where that is not possible.
-    fn make(dir: &Path, bytes: u64) -> Option<Disk> {
-        let disk = Disk::try_make(dir, bytes);
-        // Past the harness, which shows the output of failed tests alone.
-        disk.inspect_err(|reason| {
-            let _ = writeln!(std::io::stderr(), "NOT RUN: a disk of our own needs root and loop devices: {reason}");
-        })
-        .ok()
-    }
-
-    fn try_make(dir: &Path, bytes: u64) -> Result<Disk, String> {
-        let (image, mount_point) = (dir.join("disk.img"), dir.join("disk"));
-        std::fs::create_dir(&mount_point).map_err(|error| error.to_string())?;
-        File::create(&image).and_then(|file| file.set_len(bytes)).map_err(|error| error.to_string())?;
-        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
-        let mut disk = Disk { image, mount_point, mounted: false };
-        disk.mount()?;
-        Ok(disk)
-    }
-
-    fn mount(&mut self) -> Result<(), String> {
-        // The loop device is set up by mount and goes away with it.
-        run(Command::new("mount").args(["-o", "loop"]).arg(&self.image).arg(&self.mount_point))?;
-        self.mounted = true;
-        Ok(())
-    }
-
-    fn unmount(&mut self) -> Result<(), String> {
-        run(Command::new("umount").arg(&self.mount_point))?;
-        self.mounted = false;
-        Ok(())
-    }
-
-    /// From now on nothing reaches the disk, not even the file system's own journal.
-    fn cut_power(&self) {
-        const EXT4_IOC_SHUTDOWN: libc::Ioctl = 0x8004_587d_u32 as libc::Ioctl;
-        let no_log_flush: u32 = 2;
-        let root = File::open(&self.mount_point).unwrap();
-        // SAFETY: the request reads one u32 behind the pointer, which outlives the call.
-        let result = unsafe { libc::ioctl(root.as_raw_fd(), EXT4_IOC_SHUTDOWN, &raw const no_log_flush) };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    }
-
-    fn restore_power(&mut self) {
-        self.unmount().unwrap();
-        self.mount().unwrap();
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        if self.mounted && self.unmount().is_err() {
-            let _ = run(Command::new("umount").arg("-l").arg(&self.mount_point));
-        }
-    }
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said.trim())) }
 }

@@ -3,6 +3,8 @@
 pub mod check;
 pub mod client;
 pub mod clis;
+pub mod disk;
+pub mod file_calls;
 pub mod log;
 pub mod model_server;
 pub mod package;

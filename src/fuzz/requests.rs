@@ -1,0 +1,82 @@
+//! Parts of HTTP requests.
+
+use super::way;
+use crate::http::foreign;
+use crate::orchestrator::CreateRequest;
+
+pub(super) const QUERY: &[&str] = &[
+    "cursor=",
+    "from_seq=",
+    "to_seq=",
+    "limit=",
+    "wait=",
+    "before=",
+    "status=",
+    "stream=stdout",
+    "byte_from=",
+    "byte_to=",
+    "created_after=",
+    "&",
+    "=",
+    "+",
+    "%00",
+    "%ff",
+    "%",
+    "18446744073709551616",
+    "-1",
+    "2026-01-01T00:00:00Z",
+    "%20",
+];
+pub(super) const RANGE: &[&str] = &["bytes=", "-", ",", "0-0", "18446744073709551615", " ", "\t", "W/\"", "\"", "*"];
+pub(super) const MULTIPART: &[&str] = &[
+    "--EDGE\r\n",
+    "--EDGE--\r\n",
+    "\r\n\r\n",
+    "content-disposition: form-data; name=\"file\"",
+    "; filename=\"x.zip\"",
+    "content-type: application/zip\r\n",
+    "name=\"skill_package\"",
+    "content-transfer-encoding: base64\r\n",
+    "\r\n",
+    "\"",
+];
+pub(super) const CREATE: &[&str] = &[
+    "\"skill_id\":",
+    "\"engine\":",
+    "\"model\":",
+    "\"input\":",
+    "\"parameter\":",
+    "\"runtime_options\":",
+    "\"execution_mode\":",
+    "\"no_cache\":",
+    "\"engine_config\":",
+    "null",
+    "{}",
+    "[]",
+    "1e400",
+    "\"\\u0000\"",
+];
+
+pub(super) fn query(bytes: &[u8]) -> u64 {
+    way(foreign::query(&String::from_utf8_lossy(bytes)))
+}
+
+pub(super) fn range_header(bytes: &[u8]) -> u64 {
+    let sizes = [0, 1, 10, u64::MAX];
+    way(sizes.map(|size| {
+        let part = foreign::range(bytes, size);
+        if let Some(Some(part)) = &part {
+            assert!(part.start < part.end && part.end <= size, "{part:?} of {size}");
+        }
+        part.map(|part| part.is_some())
+    }))
+}
+
+pub(super) fn multipart(bytes: &[u8]) -> u64 {
+    way(foreign::multipart(bytes))
+}
+
+pub(super) fn create_body(bytes: &[u8]) -> u64 {
+    let read = serde_json::from_slice::<CreateRequest>(bytes);
+    way(read.map(|_| ()).map_err(|error| error.to_string().split(' ').take(3).collect::<Vec<_>>().join(" ")))
+}

@@ -1,0 +1,115 @@
+//! What an event names is on the disk before the event is.
+
+use serde_json::json;
+
+use super::{Watched, first, not_durable, until, writes_database};
+use crate::cli::place::Place;
+use crate::support::file_calls::{Deed, FileCall};
+use crate::support::zips::{deflated, zip_folder};
+use crate::support::{Call, script_skill};
+
+/// Sealed logs stay beside their events.
+const NO_DELETION: (&str, &str) = ("SKILL_RUNNER_SEAL_GRACE_SECONDS", "3600");
+
+fn renamed_to(path: &str) -> impl Fn(&FileCall) -> bool {
+    move |call| matches!(call.deed, Deed::Rename | Deed::Exchange) && call.to.as_deref() == Some(path)
+}
+
+#[test]
+fn the_last_files_of_a_run_are_on_the_disk_before_the_event_that_ends_it() {
+    let place = Place::new();
+    let Some(service) = Watched::serve(&place, &[NO_DELETION]) else { return };
+    let run = service.create("tiny");
+    assert_eq!(service.ended(&run)["status"], "succeeded");
+    let calls = service.watch.take();
+    let result = first(&calls, 0, renamed_to(&format!("data/runs/{run}/result/result.json")));
+    let end = calls.iter().rposition(writes_database).unwrap();
+    assert!(result < end, "the result is written before the event that names it");
+    assert_eq!(not_durable(&calls[..end], &format!("data/runs/{run}")), []);
+}
+
+#[test]
+fn uploaded_files_are_on_the_disk_before_the_event_that_names_them() {
+    let place = Place::new();
+    let input = json!({"type": "object", "properties": {"doc": {"type": "string"}}, "required": ["doc"]});
+    script_skill(
+        &place.path().join("skills"),
+        "reads",
+        "echo '{\"success\":true,\"data\":{}}'\n",
+        json!({"input": input}),
+    );
+    let Some(service) = Watched::serve(&place, &[NO_DELETION]) else { return };
+    let body = json!({"skill_id": "reads"});
+    let answer = Call::new(service.address, "POST", "/v1/jobs").json(&body).send();
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let (request, run) = (answer.json()["request_id"].clone(), answer.json()["run_id"].clone());
+    let (request, run) = (request.as_str().unwrap(), run.as_str().unwrap());
+    service.watch.take();
+    let zip = deflated(&[("doc", b"some text".as_slice())]);
+    let upload = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/upload")).parts(&[("file", &zip)]).send();
+    assert_eq!(upload.status, 200, "{}", upload.text());
+    let calls = service.watch.take();
+    let staged = format!("data/requests/{request}/uploads");
+    let named = first(&calls, 0, renamed_to(&staged));
+    let event = first(&calls, named, writes_database);
+    assert!(calls[..named].iter().any(|call| call.deed == Deed::Write && call.path.ends_with("/doc")), "{calls:#?}");
+    assert_eq!(not_durable(&calls[..event], &staged), []);
+    assert_eq!(service.ended(run)["status"], "succeeded");
+}
+
+#[test]
+fn events_leave_the_store_after_their_sealed_log_is_on_the_disk() {
+    let place = Place::new();
+    let Some(service) = Watched::serve(&place, &[("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")]) else { return };
+    let run = service.create("tiny");
+    service.ended(&run);
+    let log = format!("data/runs/{run}/logs/events.jsonl");
+    let sealed = renamed_to(&log);
+    let calls = until(&service.watch, |calls| {
+        let at = calls.iter().position(&sealed);
+        at.is_some_and(|at| calls[at..].iter().any(writes_database))
+    });
+    let deletion = first(&calls, first(&calls, 0, &sealed), writes_database);
+    assert_eq!(not_durable(&calls[..deletion], &log), []);
+}
+
+#[test]
+fn a_skill_is_replaced_by_one_exchange_between_syncs_of_everything_it_needs() {
+    let place = Place::new();
+    let Some(service) = Watched::serve(&place, &[]) else { return };
+    let install = |version: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        script_skill(folder.path(), "demo", "echo {}\n", json!({"runner": {"version": version}}));
+        let zip = zip_folder(&folder.path().join("demo"));
+        let path = "/v1/skill-packages/install?wait=60";
+        let answer = Call::new(service.address, "POST", path).parts(&[("file", &zip)]).send();
+        assert_eq!((answer.status, &answer.json()["status"]), (202, &json!("succeeded")), "{}", answer.text());
+        service.watch.take()
+    };
+    let touches = |call: &FileCall| call.path == "skills/demo" || call.to.as_deref() == Some("skills/demo");
+
+    let calls = install("1.0.0");
+    let placed = first(&calls, 0, renamed_to("skills/demo"));
+    assert_eq!(calls.iter().filter(|call| touches(call)).count(), 1);
+    check_install(&calls, placed);
+
+    let calls = install("2.0.0");
+    // At no moment is there no skill.
+    let touching: Vec<Deed> = calls.iter().filter(|call| touches(call)).map(|call| call.deed).collect();
+    assert_eq!(touching, [Deed::Exchange]);
+    let exchanged = first(&calls, 0, renamed_to("skills/demo"));
+    check_install(&calls, exchanged);
+    let aside = first(&calls, exchanged, renamed_to("skills/.archive/demo/1.0.0"));
+    assert_eq!(not_durable(&calls[..aside], "skills/demo"), [], "the exchange, before the old one is moved");
+    let recorded = first(&calls, aside, |call| call.path.starts_with("data/"));
+    assert_eq!(not_durable(&calls[..recorded], "skills/.archive"), []);
+}
+
+/// The package and its plan are durable before the package is put in its place, and its place before the outcome is on record.
+fn check_install(calls: &[FileCall], placed: usize) {
+    let staging = calls[placed].path.rsplit_once('/').unwrap().0;
+    assert!(first(calls, 0, renamed_to(&format!("{staging}/plan.json"))) < placed);
+    assert_eq!(not_durable(&calls[..placed], staging), []);
+    let recorded = first(calls, placed, |call| call.path.starts_with("data/"));
+    assert_eq!(not_durable(&calls[..recorded], "skills/demo"), []);
+}
