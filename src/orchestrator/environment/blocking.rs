@@ -24,7 +24,12 @@ impl Blocking {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         match self {
-            Blocking::Threads => spawn_blocking(work).await.map_err(|error| Error::io(doing)(error.into())),
+            Blocking::Threads => match spawn_blocking(work).await {
+                Ok(done) => Ok(done),
+                // The runtime ends, and this task with it: that is no failure to tell of.
+                Err(error) if error.is_cancelled() => std::future::pending().await,
+                Err(error) => Err(Error::io(doing)(error.into())),
+            },
             Blocking::InPlace(pause) => {
                 pause().await;
                 Ok(work())
