@@ -1,15 +1,17 @@
-//! Builds the shim's program, which the library carries inside. It is a program without a C library, so it is built by rustc
+//! Builds what the library carries inside: the demo skills, and the shim's program. The latter is a program without a C library, so it is built by rustc
 //! alone, with options that no profile of cargo has.
 
 use std::env;
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shim/src");
-    match build() {
+    println!("cargo::rerun-if-changed=skills");
+    match build().and_then(|()| list_builtin_skills()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             println!("cargo::error={message}");
@@ -35,6 +37,46 @@ fn build() -> Result<(), String> {
         }
         rustc.args(["-nostartfiles", "-nostdlib", "-static", "-no-pie"].map(|option| format!("-Clink-arg={option}")))
     })
+}
+
+/// Lists the files of the demo skills for `src/registry/builtin.rs`.
+fn list_builtin_skills() -> Result<(), String> {
+    let skills = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("skills");
+    let mut rows = String::new();
+    for skill in entries(&skills)? {
+        let Some(id) = skill.file_name().and_then(|name| name.to_str()).filter(|id| id.starts_with("demo-")) else {
+            continue;
+        };
+        let mut files = Vec::new();
+        find_files(&skill, &mut files)?;
+        for file in files {
+            let path = file.strip_prefix(&skill).map_err(|error| error.to_string())?;
+            rows.push_str(&format!("    ({id:?}, {path:?}, include_bytes!({file:?})),\n"));
+        }
+    }
+    let place = Path::new(&variable("OUT_DIR")?).join("builtin_skills.rs");
+    let list = format!("/// Every file of the demo skills, by skill.\nconst BUILTIN_SKILLS: &[File] = &[\n{rows}];\n");
+    fs::write(&place, list).map_err(|error| format!("write {}: {error}", place.display()))
+}
+
+fn find_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
+    for entry in entries(folder)? {
+        if entry.is_dir() && entry.file_name().is_some_and(|name| name != "__pycache__") {
+            find_files(&entry, found)?;
+        } else if entry.is_file() {
+            found.push(entry);
+        }
+    }
+    Ok(())
+}
+
+/// What is in a folder, in the order of names.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let listed =
+        fs::read_dir(folder).and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect());
+    let mut listed: Vec<PathBuf> = listed.map_err(|error| format!("list {}: {error}", folder.display()))?;
+    listed.sort();
+    Ok(listed)
 }
 
 fn compile(source: &str, result: &Path, more: impl FnOnce(&mut Command) -> &mut Command) -> Result<(), String> {

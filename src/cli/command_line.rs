@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::engines;
 use crate::cli::global::Global;
 use crate::cli::inspect::{audit, explain, export, history, key, logs, reparse, replay, verify};
-use crate::cli::run::{self, cancel, reply, watch};
-use crate::cli::service::{config, doctor, serve};
+use crate::cli::run::{self, cancel, reply, rerun, watch};
+use crate::cli::runs::{list, remove, result, show};
+use crate::cli::service::{config, doctor, generate, serve};
 use crate::cli::skill;
 
 /// Runs agent skills and keeps every fact of a run in an append-only log.
@@ -35,9 +36,14 @@ Example:
 enum Command {
     Serve(serve::Args),
     Run(run::Args),
+    Rerun(rerun::Args),
     Watch(watch::Args),
     Reply(reply::Args),
     Cancel(cancel::Args),
+    Runs(list::Args),
+    Show(show::Args),
+    Result(result::Args),
+    Rm(remove::Args),
     Logs(logs::Args),
     History(history::Args),
     Audit(audit::Args),
@@ -49,6 +55,8 @@ enum Command {
     Engines(engines::Args),
     Doctor(doctor::Args),
     Config(config::Args),
+    Completions(generate::CompletionsArgs),
+    Man(generate::ManArgs),
     Replay(replay::Args),
     Reparse(reparse::Args),
 }
@@ -59,9 +67,14 @@ pub fn main() -> ExitCode {
     let done = match command {
         Command::Serve(args) => serve::serve(&global, &args),
         Command::Run(args) => run::run(&global, args),
+        Command::Rerun(args) => rerun::rerun(&global, args),
         Command::Watch(args) => watch::watch(&global, &args),
         Command::Reply(args) => reply::reply(&global, args),
         Command::Cancel(args) => cancel::cancel(&global, &args),
+        Command::Runs(args) => list::list(&global, args),
+        Command::Show(args) => show::show(&global, &args),
+        Command::Result(args) => result::result(&global, &args),
+        Command::Rm(args) => remove::remove(&global, &args),
         Command::Logs(args) => logs::logs(&global, &args),
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
@@ -73,6 +86,8 @@ pub fn main() -> ExitCode {
         Command::Engines(args) => engines::engines(&global, &args),
         Command::Doctor(args) => doctor::doctor(&global, &args),
         Command::Config(args) => config::config(&global, &args),
+        Command::Completions(args) => generate::completions(Cli::command(), &args),
+        Command::Man(args) => generate::man(Cli::command(), &args),
         Command::Replay(args) => replay::replay(&global, &args),
         Command::Reparse(args) => reparse::reparse(&global, &args),
     };

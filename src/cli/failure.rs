@@ -26,6 +26,8 @@ pub(crate) enum Failure {
         details: Value,
     },
     Unreachable(String),
+    /// Another process has the data folder.
+    Busy(String),
     NotFound(String),
     /// A file that was given was read, and cannot be used.
     Unusable(String),
@@ -61,6 +63,7 @@ impl Failure {
             Self::Broken(message) => Some(error(ErrorCode::Internal.as_str(), message, &Value::Null)),
             Self::Configuration(_)
             | Self::Usage(_)
+            | Self::Busy(_)
             | Self::NotFound(_)
             | Self::Unusable(_)
             | Self::Reported(_)
@@ -76,7 +79,7 @@ impl Failure {
             Self::Unreachable(_) => Exit::Unreachable,
             Self::NotFound(_) => Exit::NotFound,
             Self::Unusable(_) => Exit::Refused,
-            Self::Broken(_) | Self::OutputClosed => Exit::Failed,
+            Self::Broken(_) | Self::Busy(_) | Self::OutputClosed => Exit::Failed,
             Self::Reported(exit) => *exit,
         }
     }
@@ -96,6 +99,10 @@ impl Failure {
                 for line in detail_lines(&details) {
                     eprintln!("  {}", harmless(&line));
                 }
+            }
+            Self::Busy(message) => {
+                eprintln!("error: {message}");
+                eprintln!("  wait until it has ended, stop it, or choose another folder with --data-dir");
             }
             Self::Usage(message)
             | Self::Unreachable(message)
@@ -128,11 +135,9 @@ fn detail_lines(details: &Value) -> Vec<String> {
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         match error {
-            store::Error::Locked { path } => Self::Broken(format!(
-                "another skill-runner uses this data directory: {}\n  \
-                 wait until it has ended, stop it, or choose another folder with --data-dir",
-                path.display()
-            )),
+            store::Error::Locked { path } => {
+                Self::Busy(format!("another skill-runner uses this data directory: {}", path.display()))
+            }
             other => Self::Broken(chain(&other)),
         }
     }

@@ -11,7 +11,7 @@ use crate::files;
 use crate::settings::{Problem, Settings};
 
 /// The configuration file looked for in the working directory.
-const USUAL_FILE: &str = "skill-runner.yaml";
+pub(crate) const USUAL_FILE: &str = "skill-runner.yaml";
 /// Most bytes of it.
 const FILE_MAX: u64 = 64 * 1024;
 

@@ -8,6 +8,7 @@ mod global;
 mod inspect;
 mod logging;
 mod run;
+mod runs;
 mod runtime;
 mod service;
 mod skill;

@@ -1,5 +1,7 @@
 //! The typed events of a run's log: one fact, one event, one FCMP type.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -142,6 +144,15 @@ pub struct Started {
     /// Whether the skill is a package of this run alone, which comes with the upload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) temporary: bool,
+    /// What the client finds the run by, in lists.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// What the client keeps with the run; the runner does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) metadata: Option<Map<String, Value>>,
+    /// The files that the run waits for; not known while its skill is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) awaiting_files: Vec<String>,
 }
 
 /// Data of `input.uploaded`.

@@ -53,6 +53,9 @@ pub(super) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bo
         cache_key: None,
         engine_config_sha256: None,
         temporary: false,
+        labels: Default::default(),
+        metadata: None,
+        awaiting_files: vec![],
     }
 }
 

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -157,6 +159,15 @@ pub struct RunState {
     /// Whether its skill is a package of its own.
     #[serde(default)]
     pub(crate) temporary: bool,
+    /// What the client finds it by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Whether its first event has metadata, which may be too long for the row.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) has_metadata: bool,
+    /// The files it waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) awaiting_files: Vec<String>,
 }
 
 impl RunState {
@@ -198,6 +209,9 @@ impl RunState {
             result_path: None,
             idempotency_sha256: started.idempotency_sha256.clone(),
             temporary: started.temporary,
+            labels: started.labels.clone(),
+            has_metadata: started.metadata.is_some(),
+            awaiting_files: started.awaiting_files.clone(),
         }
     }
 
@@ -227,6 +241,7 @@ impl RunState {
             Event::Started(_) => {}
             Event::Uploaded(uploaded) => {
                 self.awaiting_upload = false;
+                self.awaiting_files.clear();
                 self.cache_key = Some(uploaded.cache_key.clone());
                 if let Some(package) = &uploaded.package {
                     self.skill = package.skill.clone();

@@ -219,6 +219,9 @@ mod tests {
             cache_key: None,
             engine_config_sha256: None,
             temporary: false,
+            labels: Default::default(),
+            metadata: None,
+            awaiting_files: Vec::new(),
         };
         let mut encoder = Encoder::new(RunId(Uuid::from_u128(1)));
         let created = decide(None, Command::Create(Box::new(started)), None, Timestamp::from_micros(0)).unwrap();

@@ -126,6 +126,9 @@ fn started() -> impl Strategy<Value = Event> {
                 cache_key,
                 engine_config_sha256,
                 temporary: flag,
+                labels: BTreeMap::from_iter(flag.then(|| ("team".to_owned(), "x".to_owned()))),
+                metadata: flag.then(|| Map::from_iter([("ticket".to_owned(), json!(7))])),
+                awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
             })
         },
     )
@@ -362,7 +365,10 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 7] = [
+const OPTIONAL: [(&str, &str); 10] = [
+    ("conversation.started", "awaiting_files"),
+    ("conversation.started", "labels"),
+    ("conversation.started", "metadata"),
     ("conversation.started", "cache_key"),
     ("conversation.started", "engine_config_sha256"),
     ("conversation.started", "temporary"),

@@ -10,7 +10,9 @@ use crate::http::answer::problem::Problem;
 use crate::http::engines::{self, models, upgrades};
 use crate::http::feeds::{events, history, logs};
 use crate::http::inspect::{explain, explain_cache, export};
-use crate::http::jobs::{artifacts, bundle, cancel, cleanup, create, interaction, list, result, status, upload};
+use crate::http::jobs::{
+    artifacts, bundle, cancel, cleanup, create, delete, interaction, list, rerun, result, status, upload,
+};
 use crate::http::management::{files, run};
 use crate::http::server::access::{self, Gate};
 use crate::http::server::grant::Access::{self, Admin, Read, Run};
@@ -25,7 +27,7 @@ use crate::settings::Limits;
 const MULTIPART_FRAME_BYTES: u64 = 64 * 1024;
 
 /// Query parameters that several routes read.
-const LIST: &[&str] = &["status", "skill_id", "engine", "limit", "before"];
+const LIST: &[&str] = &["status", "skill_id", "engine", "limit", "before", "since", "label"];
 const HISTORY: &[&str] = &["from_seq", "to_seq", "from_ts", "to_ts", "limit"];
 const RANGE: &[&str] = &["stream", "byte_from", "byte_to"];
 
@@ -103,8 +105,12 @@ fn run_routes(table: RouteTable, prefix: &str, upload: Access) -> RouteTable {
     let at = |rest: &str| format!("{prefix}{rest}");
     table
         .get(&at(""), Read, &["at_seq"], status::status)
+        // Like a clean-up.
+        .delete(&at(""), Admin, delete::delete)
+        // A configuration for an engine in its body needs more: `rerun.rs` asks for it.
+        .post(&at("/rerun"), Run, &["wait"], rerun::rerun)
         // The upload of a run that brings its skill needs more under any path: `upload.rs` asks for it.
-        .upload(&at("/upload"), upload, &[], upload::upload)
+        .upload(&at("/upload"), upload, &["wait"], upload::upload)
         .get(&at("/result"), Read, &[], result::result)
         .get(&at("/artifacts"), Read, &[], artifacts::all)
         .get(&at("/artifacts/{*path}"), Read, &[], artifacts::one)
@@ -127,6 +133,8 @@ fn management_routes(table: RouteTable) -> RouteTable {
     table
         .get(&at(""), Read, LIST, list::list)
         .get(&at("/{id}"), Read, &["at_seq"], run::conversation)
+        .delete(&at("/{id}"), Admin, delete::delete)
+        .post(&at("/{id}/rerun"), Run, &["wait"], rerun::rerun)
         .get(&at("/{id}/pending"), Read, &[], interaction::pending)
         .post(&at("/{id}/reply"), Run, &[], interaction::reply)
         .post(&at("/{id}/cancel"), Run, &[], cancel::cancel)

@@ -83,10 +83,17 @@ impl Orchestrator {
         Ok(self.job_and_state(run).await?.0)
     }
 
+    /// How many runs had not ended when the service started.
+    pub(crate) fn recovered(&self) -> usize {
+        self.shared.recovered.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// The run as a job, and the state it was made of.
     pub(crate) async fn job_and_state(&self, run: RunId) -> Result<(Job, RunState), Error> {
         let state = self.state(run).await?;
-        Ok((self.job_of(&state), state))
+        let mut job = self.job_of(&state);
+        job.metadata = self.shared.log.metadata(&state).await?;
+        Ok((job, state))
     }
 
     /// A run in this state as a job, with what is not in its log.

@@ -1,5 +1,7 @@
 //! The job: a run as `GET /v1/jobs/{id}` shows it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -61,6 +63,13 @@ pub struct Job {
     pub(crate) warnings: Vec<Warning>,
     pub(crate) error: Option<RunError>,
     pub(crate) usage: Usage,
+    /// The files it waits for.
+    pub(crate) awaiting_files: Vec<String>,
+    /// What the client finds it by.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// What the client keeps with it; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) metadata: Option<Map<String, Value>>,
     /// How many runs are to start before it; `null` when it is not in the queue.
     pub(crate) queue_position: Option<usize>,
     /// The damage that was found in its stored files; `null` where none is known.
@@ -99,6 +108,9 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
         warnings: run.warnings.clone(),
         error: run.error.clone(),
         usage: run.usage,
+        awaiting_files: run.awaiting_files.clone(),
+        labels: run.labels.clone(),
+        metadata: None,
         queue_position,
         integrity: None,
     }

@@ -1,6 +1,7 @@
 //! The skills folder: scanning it, seeing its changes, and installing into it.
 
 mod agents;
+pub(crate) mod builtin;
 mod copying;
 mod install;
 mod installed;

@@ -75,3 +75,18 @@ fn key(name: &str, extra_variable: Option<String>) -> Key {
     let usual = format!("SKILL_RUNNER_{}", name.to_uppercase().replace('.', "_"));
     Key { name: name.to_owned(), variables: std::iter::once(usual).chain(extra_variable).collect() }
 }
+
+/// The variable of the environment that sets a setting.
+pub(crate) fn variable(name: &str) -> String {
+    all().into_iter().find(|key| key.name == name).and_then(|key| key.variables.into_iter().next()).unwrap_or_default()
+}
+
+/// The setting whose name is most like a name that no setting has, if one is.
+pub(crate) fn nearest(name: &str) -> Option<String> {
+    let alike = |key: Key| (strsim::jaro_winkler(name, &key.name), key.name);
+    let best = all().into_iter().map(alike).max_by(|(one, _), (other, _)| one.total_cmp(other));
+    best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, name)| name)
+}
+
+/// How alike a name must be to be suggested; 1 is the same.
+const ALIKE: f64 = 0.85;

@@ -77,13 +77,26 @@ pub(crate) fn lay(
         if known(&keys, name) {
             layers.insert(name.clone(), (Given::Text(value.clone()), Source::Flag { flag }));
         } else {
-            problems.push(Problem { key: name.clone(), place: flag, message: UNKNOWN.to_owned() });
+            problems.push(Problem { key: name.clone(), place: flag, message: unknown(name) });
         }
     }
     layers
 }
 
-const UNKNOWN: &str = "there is no such setting";
+fn unknown_variable(variable: &str) -> String {
+    let name = variable.trim_start_matches("SKILL_RUNNER_").to_lowercase();
+    match keys::nearest(&name) {
+        Some(nearest) => format!("there is no such setting; did you mean {}?", keys::variable(&nearest)),
+        None => "there is no such setting; `skill-runner config` lists them all".to_owned(),
+    }
+}
+
+fn unknown(name: &str) -> String {
+    match keys::nearest(name) {
+        Some(nearest) => format!("there is no such setting; did you mean {nearest}?"),
+        None => "there is no such setting; `skill-runner config` lists them all".to_owned(),
+    }
+}
 
 fn known(keys: &[Key], name: &str) -> bool {
     keys.iter().any(|key| key.name == name)
@@ -102,7 +115,7 @@ fn from_file(path: &str, text: &str, keys: &[Key], layers: &mut Layers, problems
     }
     for (name, value) in found {
         match given(value) {
-            _ if !known(keys, &name) => problem(&name, UNKNOWN.to_owned()),
+            _ if !known(keys, &name) => problem(&name, unknown(&name)),
             Some(value) => {
                 layers.insert(name, (value, Source::File { path: path.to_owned() }));
             }
@@ -158,7 +171,7 @@ fn from_environment(env: &BTreeMap<String, String>, keys: &[Key], layers: &mut L
     for variable in env.keys().filter(|variable| variable.starts_with("SKILL_RUNNER_")) {
         if !keys.iter().any(|key| key.variables.contains(variable)) {
             let place = "environment".to_owned();
-            problems.push(Problem { key: variable.clone(), place, message: UNKNOWN.to_owned() });
+            problems.push(Problem { key: variable.clone(), place, message: unknown_variable(variable) });
         }
     }
 }

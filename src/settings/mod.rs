@@ -1,11 +1,14 @@
 //! Typed settings: defaults, then file, then environment, then flags, each value with its source.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod about;
 mod keys;
 mod layers;
 mod load;
 mod reader;
 
+pub(crate) use about::about;
+pub(crate) use keys::variable;
 pub(crate) use layers::Problem;
 pub use layers::Source;
 pub use reader::Described;

@@ -97,6 +97,11 @@ impl Layout {
         self.request(request).join("uploads")
     }
 
+    /// The demo skills that the program carries.
+    pub(crate) fn builtin_skills(&self) -> PathBuf {
+        self.data.join("builtin-skills")
+    }
+
     /// What became of the packages that were sent to be installed.
     pub(crate) fn installs(&self) -> PathBuf {
         self.data.join("installs")

@@ -13,6 +13,7 @@ mod spare_copies;
 mod unpack;
 mod upload;
 mod upload_error;
+mod upload_zip;
 mod zip_end;
 
 pub use crate::domain::request::UploadedFile;
@@ -30,3 +31,4 @@ pub(crate) use spare_copies::Lent;
 pub use unpack::{Archive, UploadLimits};
 pub use upload::{Manifest, promote_uploads, stage_uploads};
 pub use upload_error::UploadError;
+pub(crate) use upload_zip::zip_uploads;

@@ -90,6 +90,7 @@ const CLI: &[&str] = &[
     "service",
     "inspect",
     "run",
+    "runs",
     "skill",
     "command_line",
 ];

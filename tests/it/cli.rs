@@ -2,6 +2,7 @@
 
 mod audit;
 mod engines;
+mod finding;
 mod hostile;
 pub mod place;
 mod reading;

@@ -5,6 +5,7 @@ mod cancel;
 mod connections;
 pub mod create;
 mod files;
+mod finding;
 mod history;
 mod refusals;
 mod room;
@@ -46,7 +47,7 @@ fn a_job_tells_all_about_its_run() {
             "recovery_state": "none", "recovered_at": null, "recovery_reason": null,
             "auto_decision_count": 0, "last_auto_decision_at": null, "warnings": [], "error": null,
             "usage": {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "cost_usd": null},
-            "queue_position": null,
+            "queue_position": null, "awaiting_files": [], "labels": {},
         })
     );
 }

@@ -184,11 +184,13 @@ fn unknown_names_are_refused_wherever_they_stand_and_all_are_reported() {
     assert_eq!(
         load(file, &[("SKILL_RUNNER_PROT", "1"), ("PROT", "1")], &[("prot", "1")]),
         Err(vec![
-            "prot (skill-runner.yaml): there is no such setting".into(),
-            "engines.codx.command (skill-runner.yaml): there is no such setting".into(),
-            "engines.codex.colour (skill-runner.yaml): there is no such setting".into(),
-            "SKILL_RUNNER_PROT (environment): there is no such setting".into(),
-            "prot (--prot): there is no such setting".into(),
+            "prot (skill-runner.yaml): there is no such setting; did you mean port?".into(),
+            "engines.codx.command (skill-runner.yaml): there is no such setting; did you mean engines.codex.command?"
+                .into(),
+            "engines.codex.colour (skill-runner.yaml): there is no such setting; did you mean engines.codex.command?"
+                .into(),
+            "SKILL_RUNNER_PROT (environment): there is no such setting; did you mean SKILL_RUNNER_PORT?".into(),
+            "prot (--prot): there is no such setting; did you mean port?".into(),
         ])
     );
 }
@@ -199,7 +201,7 @@ fn values_out_of_range_are_refused_with_key_and_place() {
         ("port: 65536", "port (skill-runner.yaml): must be a whole number from 0 to 65535, not \"65536\""),
         ("port: [1, 2]", "port (skill-runner.yaml): must be one value, not a list"),
         ("port:", "port (skill-runner.yaml): must be one value or a list of values"),
-        ("port: { a: 1 }", "port.a (skill-runner.yaml): there is no such setting"),
+        ("port: { a: 1 }", "port.a (skill-runner.yaml): there is no such setting; did you mean port?"),
         (
             "max_running_jobs: 0",
             "max_running_jobs (skill-runner.yaml): must be a whole number from 1 to 4096, not \"0\"",

@@ -11,6 +11,7 @@ use ureq::{Agent, Body, SendBody};
 
 use crate::cli::failure::Failure;
 use crate::domain::causes::chain;
+use crate::domain::codes::ErrorCode;
 use crate::settings::Secret;
 
 /// How long connecting may take.
@@ -77,6 +78,12 @@ impl Client {
         self.answer(self.signed(request).content_type("application/json").send(body.to_string()))
     }
 
+    /// The answer to a DELETE.
+    pub(crate) fn delete(&self, path: &str) -> Result<Value, Failure> {
+        let request = self.agent.delete(self.url(path)).config().timeout_global(Some(ANSWER)).build();
+        self.answer(self.signed(request).call())
+    }
+
     /// The answer to an upload of a zip.
     pub(crate) fn upload(&self, path: &str, zip: &Path) -> Result<Value, Failure> {
         let file = File::open(zip).map_err(Failure::broken(format!("open {}", zip.display())))?;
@@ -137,8 +144,16 @@ fn refusal(mut response: Response<Body>) -> Failure {
     let error = &body["error"];
     match (error["code"].as_str(), error["message"].as_str()) {
         (Some(code), Some(message)) => {
-            Failure::Refused { code: code.to_owned(), message: message.to_owned(), details: error["details"].clone() }
+            let (code, message) = (code.to_owned(), in_words_of_commands(code, message));
+            Failure::Refused { code, message, details: error["details"].clone() }
         }
         _ => Failure::Broken(format!("the service answered with status {status} and no error message")),
     }
+}
+
+/// The advice of the API, which ends a message, in the words of the command line.
+fn in_words_of_commands(code: &str, message: &str) -> String {
+    let hint = ErrorCode::from_text(code).map(|code| code.info().hint);
+    hint.and_then(|hint| Some(format!("{}{}", message.strip_suffix(hint.api)?, hint.cli)))
+        .unwrap_or_else(|| message.to_owned())
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::{error, warn};
 
@@ -11,8 +12,25 @@ use crate::domain::codes::Exit;
 use crate::files::{self, Reach};
 use crate::orchestrator::Orchestrator;
 use crate::registry::Registry;
-use crate::settings::Settings;
+use crate::settings::{Problem, Settings};
 use crate::store::{EventStore, SledStore};
+
+/// Pause between two looks at a data folder that another process has.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Says why a command waits, once.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    said: bool,
+}
+
+impl Waiting {
+    pub(crate) fn tell(&mut self, busy: &str) {
+        if !std::mem::replace(&mut self.said, true) {
+            eprintln!("{busy}\n  waiting until it has ended; Ctrl-C gives up");
+        }
+    }
+}
 
 /// Who could reach the folders with runs, logins and keys before they were closed.
 #[must_use = "what was found belongs in the log"]
@@ -24,12 +42,19 @@ pub(crate) struct Closed {
 /// for its own user alone. Before anything is written, the log file included.
 pub(crate) fn close(settings: &Settings) -> Result<Closed, Failure> {
     let folders = [&settings.paths.data_dir, &settings.paths.agent_home].into_iter().map(|folder| {
-        let reach = files::close_folder(folder).map_err(Failure::broken("close a folder to other users"))?;
+        let reach = files::close_folder(folder).map_err(|error| unwritable(settings, folder, &error))?;
         Ok((folder.clone(), reach))
     });
     let folders = folders.collect::<Result<_, Failure>>()?;
     files::create_for_owner_alone();
     Ok(Closed { folders })
+}
+
+/// A folder that cannot be made or closed, told as the setting that names it.
+fn unwritable(settings: &Settings, folder: &Path, error: &files::Error) -> Failure {
+    let key = if *folder == settings.paths.data_dir { "data_dir" } else { "agent_home" };
+    let message = format!("cannot be written: {}; choose a folder of your own with --data-dir", chain(error));
+    Failure::Configuration(vec![Problem { key: key.to_owned(), place: folder.display().to_string(), message }])
 }
 
 impl Closed {

@@ -8,12 +8,13 @@ use tokio::runtime::Runtime;
 
 use crate::audit::StoredRow;
 use crate::cli::connect::client::Client;
-use crate::cli::connect::{data_folder, service_address};
+use crate::cli::connect::data_folder::{LOOK_AGAIN, Waiting};
+use crate::cli::connect::{data_folder, run_id, service_address};
 use crate::cli::failure::Failure;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::statechart::Status;
 use crate::fcmp::LogHead;
-use crate::orchestrator::{Blocking, Error, RunLog};
+use crate::orchestrator::{Blocking, Error, ListFilter, RunLog};
 use crate::settings::Settings;
 use crate::store::EventBatch;
 use crate::workspace::Layout;
@@ -63,17 +64,25 @@ impl Runs {
         if let Some(url) = server {
             return Ok(Self::Service(Client::new(url, settings.http.token.as_ref())?));
         }
-        if let Some(client) = service_address::running_service(settings) {
-            return Ok(Self::Service(client));
-        }
         let layout = Layout::new(&settings.paths.data_dir);
-        if !layout.store().exists() {
-            return Err(Failure::NotFound(format!(
-                "there are no runs in {}\n  choose the data directory with --data-dir",
-                settings.paths.data_dir.display()
-            )));
-        }
-        let store = data_folder::open_store(settings)?;
+        let mut waiting = Waiting::default();
+        let store = loop {
+            if let Some(client) = service_address::running_service(settings) {
+                return Ok(Self::Service(client));
+            }
+            if !layout.store().exists() {
+                return Err(Failure::NotFound(format!(
+                    "there are no runs in {}\n  choose the data directory with --data-dir",
+                    settings.paths.data_dir.display()
+                )));
+            }
+            match data_folder::open_store(settings) {
+                // A run in another process ends, or a service begins.
+                Err(Failure::Busy(busy)) => waiting.tell(&busy),
+                opened => break opened?,
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -85,10 +94,19 @@ impl Runs {
     pub(crate) fn resolve(&self, id: &str) -> Result<RunId, Failure> {
         match self {
             Self::Service(client) => service_address::run_of(client, id),
-            Self::Store(offline) => offline.wait(offline.log.resolve(id)).map_err(|error| match error {
-                Error::RunNotFound { .. } => Failure::unknown_run(id),
-                other => other.into(),
-            }),
+            Self::Store(offline) => {
+                let exact = || {
+                    offline.wait(offline.log.resolve(id)).map_err(|error| match error {
+                        Error::RunNotFound { .. } => Failure::unknown_run(id),
+                        other => other.into(),
+                    })
+                };
+                run_id::resolve(id, exact, |before, limit| {
+                    let filter = ListFilter { before, limit, ..ListFilter::default() };
+                    let listed = offline.wait(offline.log.list(&filter))?;
+                    Ok(listed.jobs.into_iter().map(|job| job.run_id).collect())
+                })
+            }
         }
     }
 
@@ -141,6 +159,16 @@ impl Runs {
                 // A row that cannot be read is one of a damaged run.
                 let status = |row: &[u8]| LogHead::from_row(row).map_or(Status::Failed, |head| head.state.status());
                 Ok(RunPage::of(rows.into_iter().map(|(run, row)| (run, status(&row))).collect()))
+            }
+        }
+    }
+
+    /// The run as a job.
+    pub(crate) fn job(&self, run: RunId) -> Result<Value, Failure> {
+        match self {
+            Self::Service(client) => client.get(&format!("/jobs/{run}")),
+            Self::Store(offline) => {
+                serde_json::to_value(offline.wait(offline.log.job(run))?).map_err(Failure::broken("read the run"))
             }
         }
     }

@@ -28,7 +28,7 @@ const VALUE_MAX: usize = 200;
     skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --cache"
 )]
 pub(crate) struct Args {
-    /// Request id or run id
+    /// Id of the run, its first characters, or `last`
     id: String,
     /// The field, as a JSON pointer into the result, such as /data/items/0 [default of a run that succeeded: /data]
     #[arg(long, value_name = "POINTER")]

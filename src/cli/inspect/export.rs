@@ -23,7 +23,7 @@ use crate::settings::LogLevel;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner export 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 -o run.zip")]
 pub(crate) struct Args {
-    /// Request id or run id
+    /// Id of the run, its first characters, or `last`
     id: String,
     /// File to write; an existing file is replaced [default: <run id>.zip]
     #[arg(short, long, value_name = "FILE")]

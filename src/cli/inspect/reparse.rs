@@ -26,7 +26,7 @@ use crate::workspace::{Layout, RunPaths};
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Request id or run id
+    /// Id of the run, its first characters, or `last`
     id: String,
     /// Print one JSON document
     #[arg(long)]

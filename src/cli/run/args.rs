@@ -33,6 +33,12 @@ pub(crate) struct Args {
     /// Parameter value; repeat for each parameter
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) param: Vec<KeyValue>,
+    /// Label to find the run by; repeat for more
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) label: Vec<KeyValue>,
+    /// JSON object to keep with the run
+    #[arg(long, value_name = "JSON")]
+    pub(crate) metadata: Option<String>,
     /// Let the engine ask questions, and answer them line by line on standard input
     #[arg(long)]
     pub(crate) interactive: bool,

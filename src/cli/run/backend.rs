@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::cli::connect::client::Client;
+use crate::cli::connect::data_folder::{LOOK_AGAIN, Waiting};
 use crate::cli::connect::service_address;
 use crate::cli::failure::Failure;
 use crate::cli::logging;
@@ -26,16 +27,22 @@ pub(crate) enum Backend {
 impl Backend {
     /// The named service, else the running one of the data folder, else this process.
     pub(crate) async fn open(settings: Settings, server: Option<&str>, skill: &SkillPlace) -> Result<Self, Failure> {
-        let found = match server {
-            Some(url) => Some((Client::new(url, settings.http.token.as_ref())?, false)),
-            None => {
-                let looked = settings.clone();
-                let found = tokio::task::spawn_blocking(move || service_address::running_service(&looked)).await;
-                found.ok().flatten().map(|client| (client, true))
+        let mut waiting = Waiting::default();
+        let (client, same_machine) = loop {
+            if let Some(url) = server {
+                break (Client::new(url, settings.http.token.as_ref())?, false);
             }
-        };
-        let Some((client, same_machine)) = found else {
-            return Embedded::open(settings, skill).await.map(Self::Embedded);
+            let looked = settings.clone();
+            let found = tokio::task::spawn_blocking(move || service_address::running_service(&looked)).await;
+            if let Some(client) = found.ok().flatten() {
+                break (client, true);
+            }
+            match Embedded::open(settings.clone(), skill).await {
+                // A run in another process ends, or a service begins.
+                Err(Failure::Busy(busy)) => waiting.tell(&busy),
+                opened => return opened.map(Self::Embedded),
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
         };
         logging::to_terminal(LogLevel::Warn);
         let skill_id = match skill {
@@ -50,6 +57,14 @@ impl Backend {
         match self {
             Self::Embedded(embedded) => embedded.create(wanted).await,
             Self::Remote(remote) => remote.create(wanted).await,
+        }
+    }
+
+    /// A run that asks for the same as an earlier one.
+    pub(crate) async fn rerun(&self, run: RunId, patch: Map<String, Value>) -> Result<Created, Failure> {
+        match self {
+            Self::Embedded(embedded) => embedded.rerun(run, patch).await,
+            Self::Remote(remote) => remote.rerun(run, patch).await,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::settings::LogLevel;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner cancel 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7")]
 pub(crate) struct Args {
-    /// Request id or run id
+    /// Id of the run, its first characters, or `last`
     id: String,
     /// Print the service's answer as one JSON document
     #[arg(long)]

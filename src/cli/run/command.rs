@@ -7,7 +7,8 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::run::args::Args;
 use crate::cli::run::backend::Backend;
-use crate::cli::run::request::Wanted;
+use crate::cli::run::in_flags::in_flags;
+use crate::cli::run::request::{Asked, Wanted};
 use crate::cli::run::{conversation, input_zip};
 use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
@@ -19,13 +20,17 @@ use crate::settings::Settings;
 
 pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
-    let (as_json, verbose) = (args.json, args.verbose);
+    let told = Told { as_json: args.json, verbose: args.verbose };
     let server = args.server.clone();
-    let wanted = Wanted::of(args)?;
-    let told = Told { as_json, verbose };
-    let done = runtime()?.block_on(run_to_its_end(settings, server.as_deref(), wanted, told));
+    let asked = Asked::New(Wanted::of(args)?);
+    carry_out(settings, server.as_deref(), asked, told)
+}
+
+/// Makes the run and tells about it to its end.
+pub(super) fn carry_out(settings: Settings, server: Option<&str>, asked: Asked, told: Told) -> Result<(), Failure> {
+    let done = runtime()?.block_on(run_to_its_end(settings, server, asked, told));
     match done {
-        Err(failure) if as_json => {
+        Err(failure) if told.as_json => {
             // With --json, an error is printed as JSON, too.
             if let Some(document) = failure.to_json() {
                 output::json(&document)?;
@@ -38,16 +43,33 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
 
 /// How the run is told about.
 #[derive(Debug, Clone, Copy)]
-struct Told {
-    as_json: bool,
-    verbose: bool,
+pub(super) struct Told {
+    pub(super) as_json: bool,
+    pub(super) verbose: bool,
 }
 
-async fn run_to_its_end(settings: Settings, server: Option<&str>, wanted: Wanted, told: Told) -> Result<(), Failure> {
+async fn run_to_its_end(settings: Settings, server: Option<&str>, asked: Asked, told: Told) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
-    let zip = input_zip::zip(&wanted.files)?;
-    let backend = Arc::new(Backend::open(settings, server, &wanted.skill).await?);
-    let created = backend.create(&wanted).await?;
+    let zip = match &asked {
+        Asked::New(wanted) => input_zip::zip(&wanted.files)?,
+        Asked::Again { .. } => None,
+    };
+    let backend = tokio::select! {
+        opened = Backend::open(settings, server, asked.skill()) => Arc::new(opened?),
+        // It may wait for another process.
+        _ = stop.next() => return Err(Failure::Reported(Exit::Interrupted)),
+    };
+    let created = match asked {
+        Asked::New(wanted) => backend.create(&wanted).await,
+        Asked::Again { run, patch, .. } => backend.rerun(run, patch).await,
+    };
+    let created = match created {
+        Ok(created) => created,
+        Err(failure) => {
+            backend.close().await;
+            return Err(in_flags(failure));
+        }
+    };
     let run = created.run_id;
     if let Some(zip) = zip
         && let Err(failure) = backend.upload(run, zip.path().to_owned()).await

@@ -1,10 +1,11 @@
 //! The run in this process, on the embedded store.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use crate::cli::connect::data_folder;
@@ -19,9 +20,10 @@ use crate::domain::ids::{RunId, Seq};
 use crate::domain::interaction::InteractionId;
 use crate::fcmp::read_envelope;
 use crate::orchestrator::{CreateRequest, Created, Delivery, Orchestrator};
-use crate::registry::Registry;
+use crate::registry::{Registry, builtin};
 use crate::settings::{Described, LogLevel, Settings, Source};
 use crate::store::EventBatch;
+use crate::workspace::Layout;
 
 /// Bytes of events read at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -44,13 +46,25 @@ impl Embedded {
             }
         };
         // Looked up before anything is opened, so that a wrong name changes nothing.
-        if let Err(crate::registry::NotUsable::NotFound) = registry.lookup(&skill_id) {
+        let missing = matches!(registry.lookup(&skill_id), Err(crate::registry::NotUsable::NotFound));
+        let carried = missing && matches!(skill, SkillPlace::Installed(_)) && builtin::has(&skill_id);
+        if missing && !carried {
             return Err(unknown_skill(&skill_id, &settings.paths.skills_dir, skill));
         }
         let closed = data_folder::close(&settings)?;
-        log(&settings);
-        closed.report();
+        // Whoever waits for another process opens again.
+        static LOGGING: Once = Once::new();
+        LOGGING.call_once(|| {
+            log(&settings);
+            closed.report();
+        });
         let store = data_folder::open_store(&settings)?;
+        let registry = if carried {
+            let folder = Layout::new(&settings.paths.data_dir).builtin_skills();
+            Registry::new(builtin::write(&folder).map_err(Failure::broken("write the demo skills"))?)
+        } else {
+            registry
+        };
         let orchestrator = data_folder::take_over(store, registry, settings).await?;
         Ok(Self { orchestrator, skill_id })
     }
@@ -59,6 +73,11 @@ impl Embedded {
         let request: CreateRequest =
             serde_json::from_value(wanted.body(&self.skill_id)).map_err(Failure::broken("make the request"))?;
         Ok(self.orchestrator.create(request, None).await?)
+    }
+
+    pub(crate) async fn rerun(&self, run: RunId, patch: Map<String, Value>) -> Result<Created, Failure> {
+        let again = self.orchestrator.rerun_of(run, patch).await?;
+        Ok(self.orchestrator.rerun(again, None).await?)
     }
 
     pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
@@ -165,8 +184,10 @@ fn unknown_skill(id: &str, skills_dir: &Path, place: &SkillPlace) -> Failure {
             format!("no skill {id:?} is installed in {}; to run the folder, write ./{id}", skills_dir.display())
         }
         SkillPlace::Installed(_) => format!(
-            "no skill {id:?} is installed in {}; see `skill-runner skill list`, or name another --skills-dir",
-            skills_dir.display()
+            "no skill {id:?} is installed in {}; see `skill-runner skill list`, or name another --skills-dir\n  \
+             the program has demo skills of its own: {}",
+            skills_dir.display(),
+            builtin::ids().join(", ")
         ),
     };
     Failure::refused(ErrorCode::SkillNotFound, message)

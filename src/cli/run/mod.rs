@@ -1,4 +1,4 @@
-//! Commands that drive a run: run, watch, reply, cancel.
+//! Commands that drive a run: run, rerun, watch, reply, cancel.
 
 mod args;
 mod backend;
@@ -7,13 +7,17 @@ mod command;
 mod conversation;
 mod embedded;
 mod event_channel;
+mod in_flags;
 mod input_zip;
 mod key_value;
 mod outcome;
-mod remote;
+pub(crate) mod remote;
 pub(crate) mod reply;
 mod request;
+pub(crate) mod rerun;
 pub(crate) mod watch;
 
 pub(crate) use args::Args;
 pub(crate) use command::run;
+pub(crate) use key_value::KeyValue;
+pub(crate) use outcome::{ArtifactsAt, Outcome};

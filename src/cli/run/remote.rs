@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use crate::cli::connect::client::Client;
@@ -32,6 +32,12 @@ impl Remote {
     pub(crate) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
         let body = wanted.body(&self.skill_id);
         let answer = self.call(move |client| client.post("/jobs", &body)).await?;
+        serde_json::from_value(answer).map_err(Failure::broken("read the service's answer"))
+    }
+
+    pub(crate) async fn rerun(&self, run: RunId, patch: Map<String, Value>) -> Result<Created, Failure> {
+        let body = Value::Object(patch);
+        let answer = self.call(move |client| client.post(&format!("/jobs/{run}/rerun"), &body)).await?;
         serde_json::from_value(answer).map_err(Failure::broken("read the service's answer"))
     }
 

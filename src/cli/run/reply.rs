@@ -24,7 +24,7 @@ Examples:
   skill-runner reply 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
   skill-runner reply 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 blue --key my-answer-1")]
 pub(crate) struct Args {
-    /// Request id or run id
+    /// Id of the run, its first characters, or `last`
     id: String,
     /// The answer: JSON if it can be parsed as JSON, else text
     response: Option<String>,

@@ -7,11 +7,32 @@ use serde_json::{Map, Value, json};
 use crate::cli::failure::Failure;
 use crate::cli::run::args::Args;
 use crate::cli::run::key_value::KeyValue;
+use crate::domain::ids::RunId;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SkillPlace {
     Installed(String),
     Folder(PathBuf),
+}
+
+/// What is asked for.
+pub(crate) enum Asked {
+    New(Wanted),
+    /// What an earlier run was asked for, with what a merge patch changes.
+    Again {
+        run: RunId,
+        skill: SkillPlace,
+        patch: Map<String, Value>,
+    },
+}
+
+impl Asked {
+    pub(crate) fn skill(&self) -> &SkillPlace {
+        match self {
+            Self::New(wanted) => &wanted.skill,
+            Self::Again { skill, .. } => skill,
+        }
+    }
 }
 
 /// A run to be made.
@@ -46,6 +67,15 @@ impl Wanted {
             // Without files the run starts at once and fails with the names of those it misses.
             ("await_upload".to_owned(), json!(!files.is_empty())),
         ]);
+        if !args.label.is_empty() {
+            let labels = distinct("--label", args.label)?.into_iter().map(|pair| (pair.key, json!(pair.value)));
+            body.insert("labels".to_owned(), Value::Object(labels.collect()));
+        }
+        if let Some(metadata) = args.metadata {
+            let object: Map<String, Value> = serde_json::from_str(&metadata)
+                .map_err(|error| Failure::Usage(format!("--metadata must be a JSON object: {error}")))?;
+            body.insert("metadata".to_owned(), Value::Object(object));
+        }
         for (key, value) in [("engine", args.engine), ("model", args.model)] {
             if let Some(value) = value {
                 body.insert(key.to_owned(), json!(value));
@@ -67,7 +97,7 @@ fn place(skill: String) -> SkillPlace {
     if skill.contains(['/', '.']) { SkillPlace::Folder(skill.into()) } else { SkillPlace::Installed(skill) }
 }
 
-fn values(flag: &str, pairs: Vec<KeyValue>) -> Result<Value, Failure> {
+pub(crate) fn values(flag: &str, pairs: Vec<KeyValue>) -> Result<Value, Failure> {
     let pairs = distinct(flag, pairs)?.into_iter();
     Ok(Value::Object(pairs.map(|pair| (pair.key, value(pair.value))).collect()))
 }

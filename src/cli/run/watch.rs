@@ -11,6 +11,7 @@ use crate::cli::logging;
 use crate::cli::run::remote;
 use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
+use crate::cli::terminal::awaited::awaited;
 use crate::cli::terminal::dialogue::Dialogue;
 use crate::cli::terminal::output;
 use crate::cli::terminal::screen::{Screen, Shown};
@@ -26,7 +27,7 @@ use crate::settings::LogLevel;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner watch 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7")]
 pub(crate) struct Args {
-    /// Request id or run id
+    /// Id of the run, its first characters, or `last`
     id: String,
     /// Show every event, one line each
     #[arg(long, short, conflicts_with = "json")]
@@ -65,6 +66,9 @@ pub(crate) fn watch(global: &Global, args: &Args) -> Result<(), Failure> {
 
 fn to_its_end(client: &Client, run: RunId, as_json: bool, verbose: bool) -> Result<(), Failure> {
     let mut screen = Screen::new(Shown::OnStdout, verbose);
+    if let Some(awaited) = awaited(&client.get(&format!("/jobs/{run}"))?).filter(|_| !as_json) {
+        screen.say(&format!("the run {awaited}"));
+    }
     let mut succeeded = false;
     event_stream::follow(client, run, |event| {
         let known = read_envelope(&event).ok().and_then(|envelope| envelope.event);

@@ -1,5 +1,7 @@
 //! Commands about the service: serve, doctor, config.
 
+mod banner;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod generate;
 pub(crate) mod serve;

@@ -12,6 +12,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::runtime::runtime;
+use crate::cli::service::banner;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
@@ -97,12 +98,18 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     let url = service_address::url(bound);
     output::line(&format!("listening on {url}"))?;
     info!(%url, "the service is ready");
+    let told = orchestrator.clone();
+    // Every skill is read and each CLI is asked for its version, which takes long; nobody waits for that.
+    std::thread::spawn(move || banner::tell(&told));
 
     let signal_name = tokio::select! {
         name = stop.next() => name,
         broken = &mut server => return Err(server_ended(broken)),
     };
     info!(signal = signal_name, "no new work is taken; running engines have {} s to finish", grace.as_secs());
+    if let Some(waits) = banner::waits_for(&orchestrator, grace.as_secs()).await {
+        eprintln!("{waits}");
+    }
     tokio::select! {
         () = orchestrator.drain(grace) => {}
         name = stop.next() => {

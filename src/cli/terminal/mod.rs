@@ -1,5 +1,6 @@
 //! What people see and type: colours, lines of events, questions, output.
 
+pub(crate) mod awaited;
 pub(crate) mod dialogue;
 pub(crate) mod event_line;
 pub(crate) mod failure_text;

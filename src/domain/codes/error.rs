@@ -202,6 +202,8 @@ codes! {
             => request(409, Refused, both("create a new run for other files")),
         RunFinal = "RUN_FINAL", "The run has ended."
             => request(409, Refused, both("start a new run")),
+        RunNotFinal = "RUN_NOT_FINAL", "The run has not ended."
+            => request(409, Refused, each("cancel it first: POST …/cancel", "cancel it first: `skill-runner cancel`")),
         ResultNotReady = "RESULT_NOT_READY", "The run has not ended, so there is no result."
             => request(409, Failed, each("follow …/events, or ask again later", "`skill-runner watch` waits for the end")),
         BundleNotReady = "BUNDLE_NOT_READY", "The run has not ended, so there is no bundle."

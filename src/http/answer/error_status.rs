@@ -132,7 +132,12 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::LoginNeeded | Problem::Stranger { login: true, .. } => unauthorized("Basic"),
         Problem::ForbiddenHost { .. } => plain(ErrorCode::ForbiddenHost),
         Problem::ForbiddenOrigin { .. } => plain(ErrorCode::ForbiddenOrigin),
-        Problem::ResultNotReady { status } => detailed(ErrorCode::ResultNotReady, json!({"status": status})),
+        Problem::ResultNotReady { status, awaiting: None } => {
+            detailed(ErrorCode::ResultNotReady, json!({"status": status}))
+        }
+        Problem::ResultNotReady { status, awaiting: Some(files) } => {
+            detailed(ErrorCode::ResultNotReady, json!({"status": status, "awaiting_files": files}))
+        }
         Problem::BundleNotReady { status } => detailed(ErrorCode::BundleNotReady, json!({"status": status})),
         Problem::RangeNotSatisfiable { size } => unsatisfiable(*size),
         Problem::SkillInvalid { findings, .. } => detailed(ErrorCode::SkillNotFound, json!({"findings": findings})),

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use crate::domain::event::ValidationError;
+use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::files::LookupError;
 use crate::orchestrator::Error;
@@ -76,8 +77,12 @@ pub(crate) enum Problem {
         "pages of the origin {origin:?} may not change anything; send the request from a page of this service, or without the header Origin"
     )]
     ForbiddenOrigin { origin: String },
-    #[error("the run is {}, and the result is not ready before it ends; follow …/events, or ask again later", status.as_str())]
-    ResultNotReady { status: Status },
+    #[error("{}", result_not_ready(*status, awaiting))]
+    ResultNotReady {
+        status: Status,
+        /// The files that the run waits for, if it does.
+        awaiting: Option<Vec<String>>,
+    },
     #[error("the run is {}, and the bundle is not ready before it ends; follow …/events, or ask again later", status.as_str())]
     BundleNotReady { status: Status },
     #[error("the range is outside the file, which has {size} bytes")]
@@ -113,7 +118,24 @@ pub(crate) enum Problem {
     Panicked,
 }
 
+fn result_not_ready(status: Status, awaiting: &Option<Vec<String>>) -> String {
+    match awaiting {
+        None => format!(
+            "the run is {}, and the result is not ready before it ends; follow …/events, or ask again later",
+            status.as_str()
+        ),
+        Some(files) if files.is_empty() => "the run waits for its upload; send it with POST …/upload".to_owned(),
+        Some(files) => format!("the run waits for its files: {}; send them with POST …/upload", files.join(", ")),
+    }
+}
+
 impl Problem {
+    /// The run has no result yet.
+    pub(crate) fn result_not_ready(run: &RunState) -> Self {
+        let awaiting = run.awaiting_upload.then(|| run.awaiting_files.clone());
+        Self::ResultNotReady { status: run.status(), awaiting }
+    }
+
     /// One value of the request is wrong.
     pub(crate) fn invalid(path: &str, message: impl Into<String>) -> Self {
         let message = message.into();

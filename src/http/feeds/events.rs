@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::domain::ids::Seq;
@@ -25,7 +25,11 @@ pub(crate) async fn events(
     // Watch before reading: an append between the two would be missed.
     let head = app.orchestrator().log().watch(asked.run());
     let state = app.orchestrator().state(asked.run()).await?;
-    if state.status().is_final() && cursor < state.head_seq {
+    if state.status().is_final() && cursor >= state.head_seq {
+        // The reader has it all. An EventSource comes back after every end; this answer tells it not to.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    if state.status().is_final() {
         // Read before the answer begins: a log that is damaged is an answer of its own.
         app.orchestrator().log().read(asked.run(), cursor, 1).await?;
     }

@@ -15,6 +15,9 @@ use crate::domain::state::RunState;
 use crate::http::answer::problem::Problem;
 use crate::http::state::app::App;
 
+/// How long an EventSource waits before it comes back.
+const RETRY_MILLIS: u64 = 2000;
+
 /// A reader, and its position in the log.
 pub(crate) struct Follow {
     app: App,
@@ -120,5 +123,5 @@ fn snapshot(state: &RunState) -> Bytes {
         "cursor": state.head_seq,
         "pending_interaction_id": pending,
     });
-    Bytes::from(format!("event: snapshot\ndata: {data}\n\n"))
+    Bytes::from(format!("retry: {RETRY_MILLIS}\nevent: snapshot\ndata: {data}\n\n"))
 }

@@ -17,7 +17,7 @@ pub(crate) async fn explain(State(app): State<App>, asked: RunInPath, mut query:
     query.finish()?;
     let status = asked.state.status();
     if !status.is_final() {
-        return Err(Problem::ResultNotReady { status });
+        return Err(Problem::result_not_ready(&asked.state));
     }
     let (log, run) = (app.orchestrator().log().clone(), asked.run());
     if path.is_none()

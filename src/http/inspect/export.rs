@@ -23,7 +23,7 @@ pub(crate) async fn export(
     query.finish()?;
     let status = asked.state.status();
     if !status.is_final() {
-        return Err(Problem::ResultNotReady { status });
+        return Err(Problem::result_not_ready(&asked.state));
     }
     let (log, run) = (app.orchestrator().log().clone(), asked.run());
     let data = app.orchestrator().layout().data().to_owned();

@@ -52,7 +52,7 @@ pub(crate) async fn create_temp(
     created(app, query, headers, "/v1/temp-skill-runs", make).await
 }
 
-async fn created<F>(
+pub(crate) async fn created<F>(
     app: App,
     mut query: Query,
     headers: HeaderMap,
@@ -87,7 +87,7 @@ where
 }
 
 /// The job as it is after the wait, with its result when it is final.
-async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, Problem> {
+pub(crate) async fn finished(app: &App, run: RunId, at_most: Duration) -> Result<Response, Problem> {
     let orchestrator = app.orchestrator();
     let began = Instant::now();
     tokio::select! {

@@ -34,11 +34,23 @@ async fn listed(State(app): State<App>, mut query: Query, temporary: Option<bool
     };
     let filter = ListFilter {
         runs,
+        labels: query.all("label").into_iter().map(label).collect::<Result<_, _>>()?,
+        since: query.time("since")?,
         before: before.transpose()?,
         limit: usize::try_from(query.limit("limit", DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX),
     };
     query.finish()?;
     Ok(Json(app.orchestrator().list(&filter).await?))
+}
+
+fn label(text: String) -> Result<(String, String), Problem> {
+    let (name, value) = text.split_once(':').ok_or_else(|| {
+        Problem::invalid(
+            "label",
+            format!("must be the name of a label, a colon and its value, such as team:x, not {text:?}"),
+        )
+    })?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn status(text: String) -> Result<Status, Problem> {

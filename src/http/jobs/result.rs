@@ -21,7 +21,7 @@ pub(crate) struct Answer {
 pub(crate) async fn result(State(app): State<App>, asked: RunInPath) -> Result<Response, Problem> {
     let status = asked.state.status();
     if !status.is_final() {
-        return Err(Problem::ResultNotReady { status });
+        return Err(Problem::result_not_ready(&asked.state));
     }
     let request_id = asked.request();
     let made = async {

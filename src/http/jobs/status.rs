@@ -17,5 +17,7 @@ pub(crate) async fn status(State(app): State<App>, asked: RunInPath, mut query: 
     let Some(seq) = at_seq else { return Ok(Json(app.orchestrator().job(run).await?)) };
     let state = app.orchestrator().log().state_at(run, Seq(seq)).await?;
     // The queue is not part of the log, so there is no position for a past state.
-    Ok(Json(job(&state, None)))
+    let mut job = job(&state, None);
+    job.metadata = app.orchestrator().log().metadata(&state).await?;
+    Ok(Json(job))
 }

@@ -1,13 +1,20 @@
 //! `POST …/{id}/upload`: receives the files of a run, and its skill if the run brings its own.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use tempfile::NamedTempFile;
 
 use crate::domain::command::Refusal;
 use crate::http::answer::problem::Problem;
+use crate::http::jobs::create::finished;
 use crate::http::request::multipart::receive;
+use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
+use crate::http::request::wait::{MAX_WAIT_SECONDS, preferred_wait};
 use crate::http::server::grant::{Access, Granted};
 use crate::http::state::app::App;
 use crate::http::state::task::through;
@@ -17,8 +24,12 @@ pub(crate) async fn upload(
     State(app): State<App>,
     granted: Granted,
     asked: RunInPath,
+    mut query: Query,
+    headers: HeaderMap,
     request: Request,
-) -> Result<Json<Uploaded>, Problem> {
+) -> Result<Response, Problem> {
+    let wait = query.whole("wait")?.or(preferred_wait(&headers)).filter(|seconds| *seconds > 0);
+    query.finish()?;
     if asked.state.temporary {
         // The upload brings the skill.
         granted.require(Access::Admin)?;
@@ -42,5 +53,9 @@ pub(crate) async fn upload(
         drop(received);
         uploaded
     });
-    uploaded.await.map(Json)
+    let uploaded: Uploaded = uploaded.await?;
+    match wait {
+        Some(seconds) => finished(&app, run, Duration::from_secs(seconds.min(MAX_WAIT_SECONDS))).await,
+        None => Ok(Json(uploaded).into_response()),
+    }
 }

@@ -7,6 +7,9 @@ use percent_encoding::percent_decode_str;
 use crate::domain::time::Timestamp;
 use crate::http::answer::problem::Problem;
 
+/// The one parameter that may be given more than once.
+const REPEATABLE: &str = "label";
+
 /// The parameters of a query string that have not been read yet.
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
@@ -26,12 +29,17 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decoded(name)?;
             let value = decoded(value).map_err(|_| Problem::invalid(&name, "is not percent-encoded UTF-8"))?;
-            if pairs.iter().any(|(other, _)| *other == name) {
+            if name != REPEATABLE && pairs.iter().any(|(other, _)| *other == name) {
                 return Err(Problem::invalid(&name, "is given twice"));
             }
             pairs.push((name, value));
         }
         Ok(Self(pairs))
+    }
+
+    /// Every value of a parameter that may be repeated.
+    pub(crate) fn all(&mut self, name: &str) -> Vec<String> {
+        std::iter::from_fn(|| self.text(name)).collect()
     }
 
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 
 use crate::http::server::grant::Access;
 use crate::http::state::app::App;
@@ -54,6 +54,14 @@ impl RouteTable {
         T: 'static,
     {
         self.add(Method::POST, path, needs, Parameters::Only(query), post(handler))
+    }
+
+    pub(crate) fn delete<H, T>(self, path: &str, needs: Access, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.add(Method::DELETE, path, needs, Parameters::Only(&[]), delete(handler))
     }
 
     /// A POST whose body is an upload.

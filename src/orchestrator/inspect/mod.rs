@@ -7,6 +7,7 @@ pub(crate) mod explain_cache;
 pub(crate) mod explain_failure;
 pub(crate) mod export;
 pub(crate) mod hit_folder;
+pub(crate) mod listing;
 pub(crate) mod pace;
 pub(crate) mod proven_run;
 pub(crate) mod scrub;

@@ -255,7 +255,7 @@ fn body_hash(request: &CreateRequest) -> String {
     let options = &request.runtime_options;
     // Hashes are stored: an engine keeps its place in the list, and a new one is added at its end.
     let configs: Vec<_> = Engine::AGENTS.iter().map(|engine| request.engine_configs.get(engine)).collect();
-    let whole = json!({
+    let mut whole = json!({
         "skill_id": request.skill_id,
         "engine": request.engine,
         "input": request.input,
@@ -275,6 +275,13 @@ fn body_hash(request: &CreateRequest) -> String {
             "stall_timeout_seconds": options.stall_timeout_seconds,
         },
     });
+    // Hashes are stored: what a request does not have is not in them.
+    if let Some(labels) = &request.labels {
+        whole["labels"] = json!(labels);
+    }
+    if let Some(metadata) = &request.metadata {
+        whole["metadata"] = json!(metadata);
+    }
     sha256_hex(canonical(&whole).as_bytes())
 }
 

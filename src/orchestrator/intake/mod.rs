@@ -3,6 +3,8 @@
 pub(crate) mod create;
 pub(crate) mod plan;
 pub(crate) mod request;
+pub(crate) mod rerun;
+pub(crate) mod tags;
 pub(crate) mod temp;
 pub(crate) mod upload;
 

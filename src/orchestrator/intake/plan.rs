@@ -13,6 +13,7 @@ use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
 use crate::engine::{self, config};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::request::{CreateRequest, OptionsRequest};
+use crate::orchestrator::intake::tags::check_tags;
 use crate::orchestrator::shared::Shared;
 use crate::skill::{Skill, inputs};
 use crate::workspace::Manifest;
@@ -56,6 +57,7 @@ fn plan(
     idempotency_sha256: Option<String>,
 ) -> Result<Started, Error> {
     check_engine_configs(&request)?;
+    check_tags(&request)?;
     let engine = request.engine.clone().unwrap_or_default();
     let engine_config = request.engine_config(&engine);
     let engine_config_sha256 =
@@ -101,7 +103,15 @@ fn plan(
         cache_key: None,
         engine_config_sha256,
         temporary: false,
+        labels: request.labels.unwrap_or_default(),
+        metadata: request.metadata,
+        awaiting_files: Vec::new(),
     };
+    if started.awaiting_upload {
+        let fields = skill.file_fields();
+        let wanted = fields.iter().filter(|field| field.required || !needs_files);
+        started.awaiting_files = wanted.map(|field| field.name.clone()).collect();
+    }
     if !started.awaiting_upload {
         started.cache_key = Some(key_of(&started, &Manifest::default().sha256(), None).0);
     }
@@ -115,6 +125,7 @@ pub(crate) fn plan_without_skill(
     idempotency_sha256: Option<String>,
 ) -> Result<Started, Error> {
     check_engine_configs(request)?;
+    check_tags(request)?;
     let engine = request.engine.as_deref().unwrap_or(UNTIL_UPLOAD);
     if let Some(Err(unknown)) = request.engine.as_deref().map(str::parse::<Engine>) {
         return Err(rejected(ErrorCode::SkillEngineUnsupported, unknown.to_string()));
@@ -140,6 +151,9 @@ pub(crate) fn plan_without_skill(
         cache_key: None,
         engine_config_sha256: None,
         temporary: true,
+        labels: request.labels.clone().unwrap_or_default(),
+        metadata: request.metadata.clone(),
+        awaiting_files: Vec::new(),
     })
 }
 

@@ -28,6 +28,12 @@ pub struct CreateRequest {
     pub engine_configs: BTreeMap<Engine, Map<String, Value>>,
     /// Whether to wait for an upload; left out: when a file is required.
     pub await_upload: Option<bool>,
+    /// What to find the run by, in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// What to keep with the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
 }
 
 /// The options a client gave; what is left out has a default.
@@ -84,6 +90,8 @@ enum Field {
     Model,
     RuntimeOptions,
     AwaitUpload,
+    Labels,
+    Metadata,
     Config(Engine),
 }
 
@@ -99,13 +107,15 @@ impl<'de> Deserialize<'de> for Field {
             "model" => Ok(Self::Model),
             "runtime_options" => Ok(Self::RuntimeOptions),
             "await_upload" => Ok(Self::AwaitUpload),
+            "labels" => Ok(Self::Labels),
+            "metadata" => Ok(Self::Metadata),
             other => {
                 let engine = other.strip_suffix(CONFIG_SUFFIX).and_then(|engine| engine.parse().ok()).filter(agent);
                 engine.map(Self::Config).ok_or_else(|| {
                     let configs = Engine::AGENTS.iter().map(|engine| format!(", `{engine}{CONFIG_SUFFIX}`"));
                     D::Error::custom(format!(
                         "unknown field `{other}`, expected one of `skill_id`, `engine`, `input`, `parameter`, `model`, \
-                         `runtime_options`, `await_upload`{}",
+                         `runtime_options`, `await_upload`, `labels`, `metadata`{}",
                         configs.collect::<String>()
                     ))
                 })
@@ -131,7 +141,7 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CreateRequest, A::Error> {
         let (mut skill_id, mut engine, mut input, mut parameter) = (None, None, None, None);
-        let (mut model, mut await_upload) = (None, None);
+        let (mut model, mut await_upload, mut labels, mut metadata) = (None, None, None, None);
         let mut runtime_options: Option<Object<OptionsRequest>> = None;
         let mut configs = BTreeMap::new();
         while let Some(field) = map.next_key()? {
@@ -143,6 +153,8 @@ impl<'de> Visitor<'de> for Fields {
                 Field::Model => once(&mut model, "model", &mut map)?,
                 Field::RuntimeOptions => once(&mut runtime_options, "runtime_options", &mut map)?,
                 Field::AwaitUpload => once(&mut await_upload, "await_upload", &mut map)?,
+                Field::Labels => once(&mut labels, "labels", &mut map)?,
+                Field::Metadata => once(&mut metadata, "metadata", &mut map)?,
                 Field::Config(engine) => {
                     let mut config: Option<Option<Map<String, Value>>> = configs.remove(&engine);
                     once(&mut config, &format!("{engine}{CONFIG_SUFFIX}"), &mut map)?;
@@ -159,6 +171,8 @@ impl<'de> Visitor<'de> for Fields {
             runtime_options: runtime_options.map(|Object(options)| options).unwrap_or_default(),
             engine_configs: configs.into_iter().filter_map(|(engine, config)| Some((engine, config?))).collect(),
             await_upload: await_upload.flatten(),
+            labels: labels.flatten(),
+            metadata: metadata.flatten(),
         })
     }
 }

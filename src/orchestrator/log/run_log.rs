@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::domain::event::{Event, Started};
@@ -100,6 +101,10 @@ impl RunLog {
             return row.as_ref().try_into().map(RunId::from_bytes).map_err(|_| unknown());
         }
         self.store.index(&IndexKey::Run(given)).await?.map(|_| given).ok_or_else(unknown)
+    }
+
+    pub(crate) fn store(&self) -> &dyn EventStore {
+        &*self.store
     }
 
     /// Where work that blocks is done.
@@ -263,6 +268,11 @@ impl RunLog {
             Some(Event::Started(started)) => Ok(started),
             _ => Err(corrupt("its first event is not conversation.started".into())),
         }
+    }
+
+    /// What the client keeps with a run.
+    pub(crate) async fn metadata(&self, state: &RunState) -> Result<Option<Map<String, Value>>, Error> {
+        if state.has_metadata { Ok(self.first(state.run_id).await?.metadata) } else { Ok(None) }
     }
 
     /// The run as it was after one event.

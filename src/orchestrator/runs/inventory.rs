@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
 use crate::domain::time::Timestamp;
@@ -15,7 +16,7 @@ use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::parse_head;
 use crate::projection::Job;
-use crate::store::{IndexKey, RunFilter};
+use crate::store::{EventStore, IndexKey, RunFilter};
 use crate::workspace;
 
 /// Rows looked at in one step of a scan.
@@ -37,6 +38,10 @@ struct Needed {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
     pub runs: RunFilter,
+    /// With all these labels.
+    pub labels: Vec<(String, String)>,
+    /// Created then or later.
+    pub since: Option<Timestamp>,
     /// Older than this run.
     pub before: Option<RunId>,
     /// At most so many.
@@ -68,14 +73,43 @@ impl Needed {
     }
 }
 
+impl ListFilter {
+    /// What the store's own filter does not know.
+    fn matches(&self, run: &RunState) -> bool {
+        let labelled = |(name, value): &(String, String)| run.labels.get(name) == Some(value);
+        self.labels.iter().all(labelled) && self.since.is_none_or(|since| run.created_at >= since)
+    }
+
+    /// The runs, newest first, and where the next page begins.
+    pub(crate) async fn read(&self, store: &dyn EventStore) -> Result<(Vec<RunState>, Option<RunId>), Error> {
+        let mut found = Vec::new();
+        let mut before = self.before;
+        let all = self.labels.is_empty() && self.since.is_none();
+        let page = if all { self.limit } else { SCAN_PAGE };
+        loop {
+            let rows = store.runs_with(&self.runs, before, page).await?;
+            let last = rows.len() < page;
+            for (run, row) in rows {
+                before = Some(run);
+                let state = parse_head(run, &row)?.state;
+                if self.matches(&state) {
+                    found.push(state);
+                    if found.len() >= self.limit {
+                        return Ok((found, before));
+                    }
+                }
+            }
+            if last {
+                return Ok((found, None));
+            }
+        }
+    }
+}
+
 impl Orchestrator {
     pub async fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
-        let rows = self.shared.store.runs_with(&filter.runs, filter.before, filter.limit).await?;
-        let next_before = rows.last().map(|(run, _)| *run).filter(|_| rows.len() >= filter.limit);
-        let mut jobs = Vec::with_capacity(rows.len());
-        for (run, row) in &rows {
-            jobs.push(self.job_of(&parse_head(*run, row)?.state));
-        }
+        let (found, next_before) = filter.read(&*self.shared.store).await?;
+        let jobs = found.iter().map(|state| self.job_of(state)).collect();
         Ok(Listing { jobs, next_before })
     }
 
@@ -109,6 +143,19 @@ impl Orchestrator {
                 cleaned.requests_deleted += 1;
             }
         }
+    }
+
+    /// Deletes one run that is over; returns the bytes that this freed.
+    pub async fn remove(&self, run: RunId) -> Result<u64, Error> {
+        // Nobody begins anything with the run meanwhile.
+        let _lock = self.shared.run_locks.lock(run).await;
+        let state = self.state(run).await?;
+        if !state.status().is_final() || self.shared.live.contains(run) {
+            let message =
+                format!("the run is {}, and only a run that has ended can be deleted", state.status().as_str());
+            return Err(Error::Rejected { code: ErrorCode::RunNotFinal, message, details: Vec::new() });
+        }
+        Ok(self.delete(&state).await?.0)
     }
 
     /// Removes what runs share and none needs any more; returns the bytes that this freed.

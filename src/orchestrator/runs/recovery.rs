@@ -49,7 +49,6 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
         warn!(pid = process.pid, run.id = ?process.run, "ended a process that an earlier service left behind");
     }
     let open = shared.store.open_runs().await?;
-    let count = open.len();
     // Many at once share the store's commits; what follows from each is done in their order, so the queue keeps it.
     let notes = &AtomicUsize::new(NOTED_FIRST);
     let mut recovered =
@@ -74,8 +73,9 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
     if !shared.unnoted.first(1).is_empty() {
         tokio::spawn(note_later(Arc::downgrade(shared)));
     }
-    if count > 0 {
-        info!(runs = count, "recovered the runs of an earlier service");
+    let recovered = shared.recovered.load(Relaxed);
+    if recovered > 0 {
+        info!(runs = recovered, "recovered the runs of an earlier service");
     }
     Ok(())
 }
@@ -128,6 +128,7 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId, notes: &AtomicUsize) -> R
     if journal.state().status().is_final() {
         return Ok(journal.state().clone());
     }
+    shared.recovered.fetch_add(1, Relaxed);
     let restart_queued = match shared.settings.runs.restart_queued {
         settings::RestartQueued::Fail => RestartQueued::Fail,
         settings::RestartQueued::Requeue => RestartQueued::Requeue,

@@ -1,6 +1,7 @@
 //! The one value that all parts of the orchestrator hold.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{RwLock, Semaphore};
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub installs: Arc<Semaphore>,
     temp_runs: Mutex<BTreeSet<RunId>>,
     pub unnoted: Unnoted,
+    /// Runs that had not ended when the service started.
+    pub recovered: AtomicUsize,
     /// Everything that is to be done before the service ends.
     pub tasks: TaskTracker,
     /// Canceled when the service takes no new work.
@@ -117,6 +120,7 @@ impl Shared {
             installs: Arc::new(Semaphore::new(parts.installs_max)),
             temp_runs: Mutex::default(),
             unnoted: Unnoted::default(),
+            recovered: AtomicUsize::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stopping: CancellationToken::new(),

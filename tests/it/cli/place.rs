@@ -98,6 +98,15 @@ impl Place {
         self.path().join("data/runs").join(run)
     }
 
+    /// Lets the only run go on that waits at its gate.
+    pub fn open_gate(&self) {
+        let gates =
+            std::fs::read_dir(self.path().join("data/runs")).unwrap().map(|run| run.unwrap().path().join("gate"));
+        let gates: Vec<PathBuf> = gates.filter(|gate| gate.exists()).collect();
+        assert_eq!(gates.len(), 1, "{gates:?}");
+        std::fs::write(&gates[0], "go\n").unwrap();
+    }
+
     /// The program at work, once it has printed a line with this text; the line, and a reader of what follows.
     pub fn start(&self, args: &[&str], until: &str) -> (Running, String) {
         Self::started(self.command(args), until)
@@ -146,6 +155,13 @@ impl Running {
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).unwrap();
         rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    /// The next line on its standard output.
+    pub fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "the program has ended");
+        line
     }
 
     /// Waits until it has logged this.

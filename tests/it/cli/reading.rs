@@ -112,7 +112,8 @@ fn the_configuration_shows_sources_and_masks_secrets() {
     let ran = place.run_with(("SKILL_RUNNER_TOKEN", "hush-hush"), &["config", "--json"]);
     assert!(!ran.stdout.contains("hush"), "{ran:?}");
     let settings = ran.json();
-    let token = json!({"key": "token", "value": "********", "source": "SKILL_RUNNER_TOKEN"});
+    let token = json!({"key": "token", "value": "********", "source": "SKILL_RUNNER_TOKEN", "variable": "SKILL_RUNNER_TOKEN",
+        "about": "secret that clients send as Authorization: Bearer"});
     assert!(settings["settings"].as_array().unwrap().contains(&token), "{settings}");
 }
 
@@ -148,6 +149,14 @@ fn every_command_has_help_with_an_example() {
         &["skill", "lint"],
         &["skill", "list"],
         &["config"],
+        &["config", "init"],
+        &["runs"],
+        &["show"],
+        &["result"],
+        &["rerun"],
+        &["rm"],
+        &["completions"],
+        &["man"],
         &[],
     ] {
         let ran = place.run(&[command, &["--help"]].concat());

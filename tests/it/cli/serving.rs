@@ -22,7 +22,7 @@ fn the_service_prints_its_address_leaves_it_in_the_data_folder_and_ends_on_sigte
         assert_eq!(left["url"], json!(url));
         running.signal(signal);
         let ran = running.end();
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{ran:?}");
+        assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(!place.path().join("data/service.json").exists());
     }
     let log = fs::read_to_string(place.path().join("data/logs/skill-runner.log")).unwrap();

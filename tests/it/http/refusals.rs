@@ -15,7 +15,7 @@ fn unknown_routes_and_wrong_methods_have_the_envelope() {
     }
     for (method, path, allow) in [
         ("DELETE", "/v1/jobs", "GET,HEAD,POST"),
-        ("PUT", "/v1/jobs/x", "GET,HEAD"),
+        ("PUT", "/v1/jobs/x", "GET,HEAD,DELETE"),
         ("GET", "/v1/jobs/x/cancel", "POST"),
         ("POST", "/v1/jobs/x/events", "GET,HEAD"),
         ("PATCH", "/healthz", "GET,HEAD"),

@@ -103,7 +103,10 @@ fn what_brings_code_or_changes_all_runs_needs_admin_and_nothing_is_open_but_heal
             "POST /v1/engines/{engine}/models/snapshots",
             "POST /v1/jobs/cleanup",
             "POST /v1/temp-skill-runs",
+            "DELETE /v1/jobs/{id}",
+            "DELETE /v1/temp-skill-runs/{id}",
             "POST /v1/temp-skill-runs/{id}/upload",
+            "DELETE /v1/management/runs/{id}",
         ]
     );
 }

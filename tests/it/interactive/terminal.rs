@@ -184,7 +184,8 @@ fn cancel_ends_a_waiting_run_and_watch_tells_so() {
 fn clients_need_a_service_a_run_and_right_usage() {
     let desk = Desk::new(&one_question());
     let nobody = "0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11";
-    for command in ["watch", "reply", "cancel", "logs"] {
+    assert_eq!(desk.run(&["logs", nobody], "").0, Some(4), "logs are read without a service, too");
+    for command in ["watch", "reply", "cancel"] {
         let (code, stdout, stderr) = desk.run(&[command, nobody], "");
         assert_eq!((code, stdout.as_str()), (Some(3), ""), "{command}");
         assert!(stderr.starts_with("error: no service runs on "), "{stderr}");

@@ -161,7 +161,9 @@ impl Sse {
             lines.push(line.trim_end().to_lowercase());
         }
         let status = lines.remove(0).split(' ').nth(1).unwrap().parse().unwrap();
-        Sse { status, headers: lines, body: BufReader::new(Chunked { connection, left: 0, ended: false }) }
+        // An answer without content has no chunks.
+        let ended = status == 204;
+        Sse { status, headers: lines, body: BufReader::new(Chunked { connection, left: 0, ended }) }
     }
 
     /// The next event; none at a clean end.
@@ -180,6 +182,8 @@ impl Sse {
                 Some(("event", event)) => found.event = event.to_owned(),
                 Some(("id", id)) => found.id = Some(id.parse().unwrap()),
                 Some(("data", data)) => found.data = data.to_owned(),
+                // How long to wait before coming back.
+                Some(("retry", millis)) => assert!(millis.parse::<u64>().is_ok(), "{millis}"),
                 None if line == "\n" => return Some(found),
                 other => panic!("{other:?} in an event stream"),
             }

@@ -1,0 +1,145 @@
+//! A run that asks for the same as an earlier one, with the files of that run and whatever is to be different.
+
+use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
+
+use crate::domain::codes::ErrorCode;
+use crate::domain::event::Started;
+use crate::domain::ids::RunId;
+use crate::domain::run_file::RunFolder;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::intake::create::Created;
+use crate::orchestrator::intake::plan::rejected;
+use crate::orchestrator::intake::request::CreateRequest;
+use crate::orchestrator::intake::upload::Delivery;
+use crate::workspace::zip_uploads;
+
+/// A run that is to be made again.
+pub(crate) struct Rerun {
+    pub(crate) request: CreateRequest,
+    /// The run whose uploaded files it gets.
+    files_of: Option<RunId>,
+}
+
+impl Orchestrator {
+    /// What a run asked for, changed by a JSON merge patch on the body of its request. The engine runs again: the cache is
+    /// not asked, unless the patch says so.
+    pub(crate) async fn rerun_of(&self, run: RunId, patch: Map<String, Value>) -> Result<Rerun, Error> {
+        let log = &self.shared.log;
+        let (state, started) = (log.head(run).await?.state, log.first(run).await?);
+        if started.temporary {
+            let message = "the run brought its own skill, which is not kept: create it again with its package";
+            return Err(rejected(ErrorCode::InvalidRequest, message.into()));
+        }
+        let config = format!("{}_config", started.engine);
+        if started.engine_config_sha256.is_some() && !patch.contains_key(&config) {
+            let message =
+                format!("the run was given a configuration for its engine, which is not kept: send {config} again");
+            return Err(rejected(ErrorCode::InvalidRequest, message));
+        }
+        // Whoever says whether to wait for files brings his own.
+        let has_files = started.awaiting_upload && !state.awaiting_upload && !patch.contains_key("await_upload");
+        let mut body = body_of(started)?;
+        merge(&mut body, Value::Object(patch));
+        let request = serde_json::from_value(body).map_err(|error| {
+            rejected(ErrorCode::InvalidRequest, format!("the request, changed as the body says, is not valid: {error}"))
+        })?;
+        Ok(Rerun { request, files_of: has_files.then_some(run) })
+    }
+
+    /// Create the run. One that needs files gets those of the earlier run.
+    pub(crate) async fn rerun(&self, again: Rerun, idempotency_key: Option<&str>) -> Result<Created, Error> {
+        let zip = match again.files_of {
+            Some(run) => Some(self.zip_of(run).await?),
+            None => None,
+        };
+        let mut created = self.create(again.request, idempotency_key).await?;
+        let Some(zip) = zip.filter(|_| created.awaiting_upload) else { return Ok(created) };
+        // A key that was used before leads to a run that has its files already.
+        if !self.state(created.run_id).await?.awaiting_upload {
+            return Ok(created);
+        }
+        let delivery = Delivery { files: Some(zip.path().to_owned()), package: None };
+        match self.upload(created.run_id, delivery).await {
+            Ok(uploaded) => {
+                created.awaiting_upload = false;
+                created.cache_hit = uploaded.cache_hit;
+                created.status = uploaded.status;
+                Ok(created)
+            }
+            Err(error) => {
+                // Without its files it would wait for ever.
+                self.cancel(created.run_id, "service", "its files could not be taken from the earlier run").await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn zip_of(&self, run: RunId) -> Result<NamedTempFile, Error> {
+        let folder = self.shared.log.folder(run).await?.folder(RunFolder::Uploads);
+        let beside = self.shared.layout.tmp();
+        let made = move || {
+            std::fs::create_dir_all(&beside)?;
+            let mut zip = NamedTempFile::new_in(&beside)?;
+            zip_uploads(&folder, zip.as_file_mut()).map(|count| (count, zip))
+        };
+        match self.shared.blocking.run("pack the files of a run", made).await? {
+            Ok((count, zip)) if count > 0 => Ok(zip),
+            Ok(_) => Err(rejected(ErrorCode::RunFilesGone, "the files of the run are no longer kept".into())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(rejected(ErrorCode::RunFilesGone, "the files of the run are no longer kept".into()))
+            }
+            Err(error) => Err(Error::io("pack the files of the run")(error)),
+        }
+    }
+}
+
+/// The body of the request that a run was made of.
+fn body_of(started: Started) -> Result<Value, Error> {
+    let mut options = serde_json::to_value(&started.runtime_options)
+        .map_err(|error| Error::io("read the options of a run")(error.into()))?;
+    options["no_cache"] = json!(true);
+    Ok(json!({
+        "skill_id": started.skill.id,
+        "engine": started.engine,
+        "model": started.model,
+        "input": started.input,
+        "parameter": started.parameter,
+        "runtime_options": options,
+        "await_upload": started.awaiting_upload,
+        "labels": started.labels,
+        "metadata": started.metadata,
+    }))
+}
+
+/// RFC 7386: objects are merged, null removes, everything else replaces.
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Some(target) = target.as_object_mut() else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(&name);
+        } else {
+            merge(target.entry(name).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_patch_replaces_adds_and_removes() {
+        let mut body = json!({"input": {"a": 1, "b": [1, 2]}, "model": "m", "labels": {"team": "x"}});
+        merge(&mut body, json!({"input": {"b": [3], "c": {"d": 1}}, "model": null, "labels": {"team": null}}));
+        assert_eq!(body, json!({"input": {"a": 1, "b": [3], "c": {"d": 1}}, "labels": {}}));
+    }
+}

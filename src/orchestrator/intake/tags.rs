@@ -1,0 +1,56 @@
+//! Labels and metadata of a request: what a client finds a run by, and what it keeps with it.
+
+use serde_json::Value;
+
+use crate::domain::codes::ErrorCode;
+use crate::domain::event::ValidationError;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::intake::request::CreateRequest;
+
+/// Most labels of a run, and most characters of their names and values. They are in the run's row, which is written with
+/// every event.
+const LABELS_MAX: usize = 16;
+const LABEL_NAME_MAX: usize = 64;
+const LABEL_VALUE_MAX: usize = 128;
+
+/// Most bytes of a run's metadata, as JSON.
+const METADATA_MAX: usize = 16 * 1024;
+
+/// Whether labels and metadata may be kept.
+pub(super) fn check_tags(request: &CreateRequest) -> Result<(), Error> {
+    let mut details = Vec::new();
+    let mut wrong = |path: String, message: String| details.push(ValidationError { path, message });
+    if request.labels.as_ref().is_some_and(|labels| labels.len() > LABELS_MAX) {
+        wrong("/labels".into(), format!("must not have more than {LABELS_MAX} labels"));
+    }
+    for (name, value) in request.labels.iter().flatten() {
+        let path = format!("/labels/{}", name.replace('~', "~0").replace('/', "~1"));
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+        if name.is_empty() || name.len() > LABEL_NAME_MAX || !name.chars().all(plain) {
+            wrong(
+                path.clone(),
+                format!("the name of a label must be 1 to {LABEL_NAME_MAX} of a-z, A-Z, 0-9 and . _ - /"),
+            );
+        }
+        if value.chars().count() > LABEL_VALUE_MAX || value.chars().any(char::is_control) {
+            wrong(
+                path,
+                format!(
+                    "the value of a label must have at most {LABEL_VALUE_MAX} characters and no control characters"
+                ),
+            );
+        }
+    }
+    if let Some(metadata) = &request.metadata
+        && Value::Object(metadata.clone()).to_string().len() > METADATA_MAX
+    {
+        wrong("/metadata".into(), format!("must not be longer than {METADATA_MAX} bytes of JSON"));
+    }
+    match details.first() {
+        None => Ok(()),
+        Some(first) => {
+            let message = format!("{}: {}", first.path.trim_start_matches('/'), first.message);
+            Err(Error::Rejected { code: ErrorCode::InvalidRequest, message, details })
+        }
+    }
+}

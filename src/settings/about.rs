@@ -1,0 +1,82 @@
+//! What each setting is for, in one line.
+
+use crate::domain::engine::Engine;
+
+/// What a setting is for.
+pub(crate) fn about(key: &str) -> &'static str {
+    let engine = key.strip_prefix("engines.").and_then(|rest| rest.split_once('.'));
+    if let Some((_, setting)) = engine.filter(|(name, _)| name.parse::<Engine>().is_ok()) {
+        return match setting {
+            "command" => "the program to start, instead of the one that is found",
+            "env_pass" => "variables of the environment that the engine may see, by name",
+            _ => "",
+        };
+    }
+    ABOUT.iter().find(|(name, _)| *name == key).map_or("", |(_, about)| about)
+}
+
+const ABOUT: &[(&str, &str)] = &[
+    ("host", "address to listen on; others than loopback need a token"),
+    ("port", "port to listen on; 0 takes any free one"),
+    ("token", "secret that clients send as Authorization: Bearer"),
+    ("allowed_hosts", "host names that requests may use"),
+    ("ui_basic_auth_enabled", "ask for name and password where a route can change the machine"),
+    ("ui_basic_auth_username", "the name"),
+    ("ui_basic_auth_password", "the password"),
+    ("heartbeat_seconds", "silence on an event stream before a heartbeat is sent"),
+    ("drain_grace_seconds", "how long running engines may take to finish when the service ends"),
+    ("max_connections", "open connections"),
+    ("max_connections_per_address", "open connections of one address"),
+    ("header_timeout_seconds", "how long the head of a request may take"),
+    ("body_timeout_seconds", "how long a body may make no progress"),
+    ("send_timeout_seconds", "how long a client may not read its answer"),
+    ("data_dir", "folder for runs, the event store and logs"),
+    ("skills_dir", "folder of the installed skills"),
+    ("agents_dir", "folder of agents, whose skills are used as well"),
+    ("agent_home", "home folder of the engines, with their logins"),
+    ("npm_prefix", "folder that engines are installed in"),
+    ("store", "kind of the event store"),
+    ("seal_grace_seconds", "how long the events of a finished run stay in the store"),
+    ("scrub", "bytes a second that the background check of stored files reads; 0 switches it off"),
+    ("scrub_pause_seconds", "pause before each check of all stored files"),
+    ("max_running_jobs", "runs at the same time"),
+    ("max_queued_jobs", "runs that may wait"),
+    ("restart_queued", "what becomes of waiting runs when the service starts: fail or requeue"),
+    ("repair", "whether an engine is asked again when its output is invalid"),
+    ("sandbox", "whether engines run in a sandbox: auto, on or off"),
+    ("hard_timeout_seconds", "how long one attempt of a run may take"),
+    ("stall_timeout_seconds", "how long an engine may write nothing; 0 for any time"),
+    ("exit_grace_seconds", "how long an engine may take to exit after its result"),
+    ("kill_grace_seconds", "time between the polite and the forced end of an engine"),
+    ("max_upload_bytes", "largest upload"),
+    ("max_unpacked_bytes", "largest content of an upload"),
+    ("max_entries", "most files in an upload"),
+    ("temp_skill_package_max_bytes", "largest package of a temporary skill"),
+    ("max_log_bytes", "most output of an engine that is kept, per stream"),
+    ("min_free_bytes", "free space on the disk below which no work is taken"),
+    ("log_level", "TRACE, DEBUG, INFO, WARN or ERROR"),
+    ("log_file", "file for the service's own log"),
+    ("log_max_bytes", "size at which the log file is set aside"),
+    ("log_backup_count", "log files that are kept"),
+    ("e2e_client_port", "port of the example client"),
+    ("e2e_client_backend_base_url", "service that the example client uses"),
+    ("e2e_client_recordings_dir", "folder for what the example client records"),
+    ("ui_legacy_api_mode", "what the old routes of the UI do: warn or off"),
+    ("ui_legacy_api_sunset", "when the old routes of the UI end"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys;
+    use super::*;
+
+    #[test]
+    fn every_setting_says_what_it_is_for_and_nothing_else_does() {
+        let keys = keys::all();
+        let silent: Vec<&str> = keys.iter().map(|key| key.name.as_str()).filter(|key| about(key).is_empty()).collect();
+        assert_eq!(silent, Vec::<&str>::new());
+        let unknown: Vec<&str> =
+            ABOUT.iter().map(|(name, _)| *name).filter(|name| keys.iter().all(|key| key.name != *name)).collect();
+        assert_eq!(unknown, Vec::<&str>::new());
+    }
+}
