@@ -139,6 +139,7 @@ mod tests {
                 interactive_reply_timeout_sec: 1,
                 hard_timeout_seconds: 1,
                 stall_timeout_seconds: 1,
+                retry: None,
             },
             config: None,
             parameter: json!({"a": 1, "b": {"y": 1, "x": [1, 2]}}),

@@ -28,6 +28,12 @@ pub enum Conclusion {
     Failed(RunError),
     /// A question; `decide` gives it its number.
     NeedsInput(Interaction),
+    /// A failure after which the turn can be begun again; it fails the run that was not asked to, or not so often.
+    Transient {
+        error: RunError,
+        /// How long the model's service asks to wait.
+        retry_after_seconds: Option<u64>,
+    },
 }
 
 /// Something asked of a run.

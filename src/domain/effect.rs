@@ -11,6 +11,8 @@ pub(crate) enum Effect {
     /// Supervise its engine until the turn ends.
     Supervise,
     StopEngine,
+    /// Put it in the queue at this moment.
+    EnqueueAt(Timestamp),
     /// Decide for the user at this moment.
     DecideAt(Timestamp),
     /// Remove the skill package that only this run uses.
@@ -23,6 +25,7 @@ pub(crate) enum Effect {
 pub(crate) fn effects(run: &RunState) -> Vec<Effect> {
     match &run.phase {
         Phase::Queued if run.awaiting_upload => vec![],
+        Phase::Queued if run.retry_at.is_some() => run.retry_at.map(Effect::EnqueueAt).into_iter().collect(),
         Phase::Queued => vec![Effect::Enqueue],
         Phase::Running | Phase::Asking(_) if run.cancel_requested => vec![Effect::Supervise, Effect::StopEngine],
         Phase::Running | Phase::Asking(_) => vec![Effect::Supervise],

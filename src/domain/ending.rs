@@ -62,6 +62,9 @@ pub fn ending(run: &RunState, command: &Command) -> Option<Ending> {
             Conclusion::Succeeded(completion) => Some(Ending::Succeeded(*completion)),
             Conclusion::Failed(error) => Some(Ending::Failed(error.clone())),
             Conclusion::NeedsInput(_) => None,
+            Conclusion::Transient { error, retry_after_seconds } => {
+                (!run.may_retry(*retry_after_seconds)).then(|| Ending::Failed(error.clone()))
+            }
         },
         // A running engine must be stopped first; its end then ends the run.
         Command::Cancel { .. } => {

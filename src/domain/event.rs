@@ -9,7 +9,7 @@ use super::artifact::ArtifactEntry;
 use super::ids::{RequestId, RunId};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{Completion, Proof, RunError, Usage, Warning};
-use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
+use super::request::{Defaults, ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
 use super::statechart::{Status, Trigger};
 use super::time::Timestamp;
 
@@ -88,6 +88,8 @@ events! {
     ReplyAccepted(ReplyAccepted) "reply" "interaction.reply.accepted";
     /// The deadline passed and the policy answered.
     AutoDecided(AutoDecided) "auto_decided" "interaction.auto_decide.timeout";
+    /// The turn is to be begun again, at this moment.
+    RetryScheduled(RetryScheduled) "retry_scheduled" "run.retry.scheduled";
     /// The output went through validation.
     Normalized(Normalized) "normalized" "output.normalized";
     /// A file of the run was indexed.
@@ -153,6 +155,9 @@ pub struct Started {
     /// The files that the run waits for; not known while its skill is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) awaiting_files: Vec<String>,
+    /// What of input and parameter the client left out and the skill's schemas supplied.
+    #[serde(default, skip_serializing_if = "Defaults::is_empty")]
+    pub(crate) defaults: Box<Defaults>,
 }
 
 /// Data of `input.uploaded`.
@@ -183,6 +188,9 @@ pub struct UploadedPackage {
     pub(crate) engine_config_sha256: Option<String>,
     /// Hash of the archive.
     pub(crate) sha256: String,
+    /// What the skill's schemas supply of input and parameter.
+    #[serde(default, skip_serializing_if = "Defaults::is_empty")]
+    pub(crate) defaults: Defaults,
 }
 
 impl Started {
@@ -194,6 +202,8 @@ impl Started {
         self.execution_mode = package.runtime_options.execution_mode;
         self.runtime_options = package.runtime_options.clone();
         self.engine_config_sha256 = package.engine_config_sha256.clone();
+        package.defaults.fill(&mut self.input, &mut self.parameter);
+        self.defaults = Box::new(package.defaults.clone());
         self
     }
 }
@@ -348,6 +358,20 @@ pub(crate) enum AutoDecideTimeout {
 pub struct CancelRequested {
     pub(crate) requested_by: String,
     pub(crate) reason: String,
+}
+
+/// Data of `run.retry.scheduled`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RetryScheduled {
+    /// Which retry it is: 1, 2, ….
+    pub(crate) retry: u32,
+    /// How many there may be.
+    pub(crate) times: u32,
+    /// When the turn is begun again, at the earliest.
+    pub(crate) not_before: Timestamp,
+    pub(crate) wait_seconds: u64,
+    /// Why the turn failed.
+    pub(crate) error: RunError,
 }
 
 /// What a restart did to a run.

@@ -27,6 +27,8 @@ pub mod validation;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod retrying;
+#[cfg(test)]
 mod samples;
 
 pub use decide::{Decision, decide};

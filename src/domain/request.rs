@@ -1,5 +1,7 @@
 //! What a client asked for: skill, mode, options, files.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -52,6 +54,67 @@ pub struct RuntimeOptions {
     pub(crate) hard_timeout_seconds: u64,
     /// Longest silence of an engine; 0 = any.
     pub(crate) stall_timeout_seconds: u64,
+    /// Whether and how often a turn that its model's service refused is begun again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry: Option<Retry>,
+}
+
+/// How a turn is begun again that failed before its engine used any tool, because the model's service takes no more requests or
+/// cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// Most times.
+    pub(crate) times: u32,
+    /// Seconds before the first time; twice as many before each further one, and never fewer than the service asks for.
+    #[serde(default = "thirty")]
+    pub(crate) backoff_seconds: u64,
+}
+
+fn thirty() -> u64 {
+    30
+}
+
+impl Retry {
+    /// Seconds to wait, after so many retries, if the service asks for so many.
+    pub(crate) fn wait_seconds(self, retries: u32, asked: Option<u64>) -> u64 {
+        let doubled = self.backoff_seconds.saturating_mul(1u64 << retries.min(32));
+        doubled.min(WAIT_MAX_SECONDS).max(asked.unwrap_or(0))
+    }
+}
+
+/// The longest pause before a turn is begun again: a week.
+pub(crate) const WAIT_MAX_SECONDS: u64 = 7 * 24 * 3600;
+
+/// Values that a request left out and the skill's schemas supplied, each by its JSON pointer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Defaults {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) input: BTreeMap<String, Value>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) parameter: BTreeMap<String, Value>,
+}
+
+impl Defaults {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.input.is_empty() && self.parameter.is_empty()
+    }
+
+    /// Supplies them.
+    pub(crate) fn fill(&self, input: &mut Map<String, Value>, parameter: &mut Map<String, Value>) {
+        for (fields, values) in [(input, &self.input), (parameter, &self.parameter)] {
+            let mut whole = Value::Object(std::mem::take(fields));
+            for (pointer, value) in values {
+                let Some((parent, name)) = pointer.rsplit_once('/') else { continue };
+                if let Some(Value::Object(parent)) = whole.pointer_mut(parent) {
+                    parent.insert(name.replace("~1", "/").replace("~0", "~"), value.clone());
+                }
+            }
+            if let Value::Object(filled) = whole {
+                *fields = filled;
+            }
+        }
+    }
 }
 
 /// What an engine was told besides its prompt, whoever chose it.

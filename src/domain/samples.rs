@@ -10,7 +10,7 @@ use super::fact::{Fact, RawRange, Stream};
 use super::ids::{RequestId, RunId};
 use super::interaction::{Interaction, InteractionId, InteractionKind};
 use super::outcome::{Completion, Evidence, RunError, Usage};
-use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef};
+use super::request::{ExecutionMode, Passed, Retry, RuntimeOptions, SkillRef};
 use super::state::RunState;
 use super::time::Timestamp;
 use super::{Decision, decide, ending};
@@ -35,6 +35,7 @@ pub(super) fn options(mode: ExecutionMode, auto_reply: bool) -> RuntimeOptions {
         interactive_reply_timeout_sec: 5,
         hard_timeout_seconds: 60,
         stall_timeout_seconds: 60,
+        retry: auto_reply.then_some(Retry { times: 1, backoff_seconds: 1 }),
     }
 }
 
@@ -56,6 +57,7 @@ pub(super) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bo
         labels: Default::default(),
         metadata: None,
         awaiting_files: vec![],
+        defaults: Box::default(),
     }
 }
 
@@ -98,6 +100,12 @@ pub(super) fn bound() -> Fact {
 
 pub(super) fn end_turn(conclusion: Conclusion) -> Command {
     Command::EndTurn { facts: vec![], conclusion }
+}
+
+/// The model's service refuses the turn, and says when to come again.
+pub(super) fn refused(retry_after_seconds: Option<u64>) -> Command {
+    let error = RunError::new(ErrorCode::EngineRateLimited, "busy");
+    end_turn(Conclusion::Transient { error, retry_after_seconds })
 }
 
 pub(super) fn succeed() -> Command {

@@ -13,7 +13,7 @@ use super::event::{Event, RecoveryState, Started};
 use super::ids::{RequestId, RunId, Seq};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{RunError, Usage, Warning};
-use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef};
+use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef, WAIT_MAX_SECONDS};
 use super::statechart::Status;
 use super::time::Timestamp;
 
@@ -168,6 +168,17 @@ pub struct RunState {
     /// The files it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) awaiting_files: Vec<String>,
+    /// How often its first turn was begun again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) retries: u32,
+    /// When its turn may be begun again, while it waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_at: Option<Timestamp>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl RunState {
@@ -212,6 +223,8 @@ impl RunState {
             labels: started.labels.clone(),
             has_metadata: started.metadata.is_some(),
             awaiting_files: started.awaiting_files.clone(),
+            retries: 0,
+            retry_at: None,
         }
     }
 
@@ -223,6 +236,18 @@ impl RunState {
     /// The status of its phase.
     pub fn status(&self) -> Status {
         self.phase.status()
+    }
+
+    /// Whether a turn that its model's service refused is begun again, after so many seconds if the service asks for them. One that
+    /// was told an answer is not: the engine may have heard it.
+    pub(crate) fn may_retry(&self, asked: Option<u64>) -> bool {
+        let allowed = self.options.retry.is_some_and(|retry| self.retries < retry.times);
+        allowed && self.interaction_count == 0 && asked.is_none_or(|seconds| seconds <= WAIT_MAX_SECONDS)
+    }
+
+    /// Whether its next turn goes on with the session of the turn before, and does not begin anew.
+    pub(crate) fn resumes(&self) -> bool {
+        self.turns > self.retries
     }
 
     /// The question that was asked and is not answered.
@@ -259,6 +284,7 @@ impl RunState {
             }
             Event::TurnStarted(turn) => {
                 self.turns = turn.attempt;
+                self.retry_at = None;
                 self.answer = None;
                 self.answered_null = false;
                 // The service died while the run took an equal run's result; now its own engine runs instead.
@@ -285,6 +311,12 @@ impl RunState {
                     idempotency_key,
                     response_sha256: sha256_hex(canonical(&reply.response).as_bytes()),
                 }));
+            }
+            Event::RetryScheduled(scheduled) => {
+                self.retries = scheduled.retry;
+                self.retry_at = Some(scheduled.not_before);
+                // The turn to come begins a session of its own.
+                self.session_handle = None;
             }
             Event::AutoDecided(decided) => {
                 self.auto_decision_count += 1;

@@ -57,6 +57,9 @@ pub(crate) enum Trigger {
     TurnSucceeded,
     #[serde(rename = "turn.failed")]
     TurnFailed,
+    /// The turn failed and is to be begun again.
+    #[serde(rename = "turn.retry")]
+    TurnRetry,
     /// A reply was accepted.
     #[serde(rename = "interaction.reply.accepted")]
     ReplyAccepted,
@@ -108,6 +111,7 @@ pub(crate) const TRANSITIONS: &[Transition] = &[
     row("TR-13", Status::Running, Trigger::RestartReconcileFailed, Status::Failed),
     row("TR-14", Status::Queued, Trigger::RunCacheHit, Status::Succeeded),
     row("TR-15", Status::Queued, Trigger::RunRejected, Status::Failed),
+    row("TR-16", Status::Running, Trigger::TurnRetry, Status::Queued),
 ];
 
 /// The status after a trigger; `None` if the transition does not exist.

@@ -36,6 +36,39 @@ const RATE_WORDS: [&str; 9] = [
     "exceeded your current quota",
 ];
 
+/// Words that mean that the service could not be reached or the connection to it broke, in lower case.
+const CONNECTION_WORDS: [&str; 14] = [
+    "connection refused",
+    "econnrefused",
+    "connection reset",
+    "econnreset",
+    "enotfound",
+    "eai_again",
+    "etimedout",
+    "connection error",
+    "unable to connect",
+    "fetch failed",
+    "stream disconnected",
+    "error sending request",
+    "stream ended without a finish reason",
+    "socket hang up",
+];
+
+/// The detail of an error that says when the service can be asked again.
+const RETRY_AFTER: &str = "retry_after_seconds";
+/// The cause of an error of the connection to the model's service.
+const CONNECTION: &str = "connection";
+
+/// Whether a run's error is of the connection to the model's service.
+pub(crate) fn is_of_connection(error: &RunError) -> bool {
+    error.details.get("cause").is_some_and(|cause| cause == CONNECTION)
+}
+
+/// How long the model's service asks to wait, as a run's error says it.
+pub(crate) fn retry_after(error: &RunError) -> Option<u64> {
+    error.details.get(RETRY_AFTER).and_then(Value::as_u64)
+}
+
 /// A failure with its code.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
@@ -45,12 +78,14 @@ pub struct Failure {
     pub(crate) message: String,
     /// The HTTP status of the model's service, where it is known.
     pub(crate) http_status: Option<u16>,
+    /// When the service can be asked again, where it said so.
+    pub(crate) retry_after_seconds: Option<u64>,
 }
 
 impl Failure {
     /// A failure whose kind is known.
     pub(crate) fn new(code: ErrorCode, message: &str) -> Self {
-        Self { code, message: super::excerpt::text(message), http_status: None }
+        Self { code, message: super::excerpt::text(message), http_status: None, retry_after_seconds: None }
     }
 
     /// A failure sorted by the status of the model's service, else by the engine's words.
@@ -70,7 +105,19 @@ impl Failure {
 
     pub(crate) fn into_error(self) -> RunError {
         let status = self.http_status.map_or(Value::Null, Value::from);
-        RunError::new(self.code, self.message).with("http_status", status)
+        let connection = self.is_of_connection();
+        let mut error = RunError::new(self.code, self.message).with("http_status", status);
+        if let Some(seconds) = self.retry_after_seconds {
+            error = error.with(RETRY_AFTER, seconds);
+        }
+        if connection { error.with("cause", CONNECTION) } else { error }
+    }
+
+    /// Whether the model's service could not be reached, or the connection to it broke.
+    fn is_of_connection(&self) -> bool {
+        let message = self.message.to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        self.code == ErrorCode::EngineFailed && self.http_status.is_none() && says(&CONNECTION_WORDS)
     }
 }
 

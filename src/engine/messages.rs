@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use super::report::{Denial, TurnReport, engine_error, remark, shown, since};
+use super::report::{Denial, TurnReport, remark, shown, since};
 use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 
@@ -32,7 +32,7 @@ pub(crate) fn dialect(idiom: Idiom, usage_before: Usage) -> Box<dyn Dialect> {
         true => usage_before,
         false => Usage { cost_usd: usage_before.cost_usd, ..Usage::default() },
     };
-    Box::new(Messages { idiom, usage_before, calls: BTreeMap::new() })
+    Box::new(Messages { idiom, usage_before, calls: BTreeMap::new(), unanswered: false })
 }
 
 struct Messages {
@@ -40,6 +40,8 @@ struct Messages {
     usage_before: Usage,
     /// Calls without a result so far, by id: tool and input.
     calls: BTreeMap<String, (String, Value)>,
+    /// Whether the last thing was a text of the request under way, which a retry takes back.
+    unanswered: bool,
 }
 
 impl Dialect for Messages {
@@ -49,7 +51,7 @@ impl Dialect for Messages {
             Err(unreadable) => return unreadable,
         };
         let read = match text(&event, "type") {
-            "system" => system(&event, turn),
+            "system" => self.system(&event, turn),
             "assistant" => self.assistant(&event, turn),
             "user" => self.user(&event),
             "result" => self.result(&event, turn),
@@ -67,21 +69,6 @@ fn name(event: &Map<String, Value>) -> String {
     }
 }
 
-fn system(event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
-    let says = match text(event, "subtype") {
-        "init" => turn.bind(event.get("session_id")?.as_str()?),
-        "api_retry" => {
-            let attempt = format!("retry {} of {}", count_of(event, "attempt"), count_of(event, "max_retries"));
-            let status = status(event, "error_status");
-            let shown = status.map_or_else(String::new, |status| format!(" (status {status})"));
-            Some(turn.retrying(status, &format!("{}{shown}, {attempt}", text(event, "error"))))
-        }
-        "permission_denied" => Some(remark(&format!("not allowed to use {}", text(event, "tool_name")))),
-        _ => return None,
-    };
-    Some(Line::Says(says.into_iter().collect()))
-}
-
 fn status(event: &Map<String, Value>, key: &str) -> Option<u16> {
     event.get(key).and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok())
 }
@@ -91,6 +78,30 @@ fn count_of(event: &Map<String, Value>, key: &str) -> u64 {
 }
 
 impl Messages {
+    fn system(&mut self, event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+        let says = match text(event, "subtype") {
+            "init" => turn.bind(event.get("session_id")?.as_str()?),
+            "api_retry" => {
+                let attempt = format!("retry {} of {}", count_of(event, "attempt"), count_of(event, "max_retries"));
+                let status = status(event, "error_status");
+                let shown = status.map_or_else(String::new, |status| format!(" (status {status})"));
+                let message = format!("{}{shown}, {attempt}", text(event, "error"));
+                Some(turn.retrying_in(status, &message, count_of(event, "retry_delay_ms").div_ceil(1000)))
+            }
+            // The request is sent again, and what was said of its answer so far may not count.
+            "retry" => {
+                let kept = event.get("data").and_then(|data| data.get("preserveText")) == Some(&Value::Bool(true));
+                if std::mem::take(&mut self.unanswered) && !kept {
+                    turn.take_back();
+                }
+                Some(turn.retrying(None, "the request to the model is sent again"))
+            }
+            "permission_denied" => Some(remark(&format!("not allowed to use {}", text(event, "tool_name")))),
+            _ => return None,
+        };
+        Some(Line::Says(says.into_iter().collect()))
+    }
+
     fn assistant(&mut self, event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
         let message = event.get("message")?.as_object()?;
         let blocks = message.get("content")?.as_array()?;
@@ -98,7 +109,10 @@ impl Messages {
         for block in blocks {
             let block = block.as_object()?;
             match text(block, "type") {
-                "text" => events.extend(said(event, message, block.get("text")?.as_str()?, turn)),
+                "text" => {
+                    self.unanswered = true;
+                    events.extend(said(event, message, block.get("text")?.as_str()?, turn));
+                }
                 "thinking" => {
                     let text = shown(block.get("thinking")?.as_str()?);
                     events.push(Event::AssistantReasoning(AssistantReasoning { text }));
@@ -112,6 +126,7 @@ impl Messages {
     }
 
     fn called(&mut self, block: &Map<String, Value>) -> Option<Event> {
+        self.unanswered = false;
         let id = block.get("id")?.as_str()?;
         let tool = block.get("name")?.as_str()?;
         let input = block.get("input").cloned().unwrap_or_default();
@@ -161,7 +176,7 @@ impl Messages {
             turn.answered_in_plain_text();
         } else if failed {
             let failure = Failure::classify(status(event, "api_error_status"), &reason);
-            events.push(engine_error(&failure.message));
+            events.extend(turn.engine_error(&failure.message));
             turn.failed(failure);
         } else {
             if let Some(last_words) = event.get("result").and_then(Value::as_str) {
@@ -188,7 +203,7 @@ fn said(event: &Map<String, Value>, message: &Map<String, Value>, text: &str, tu
     }
     if of_engine {
         turn.last_error = Some(Failure::classify(None, text));
-        return Some(engine_error(text));
+        return turn.engine_error(text);
     }
     turn.said(message.get("id").and_then(Value::as_str), text)
 }

@@ -34,6 +34,7 @@ pub mod script;
 
 pub use adapter::{Adapter, Install};
 pub use answer::{EngineAnswer, answer};
+pub(crate) use failure::{is_of_connection, retry_after};
 pub use launch::{Launch, PoliteSignal, Streams};
 pub use parser::LINE_MAX;
 pub(crate) use parser::TurnParser;
@@ -87,3 +88,5 @@ pub(crate) fn skills_folder(name: &str) -> Cow<'static, str> {
 mod dialect_tests;
 #[cfg(test)]
 mod launch_tests;
+#[cfg(test)]
+mod table_tests;

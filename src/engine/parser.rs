@@ -70,6 +70,18 @@ impl TurnParser {
         &self.report
     }
 
+    /// The same parser, for an engine that may wait at most so long for its service.
+    #[must_use]
+    pub(crate) fn with_longest_wait(mut self, seconds: u64) -> Self {
+        self.report.longest_wait = Some(seconds);
+        self
+    }
+
+    /// The engine has so many seconds left.
+    pub(crate) fn has_seconds(&mut self, seconds: u64) {
+        self.report.seconds_left = Some(seconds);
+    }
+
     /// Whether the engine reported the end of its turn; what it still does is cleaning up.
     pub(crate) fn ended(&self) -> bool {
         self.report.end.is_some()
@@ -100,7 +112,11 @@ impl TurnParser {
     /// The events of a line; without any it is kept as raw text.
     fn events(&mut self, line: Line) -> Vec<Event> {
         match line {
-            Line::Says(events) => events,
+            Line::Says(events) => {
+                let is_tool = |event: &Event| matches!(event, Event::ToolCall(_) | Event::CommandExecution(_));
+                self.report.used_tools |= events.iter().any(is_tool);
+                events
+            }
             Line::Quiet | Line::Part => Vec::new(),
             Line::Whole(event, rest) => std::iter::once(*event).chain(self.events(*rest)).collect(),
             Line::Unknown(name) => {

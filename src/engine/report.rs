@@ -70,6 +70,16 @@ pub struct TurnReport {
     kept: VecDeque<String>,
     /// What is masked in messages.
     secrets: Vec<String>,
+    /// The error that was told last.
+    told_error: Option<String>,
+    /// Most seconds that the engine may wait for its service; any, when there is no limit.
+    pub(crate) longest_wait: Option<u64>,
+    /// Seconds until the turn would be stopped, where that is known.
+    pub(crate) seconds_left: Option<u64>,
+    /// Whether the engine waits longer than either: nothing more is expected of it.
+    pub(crate) waits_too_long: bool,
+    /// Whether the engine used any tool in this turn.
+    pub(crate) used_tools: bool,
 }
 
 impl TurnReport {
@@ -90,6 +100,11 @@ impl TurnReport {
             messages: 0,
             kept: VecDeque::new(),
             secrets: Vec::new(),
+            told_error: None,
+            longest_wait: None,
+            seconds_left: None,
+            waits_too_long: false,
+            used_tools: false,
         }
     }
 
@@ -132,6 +147,7 @@ impl TurnReport {
         self.messages += 1;
         // An answer of the model means that an earlier error was overcome.
         self.last_error = None;
+        self.told_error = None;
         self.final_text = Some(text.clone());
         self.kept.push_back(text.clone());
         while self.kept.len() > 1 && self.kept.iter().map(String::len).sum::<usize>() > MESSAGES_KEPT {
@@ -191,6 +207,36 @@ impl TurnReport {
         warned(WarningCode::EngineRetrying, message, WarningLevel::Info)
     }
 
+    /// The same, when the engine says how many seconds it waits before. Longer than it may wait is the end of the turn.
+    pub(crate) fn retrying_in(&mut self, http_status: Option<u16>, message: &str, seconds: u64) -> Event {
+        let event = self.retrying(http_status, message);
+        let limited = self.last_error.as_ref().filter(|error| error.code == ErrorCode::EngineRateLimited);
+        let too_long = [self.longest_wait, self.seconds_left].into_iter().flatten().any(|most| seconds > most);
+        if let Some(error) = limited.filter(|_| too_long) {
+            let failure = Failure { retry_after_seconds: Some(seconds), ..error.clone() };
+            self.waits_too_long = true;
+            self.failed(failure);
+        }
+        event
+    }
+
+    /// An error that is not necessarily the end; no event when the engine has just said the same.
+    pub(crate) fn engine_error(&mut self, message: &str) -> Option<Event> {
+        let told = message.trim_matches(['[', ']', ' ', '\n']);
+        let again = self.told_error.as_deref().is_some_and(|before| before.contains(told) || told.contains(before));
+        if again && !told.is_empty() {
+            return None;
+        }
+        self.told_error = Some(told.to_owned());
+        Some(warned(WarningCode::EngineError, message, WarningLevel::Warning))
+    }
+
+    /// Takes back the last message: the engine asks its model again.
+    pub(crate) fn take_back(&mut self) {
+        self.kept.pop_back();
+        self.final_text = self.kept.back().cloned();
+    }
+
     /// Remembers the name of an unknown kind of line.
     pub(crate) fn does_not_know(&mut self, name: String) {
         if self.unrecognized.len() < NAMES_MAX && !self.unrecognized.contains(&name) {
@@ -225,11 +271,6 @@ pub(crate) fn since(before: Usage, total: Usage) -> Usage {
         output_tokens: total.output_tokens.saturating_sub(before.output_tokens),
         cost_usd: total.cost_usd.map(|cost| (cost - before.cost_usd.unwrap_or(0.0)).max(0.0)),
     }
-}
-
-/// An error that is not necessarily the end.
-pub(crate) fn engine_error(message: &str) -> Event {
-    warned(WarningCode::EngineError, message, WarningLevel::Warning)
 }
 
 /// A remark of the engine.

@@ -56,6 +56,8 @@ pub struct Auditor {
     asked: Option<InteractionId>,
     resolved: Vec<InteractionId>,
     resolved_in_attempt: bool,
+    /// Whether the next attempt begins a turn again.
+    retried: bool,
     resolved_before: usize,
     last: Option<Event>,
     terminal: Option<Proof>,
@@ -77,6 +79,7 @@ impl Default for Auditor {
             asked: None,
             resolved: Vec::new(),
             resolved_in_attempt: false,
+            retried: false,
             resolved_before: 0,
             last: None,
             terminal: None,
@@ -162,7 +165,7 @@ impl Auditor {
             self.attempt += 1;
             self.local_seq = 0;
             // The answer that opens this attempt belongs to the attempt before it.
-            self.resolved_in_attempt = self.resolved.len() > self.resolved_before;
+            self.resolved_in_attempt = self.resolved.len() > self.resolved_before || std::mem::take(&mut self.retried);
             self.resolved_before = self.resolved.len();
         }
         self.local_seq += 1;
@@ -197,6 +200,7 @@ impl Auditor {
         }
         match event {
             Event::StateChanged(change) => self.state_changed(change),
+            Event::RetryScheduled(_) => self.retried = true,
             Event::TurnStarted(turn) => self.turns = turn.attempt,
             Event::InputRequired(interaction) => {
                 if self.asked.is_some() {
@@ -247,6 +251,9 @@ impl Auditor {
             if asked.is_none() || asked != change.pending_interaction_id {
                 self.violated("OR-02", "the change to waiting_user does not follow its question".into());
             }
+        }
+        if (change.trigger == Trigger::TurnRetry) != matches!(self.last, Some(Event::RetryScheduled(_))) {
+            self.violated("OR-05", "a turn is begun again without run.retry.scheduled, or that leads nowhere".into());
         }
         if change.trigger == Trigger::RestartPreserveWaiting && change.pending_interaction_id != self.asked {
             self.violated("OR-02", "the preserved wait names another question".into());

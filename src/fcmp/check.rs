@@ -101,6 +101,10 @@ pub(crate) fn check(event: &Event, raw: Option<RawRange>) -> Result<(), SchemaVi
             cost(&failed.usage, type_name)?;
             proof(&failed.proof, type_name)
         }
+        Event::RetryScheduled(scheduled) => {
+            ensure(scheduled.retry >= 1, "/data/retry", "must be at least 1")?;
+            named(&scheduled.error.code, "/data/error/code")
+        }
         Event::StateChanged(_)
         | Event::AssistantMessage(_)
         | Event::AssistantReasoning(_)

@@ -204,6 +204,7 @@ mod tests {
             interactive_reply_timeout_sec: 1,
             hard_timeout_seconds: 1,
             stall_timeout_seconds: 0,
+            retry: None,
         };
         let started = Started {
             request_id: RequestId(Uuid::from_u128(2)),
@@ -222,6 +223,7 @@ mod tests {
             labels: Default::default(),
             metadata: None,
             awaiting_files: Vec::new(),
+            defaults: Box::default(),
         };
         let mut encoder = Encoder::new(RunId(Uuid::from_u128(1)));
         let created = decide(None, Command::Create(Box::new(started)), None, Timestamp::from_micros(0)).unwrap();

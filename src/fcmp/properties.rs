@@ -14,7 +14,7 @@ use crate::domain::fact::{RawRange, Stream};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
 use crate::domain::outcome::{Completion, Proof, ProofSignature, RunError, StreamProof, Usage, Warning, WarningLevel};
-use crate::domain::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
+use crate::domain::request::{Defaults, ExecutionMode, Passed, Retry, RuntimeOptions, SkillRef, UploadedFile};
 use crate::domain::statechart::{Status, TRANSITIONS};
 use crate::domain::time::Timestamp;
 
@@ -104,7 +104,13 @@ fn options(execution_mode: ExecutionMode, flag: bool) -> RuntimeOptions {
         interactive_reply_timeout_sec: 1,
         hard_timeout_seconds: 1,
         stall_timeout_seconds: 0,
+        retry: flag.then_some(Retry { times: 2, backoff_seconds: 5 }),
     }
+}
+
+fn some_defaults(some: bool) -> Defaults {
+    let input = if some { BTreeMap::from([("/a".to_owned(), json!(1))]) } else { BTreeMap::new() };
+    Defaults { input, parameter: BTreeMap::new() }
 }
 
 fn started() -> impl Strategy<Value = Event> {
@@ -129,6 +135,7 @@ fn started() -> impl Strategy<Value = Event> {
                 labels: BTreeMap::from_iter(flag.then(|| ("team".to_owned(), "x".to_owned()))),
                 metadata: flag.then(|| Map::from_iter([("ticket".to_owned(), json!(7))])),
                 awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
+                defaults: Box::new(some_defaults(flag)),
             })
         },
     )
@@ -206,7 +213,8 @@ fn any_event() -> impl Strategy<Value = Event> {
     let package = (text(), text(), prop::option::of(hash()), hash()).prop_map(|(id, engine, config, sha256)| {
         let skill = SkillRef { id, version: "1.0.0".into(), fingerprint: "f".into() };
         let runtime_options = options(ExecutionMode::Auto, false);
-        UploadedPackage { skill, engine, runtime_options, engine_config_sha256: config, sha256 }
+        let defaults = some_defaults(sha256.is_empty());
+        UploadedPackage { skill, engine, runtime_options, engine_config_sha256: config, sha256, defaults }
     });
     let uploaded = (text(), hash(), hash(), hash(), prop::option::of(package)).prop_map(
         |(name, sha256, manifest_sha256, cache_key, package)| {
@@ -291,6 +299,13 @@ fn any_event() -> impl Strategy<Value = Event> {
         })),
         normalized(),
         artifact,
+        (0u32..3, text()).prop_map(|(retry, code)| Event::RetryScheduled(RetryScheduled {
+            retry,
+            times: 3,
+            not_before: moment(),
+            wait_seconds: 30,
+            error: RunError { code, message: "m".into(), details: Map::new() },
+        })),
     ];
     let third = prop_oneof![
         warned(),
@@ -365,10 +380,11 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 10] = [
+const OPTIONAL: [(&str, &str); 11] = [
     ("conversation.started", "awaiting_files"),
     ("conversation.started", "labels"),
     ("conversation.started", "metadata"),
+    ("conversation.started", "defaults"),
     ("conversation.started", "cache_key"),
     ("conversation.started", "engine_config_sha256"),
     ("conversation.started", "temporary"),

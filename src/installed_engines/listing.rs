@@ -14,6 +14,7 @@ use super::program::Found;
 use super::snapshots::{self, Origin, Snapshot, SnapshotRefused};
 use super::temporary_folder::with_temporary_folder;
 use super::version::{self, lock, quiet_env};
+use crate::domain::engine::Engine;
 use crate::engine::{Adapter, ModelListing};
 
 /// How long a CLI may take to list its models; it takes 7 s on a small machine.
@@ -72,6 +73,20 @@ pub(crate) struct ManifestEntry {
     pub(crate) models: usize,
 }
 
+impl Models {
+    /// Scripts run without a model.
+    pub(crate) fn of_scripts() -> Self {
+        Self {
+            engine: Engine::Script.to_string(),
+            cli_version_detected: None,
+            source: ListSource::None,
+            snapshot_version: None,
+            fallback_reason: Some("scripts run without a model".to_owned()),
+            models: Vec::new(),
+        }
+    }
+}
+
 impl InstalledEngines {
     /// The models of an engine.
     pub fn models(&self, adapter: &Adapter) -> Models {
@@ -105,6 +120,14 @@ impl InstalledEngines {
             fallback_reason: refusal.or(reason).or_else(nothing),
             models: snapshot.map(|snapshot| model_names::models(adapter, &snapshot.models)).unwrap_or_default(),
         }
+    }
+
+    /// Whether the snapshot for this version of the CLI lists a model; none where there is no snapshot.
+    pub(crate) fn lists(&self, adapter: &Adapter, version: &str, model: &str) -> Option<bool> {
+        let all = snapshots::snapshots(adapter, &self.snapshots_folder(adapter));
+        let (snapshot, _) = snapshots::choose(&all, Some(version))?;
+        let is_it = |listed: &Model| listed.id == model || listed.id.split('@').next() == Some(model);
+        Some(model_names::models(adapter, &snapshot.models).iter().any(is_it))
     }
 
     /// The snapshots of an engine.

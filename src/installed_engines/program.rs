@@ -42,25 +42,45 @@ pub enum Source {
 
 /// Why an engine cannot be started, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{engine} cannot be started: {reason}; to install it: {install_command}")]
+#[error("{engine} cannot be started: {reason}; {}{install_command}", if *.configured { "" } else { "to install it: " })]
 pub struct NotInstalled {
     pub engine: String,
     /// Why it cannot be started.
     pub reason: String,
     /// What installs it, or what to do instead.
     pub install_command: String,
+    /// Whether the operator named the program.
+    pub(crate) configured: bool,
 }
 
 impl NotInstalled {
     fn new(adapter: &Adapter, npm_prefix: &Path, reason: String) -> Self {
-        Self { engine: adapter.name().to_owned(), reason, install_command: install_command(adapter, npm_prefix) }
+        let install_command = install_command(adapter, npm_prefix);
+        Self { engine: adapter.name().to_owned(), reason, install_command, configured: false }
+    }
+
+    /// The program that the operator named cannot be used.
+    fn misconfigured(adapter: &Adapter, reason: &str) -> Self {
+        let (name, setting) = (adapter.name(), setting(adapter));
+        let reason = format!("{setting} names a program that cannot be used: {reason}");
+        let instead = format!("correct {setting}, or remove it to use {name} as it is installed");
+        Self { engine: name.to_owned(), reason, install_command: instead, configured: true }
     }
 
     /// The program exists but does not work.
     pub(crate) fn unusable(adapter: &Adapter, located: &Located, reason: &str) -> Self {
         let reason = format!("{} {reason}", located.program.join(" "));
-        Self { engine: adapter.name().to_owned(), reason, install_command: located.install_command.clone() }
+        if located.source == Source::Configured {
+            return Self::misconfigured(adapter, &reason);
+        }
+        let install_command = located.install_command.clone();
+        Self { engine: adapter.name().to_owned(), reason, install_command, configured: false }
     }
+}
+
+/// How an operator names an engine's program.
+fn setting(adapter: &Adapter) -> String {
+    format!("SKILL_RUNNER_{}_BIN (engines.{}.command)", adapter.name().to_uppercase(), adapter.name())
 }
 
 /// The command that installs an engine, for people.
@@ -100,8 +120,8 @@ pub(crate) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
     let missing = |reason| NotInstalled::new(place.adapter, place.npm_prefix, reason);
     if let Some(command) = place.command {
         // A configured program that is missing is an error: silently using another one would be unexpected.
-        let program = configured(command, place.path)
-            .map_err(|reason| missing(format!("engines.{}.command: {reason}", place.adapter.name())))?;
+        let program =
+            configured(command, place.path).map_err(|reason| NotInstalled::misconfigured(place.adapter, &reason))?;
         return Ok(located(place, program, Source::Configured));
     }
     if let Some(program) = managed(place).map_err(missing)? {

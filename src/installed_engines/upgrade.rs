@@ -25,6 +25,12 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 const PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
 /// How often it checks whether that one is over.
 const LOOK: Duration = Duration::from_millis(50);
+/// npm tells each request it makes, so that its progress is seen, and gives up soon on a registry that it cannot reach or
+/// trust: with its own settings it would try for minutes.
+const PATIENT: [&str; 4] =
+    ["--loglevel=http", "--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"];
+/// Most lines of what npm says was wrong in a message.
+const COMPLAINT_LINES: usize = 4;
 /// The most upgrades that may wait or run.
 const WAITING_MAX: usize = 8;
 
@@ -146,7 +152,9 @@ impl InstalledEngines {
         turn: &File,
     ) -> Result<(String, Option<String>), String> {
         let mut log = records.open_log(id).map_err(|error| format!("open its log: {error}"))?;
-        let said = self.npm(install, &mut log, turn);
+        let before = log.metadata().map_or(0, |about| about.len());
+        let words = || complaint(&String::from_utf8_lossy(&records.log_from(id, before).unwrap_or_default()));
+        let said = self.npm(install, &mut log, turn, words);
         if let Err(reason) = &said {
             // An operator reads the log first when something is wrong.
             let _ = writeln!(log, "{}: {reason}", adapter.name());
@@ -163,7 +171,14 @@ impl InstalledEngines {
         Ok((version, remark))
     }
 
-    fn npm(&self, install: &Install, log: &mut File, turn: &File) -> Result<(), String> {
+    /// Runs npm; `words` are those of npm in its log.
+    fn npm(
+        &self,
+        install: &Install,
+        log: &mut File,
+        turn: &File,
+        words: impl FnOnce() -> String,
+    ) -> Result<(), String> {
         let npm = program::on_path("npm", self.path());
         let npm = npm.ok_or("npm is not on the PATH of the service: install node 20 or newer, which brings it")?;
         let prefix = &self.0.npm_prefix;
@@ -174,15 +189,29 @@ impl InstalledEngines {
         let (stdout, stderr, stdin) = streams.map_err(|error| format!("hand over its log: {error}"))?;
         let mut command = Command::new(npm);
         command.arg("install").arg("--prefix").arg(prefix);
-        command.args(["--save-exact", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"]).arg(package);
+        command
+            .args(["--save-exact", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress"])
+            .args(PATIENT);
+        command.arg(package);
         command.env_clear().envs(self.0.env.iter().filter(|(name, _)| is_for_npm(name))).env("PATH", self.path());
         // Its standard input is the empty lock file of the turn: npm reads nothing, and if this service is killed,
         // the lock is held until npm has ended as well.
         command.current_dir(prefix).stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
         let mut child = child::start(&mut command).map_err(|error| format!("npm cannot be started: {error}"))?;
         let status = child::wait(&mut child, LIMIT).map_err(|error| format!("npm {error}"))?;
-        if status.success() { Ok(()) } else { Err(format!("npm failed ({status}); see the log")) }
+        if status.success() { Ok(()) } else { Err(format!("npm failed ({status}){}", words())) }
     }
+}
+
+/// What npm said was wrong, in its own words.
+fn complaint(log: &str) -> String {
+    let words = log.lines().filter_map(|line| line.strip_prefix("npm error ")).filter(|line| !is_about_logs(line));
+    let words: Vec<&str> = words.take(COMPLAINT_LINES).collect();
+    if words.is_empty() { "; see the log".to_owned() } else { format!(": {}", words.join("; ")) }
+}
+
+fn is_about_logs(line: &str) -> bool {
+    line.contains("complete log of this run") || line.trim().is_empty()
 }
 
 fn not_in_use(configured: bool, adapter: &Adapter) -> Option<String> {

@@ -102,6 +102,7 @@ impl FailureTrail {
             | Event::InputRequired(_)
             | Event::ReplyAccepted(_)
             | Event::AutoDecided(_)
+            | Event::RetryScheduled(_)
             | Event::ArtifactIndexed(_)
             | Event::Warned(_)
             | Event::Completed(_) => {}

@@ -44,6 +44,10 @@ pub struct Job {
     pub(crate) updated_at: Timestamp,
     /// Turn of the engine.
     pub(crate) attempt: u32,
+    /// How often its turn was begun again.
+    pub(crate) retries: u32,
+    /// When its turn is begun again, while it waits for that.
+    pub(crate) retry_at: Option<Timestamp>,
     /// Last event: the cursor of a reader who has seen everything.
     pub(crate) head_seq: Seq,
     /// Whether it waits for files.
@@ -95,6 +99,8 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
         created_at: run.created_at,
         updated_at: run.updated_at,
         attempt: run.attempt,
+        retries: run.retries,
+        retry_at: run.retry_at,
         head_seq: run.head_seq,
         awaiting_upload: run.awaiting_upload,
         cache_hit: run.cache_hit,

@@ -11,7 +11,7 @@ pub(crate) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 47] = [
+const PLAIN: [(&str, Option<&str>); 48] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -42,6 +42,7 @@ const PLAIN: [(&str, Option<&str>); 47] = [
     ("sandbox", None),
     ("hard_timeout_seconds", Some("SKILL_RUNNER_ENGINE_HARD_TIMEOUT_SECONDS")),
     ("stall_timeout_seconds", None),
+    ("rate_limit_wait_seconds", None),
     ("exit_grace_seconds", None),
     ("kill_grace_seconds", None),
     ("max_upload_bytes", None),

@@ -174,6 +174,7 @@ fn times(from: &mut Reader) -> Times {
     Times {
         hard_timeout_seconds: from.whole("hard_timeout_seconds", 1200, 1..=WEEK),
         stall_timeout_seconds: from.whole("stall_timeout_seconds", 600, 0..=WEEK),
+        rate_limit_wait_seconds: from.whole("rate_limit_wait_seconds", 120, 0..=WEEK),
         exit_grace_seconds: from.whole("exit_grace_seconds", 10, 0..=HOUR),
         kill_grace_seconds: from.whole("kill_grace_seconds", 5, 0..=HOUR),
     }

@@ -161,6 +161,8 @@ pub struct Times {
     pub hard_timeout_seconds: u64,
     /// Silence of an engine; 0 is no limit.
     pub(crate) stall_timeout_seconds: u64,
+    /// How long an engine may wait for a model's service that takes no more requests.
+    pub(crate) rate_limit_wait_seconds: u64,
     /// From an engine's result to its exit.
     pub(crate) exit_grace_seconds: u64,
     /// From TERM to KILL.

@@ -1,6 +1,6 @@
 //! What a caller gives to a run: inline values checked against the schemas, files found by strict key match.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -11,6 +11,7 @@ use super::input_schema::{is_closed, properties};
 use super::manifest::EntrypointKind;
 use super::schema::{Validator, Violation};
 use crate::domain::codes::ErrorCode;
+use crate::domain::request::Defaults;
 
 /// The action of a script when nobody names one.
 const DEFAULT_ACTION: &str = "run";
@@ -42,6 +43,34 @@ pub fn check_request(skill: &Skill, input: Option<&Value>, parameter: Option<&Va
     check(&skill.checks.inline_input, input, ErrorCode::InputValidationFailed, "input")?;
     let parameter = without_reserved_action(skill, parameter);
     check(&skill.checks.parameter, parameter, ErrorCode::ParameterValidationFailed, "parameter")
+}
+
+/// What the schemas supply of what is not given. A file has no default: it is uploaded or not.
+pub(crate) fn defaults(skill: &Skill, input: &Map<String, Value>, parameter: &Map<String, Value>) -> Defaults {
+    let files: BTreeSet<String> = skill.file_fields().into_iter().map(|field| field.name).collect();
+    let mut supplied = Defaults::default();
+    supply(&skill.input_schema, input, "", &files, &mut supplied.input);
+    supply(&skill.parameter_schema, parameter, "", &BTreeSet::new(), &mut supplied.parameter);
+    supplied
+}
+
+fn supply(
+    schema: &Value,
+    given: &Map<String, Value>,
+    at: &str,
+    but: &BTreeSet<String>,
+    supplied: &mut BTreeMap<String, Value>,
+) {
+    for (name, field) in properties(schema).filter(|(name, _)| !but.contains(*name)) {
+        let place = format!("{at}/{}", escape(name));
+        match (given.get(name), field.get("default")) {
+            (None, Some(default)) => {
+                supplied.insert(place, default.clone());
+            }
+            (Some(Value::Object(inner)), _) => supply(field, inner, &place, &BTreeSet::new(), supplied),
+            (None, None) | (Some(_), _) => {}
+        }
+    }
 }
 
 /// Whether what is given is checked so soon that nobody is held up.
@@ -268,6 +297,35 @@ mod tests {
         let input = json!({ "a": 1, "b": 1 });
         let params = script_params(input.as_object().unwrap(), Some(&json!({ "b": 2, "c": 2 })));
         assert_eq!(Value::Object(params), json!({ "a": 1, "b": 2, "c": 2 }));
+    }
+
+    #[test]
+    fn defaults_of_the_schemas_fill_what_is_left_out_and_nothing_else() {
+        let skill = Draft::script()
+            .json(
+                "assets/input.schema.json",
+                &json!({ "type": "object", "properties": {
+                    "doc": { "type": "string", "default": "x" },
+                    "lang": { "x-input-source": "inline", "default": "en" },
+                    "page": { "x-input-source": "inline", "type": "object",
+                        "properties": { "size/of": { "default": "A4" }, "dark": { "default": false } } }
+                } }),
+            )
+            .json(
+                "assets/parameter.schema.json",
+                &json!({ "type": "object", "properties": { "depth": { "type": "integer", "default": 2 } } }),
+            )
+            .skill();
+        let map = |value: Value| value.as_object().cloned().unwrap_or_default();
+        let (mut input, mut parameter) = (map(json!({ "page": { "dark": true } })), Map::new());
+        let supplied = defaults(&skill, &input, &parameter);
+        supplied.fill(&mut input, &mut parameter);
+        assert_eq!(Value::Object(input), json!({ "page": { "dark": true, "size/of": "A4" }, "lang": "en" }));
+        assert_eq!(Value::Object(parameter), json!({ "depth": 2 }));
+        let recorded = json!({ "input": { "/lang": "en", "/page/size~1of": "A4" }, "parameter": { "/depth": 2 } });
+        assert_eq!(json!(supplied), recorded);
+        let given = map(json!({ "lang": "de" }));
+        assert!(defaults(&skill, &given, &map(json!({ "depth": 3 }))).is_empty());
     }
 
     #[test]

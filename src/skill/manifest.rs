@@ -45,6 +45,9 @@ pub struct Manifest {
     /// A configuration file of the package for each engine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) engine_configs: BTreeMap<Engine, String>,
+    /// The only models that requests may name, for the engines listed here.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) models: BTreeMap<Engine, Vec<String>>,
     #[serde(default)]
     pub(crate) runtime: Runtime,
 }

@@ -15,6 +15,7 @@ pub mod manifest;
 pub mod package;
 pub mod schema;
 pub(crate) mod starter;
+pub(crate) mod template_names;
 
 pub use artifacts::ArtifactRule;
 pub use checked::Skill;

@@ -43,7 +43,7 @@ pub(crate) fn judge_cli(turn: &CliTurn<'_>) -> Verdict {
         return Verdict::failed(stop.error());
     }
     let structured = match engine_answer(turn) {
-        Err(error) => return Verdict::failed(error.bounded()),
+        Err(error) => return engine_failed(turn, error),
         Ok(answer) => answer.structured.map(|value| value.to_string()),
     };
     let messages = turn.report.messages();
@@ -148,7 +148,7 @@ pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
         return Err(Box::new(Verdict::failed(stop.error())));
     }
     let text = match engine_answer(turn) {
-        Err(error) => return Err(Box::new(Verdict::failed(error.bounded()))),
+        Err(error) => return Err(Box::new(engine_failed(turn, error))),
         Ok(answer) => answer.text,
     };
     match turn.mode {
@@ -170,6 +170,12 @@ pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
 
 fn engine_answer(turn: &CliTurn<'_>) -> Result<EngineAnswer, RunError> {
     engine::answer(turn.adapter, turn.report, turn.exit)
+}
+
+/// A failure of the model's service, or of the way to it, may pass: what an engine has not begun can be begun again.
+fn engine_failed(turn: &CliTurn<'_>, error: RunError) -> Verdict {
+    let of_service = error.code == ErrorCode::EngineRateLimited || engine::is_of_connection(&error);
+    Verdict { transient: of_service && !turn.report.used_tools, ..Verdict::failed(error.bounded()) }
 }
 
 fn asked(question: Question) -> Verdict {

@@ -33,6 +33,8 @@ pub(crate) struct Verdict {
     pub awaited: Option<Completion>,
     /// The message of the engine in which the output was found, from 1.
     pub message: Option<usize>,
+    /// Whether it failed for a reason that may pass, before it did anything.
+    pub transient: bool,
 }
 
 /// A turn that lacks nothing but valid output.
@@ -53,7 +55,15 @@ impl Verdict {
     }
 
     pub(crate) fn of_outcome(outcome: Result<Outcome, RunError>) -> Self {
-        Self { outcome, normalized: None, warnings: Vec::new(), answer: None, awaited: None, message: None }
+        Self {
+            outcome,
+            normalized: None,
+            warnings: Vec::new(),
+            answer: None,
+            awaited: None,
+            message: None,
+            transient: false,
+        }
     }
 
     /// The same verdict on this answer of an engine.

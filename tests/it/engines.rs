@@ -1,5 +1,7 @@
 //! The CLIs of the machine: found, asked for their version, installed; with scripts for CLIs and for npm.
 
+mod registry;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -181,7 +183,8 @@ fn what_is_missing_or_unusable_is_said_with_the_command_that_installs_it() {
     ] {
         let machine = Machine::new().flag("engines.codex.command", &command);
         let refused = machine.installed().find(engine("codex")).unwrap_err();
-        assert!(refused.reason.starts_with("engines.codex.command: "), "{refused}");
+        let named = "SKILL_RUNNER_CODEX_BIN (engines.codex.command) names a program that cannot be used: ";
+        assert!(refused.reason.starts_with(named), "{refused}");
         assert!(refused.reason.contains(said), "{refused}");
     }
     let gone = machine.installed().find(engine("iflow")).unwrap_err();
@@ -362,6 +365,13 @@ fn the_api_tells_engines_models_and_upgrades() {
     let models = server.get("/v1/engines/codex/models").json();
     assert_eq!((&models["source"], &models["snapshot_version"]), (&json!("snapshot"), &json!("0.166.0")));
     assert!(models["models"].as_array().unwrap().iter().all(|model| model["id"].as_str().unwrap().contains('@')));
+
+    let of_scripts = server.get("/v1/engines/script/models").json();
+    assert_eq!(
+        of_scripts,
+        json!({"engine": "script", "cli_version_detected": null, "source": "none", "snapshot_version": null,
+            "fallback_reason": "scripts run without a model", "models": []})
+    );
 
     let snapshot = json!({"models": [{"id": "mine", "efforts": ["low"]}]});
     let added = server.post("/v1/engines/codex/models/snapshots", &snapshot);

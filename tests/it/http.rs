@@ -42,7 +42,7 @@ fn a_job_tells_all_about_its_run() {
         json!({
             "request_id": request, "run_id": run, "status": "succeeded",
             "skill_id": "hello", "skill_version": "1.2.3", "engine": "script", "model": null, "effort": null,
-            "engine_options": {}, "integrity": null, "execution_mode": "auto", "attempt": 1, "head_seq": events.len(), "awaiting_upload": false,
+            "engine_options": {}, "integrity": null, "execution_mode": "auto", "attempt": 1, "retries": 0, "retry_at": null, "head_seq": events.len(), "awaiting_upload": false,
             "cache_hit": false, "pending_interaction_id": null, "interaction_count": 0,
             "recovery_state": "none", "recovered_at": null, "recovery_reason": null,
             "auto_decision_count": 0, "last_auto_decision_at": null, "warnings": [], "error": null,

@@ -5,6 +5,7 @@ mod support;
 
 mod architecture;
 mod artifacts;
+mod asked;
 mod cache;
 mod cli;
 mod codes;

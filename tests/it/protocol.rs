@@ -97,6 +97,20 @@ fn each_way_to_break_the_protocol_has_its_code() {
 }
 
 #[test]
+fn a_script_that_prints_nothing_has_answered_with_its_result_file_if_it_exits_with_0() {
+    let server = Server::start();
+    let writes =
+        |end: &str| format!("cat >/dev/null\nmkdir -p result\nprintf '{{\"n\":1}}' > result/result.json\n{end}\n");
+    let (job, result) = outcome(&server, &writes("exit 0"), json!({}), json!({}));
+    assert_eq!((&job["status"], &result["data"]), (&json!("succeeded"), &json!({"n": 1})), "{job}");
+    for (end, code) in [("exit 3", "ENGINE_FAILED"), ("echo some words", "OUTPUT_MISSING")] {
+        let (job, result) = outcome(&server, &writes(end), json!({}), json!({}));
+        assert_eq!((&job["status"], &job["error"]["code"]), (&json!("failed"), &json!(code)), "{end}: {job}");
+        assert_eq!(result["data"], json!(null));
+    }
+}
+
+#[test]
 fn a_program_that_is_not_there_is_named() {
     let server = Server::start();
     let entrypoint = json!({"type": "script", "script": {"command": "no-such-program-here scripts/run.sh"}});

@@ -3,6 +3,7 @@
 mod contract;
 mod keys;
 mod large;
+mod refused;
 mod service;
 
 use std::fs;

@@ -65,6 +65,7 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("sandbox", "auto"),
             ("hard_timeout_seconds", "1200"),
             ("stall_timeout_seconds", "600"),
+            ("rate_limit_wait_seconds", "120"),
             ("exit_grace_seconds", "10"),
             ("kill_grace_seconds", "5"),
             ("max_upload_bytes", "67108864"),

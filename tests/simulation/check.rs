@@ -104,6 +104,23 @@ async fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: 
     }
 }
 
+/// A turn is begun again only where the request asks for it, so often, and not too early. How often it was.
+fn retries(world: &World, events: &[Value], name: &str) -> usize {
+    let asked = &events[0]["data"]["runtime_options"]["retry"]["times"];
+    let scheduled = |event: &&Value| event["type"] == "run.retry.scheduled";
+    let retries = events.iter().filter(scheduled).count();
+    if retries as u64 > asked.as_u64().unwrap_or(0) {
+        world.violated(format!("{name} was begun again {retries} times, and asked for {asked}"));
+    }
+    for (at, event) in events.iter().enumerate().filter(|(_, event)| scheduled(event)) {
+        let next = events[at..].iter().find(|event| event["type"] == "turn.started");
+        if next.is_some_and(|turn| turn["ts"].as_str() < event["data"]["not_before"].as_str()) {
+            world.violated(format!("{name} was begun again before {}", event["data"]["not_before"]));
+        }
+    }
+    retries
+}
+
 /// Every answer is used by one resumed turn at most, in order, and by nothing else.
 fn answers(world: &World, run: RunId, events: &[Value], name: &str) {
     let of_type = |wanted: &'static [&'static str]| {
@@ -117,13 +134,14 @@ fn answers(world: &World, run: RunId, events: &[Value], name: &str) {
     }
     let turns = of_type(&["turn.started"]).count();
     let told = world.told_so_far(run);
-    if turns > resolutions.len() + 1 {
-        world.violated(format!("{name} had {turns} turns for {} answers", resolutions.len()));
+    let retries = retries(world, events, name);
+    if turns > resolutions.len() + retries + 1 {
+        world.violated(format!("{name} had {turns} turns for {} answers and {retries} retries", resolutions.len()));
     }
     if told.len() > turns || told.len() + 1 < turns {
         world.violated(format!("{name} has {turns} turns in its log, and {} engines were told", told.len()));
     }
-    for (resolution, told) in resolutions.iter().zip(told.iter().skip(1)) {
+    for (resolution, told) in resolutions.iter().zip(told.iter().skip(1 + retries)) {
         let response = &resolution["data"]["response"];
         let text = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
         if !response.is_null() && *told != text {

@@ -135,6 +135,9 @@ impl Client {
             options["interactive_auto_reply"] = json!(dice.once_in(3));
             options["interactive_reply_timeout_sec"] = json!(dice.pick(&[2, 40]));
         }
+        if dice.once_in(2) {
+            options["retry"] = json!({"times": dice.pick(&[1, 3]), "backoff_seconds": dice.pick(&[0, 1, 30])});
+        }
         body["runtime_options"] = options;
         let key = dice.once_in(2).then(|| format!("key-{}", self.world.book.lock().unwrap().number()));
         self.create_with(body, key).await;

@@ -109,6 +109,7 @@ enum Codex {
     IsDoneWrongly,
     IsSilent,
     Fails,
+    IsRefusedByItsService,
     Dies,
     Hangs,
     Chatters,
@@ -133,6 +134,7 @@ pub fn codex(dice: &Dice, resume: Option<&str>) -> Part {
         (1, Codex::IsDoneWrongly),
         (1, Codex::IsSilent),
         (1, Codex::Fails),
+        (2, Codex::IsRefusedByItsService),
         (1, Codex::Dies),
         (1, Codex::Hangs),
         (1, Codex::Chatters),
@@ -163,6 +165,7 @@ pub fn codex(dice: &Dice, resume: Option<&str>) -> Part {
         Codex::Asks
         | Codex::IsSilent
         | Codex::Fails
+        | Codex::IsRefusedByItsService
         | Codex::Dies
         | Codex::Hangs
         | Codex::Chatters
@@ -177,10 +180,14 @@ pub fn codex(dice: &Dice, resume: Option<&str>) -> Part {
     let usage = json!({"input_tokens": 10, "cached_input_tokens": 0, "output_tokens": 2});
     let ends = json!({"type": "turn.completed", "usage": usage});
     let fails = json!({"type": "turn.failed", "error": {"message": "the model is overloaded"}});
+    let busy = dice
+        .pick(&["exceeded retry limit, last status: 429 Too Many Requests", "stream disconnected before completion"]);
+    let refused = json!({"type": "turn.failed", "error": {"message": busy}});
     let lost = format!("Error: thread/resume failed: no rollout found for thread id {session}\n");
     let (lines, stderr, ending): (Vec<Value>, &str, Ending) = match turn {
         Codex::IsSilent => (vec![begins, ends], "", GOOD),
         Codex::Fails => (vec![begins, fails], "", Ending::Exits(ProcessExit::Code(1))),
+        Codex::IsRefusedByItsService => (vec![begins, refused], "", Ending::Exits(ProcessExit::Code(1))),
         Codex::Dies => (vec![begins, says], "", dice.pick(&[GOOD, Ending::Exits(ProcessExit::Signal(9))])),
         Codex::Hangs => (vec![begins, says], "", Ending::Hangs),
         Codex::Chatters => (vec![begins], "", Ending::Chatters),

@@ -44,6 +44,10 @@ fn words(event: &Event) -> String {
         Event::InputRequired(interaction) => format!("{}: {}", interaction.interaction_id, interaction.prompt),
         Event::ReplyAccepted(reply) => format!("{}: {}", reply.interaction_id, reply.response_preview),
         Event::AutoDecided(decided) => format!("{}: {}", decided.interaction_id, decided.policy),
+        Event::RetryScheduled(scheduled) => format!(
+            "{} of {}, in {} s: {}",
+            scheduled.retry, scheduled.times, scheduled.wait_seconds, scheduled.error.message
+        ),
         Event::Normalized(normalized) => {
             let verdict = if normalized.valid { "valid" } else { "invalid" };
             let level = match normalized.level {

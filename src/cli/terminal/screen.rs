@@ -140,6 +140,7 @@ fn brief(envelope: &Envelope) -> Option<(Option<Ink>, String)> {
             decided.timeout_sec,
             one_line(&decided.policy, 100)
         )),
+        Event::RetryScheduled(_) => Some((Some(Ink::Caution), format!("begun again: {}", summary(envelope)))),
         Event::Warned(_) => Some((Some(Ink::Caution), format!("warning: {}", summary(envelope)))),
         Event::CancelRequested(_) => dim(format!("cancel requested {}", summary(envelope))),
         Event::Recovered(_) => dim(format!("recovered: {}", summary(envelope))),

@@ -129,7 +129,7 @@ codes! {
             => request(400, Refused, each("choose one of the skill's engines in engine, or leave it out", "choose one of the skill's engines with --engine, or leave it out")),
         SkillExecutionModeUnsupported = "SKILL_EXECUTION_MODE_UNSUPPORTED", "The skill does not run in this execution mode."
             => request(400, Refused, each("choose one of the skill's execution_modes in runtime_options.execution_mode", "add or remove --interactive")),
-        ModelNotAllowed = "MODEL_NOT_ALLOWED", "A model was given for a run that uses none."
+        ModelNotAllowed = "MODEL_NOT_ALLOWED", "A model was given for a run that uses none, or one that the skill does not list."
             => request(400, Refused, each("leave model out", "leave --model out")),
         NotInteractive = "NOT_INTERACTIVE", "The run cannot be answered because it is not interactive."
             => request(400, Refused, each("create the run with runtime_options.execution_mode \"interactive\"", "start the run with --interactive")),

@@ -29,6 +29,8 @@ codes! {
             => "check that the result is complete",
         LogLimitExceeded = "LOG_LIMIT_EXCEEDED", "The engine wrote more than max_log_bytes; the rest was dropped."
             => "raise the setting max_log_bytes if the rest matters",
+        ModelNotInCatalog = "MODEL_NOT_IN_CATALOG", "The model is not in the list of models of this version of the engine's CLI."
+            => "check its name; add it to the list if it is right: POST /v1/engines/NAME/models/snapshots",
         NormalizationFailed = "NORMALIZATION_FAILED", "A step that should make the output valid did not."
             => "read the detail of the step",
         OutputAmbiguous = "OUTPUT_AMBIGUOUS", "The engine's answer holds different JSON objects; the last one that keeps the schema was taken."

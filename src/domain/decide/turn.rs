@@ -3,9 +3,10 @@
 use super::decision::{Decision, change, finish};
 use crate::domain::command::{Conclusion, LastFiles, Refusal};
 use crate::domain::ending::Ending;
-use crate::domain::event::{Event, TurnStarted};
+use crate::domain::event::{Event, RetryScheduled, TurnStarted};
 use crate::domain::fact::Fact;
 use crate::domain::interaction::{Interaction, InteractionId};
+use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Trigger;
@@ -25,6 +26,9 @@ pub(super) fn end(
 ) -> Result<Decision, Refusal> {
     match (end, conclusion) {
         (None, Conclusion::NeedsInput(interaction)) => ask(run, facts, interaction, now),
+        (None, Conclusion::Transient { error, retry_after_seconds }) => {
+            begin_again(run, facts, error, retry_after_seconds, now)
+        }
         (end, conclusion) => finish(run, facts, end, trigger_of(&conclusion), last_files, now),
     }
 }
@@ -32,9 +36,30 @@ pub(super) fn end(
 fn trigger_of(conclusion: &Conclusion) -> Trigger {
     match conclusion {
         Conclusion::Succeeded(_) => Trigger::TurnSucceeded,
-        Conclusion::Failed(_) => Trigger::TurnFailed,
+        Conclusion::Failed(_) | Conclusion::Transient { .. } => Trigger::TurnFailed,
         Conclusion::NeedsInput(_) => Trigger::TurnNeedsInput,
     }
+}
+
+/// The run waits outside the queue until its turn may be begun again.
+fn begin_again(
+    run: &RunState,
+    mut facts: Vec<Fact>,
+    error: RunError,
+    asked: Option<u64>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    let Some(retry) = run.options.retry else { return Err(Refusal::Illegal { status: run.status() }) };
+    let wait_seconds = retry.wait_seconds(run.retries, asked);
+    facts.push(Fact::own(Event::RetryScheduled(RetryScheduled {
+        retry: run.retries + 1,
+        times: retry.times,
+        not_before: now.plus_seconds(wait_seconds),
+        wait_seconds,
+        error: error.bounded(),
+    })));
+    facts.push(change(run, Trigger::TurnRetry, now, None)?);
+    Ok(Decision::of(facts))
 }
 
 fn ask(run: &RunState, facts: Vec<Fact>, interaction: Interaction, now: Timestamp) -> Result<Decision, Refusal> {

@@ -7,10 +7,10 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::command::{Command, Conclusion, Refusal, RestartQueued};
 use crate::domain::event::{Event, Started, UploadedPackage};
 use crate::domain::outcome::{Completion, RunError};
-use crate::domain::request::ExecutionMode;
+use crate::domain::request::{Defaults, ExecutionMode};
 use crate::domain::samples::{
-    RUN, at, bound, broken, cancel, end_turn, events, last_files, options, question, raw, reply, start_turn, started,
-    take_from_cache, upload,
+    RUN, at, bound, broken, cancel, end_turn, events, last_files, options, question, raw, refused, reply, start_turn,
+    started, take_from_cache, upload,
 };
 use crate::domain::state::{Phase, RunState};
 use crate::domain::statechart::Status;
@@ -46,6 +46,7 @@ fn upload_with_package() -> Command {
         runtime_options: options(ExecutionMode::Interactive, true),
         engine_config_sha256: None,
         sha256: "4".repeat(64),
+        defaults: Defaults::default(),
     };
     match upload() {
         Command::Upload { files, manifest_sha256, cache_key, .. } => {
@@ -60,6 +61,10 @@ pub(super) fn any_command() -> impl Strategy<Value = Command> {
         Just(Conclusion::Succeeded(Completion::Exit)),
         Just(Conclusion::Failed(broken())),
         Just(Conclusion::NeedsInput(question())),
+        Just(Conclusion::Transient {
+            error: RunError::new(ErrorCode::EngineRateLimited, "busy"),
+            retry_after_seconds: Some(5),
+        }),
     ];
     prop_oneof![
         Just(upload()),
@@ -97,10 +102,11 @@ fn fitting(run: &RunState) -> Vec<Command> {
         Phase::Queued if run.awaiting_upload => vec![upload(); 20],
         Phase::Queued => vec![start_turn(); 30],
         Phase::Running | Phase::Asking(_) => {
-            let mut likely = vec![session(); 10];
-            likely.extend(vec![end_turn(Conclusion::NeedsInput(question())); 12]);
+            let mut likely = vec![session(); 12];
+            likely.extend(vec![end_turn(Conclusion::NeedsInput(question())); 18]);
             likely.extend([Command::Record(vec![raw()]), end_turn(Conclusion::Succeeded(Completion::Schema))]);
             likely.push(end_turn(Conclusion::Failed(broken())));
+            likely.extend([refused(None), refused(Some(5))]);
             likely
         }
         Phase::WaitingUser(_) => {

@@ -13,7 +13,7 @@ use crate::domain::ids::Seq;
 use crate::domain::interaction::{Interaction, InteractionId};
 use crate::domain::outcome::{Completion, Usage, Warning};
 use crate::domain::request::ExecutionMode::{Auto, Interactive};
-use crate::domain::request::{Passed, SkillRef};
+use crate::domain::request::{Defaults, Passed, SkillRef};
 use crate::domain::samples::{
     RUN, SOURCE, after, ask, at, bound, broken, events, evidence, options, question, reply, start_turn, started,
     succeed,
@@ -84,6 +84,7 @@ fn an_upload_brings_the_cache_key_and_a_runs_own_skill() {
         runtime_options: options(Interactive, true),
         engine_config_sha256: None,
         sha256: "4".repeat(64),
+        defaults: Defaults::default(),
     });
     folded(&run, &Event::Uploaded(uploaded), |run| {
         run.awaiting_upload = false;

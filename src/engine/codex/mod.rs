@@ -74,7 +74,8 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     },
     structured: Some(Structured { tool: None, schema: schema::strict }),
     has_sandbox: true,
-    switches: &[],
+    // How long it waits before it sends a request again is told in its log alone.
+    switches: &[("RUST_LOG", "error,codex_core::responses_retry=warn")],
     launch: launch::launch,
     dialect: parse::dialect,
     lost_session_words: &["no rollout found for thread id", "thread/resume failed"],

@@ -6,7 +6,7 @@ use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use crate::engine::report::{TurnReport, engine_error, remark, shown, since};
+use crate::engine::report::{TurnReport, remark, shown, since};
 
 pub(crate) fn dialect(usage_before: Usage) -> Box<dyn Dialect> {
     Box::new(Codex { usage_before })
@@ -35,13 +35,32 @@ impl Dialect for Codex {
                 let message = event.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
                 message.map(|message| {
                     turn.failed(Failure::classify(None, message));
-                    Line::Says(vec![engine_error(message)])
+                    says(turn.engine_error(message))
                 })
             }
             _ => None,
         };
         read.unwrap_or_else(|| Line::Unknown(name(&event)))
     }
+
+    fn stderr(&mut self, line: &str, turn: &mut TurnReport) -> Line {
+        // Standard output says that it tries again, and only this how long it waits before.
+        if let Some((seconds, message)) = waits(line) {
+            turn.retrying_in(None, message, seconds);
+        }
+        Line::Quiet
+    }
+}
+
+/// How many seconds codex waits before it sends a request again, and why, from a line such as
+/// `… retrying sampling request (1/1 in 3599.9s)... … sampling_error=…`.
+fn waits(line: &str) -> Option<(u64, &str)> {
+    let (_, rest) = line.split_once("retrying sampling request (")?;
+    let (counted, rest) = rest.split_once(')')?;
+    let (_, time) = counted.split_once(" in ")?;
+    let seconds: f64 = time.strip_suffix('s')?.parse().ok()?;
+    let message = rest.split_once("sampling_error=").map_or(rest, |(_, message)| message);
+    Some((seconds.ceil() as u64, message))
 }
 
 impl Codex {
@@ -75,7 +94,7 @@ fn error(message: &str, turn: &mut TurnReport) -> Line {
         return Line::Says(vec![turn.retrying(None, message)]);
     }
     turn.last_error = Some(Failure::classify(None, message));
-    Line::Says(vec![engine_error(message)])
+    says(turn.engine_error(message))
 }
 
 fn started(item: &Map<String, Value>) -> Option<Line> {
@@ -126,4 +145,18 @@ fn tool(item: &Map<String, Value>, progress: Progress) -> Event {
     let answered = ["result", "error"].iter().filter_map(|key| item.get(*key)).find(|answer| !answer.is_null());
     let output = answered.map(Value::to_string).unwrap_or_default();
     tool_call(text(item, "id"), &tool, &input.into(), &output, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_long_codex_waits_is_read_from_its_log() {
+        let line = "2026-11-17T02:34:01Z  WARN codex_core::responses_retry: stream disconnected - retrying sampling request \
+            (1/1 in 3599.99s)... turn_id=1 sampling_error=exceeded retry limit, last status: 429 Too Many Requests";
+        assert_eq!(waits(line), Some((3600, "exceeded retry limit, last status: 429 Too Many Requests")));
+        assert_eq!(waits("retrying sampling request (1/1 in 200ms)..."), None);
+        assert_eq!(waits("nothing of the kind"), None);
+    }
 }

@@ -8,7 +8,7 @@ use crate::domain::event::Event;
 use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use crate::engine::report::{TurnReport, engine_error, remark};
+use crate::engine::report::{TurnReport, remark};
 
 /// Longest message joined from parts; what is longer stays in the raw text.
 const MESSAGE_MAX: usize = 8 * 1024 * 1024;
@@ -23,6 +23,8 @@ struct Gemini {
     message: String,
     /// Calls without a result so far, by id: tool and parameters.
     calls: BTreeMap<String, (String, Value)>,
+    /// The error with which the answer under way broke off.
+    broken: Option<String>,
 }
 
 impl Dialect for Gemini {
@@ -33,6 +35,7 @@ impl Dialect for Gemini {
             Err(unreadable) => return unreadable,
         };
         if let Some(part) = part(&event) {
+            self.broken = None;
             if self.message.len() + part.len() <= MESSAGE_MAX {
                 self.message.push_str(part);
             }
@@ -78,8 +81,16 @@ impl Gemini {
             },
             "tool_use" => Some(self.called(event, turn)?),
             "tool_result" => Some(self.answered(event)?),
-            "error" => Some(remark(event.get("message")?.as_str()?)),
-            "result" => return result(event, turn),
+            "error" => {
+                let message = event.get("message")?.as_str()?;
+                if text(event, "severity") == "error" {
+                    self.broken = Some(message.to_owned());
+                    turn.engine_error(message)
+                } else {
+                    Some(remark(message))
+                }
+            }
+            "result" => return self.result(event, turn),
             _ => return None,
         };
         Some(Line::Says(says.into_iter().collect()))
@@ -102,6 +113,31 @@ impl Gemini {
         let output = failure.unwrap_or_else(|| text(event, "output"));
         Some(call(id, &tool, &parameters, output, Progress::ended(text(event, "status") == "success")))
     }
+
+    fn result(&mut self, event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+        let mut events = Vec::new();
+        let broken = self.broken.take();
+        match (text(event, "status"), &broken) {
+            ("success", None) => turn.succeeded(),
+            // An answer that broke off is no answer, whatever the status says.
+            ("success" | "error", broken) => {
+                let message = event.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
+                let message = message.or(broken.as_deref()).unwrap_or("gemini failed without a reason");
+                events.extend(turn.engine_error(message));
+                turn.failed(Failure::classify(None, message));
+            }
+            _ => return None,
+        }
+        if let Some(stats) = event.get("stats") {
+            events.extend(turn.spent(Usage {
+                input_tokens: count(stats, "/input_tokens"),
+                cached_input_tokens: count(stats, "/cached"),
+                output_tokens: count(stats, "/output_tokens"),
+                cost_usd: None,
+            }));
+        }
+        Some(Line::Says(events))
+    }
 }
 
 /// Gemini does not tell a command's exit code.
@@ -110,27 +146,4 @@ fn call(id: &str, tool: &str, parameters: &Value, output: &str, progress: Progre
         ("run_shell_command", Some(line)) => command(line, None, output, progress),
         _ => tool_call(id, tool, parameters, output, progress),
     }
-}
-
-fn result(event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
-    let mut events = Vec::new();
-    match text(event, "status") {
-        "success" => turn.succeeded(),
-        "error" => {
-            let message = event.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
-            let message = message.unwrap_or("gemini failed without a reason");
-            turn.failed(Failure::classify(None, message));
-            events.push(engine_error(message));
-        }
-        _ => return None,
-    }
-    if let Some(stats) = event.get("stats") {
-        events.extend(turn.spent(Usage {
-            input_tokens: count(stats, "/input_tokens"),
-            cached_input_tokens: count(stats, "/cached"),
-            output_tokens: count(stats, "/output_tokens"),
-            cost_usd: None,
-        }));
-    }
-    Some(Line::Says(events))
 }

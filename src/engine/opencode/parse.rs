@@ -7,7 +7,7 @@ use crate::domain::event::{AssistantReasoning, Event};
 use crate::domain::outcome::Usage;
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
-use crate::engine::report::{TurnReport, engine_error, shown};
+use crate::engine::report::{TurnReport, shown};
 
 /// After so many steps in a row without a reason for their end the turn has failed: opencode itself would never stop.
 const BROKEN_STEPS_MAX: usize = 10;
@@ -64,7 +64,7 @@ impl OpenCode {
             }
             "tool_use" => tool(part()?)?,
             "step_finish" => return self.step_finish(part()?, turn),
-            "error" => error(event.get("error")?, turn),
+            "error" => return Some(Line::Says(error(event.get("error")?, turn).into_iter().collect())),
             _ => return None,
         };
         Some(Line::Says(vec![says]))
@@ -123,12 +123,12 @@ fn tool(part: &Map<String, Value>) -> Option<Event> {
 }
 
 /// An error is the end only if nothing follows it: opencode recovers from some.
-fn error(error: &Value, turn: &mut TurnReport) -> Event {
+fn error(error: &Value, turn: &mut TurnReport) -> Option<Event> {
     let data = error.get("data").unwrap_or(&Value::Null);
     let status = data.get("statusCode").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
     let name = error.get("name").and_then(Value::as_str).unwrap_or("error");
     let message = data.get("message").and_then(Value::as_str).unwrap_or(name);
     turn.last_error = Some(Failure::classify(status, message));
     turn.undecided();
-    engine_error(message)
+    turn.engine_error(message)
 }

@@ -8,16 +8,16 @@ use serde::Deserialize;
 use crate::bounded::object::Object;
 use crate::domain::event::ValidationError;
 use crate::http::answer::problem::Problem;
-use crate::http::engines::status::EngineInPath;
+use crate::http::engines::status::{AnyEngineInPath, EngineInPath};
 use crate::http::request::json_body::JsonBody;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::installed_engines::{Entry, Manifest, Models, SnapshotRefused};
 
-pub(crate) async fn models(
-    State(app): State<App>,
-    EngineInPath(adapter): EngineInPath,
-) -> Result<Json<Models>, Problem> {
+/// Scripts are an engine, too, and have no models.
+pub(crate) async fn models(State(app): State<App>, engine: AnyEngineInPath) -> Result<Json<Models>, Problem> {
+    let AnyEngineInPath(adapter) = engine;
+    let Some(adapter) = adapter else { return Ok(Json(Models::of_scripts())) };
     let installed = app.installed_engines().clone();
     blocking(move || Ok::<_, Problem>(installed.models(adapter))).await.map(Json)
 }

@@ -5,6 +5,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use serde_json::{Value, json};
 
+use crate::domain::engine::Engine;
 use crate::engine::{self, Adapter};
 use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
@@ -41,6 +42,21 @@ impl FromRequestParts<App> for EngineInPath {
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         by_name(&path_params(parts).await?.remove("engine").unwrap_or_default()).map(Self)
+    }
+}
+
+/// The engine that a path names; none for scripts.
+pub(crate) struct AnyEngineInPath(pub(crate) Option<&'static Adapter>);
+
+impl FromRequestParts<App> for AnyEngineInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        let name = path_params(parts).await?.remove("engine").unwrap_or_default();
+        if name == Engine::Script.as_str() {
+            return Ok(Self(None));
+        }
+        by_name(&name).map(|adapter| Self(Some(adapter)))
     }
 }
 

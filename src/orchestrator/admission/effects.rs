@@ -28,7 +28,7 @@ pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
                 leader_ended(shared, state);
             }
             Effect::RemovePackage => temporary::remove_soon(shared, state),
-            Effect::DecideAt(moment) => shared.deadlines.at(moment, state.run_id),
+            Effect::DecideAt(moment) | Effect::EnqueueAt(moment) => shared.deadlines.at(moment, state.run_id),
             // The actor of a running run sees to these itself.
             Effect::Supervise | Effect::StopEngine => {}
         }
@@ -62,6 +62,13 @@ pub(crate) async fn perform_again(shared: &Arc<Shared>, state: &RunState) -> Opt
             // Nothing runs after a restart.
             Effect::Supervise | Effect::StopEngine => {}
             Effect::DecideAt(moment) => shared.deadlines.at(moment, run),
+            Effect::EnqueueAt(moment) => {
+                // It still leads the equal runs that follow it.
+                if let Some(key) = state.shared_key() {
+                    let _ = shared.single_flight.follow(key, Follower { run, place: None });
+                }
+                shared.deadlines.at(moment, run);
+            }
         }
     }
     later

@@ -282,6 +282,10 @@ fn body_hash(request: &CreateRequest) -> String {
     if let Some(metadata) = &request.metadata {
         whole["metadata"] = json!(metadata);
     }
+    // Hashes of requests without it were stored before there was such an option.
+    if let Some(retry) = options.retry {
+        whole["runtime_options"]["retry"] = json!(retry);
+    }
     sha256_hex(canonical(&whole).as_bytes())
 }
 

@@ -24,6 +24,9 @@ const INLINE_MAX: usize = 512 * 1024;
 /// The longest time an option may ask for, as in the service's own settings: a week. No clock counts without end.
 const LONGEST_SECONDS: u64 = 7 * 24 * 3600;
 
+/// Most times that a run may be begun again.
+const RETRIES_MAX: u64 = 10;
+
 /// The name of the skill, and of an engine that was not named, until the package is there. No skill can have this name.
 const UNTIL_UPLOAD: &str = "(known with the upload)";
 
@@ -59,6 +62,7 @@ fn plan(
     check_engine_configs(&request)?;
     check_tags(&request)?;
     let engine = request.engine.clone().unwrap_or_default();
+    check_foreign_configs(skill, &request)?;
     let engine_config = request.engine_config(&engine);
     let engine_config_sha256 =
         engine_config.map(|config| sha256_hex(canonical(&Value::Object(config.clone())).as_bytes()));
@@ -69,14 +73,17 @@ fn plan(
             "a script skill runs without a model: leave \"model\" out".into(),
         ));
     }
+    check_model(skill, &engine, &request)?;
     let options = options(shared, Some(skill), &request.runtime_options)?;
     let mode = options.execution_mode;
     if !skill.manifest.execution_modes.contains(&mode) {
         let message = format!("skill {} does not support execution_mode {:?}", skill.id, mode.as_str());
         return Err(rejected(ErrorCode::SkillExecutionModeUnsupported, message));
     }
-    let input = request.input.unwrap_or_default();
-    let parameter = request.parameter.unwrap_or_default();
+    let mut input = request.input.unwrap_or_default();
+    let mut parameter = request.parameter.unwrap_or_default();
+    let defaults = inputs::defaults(skill, &input, &parameter);
+    defaults.fill(&mut input, &mut parameter);
     check_size(&input, &parameter)?;
     inputs::check_request(skill, Some(&Value::Object(input.clone())), Some(&Value::Object(parameter.clone())))
         .map_err(|rejection| Error::Rejected {
@@ -106,6 +113,7 @@ fn plan(
         labels: request.labels.unwrap_or_default(),
         metadata: request.metadata,
         awaiting_files: Vec::new(),
+        defaults: Box::new(defaults),
     };
     if started.awaiting_upload {
         let fields = skill.file_fields();
@@ -154,6 +162,7 @@ pub(crate) fn plan_without_skill(
         labels: request.labels.clone().unwrap_or_default(),
         metadata: request.metadata.clone(),
         awaiting_files: Vec::new(),
+        defaults: Box::default(),
     })
 }
 
@@ -177,6 +186,26 @@ fn check_engine_configs(request: &CreateRequest) -> Result<(), Error> {
     Err(Error::Rejected { code: ErrorCode::EngineConfigRefused, message, details })
 }
 
+/// Whether every configuration is for an engine that this run may use: the one asked for, else one of the skill's.
+fn check_foreign_configs(skill: &Skill, request: &CreateRequest) -> Result<(), Error> {
+    let engines = skill.effective_engines();
+    let asked = request.asked_engine.then_some(request.engine.as_deref()).flatten();
+    let is_foreign = |engine: &&Engine| match asked {
+        Some(asked) => engine.as_str() != asked,
+        None => !engines.contains(engine),
+    };
+    let foreign: Vec<&Engine> = request.engine_configs.keys().filter(is_foreign).collect();
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = foreign.iter().map(|engine| format!("{engine}_config")).collect();
+    let runs_on = asked.map_or_else(|| Engine::names(&engines), str::to_owned);
+    let message = format!("{} is of no use: the run is on {runs_on}; leave it out", named.join(", "));
+    let detail =
+        |name: &String| ValidationError { path: format!("/{name}"), message: "not for this run's engine".into() };
+    Err(Error::Rejected { code: ErrorCode::InvalidRequest, message, details: named.iter().map(detail).collect() })
+}
+
 fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Result<(), Error> {
     let inline = Value::Object(input.clone()).to_string().len() + Value::Object(parameter.clone()).to_string().len();
     if inline <= INLINE_MAX {
@@ -198,6 +227,30 @@ fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
         ErrorCode::SkillEngineUnsupported,
         format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, Engine::names(&engines)),
     ))
+}
+
+/// Whether the model that the request names, in whichever way, is one that the skill lists for this engine, if it lists any.
+fn check_model(skill: &Skill, engine: &str, request: &CreateRequest) -> Result<(), Error> {
+    let Ok(engine) = engine.parse::<Engine>() else { return Ok(()) };
+    let Some(listed) = skill.manifest.models.get(&engine) else { return Ok(()) };
+    let model_key = engine::adapter(engine).map_or("", |adapter| adapter.config.model_key);
+    let in_config = request.engine_config(engine.as_str()).and_then(|config| {
+        let mut steps = model_key.split('.');
+        let first = config.get(steps.next()?)?;
+        steps.try_fold(first, |inner, step| inner.get(step))?.as_str()
+    });
+    let in_config = in_config.map(|model| (format!("/{engine}_config/{}", model_key.replace('.', "/")), model));
+    let in_body = request.model.as_deref().map(|model| ("/model".to_owned(), model));
+    for (path, model) in in_body.into_iter().chain(in_config) {
+        if !listed.iter().any(|allowed| allowed == model) {
+            return Err(Error::Rejected {
+                code: ErrorCode::ModelNotAllowed,
+                message: format!("skill {} runs on {engine} with {} only", skill.id, listed.join(", ")),
+                details: vec![ValidationError { path, message: format!("{model:?} is not in its list") }],
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The options in force: those asked for, else the skill's, else the service's.
@@ -239,6 +292,21 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
             });
         }
     }
+    let retry = asked.retry.or(defaults.retry);
+    let retry_limits = [
+        ("times", retry.map_or(0, |retry| u64::from(retry.times)), RETRIES_MAX),
+        ("backoff_seconds", retry.map_or(0, |retry| retry.backoff_seconds), LONGEST_SECONDS),
+    ];
+    for (name, given, most) in retry_limits {
+        if given > most {
+            let message = format!("must be at most {most}");
+            return Err(Error::Rejected {
+                code: ErrorCode::InvalidRequest,
+                message: format!("runtime_options.retry.{name} {message}"),
+                details: vec![ValidationError { path: format!("/runtime_options/retry/{name}"), message }],
+            });
+        }
+    }
     let flag = |asked: Option<bool>, default: Option<bool>| asked.or(default).unwrap_or(false);
     Ok(RuntimeOptions {
         execution_mode: asked.execution_mode.or(defaults.execution_mode).unwrap_or(ExecutionMode::Auto),
@@ -250,6 +318,7 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
         interactive_reply_timeout_sec,
         hard_timeout_seconds,
         stall_timeout_seconds,
+        retry,
     })
 }
 

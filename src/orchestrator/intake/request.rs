@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::bounded::object::Object;
 use crate::domain::engine::Engine;
-use crate::domain::request::ExecutionMode;
+use crate::domain::request::{ExecutionMode, Retry};
 
 /// Body of `POST /v1/jobs` and, without the skill's id, of `POST /v1/temp-skill-runs`. Unknown keys are refused.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,6 +34,9 @@ pub struct CreateRequest {
     /// What to keep with the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
+    /// Whether the client named the engine, and not the service for it.
+    #[serde(skip)]
+    pub(crate) asked_engine: bool,
 }
 
 /// The options a client gave; what is left out has a default.
@@ -62,6 +65,8 @@ pub struct OptionsRequest {
     pub hard_timeout_seconds: Option<u64>,
     #[serde(default)]
     pub stall_timeout_seconds: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
 }
 
 impl CreateRequest {
@@ -162,9 +167,11 @@ impl<'de> Visitor<'de> for Fields {
                 }
             }
         }
+        let engine: Option<String> = engine.flatten();
         Ok(CreateRequest {
             skill_id: skill_id.flatten(),
-            engine: engine.flatten(),
+            asked_engine: engine.is_some(),
+            engine,
             input: input.flatten(),
             parameter: parameter.flatten(),
             model: model.flatten(),

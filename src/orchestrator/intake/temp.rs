@@ -58,6 +58,7 @@ impl Orchestrator {
             runtime_options: planned.runtime_options.clone(),
             engine_config_sha256: planned.engine_config_sha256.clone(),
             sha256,
+            defaults: (*planned.defaults).clone(),
         };
         Ok(Delivered { installed, planned, package, engine_config, _unpacked: unpacked })
     }

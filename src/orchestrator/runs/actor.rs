@@ -85,7 +85,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         }
     };
     let Prepared { start, skill, skill_place, script, from, result_before } = prepared;
-    let Start { mut stage, shown_argv, engine_version, parser_version, isolation, passed, warning } = start;
+    let Start { mut stage, shown_argv, engine_version, parser_version, isolation, passed, warnings } = start;
     let process = match process::start(shared, run, &stage.launch, stage.stdout_max).await {
         Ok(process) => process,
         Err(failure) => {
@@ -109,8 +109,8 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         return Err(error);
     }
     info!(engine = journal.state().engine, turn = journal.state().turns, pid, "run started");
-    if let Some(warning) = warning
-        && let Err(error) = journal.commit(Command::Record(vec![warned(warning)])).await
+    if !warnings.is_empty()
+        && let Err(error) = journal.commit(Command::Record(warnings.into_iter().map(warned).collect())).await
     {
         end(process).await;
         return Err(error);

@@ -1,4 +1,5 @@
-//! Questions that are decided by policy when nobody answers in time; the time is the wall clock's, across restarts.
+//! Moments of runs at rest: a question that nobody answered is decided, a turn is begun again. The time is the wall clock's, across
+//! restarts.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -10,6 +11,7 @@ use tracing::warn;
 use crate::domain::causes::chain;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::RunId;
+use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
 use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::environment::Clock;
@@ -46,7 +48,7 @@ pub(crate) async fn watch(
             due.remove(&(moment, run));
             let Some(shared) = shared.upgrade() else { return };
             if let Err(error) = decide(&shared, run).await {
-                warn!(run.id = %run, error = %chain(&error), "a question past its deadline was not decided; trying again");
+                warn!(run.id = %run, error = %chain(&error), "what was due for a run could not be done; trying again");
                 due.insert((now.plus_seconds(AGAIN_AFTER_SECONDS), run));
             }
         }
@@ -64,6 +66,13 @@ async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
         // Not while a cancel writes the run's last files: the turn to come would find them.
         let _lock = shared.run_locks.lock(run).await;
         let mut journal = shared.journal(run).await?;
+        if journal.state().status() == Status::Queued {
+            // Whoever was answered or woken meanwhile has no such moment.
+            if journal.state().retry_at.is_some_and(|moment| moment <= shared.clock.now()) {
+                shared.queue.requeue(run);
+            }
+            return Ok(());
+        }
         match journal.commit(Command::AutoDecide).await {
             Ok(()) => {
                 perform(shared, journal.state());

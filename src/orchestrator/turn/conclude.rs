@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::artifact;
 use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::command::{Command, Conclusion, LastFiles, RestartQueued};
@@ -13,6 +15,7 @@ use crate::domain::outcome::{RunError, StreamProof, Warning};
 use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::engine;
 use crate::orchestrator::admission::cache;
 use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
@@ -132,13 +135,24 @@ impl Closing {
         skill: &Skill,
         verdict: Verdict,
     ) -> Result<Concluded, Error> {
-        let Verdict { outcome, normalized, warnings, .. } = verdict;
+        let Verdict { outcome, normalized, warnings, transient, .. } = verdict;
         let mut facts = std::mem::take(&mut self.facts);
         facts.extend(warnings.into_iter().map(warned));
         let (conclusion, data) = match outcome {
             Ok(Outcome::Ask(interaction)) => (Conclusion::NeedsInput(interaction), None),
             Ok(Outcome::Done(completion, data)) => (Conclusion::Succeeded(completion), Some(data)),
-            Err(error) => (Conclusion::Failed(error), None),
+            Err(error) => {
+                let retry_after_seconds = engine::retry_after(&error);
+                let error = match retry_after_seconds {
+                    Some(seconds) => error.with("retry_at", json!(self.shared.clock.now().plus_seconds(seconds))),
+                    None => error,
+                };
+                let conclusion = match transient {
+                    true => Conclusion::Transient { error, retry_after_seconds },
+                    false => Conclusion::Failed(error),
+                };
+                (conclusion, None)
+            }
         };
         // A question leaves the run open; its files are looked at when it ends.
         let asks = self.command(Vec::new(), conclusion.clone());

@@ -170,7 +170,7 @@ impl Engine<'_> {
             skill_result,
             output: skill.output_validator(),
             mode: state.options.execution_mode,
-            attempt: state.attempt,
+            attempt: state.attempt - state.retries.min(state.attempt),
             max_attempt: skill.manifest.max_attempt,
         }
     }

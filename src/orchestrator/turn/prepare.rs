@@ -139,7 +139,7 @@ fn script_start(state: &RunState, paths: &RunPaths, call: ScriptCall) -> Start {
         parser_version: script::PARSER_VERSION,
         isolation: "process-tree",
         passed: Passed::default(),
-        warning: None,
+        warnings: Vec::new(),
     }
 }
 

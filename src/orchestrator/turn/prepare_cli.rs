@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::domain::codes::ErrorCode;
-use crate::domain::outcome::RunError;
+use crate::domain::codes::{ErrorCode, WarningCode};
+use crate::domain::outcome::{RunError, Warning};
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::engine;
@@ -47,8 +47,8 @@ pub(crate) fn prepare_cli(
     if let Err(error) = install_contract(paths, &copy, adapter, state, skill)? {
         return Ok(Err(error));
     }
-    let resume = if state.turns == 0 { None } else { state.session_handle.as_deref() };
-    if state.turns > 0 && resume.is_none() {
+    let resume = state.session_handle.as_deref().filter(|_| state.resumes());
+    if state.resumes() && resume.is_none() {
         return Ok(Err(no_session()));
     }
     let prompt = match resume {
@@ -164,7 +164,9 @@ fn start_cli(
     let operator = read_operators(&operators_home, adapter.config.operator_file);
     let passed = config::passed(&adapter.config, &configured, operator.as_deref(), &env);
     files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&json!(passed)))?;
-    let mut parser = Box::new(adapter.parser(told.resume, state.usage));
+    let unlisted = passed.model.as_deref().and_then(|model| not_in_catalog(shared, adapter, &found.version, model));
+    let longest_wait = shared.settings.times.rate_limit_wait_seconds;
+    let mut parser = Box::new(adapter.parser(told.resume, state.usage).with_longest_wait(longest_wait));
     parser.mask(secrets);
     Ok(Ok(Start {
         stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX, home },
@@ -173,7 +175,7 @@ fn start_cli(
         parser_version: adapter.parser_version,
         passed,
         isolation: isolation(own_sandbox && adapter.has_sandbox, skill),
-        warning: adapter.warning(),
+        warnings: adapter.warning().into_iter().chain(unlisted).collect(),
     }))
 }
 
@@ -193,6 +195,17 @@ fn isolation(engine_sandbox: bool, skill: &Skill) -> &'static str {
 pub(crate) fn answer_of<'a>(adapter: &Adapter, state: &RunState, skill: &'a Skill) -> contract::Answer<'a> {
     let tool = adapter.result_tool(state.options.execution_mode, &skill.output_schema);
     contract::Answer::of(&skill.manifest.entrypoint, tool)
+}
+
+/// The warning for a model that this version of the CLI is not known to have.
+fn not_in_catalog(shared: &Shared, adapter: &Adapter, version: &str, model: &str) -> Option<Warning> {
+    if shared.installed_engines.lists(adapter, version, model)? {
+        return None;
+    }
+    let message = format!("{model:?} is not in the list of models of {} {version}", adapter.name());
+    let mut warning = Warning::new(WarningCode::ModelNotInCatalog, message);
+    warning.details.insert("model".into(), model.into());
+    Some(warning)
 }
 
 /// The operator's own configuration of the engine, as far as it can be read.

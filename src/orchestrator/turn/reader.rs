@@ -28,11 +28,28 @@ impl TurnReader {
         }
     }
 
-    /// Whether the engine works in another session than it was told: nothing it does now can count.
-    pub(crate) fn lost_its_session(&self) -> bool {
+    /// Whether the engine works in another session than it was told, or waits too long for its service: nothing it does now
+    /// can count.
+    pub(crate) fn is_of_no_use(&self) -> bool {
         match self {
             TurnReader::Script(_) => false,
-            TurnReader::Cli(parser, _) => parser.report().lost_session.is_some(),
+            TurnReader::Cli(parser, _) => parser.report().lost_session.is_some() || parser.report().waits_too_long,
+        }
+    }
+
+    /// Whether it is ended because it waits too long for its service.
+    pub(crate) fn waits_too_long(&self) -> bool {
+        match self {
+            TurnReader::Script(_) => false,
+            TurnReader::Cli(parser, _) => parser.report().waits_too_long,
+        }
+    }
+
+    /// The engine will be stopped after so many seconds of silence: to wait longer for its service is in vain.
+    pub(crate) fn has_seconds(&mut self, seconds: u64) {
+        match self {
+            TurnReader::Script(_) => {}
+            TurnReader::Cli(parser, _) => parser.has_seconds(seconds),
         }
     }
 

@@ -22,5 +22,5 @@ pub(crate) struct Start {
     /// What the engine is told besides its prompt.
     pub passed: Passed,
     /// What a user of this engine has to be told.
-    pub warning: Option<Warning>,
+    pub warnings: Vec<Warning>,
 }

@@ -40,6 +40,14 @@ pub(crate) struct Clocks {
     pub stdout_limit: u64,
 }
 
+impl Clocks {
+    /// Seconds after which a process that says nothing more is stopped.
+    fn seconds_left(&self) -> u64 {
+        let left = self.hard.at.saturating_duration_since(Instant::now()).as_secs();
+        if self.stall_timeout_seconds == 0 { left } else { left.min(self.stall_timeout_seconds) }
+    }
+}
+
 /// A process that was watched to its end, and what of it is not logged yet.
 pub(crate) struct Watched {
     pub process: FinishedProcess,
@@ -138,8 +146,8 @@ impl Attempt<'_> {
                 () = tokio::time::sleep_until(record_at), if !batch.is_empty() && journal.waiting() == 0 => {}
             }
             if dismiss_at.is_none() && self.reader.ended() {
-                // The turn is over and the engine only cleans up; in a session that is not the run's it need not even do that.
-                let grace = if self.reader.lost_its_session() { Duration::ZERO } else { self.clocks.exit_grace };
+                // The turn is over and the engine only cleans up; one that is of no use any more need not even do that.
+                let grace = if self.reader.is_of_no_use() { Duration::ZERO } else { self.clocks.exit_grace };
                 dismiss_at = Some(Instant::now() + grace);
             }
             let waited = || last_byte + self.patience() <= Instant::now();
@@ -195,6 +203,7 @@ impl Attempt<'_> {
                     Stream::Stdout | Stream::Pty => &mut self.stdout,
                     Stream::Stderr => &mut self.stderr,
                 };
+                self.reader.has_seconds(self.clocks.seconds_left());
                 reader.push(&bytes, &mut self.reader, &mut batch.facts);
                 batch.count(bytes.len());
                 let shown = &bytes[bytes.len().saturating_sub(LAST_OUTPUT)..];
@@ -227,7 +236,7 @@ impl Attempt<'_> {
         self.stderr.flush(&mut self.reader, &mut facts);
         facts.extend(self.reader.finish().into_iter().map(Fact::own));
         facts.extend(warnings(&ended).into_iter().map(warned));
-        if dismissed {
+        if dismissed && !self.reader.waits_too_long() {
             let message = "the engine had finished its turn but did not exit in time, so it was ended";
             facts.push(warned(Warning::new(WarningCode::EngineDidNotExit, message)));
         }

@@ -3,22 +3,31 @@
 use serde_json::Value;
 
 use super::super::finding::{Finding, Report, escape};
+use super::super::input_schema::{is_closed, properties};
 use super::super::manifest::{self, Template};
 use super::super::package::{NoText, PackageFiles};
+use super::super::template_names::{self, OF_SKILL, Used, VARIABLES};
 use super::intake::Intake;
+use super::schemas::Schemas;
 use crate::bounded;
 use crate::domain::codes::FindingCode;
 use crate::engine::{self, Adapter, config};
 
-pub(crate) fn check(runner: &Value, files: &PackageFiles, intake: Intake, report: &mut Report) {
+pub(crate) fn check(
+    runner: &Value,
+    files: &PackageFiles,
+    schemas: Option<&Schemas>,
+    intake: Intake,
+    report: &mut Report,
+) {
     let general = runner.pointer("/entrypoint/prompt/template").and_then(Value::as_str);
     if let Some(written) = general {
-        template(written, "/entrypoint/prompt/template", files, intake, report);
+        template(written, "/entrypoint/prompt/template", files, schemas, intake, report);
     }
     let of_engines = runner.pointer("/entrypoint/prompts").and_then(Value::as_object);
     for (engine, written) in of_engines.into_iter().flatten() {
         if let Some(written) = written.as_str() {
-            template(written, &format!("/entrypoint/prompts/{}", escape(engine)), files, intake, report);
+            template(written, &format!("/entrypoint/prompts/{}", escape(engine)), files, schemas, intake, report);
         }
     }
     for adapter in engine::adapters() {
@@ -28,7 +37,14 @@ pub(crate) fn check(runner: &Value, files: &PackageFiles, intake: Intake, report
     }
 }
 
-fn template(written: &str, pointer: &str, files: &PackageFiles, intake: Intake, report: &mut Report) {
+fn template(
+    written: &str,
+    pointer: &str,
+    files: &PackageFiles,
+    schemas: Option<&Schemas>,
+    intake: Intake,
+    report: &mut Report,
+) {
     let (text, file, pointer) = match Template::of(written) {
         Template::Inline(text) => (text, manifest::PATH, pointer),
         Template::Path(path) => match files.text(path) {
@@ -46,8 +62,40 @@ fn template(written: &str, pointer: &str, files: &PackageFiles, intake: Intake, 
     if let Some(fault) = bounded::template::fault(text) {
         let message = format!("the template does not compile: {fault}");
         let hint = "correct it there; {{ input.x }} and {{ parameter.x }} stand for values";
-        report.push(intake.grade(Finding::error(FindingCode::TemplateInvalid, file, message, hint).at(pointer)));
+        return report
+            .push(intake.grade(Finding::error(FindingCode::TemplateInvalid, file, message, hint).at(pointer)));
     }
+    for used in template_names::used(text) {
+        if let Some(fault) = unknown(&used, schemas) {
+            let message = format!("line {}: {fault}", used.line);
+            let hint = "correct the name, or add the field to the schema; docs/skills.md lists the variables";
+            report.push(intake.grade(Finding::error(FindingCode::TemplateInvalid, file, message, hint).at(pointer)));
+        }
+    }
+}
+
+/// What is wrong with a variable that does not exist.
+fn unknown(used: &Used, schemas: Option<&Schemas>) -> Option<String> {
+    let Used { name, member, .. } = used;
+    if !VARIABLES.contains(&name.as_str()) {
+        return Some(format!("there is no variable {name:?}; there are {}", VARIABLES.join(", ")));
+    }
+    let member = member.as_deref()?;
+    let schema = match (name.as_str(), schemas) {
+        ("input", Some(schemas)) => &schemas.input,
+        ("parameter", Some(schemas)) => &schemas.parameter,
+        ("skill", _) if !OF_SKILL.contains(&member) => {
+            return Some(format!("there is no variable \"skill.{member}\"; skill has {}", OF_SKILL.join(", ")));
+        }
+        _ => return None,
+    };
+    let fields: Vec<&str> = properties(schema).map(|(field, _)| field.as_str()).collect();
+    // A schema that lists no fields and takes any says nothing about names.
+    let any = fields.is_empty() && !is_closed(schema);
+    (!any && !fields.contains(&member)).then(|| {
+        let has = if fields.is_empty() { "no fields".to_owned() } else { fields.join(", ") };
+        format!("there is no variable \"{name}.{member}\": the {name} schema has {has}")
+    })
 }
 
 fn configuration(adapter: &Adapter, path: &str, files: &PackageFiles, intake: Intake, report: &mut Report) {

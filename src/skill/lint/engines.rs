@@ -16,7 +16,7 @@ pub(crate) fn check(runner: &Value, report: &mut Report) {
             known(name, &format!("/{key}/{index}"), report);
         }
     }
-    for key in ["engine_configs", "/entrypoint/prompts"] {
+    for key in ["engine_configs", "models", "/entrypoint/prompts"] {
         let pointer = if key.starts_with('/') { key.into() } else { format!("/{key}") };
         let keyed = runner.pointer(&pointer).and_then(Value::as_object);
         for name in keyed.into_iter().flatten().map(|(name, _)| name) {

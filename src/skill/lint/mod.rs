@@ -34,7 +34,7 @@ pub(crate) fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result
     if let Some(runner) = &runner {
         engines::check(runner, &mut report);
         entrypoint::check(runner, files, &mut report);
-        contents::check(runner, files, intake, &mut report);
+        contents::check(runner, files, schemas.as_ref(), intake, &mut report);
         runner_json::check(runner, intake, &mut report);
     }
     let parts = (head, runner, schemas);

@@ -245,7 +245,7 @@ fn contradictory_engines_are_errors() {
         &[(Error, "ENGINES_EMPTY", RUNNER, "/engines")],
     );
     check(
-        Draft::prompt().runner("/entrypoint/prompts", json!({ "vim": "{{ x }}" })),
+        Draft::prompt().runner("/entrypoint/prompts", json!({ "vim": "{{ body }}" })),
         &[(Error, "ENGINE_UNKNOWN", RUNNER, "/entrypoint/prompts/vim")],
     );
 }
@@ -253,7 +253,7 @@ fn contradictory_engines_are_errors() {
 #[test]
 fn entrypoints_name_what_is_there() {
     let template = |text: &str| Draft::prompt().runner("/entrypoint/prompt", json!({ "template": text }));
-    check(template("Do {{ input.x }}"), &[]);
+    check(template("Do {{ body }}"), &[]);
     check(template("assets/prompt.md").text("assets/prompt.md", "x"), &[]);
     let at = "/entrypoint/prompt/template";
     check(template("assets/prompt.md"), &[(Error, "FILE_MISSING", RUNNER, at)]);
@@ -280,7 +280,11 @@ fn templates_compile_and_configurations_can_be_read() {
     let template = |text: &str| Draft::prompt().runner("/entrypoint/prompt", json!({ "template": text }));
     check(template("{{ input.x"), &[(Error, "TEMPLATE_INVALID", RUNNER, "/entrypoint/prompt/template")]);
     check(template("p.md").text("p.md", "{% if %}"), &[(Error, "TEMPLATE_INVALID", "p.md", "")]);
-    check(template("p.md").text("p.md", "{% if input.x %}{{ input.x }}{% endif %}"), &[]);
+    check(template("p.md").text("p.md", "{% if body %}{{ body }}{% endif %}"), &[]);
+    let unknown = &[(Error, "TEMPLATE_INVALID", RUNNER, "/entrypoint/prompt/template")];
+    for name in ["input.x", "parameter.x", "skill.title", "titel"] {
+        check(template(&format!("Do {{{{ {name} }}}}")), unknown);
+    }
     let prompts = Draft::prompt().runner("/entrypoint/prompts", json!({ "codex": "{{ }}" }));
     check(prompts, &[(Error, "TEMPLATE_INVALID", RUNNER, "/entrypoint/prompts/codex")]);
     assert!(template("{{ input.x").lint(Intake::Installed).is_ok(), "another engine's may still be good");

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::on_every_cli;
 use super::service::{Service, of_type};
 use crate::interactive::pose;
-use crate::support::clis;
 use crate::support::model_server::Reply;
 
 on_every_cli!(
@@ -16,7 +15,7 @@ on_every_cli!(
 );
 
 /// A service with the skill `say`, whose output is a name.
-fn service(name: &str) -> Service {
+pub(super) fn service(name: &str) -> Service {
     let service = Service::with(name);
     pose::skill(&service.skills(), "say", None);
     service
@@ -95,37 +94,5 @@ fn json_in_an_earlier_message_counts_and_of_two_objects_the_last(name: &str) {
     let places = &warned[0]["details"];
     assert_eq!((&places["taken"]["byte_from"], &places["taken"]["byte_to"]), (&json!(26), &json!(41)), "{places:#}");
     assert_eq!((&places["others"][0]["byte_from"], &places["others"][0]["byte_to"]), (&json!(7), &json!(22)));
-    service.close();
-}
-
-/// The error of a run of `say` whose model replies like this.
-fn failed(service: &mut Service, reply: Reply) -> Value {
-    let run = service.start(&[reply], json!({"skill_id": "say"}));
-    let events = service.finish(&run);
-    let job = service.get(&format!("/v1/jobs/{run}"));
-    assert_eq!(job["status"], "failed", "{job:#}\n{events:#?}");
-    job["error"].clone()
-}
-
-#[test]
-fn an_answer_of_gemini_that_breaks_off_is_the_engines_failure() {
-    if clis::left_out("real_clis::contract::an_answer_of_gemini_that_breaks_off_is_the_engines_failure") {
-        return;
-    }
-    let mut service = service("gemini");
-    let error =
-        failed(&mut service, Reply::BreakOff("It is {\"name\": \"Ann\"}, and I have much more to say about her."));
-    assert_eq!(error["code"], "ENGINE_FAILED", "{error:#}");
-    service.close();
-}
-
-#[test]
-fn a_service_that_asks_claude_to_wait_for_long_fails_the_run_at_once() {
-    if clis::left_out("real_clis::contract::a_service_that_asks_claude_to_wait_for_long_fails_the_run_at_once") {
-        return;
-    }
-    let mut service = service("claude");
-    let error = failed(&mut service, Reply::RefuseFor(3600));
-    assert_eq!(error["code"], "ENGINE_RATE_LIMITED", "{error:#}");
     service.close();
 }

@@ -18,7 +18,6 @@ on_every_cli!(
     the_notes_skill_gives_the_same_result_and_the_job_tells_how,
     an_answer_is_heard_in_a_second_turn_that_carries_the_first,
     an_answer_that_breaks_the_schema_is_repaired_in_the_same_session_and_turn,
-    a_refused_key_and_too_many_requests_are_told_as_such,
     a_cancel_in_the_middle_of_a_command_leaves_no_process,
 );
 
@@ -272,17 +271,6 @@ fn tokens(job: &Value) -> (Value, Value) {
 
 pub(super) fn of_type<'a>(events: &'a [Value], name: &'a str) -> impl Iterator<Item = &'a Value> {
     events.iter().filter(move |event| event["type"] == name)
-}
-
-fn a_refused_key_and_too_many_requests_are_told_as_such(name: &str) {
-    let mut service = Service::with(name);
-    for (status, code) in [(401, "ENGINE_AUTH_REQUIRED"), (429, "ENGINE_RATE_LIMITED")] {
-        let run = service.start_notes(&[Reply::Refuse(status)]);
-        let events = service.finish(&run);
-        let job = service.get(&format!("/v1/jobs/{run}"));
-        assert_eq!((&job["status"], &job["error"]["code"]), (&json!("failed"), &json!(code)), "{job:#}\n{events:#?}");
-    }
-    service.close();
 }
 
 fn a_cancel_in_the_middle_of_a_command_leaves_no_process(name: &str) {

@@ -1,0 +1,200 @@
+//! A model's service that refuses: what is told of it, how long is waited, and when a turn is begun again.
+
+use serde_json::{Value, json};
+
+use super::contract::service;
+use super::on_every_cli;
+use super::service::{Service, of_type, writes_notes};
+use crate::support::model_server::Reply;
+use crate::support::{Call, clis};
+
+on_every_cli!(a_refused_key_is_told_and_too_many_requests_are_tried_again_in_a_new_attempt_and_session);
+
+/// A body for the skill `say`; its runs are equal but for what the model says.
+fn say(retry: &Value) -> Value {
+    json!({"skill_id": "say", "runtime_options": {"no_cache": true, "retry": retry}})
+}
+
+fn once() -> Value {
+    json!({"times": 1, "backoff_seconds": 0})
+}
+
+/// The run waits to be begun again; why.
+fn scheduled(service: &Service, run: &str) -> Value {
+    let mut events = service.events(run);
+    let found = std::iter::from_fn(|| events.next_chat()).find(|event| event["type"] == "run.retry.scheduled");
+    found.unwrap_or_else(|| panic!("{:#}", service.get(&format!("/v1/jobs/{run}"))))["data"].clone()
+}
+
+/// The job of a finished run with its events.
+fn finished(service: &Service, run: &str) -> (Value, Vec<Value>) {
+    let events = service.finish(run);
+    (service.get(&format!("/v1/jobs/{run}")), events)
+}
+
+fn a_refused_key_is_told_and_too_many_requests_are_tried_again_in_a_new_attempt_and_session(name: &str) {
+    let mut service = service(name);
+    let run = service.start(&[Reply::Refuse(401)], say(&once()));
+    let (job, events) = finished(&service, &run);
+    let told = (&job["status"], &job["error"]["code"], &job["retries"]);
+    assert_eq!(told, (&json!("failed"), &json!("ENGINE_AUTH_REQUIRED"), &json!(0)), "{job:#}\n{events:#?}");
+    // The engine's words are told once, however often it repeats them.
+    let errors = of_type(&events, "diagnostic.warning").filter(|event| event["data"]["code"] == "ENGINE_ERROR");
+    assert!(errors.count() <= 1, "{events:#?}");
+
+    let run = service.start(&[Reply::Refuse(429)], say(&once()));
+    let why = scheduled(&service, &run);
+    assert_eq!((&why["retry"], &why["error"]["code"]), (&json!(1), &json!("ENGINE_RATE_LIMITED")), "{why:#}");
+    service.model.script(&[Reply::Result(json!({"name": "Ann"}))]);
+    let (job, events) = finished(&service, &run);
+    let told = (&job["status"], &job["attempt"], &job["retries"], &job["retry_at"]);
+    assert_eq!(told, (&json!("succeeded"), &json!(2), &json!(1), &Value::Null), "{job:#}\n{events:#?}");
+    let turns: Vec<&Value> = of_type(&events, "turn.started").map(|event| &event["data"]["resumed_from"]).collect();
+    assert_eq!(turns, [&Value::Null; 2], "{events:#?}");
+    let mut sessions: Vec<&Value> = of_type(&events, "session.bound").map(|event| &event["data"]["handle"]).collect();
+    let bound = sessions.len();
+    sessions.dedup();
+    assert_eq!(sessions.len(), bound, "each attempt has a session of its own");
+    service.close();
+}
+
+/// A run whose service asks to wait for so long ends at once, with the time to try again.
+fn ends_at_once(mut service: Service, seconds: u64) {
+    crate::interactive::pose::skill(&service.skills(), "say", None);
+    let run = service.start(&[Reply::RefuseFor(seconds)], say(&Value::Null));
+    let (job, events) = finished(&service, &run);
+    let error = &job["error"];
+    assert_eq!((&job["status"], &error["code"]), (&json!("failed"), &json!("ENGINE_RATE_LIMITED")), "{events:#?}");
+    let asked = error["details"]["retry_after_seconds"].as_u64().unwrap_or_else(|| panic!("{error:#}"));
+    assert!((seconds - seconds / 10..=seconds).contains(&asked), "{error:#}");
+    let last = events.last().unwrap()["ts"].as_str().unwrap();
+    assert!(error["details"]["retry_at"].as_str().unwrap() > last, "{error:#}");
+    service.close();
+}
+
+#[test]
+fn a_long_wait_of_codex_ends_the_run_at_once_with_the_time_to_try_again() {
+    if !clis::left_out("real_clis::refused::a_long_wait_of_codex_ends_the_run_at_once_with_the_time_to_try_again") {
+        ends_at_once(Service::with("codex"), 3600);
+    }
+}
+
+/// A wait of more than a minute makes claude give up by itself, at once and without the time.
+#[test]
+fn a_wait_of_claude_beyond_the_setting_ends_the_run_at_once_with_the_time_to_try_again() {
+    const NAME: &str =
+        "real_clis::refused::a_wait_of_claude_beyond_the_setting_ends_the_run_at_once_with_the_time_to_try_again";
+    if clis::left_out(NAME) {
+        return;
+    }
+    ends_at_once(Service::set("claude", &[("SKILL_RUNNER_RATE_LIMIT_WAIT_SECONDS", "5")]), 30);
+    let mut service = service("claude");
+    let run = service.start(&[Reply::RefuseFor(3600)], say(&Value::Null));
+    assert_eq!(finished(&service, &run).0["error"]["code"], "ENGINE_RATE_LIMITED");
+    service.close();
+}
+
+#[test]
+fn a_run_that_waits_to_be_begun_again_holds_no_slot_survives_kill_9_and_can_be_canceled() {
+    if clis::left_out(
+        "real_clis::refused::a_run_that_waits_to_be_begun_again_holds_no_slot_survives_kill_9_and_can_be_canceled",
+    ) {
+        return;
+    }
+    let mut service = Service::set("codex", &[("SKILL_RUNNER_MAX_RUNNING_JOBS", "1")]);
+    crate::interactive::pose::skill(&service.skills(), "say", None);
+    let run = service.start(&[Reply::RefuseFor(3600)], say(&once()));
+    let why = scheduled(&service, &run);
+    assert!(why["wait_seconds"].as_u64().unwrap() >= 3500, "as long as the service asks for: {why:#}");
+    let other = service.start(&[Reply::Result(json!({"name": "Ann"}))], say(&Value::Null));
+    assert_eq!(finished(&service, &other).0["status"], "succeeded", "the only slot is free");
+    service.kill();
+    service.start_again();
+    let job = service.get(&format!("/v1/jobs/{run}"));
+    assert_eq!((&job["status"], &job["retry_at"]), (&json!("queued"), &why["not_before"]), "{job:#}");
+    let canceled = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/cancel")).json(&json!({})).send();
+    assert_eq!(canceled.status, 200, "{}", canceled.text());
+    assert_eq!(finished(&service, &run).0["status"], "canceled");
+    service.close();
+}
+
+#[test]
+fn a_broken_connection_is_tried_again_unless_a_tool_was_used_before() {
+    if clis::left_out("real_clis::refused::a_broken_connection_is_tried_again_unless_a_tool_was_used_before") {
+        return;
+    }
+    let mut service = service("codex");
+    let breaks = Reply::BreakOff("It is {\"name\": \"Ann\"}, and I have much more to say about her.");
+    let run = service.start(std::slice::from_ref(&breaks), say(&once()));
+    let why = scheduled(&service, &run);
+    assert_eq!(why["error"]["details"]["cause"], "connection", "{why:#}");
+    service.model.script(&[Reply::Result(json!({"name": "Ann"}))]);
+    assert_eq!(finished(&service, &run).0["status"], "succeeded");
+
+    let run = service.start(&[Reply::Shell("true".to_owned()), breaks], say(&once()));
+    let (job, events) = finished(&service, &run);
+    assert_eq!((&job["status"], &job["retries"]), (&json!("failed"), &json!(0)), "{job:#}");
+    assert_eq!(job["error"]["code"], "ENGINE_FAILED", "{events:#?}");
+    service.close();
+}
+
+#[test]
+fn an_answer_of_gemini_that_breaks_off_is_the_engines_failure() {
+    if clis::left_out("real_clis::refused::an_answer_of_gemini_that_breaks_off_is_the_engines_failure") {
+        return;
+    }
+    let mut service = service("gemini");
+    let words = "It is {\"name\": \"Ann\"}, and I have much more to say about her.";
+    let run = service.start(&[Reply::BreakOff(words)], say(&Value::Null));
+    let (job, events) = finished(&service, &run);
+    assert_eq!(job["error"]["code"], "ENGINE_FAILED", "{job:#}\n{events:#?}");
+    service.close();
+}
+
+#[test]
+fn what_qwen_said_before_it_asks_its_model_again_does_not_count() {
+    if clis::left_out("real_clis::refused::what_qwen_said_before_it_asks_its_model_again_does_not_count") {
+        return;
+    }
+    let mut service = service("qwen");
+    let words = "It is {\"name\": \"Ann\"}, and I have much more to say about her.";
+    let run = service.start(&[Reply::BreakOff(words)], say(&Value::Null));
+    let mut events = service.events(&run);
+    let retries = |event: &Value| event["data"]["code"] == "ENGINE_RETRYING";
+    let told = std::iter::from_fn(|| events.next_chat()).find(retries);
+    assert!(told.is_some(), "{:#}", service.get(&format!("/v1/jobs/{run}")));
+    service.model.script(&[Reply::Result(json!({"name": "Bob"}))]);
+    let (job, events) = finished(&service, &run);
+    assert_eq!(job["status"], "succeeded", "{job:#}\n{events:#?}");
+    assert_eq!(service.get(&format!("/v1/jobs/{run}/result"))["result"]["data"], json!({"name": "Bob"}));
+    service.close();
+}
+
+#[test]
+fn codex_is_held_to_a_schema_with_limits_and_references() {
+    if clis::left_out("real_clis::refused::codex_is_held_to_a_schema_with_limits_and_references") {
+        return;
+    }
+    let mut service = Service::with("codex");
+    let schema = json!({
+        "type": "object", "additionalProperties": false, "required": ["title", "points", "artifact"],
+        "properties": {
+            "title": {"type": "string", "minLength": 1, "pattern": "^[A-Z]"},
+            "points": {"$ref": "#/$defs/count"},
+            "artifact": {"type": "string", "x-type": "artifact", "x-filename": "notes.md"},
+        },
+        "$defs": {"count": {"type": "integer", "minimum": 1}},
+    });
+    std::fs::write(service.skills().join("demo-notes/assets/output.schema.json"), schema.to_string()).unwrap();
+    let result = json!({"title": "Plums", "points": 1, "artifact": "artifacts/notes.md"});
+    let run = service.start_notes(&[writes_notes(), Reply::Result(result)]);
+    let (job, events) = finished(&service, &run);
+    assert_eq!(job["status"], "succeeded", "{job:#}\n{events:#?}");
+    let handed_over = service.model.requests()[0]["text"]["format"]["schema"].clone();
+    let mut expected = schema;
+    for (field, note) in [("title", "minLength"), ("artifact", "x-type"), ("artifact", "x-filename")] {
+        expected["properties"][field].as_object_mut().unwrap().remove(note);
+    }
+    assert_eq!(handed_over, expected);
+    service.close();
+}
