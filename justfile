@@ -29,6 +29,10 @@ soak *duration:
 fuzz seconds="600":
     FUZZ_SECONDS={{seconds}} cargo test --locked --release --lib no_foreign_bytes -- --nocapture
 
+# Do the tests notice every known fault?
+planted *words:
+    scripts/planted {{words}}
+
 # Which planted faults does no test notice? For example: domain/decide, or --every 10 store.
 mutants *places:
     scripts/mutants {{places}}

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::error::Error;
 use super::folder::create_folder;
+use super::step::step;
 
 /// Makes sure that a real folder is at `path`. Anything else there, also a link to a folder, is moved aside.
 pub(crate) fn ensure_folder(path: &Path) -> Result<(), Error> {
@@ -33,6 +34,7 @@ pub(crate) fn move_aside(path: &Path) -> Result<(), Error> {
         name.push(path.file_name().unwrap_or_default());
         let aside = path.with_file_name(name);
         if fs::symlink_metadata(&aside).is_err() {
+            step("move aside", path)?;
             return fs::rename(path, aside).map_err(Error::on("move aside", path));
         }
         number += 1;

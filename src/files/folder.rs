@@ -5,8 +5,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use super::error::Error;
+use super::step::step;
 
 pub(crate) fn create_folder(path: &Path) -> Result<(), Error> {
+    step("create", path)?;
     fs::create_dir_all(path).map_err(Error::on("create", path))
 }
 

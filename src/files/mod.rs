@@ -12,7 +12,9 @@ mod open;
 mod private;
 mod read;
 mod remove;
+mod rename;
 mod shortage;
+mod step;
 mod sync;
 mod write;
 
@@ -27,7 +29,9 @@ pub(crate) use open::{LookupError, create_new, open_beneath, open_regular, open_
 pub(crate) use private::{Reach, close_folder, create_for_owner_alone, open_lock};
 pub(crate) use read::{read_beneath, read_optional, read_regular};
 pub(crate) use remove::{remove_file, remove_hidden, remove_tree, set_aside};
+pub(crate) use rename::rename;
 pub(crate) use shortage::Shortage;
+pub(crate) use step::{step, stepwise};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
 pub(crate) use write::{
     create_private_durably, write_durably, write_own, write_private, write_whole, write_whole_with,

@@ -11,6 +11,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::error::Error;
+use super::step::step;
 
 /// Why no file is opened for a path.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +85,7 @@ fn open_existing(path: &Path, access: OFlags) -> Result<File, Error> {
 
 /// Creates a file that must not exist yet, for writing. Everybody may read it, and run it where `executable`.
 pub(crate) fn create_new(path: &Path, executable: bool) -> Result<File, Error> {
+    step("create", path)?;
     let mode = if executable { 0o755 } else { 0o644 };
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(Error::on("create", path))
 }

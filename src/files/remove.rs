@@ -7,9 +7,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use super::step::step;
 
 /// Removes a file; that it does not exist is no error.
 pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
+    step("remove", path)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::on("remove", path)(error)),
         Ok(()) | Err(_) => Ok(()),
@@ -29,6 +31,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<u64, Error> {
     trash_name.push(name);
     let mut trash = Trash { folder: path.with_file_name(trash_name), moved: 0, freed: 0, to_empty: Vec::new() };
     trash.find_unfinished()?;
+    step("remove", path)?;
     // One step removes an empty folder; anything else is still there after it.
     if trash.to_empty.is_empty() && fs::remove_dir(path).is_ok() {
         return Ok(0);
@@ -36,7 +39,18 @@ pub(crate) fn remove_tree(path: &Path) -> Result<u64, Error> {
     match fs::symlink_metadata(path) {
         Ok(found) => {
             if !trash.folder.exists() {
-                fs::create_dir(&trash.folder).map_err(Error::on("create", &trash.folder))?;
+                match fs::create_dir(&trash.folder) {
+                    // A full disk has no room for another folder. To make some, the removal begins where it is.
+                    Err(error) if error.kind() == io::ErrorKind::StorageFull && found.is_dir() => {
+                        trash.freed += make_room(path, IN_PLACE_DEPTH);
+                        if fs::remove_dir(path).is_ok() {
+                            return Ok(trash.freed);
+                        }
+                        fs::create_dir(&trash.folder)
+                    }
+                    created => created,
+                }
+                .map_err(Error::on("create", &trash.folder))?;
             }
             trash.take(path, &found)?;
         }
@@ -69,6 +83,25 @@ pub(crate) fn remove_hidden(folder: &Path) {
     }
 }
 
+/// How deep a tree is looked into when there is no room for a folder beside it.
+const IN_PLACE_DEPTH: usize = 32;
+
+/// Removes what it can of a folder's content, as deep as this; returns the bytes that this freed.
+fn make_room(folder: &Path, depth: usize) -> u64 {
+    let mut freed = 0;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, Ok(found)) = (entry.path(), entry.metadata()) else { continue };
+        if !found.is_dir() {
+            let last = found.is_file() && found.nlink() == 1;
+            freed += if fs::remove_file(&path).is_ok() && last { found.len() } else { 0 };
+        } else if depth > 0 {
+            freed += make_room(&path, depth - 1);
+            let _ = fs::remove_dir(&path);
+        }
+    }
+    freed
+}
+
 /// A folder beside the removed one, into which every folder of its tree is moved. There they are siblings, so that neither
 /// paths nor open descriptors grow with the depth of the tree: a skill can nest folders deeper than either allows.
 struct Trash {
@@ -97,6 +130,7 @@ impl Trash {
             emptied.push(folder);
         }
         for folder in emptied {
+            step("remove", &folder)?;
             fs::remove_dir(&folder).map_err(Error::on("remove", &folder))?;
         }
         match fs::remove_dir(&self.folder) {
@@ -116,6 +150,7 @@ impl Trash {
     }
 
     fn take(&mut self, path: &Path, found: &Metadata) -> Result<(), Error> {
+        step("remove", path)?;
         if !found.is_dir() {
             // The bytes of a file that another run links to as well stay on the disk.
             self.freed += if found.is_file() && found.nlink() == 1 { found.len() } else { 0 };

@@ -36,7 +36,7 @@ impl Shortage {
     fn of(error: &io::Error) -> Option<Self> {
         let Some(errno) = Errno::from_io_error(error) else {
             // An error that was put into another one is none of its causes.
-            return error.get_ref().and_then(|inner| Self::behind(inner));
+            return error.get_ref().and_then(|inner| Self::behind(inner).or_else(|| Self::named(&inner.to_string())));
         };
         match errno {
             Errno::MFILE => Some(Self::OpenFiles),
@@ -45,6 +45,12 @@ impl Shortage {
             Errno::NOSPC | Errno::DQUOT => Some(Self::Disk),
             _ => None,
         }
+    }
+
+    /// By the number that the text of an error has: that of a temporary file shows its cause there alone.
+    fn named(text: &str) -> Option<Self> {
+        let (number, _) = text.split_once("(os error ")?.1.split_once(')')?;
+        Self::of(&io::Error::from_raw_os_error(number.parse().ok()?))
     }
 
     /// The cause, and what to do about it.
@@ -75,5 +81,9 @@ mod tests {
         assert_eq!(Shortage::behind(&io::Error::from(Errno::NOENT)), None);
         assert_eq!(Shortage::behind(&io::Error::other(scarce())), Some(Shortage::OpenFiles));
         assert_eq!(Shortage::behind(&std::fmt::Error), None);
+        let named = |number: i32| io::Error::other(format!("no such luck (os error {number}) at path \"/tmp/x\""));
+        assert_eq!(Shortage::behind(&named(28)), Some(Shortage::Disk));
+        assert_eq!(Shortage::behind(&named(24)), Some(Shortage::OpenFiles));
+        assert_eq!(Shortage::behind(&named(2)), None);
     }
 }

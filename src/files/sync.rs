@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::Error;
 use super::folder::parent;
 use super::group_sync::shared;
+use super::step::step;
 
 /// Up to this many files are synced one by one.
 const FEW_FILES: usize = 2;
@@ -28,6 +29,7 @@ pub(crate) fn sync_files(folder: &Path, files: &[PathBuf]) -> Result<(), Error> 
 
 /// Makes everything on a folder's file system durable. Those who ask at the same time share a sync.
 pub(crate) fn sync_file_system(folder: &Path) -> Result<(), Error> {
+    step("sync the file system of", folder)?;
     let opened = File::open(folder).map_err(Error::on("open", folder))?;
     let device = opened.metadata().map_err(Error::on("look at", folder))?.dev();
     shared(device, || rustix::fs::syncfs(&opened).map_err(Error::on("sync the file system of", folder)))
@@ -35,6 +37,7 @@ pub(crate) fn sync_file_system(folder: &Path) -> Result<(), Error> {
 
 /// Makes one file durable, or the names in one folder.
 pub(crate) fn sync(path: &Path) -> Result<(), Error> {
+    step("sync", path)?;
     File::open(path).and_then(|opened| opened.sync_all()).map_err(Error::on("sync", path))
 }
 

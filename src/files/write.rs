@@ -10,6 +10,7 @@ use tempfile::NamedTempFile;
 use super::aside::{ensure_folder, move_aside};
 use super::error::Error;
 use super::folder::{create_private_folder, parent};
+use super::step::step;
 use super::sync::sync;
 
 const READABLE_BY_ALL: u32 = 0o644;
@@ -38,6 +39,7 @@ pub(crate) fn write_own(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     ensure_folder(parent(path))?;
     let mut temporary = create_beside(path, READABLE_BY_ALL)?;
     write_all(temporary.as_file_mut(), path, bytes)?;
+    step("rename to", path)?;
     match temporary.persist(path) {
         Ok(_) => Ok(()),
         Err(failed) if failed.error.kind() == io::ErrorKind::IsADirectory => {
@@ -82,6 +84,7 @@ pub(crate) fn create_private_durably(path: &Path, bytes: &[u8]) -> Result<(), Er
 
 fn create_beside(path: &Path, mode: u32) -> Result<NamedTempFile, Error> {
     let folder = parent(path);
+    step("create", path)?;
     tempfile::Builder::new()
         .prefix(".")
         .suffix(".tmp")
@@ -91,10 +94,12 @@ fn create_beside(path: &Path, mode: u32) -> Result<NamedTempFile, Error> {
 }
 
 fn write_all(file: &mut File, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    step("write", path)?;
     file.write_all(bytes).map_err(Error::on("write", path))
 }
 
 fn rename_to(temporary: NamedTempFile, path: &Path) -> Result<(), Error> {
+    step("rename to", path)?;
     temporary.persist(path).map(drop).map_err(|failed| Error::on("rename to", path)(failed.error))
 }
 

@@ -15,7 +15,7 @@ mod runs;
 mod shared;
 mod turn;
 
-pub use environment::{Blocking, Clock, Environment, WallClock};
+pub use environment::{Blocking, Clock, Environment, FileSteps, WallClock};
 pub use error::Error;
 pub use handle::{Orchestrator, Sizes};
 pub(crate) use inspect::hit_folder::make_hit_folder;

@@ -48,7 +48,7 @@ impl Staging {
         let installed = load_dir(unpacked, Intake::New).map_err(|findings| InstallRefused::Package { findings })?;
         let skills_dir = self.skills_dir();
         let package = self.package();
-        fs::rename(unpacked, &package).map_err(Error::on("rename to", &package))?;
+        files::rename(unpacked, &package)?;
         // The files before the plan: after a power cut, a plan on disk must mean that its package is whole.
         files::sync_file_system(&package)?;
         let lock = SkillsLock::acquire(skills_dir)?;
@@ -112,7 +112,7 @@ impl Moves<'_> {
         match step {
             Step::WritePlan => self.plan.write(self.staging),
             Step::PutInPlace => self.rename(&self.staging.package(), &self.place()),
-            Step::Exchange => match self.exchange() {
+            Step::Exchange => match files::step("exchange with", &self.place()).map(|()| self.exchange())? {
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                     self.exchange_in_steps().iter().try_for_each(|(from, to)| self.rename(from, to))
                 }
@@ -146,7 +146,7 @@ impl Moves<'_> {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
-        fs::rename(from, to).map_err(Error::on("rename to", to))?;
+        files::rename(from, to)?;
         self.sync()
     }
 

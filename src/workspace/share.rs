@@ -12,6 +12,7 @@ pub(crate) fn share_file(from: &Path, file: &Path, to: &Path) -> Result<(), Erro
     let (source, target) = (from.join(file), to.join(file));
     files::create_parent(&target)?;
     files::remove_file(&target)?;
+    files::step("link", &target)?;
     if fs::hard_link(&source, &target).is_ok() {
         return Ok(());
     }
@@ -21,6 +22,7 @@ pub(crate) fn share_file(from: &Path, file: &Path, to: &Path) -> Result<(), Erro
 
 /// Gives a file of the runner's own a second name, where no file is yet, or copies it where that is impossible.
 pub(crate) fn link_or_copy(source: &Path, target: &Path) -> Result<(), Error> {
+    files::step("link", target)?;
     if fs::hard_link(source, target).is_ok() {
         return Ok(());
     }

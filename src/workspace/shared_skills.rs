@@ -86,7 +86,7 @@ impl SharedSkills {
         make_read_only(&copy)?;
         files::sync_file_system(&self.folder)?;
         let place = self.folder.join(wanted.fingerprint);
-        fs::rename(making.path(), &place).map_err(Error::on("rename to", &place))?;
+        files::rename(making.path(), &place)?;
         // Nothing is left to be removed at its old path.
         let _ = making.keep();
         files::sync(&self.folder)?;

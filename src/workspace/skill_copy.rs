@@ -25,6 +25,7 @@ pub(crate) fn write_skill(texts: &BTreeMap<String, String>, to: &Path) -> Result
     for (path, text) in texts {
         let target = to.join(path);
         files::create_parent(&target)?;
+        files::step("write", &target)?;
         fs::write(&target, text).map_err(Error::on("write", &target))?;
         bytes += text.len() as u64;
     }

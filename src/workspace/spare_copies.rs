@@ -1,7 +1,6 @@
 //! Copies of skills that pass from run to run: each belongs to one run at a time, which gives it back unless it changed it.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -47,8 +46,7 @@ impl SpareCopies {
     }
 
     /// Moves a spare copy to this place, where nothing is. None where there is no spare copy that is surely unchanged.
-    pub(crate) fn take(&self, fingerprint: &str, place: &Path) -> Option<Lent> {
-        let now = SystemTime::now();
+    pub(crate) fn take(&self, fingerprint: &str, place: &Path, now: SystemTime) -> Option<Lent> {
         loop {
             let spare = {
                 let mut known = self.known();
@@ -59,7 +57,7 @@ impl SpareCopies {
                 }
                 at_rest.pop_front()?
             };
-            if fs::rename(&spare.place, place).is_err() {
+            if files::rename(&spare.place, place).is_err() {
                 let _ = files::remove_tree(&spare.place);
                 continue;
             }
@@ -101,7 +99,7 @@ impl SpareCopies {
             return;
         }
         let place = self.known().new_place(&self.folder);
-        if fs::rename(&lent.place, &place).is_ok() {
+        if files::rename(&lent.place, &place).is_ok() {
             self.keep(&lent.fingerprint, Spare { place, marks: lent.marks.clone() });
         }
     }
@@ -134,6 +132,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::time::Duration;
 
@@ -163,7 +162,7 @@ mod tests {
         /// Waits until nothing was changed within the clock's last tick.
         fn take(&self, run: &str) -> Lent {
             loop {
-                if let Some(lent) = self.spare.take(CONTENT, &self.folder.path().join(run)) {
+                if let Some(lent) = self.spare.take(CONTENT, &self.folder.path().join(run), SystemTime::now()) {
                     return lent;
                 }
                 assert!(self.left() > 0, "there is none");
@@ -223,9 +222,9 @@ mod tests {
         case.spare.give_back(&case.take("one"));
         let place = case.spare.known().spare.get(CONTENT).unwrap().front().unwrap().place.clone();
         fs::write(place.join("skills/demo/run.sh"), "WHOLE").unwrap();
-        assert!(case.spare.take(CONTENT, &case.folder.path().join("two")).is_none());
+        assert!(case.spare.take(CONTENT, &case.folder.path().join("two"), SystemTime::now()).is_none());
         assert!(!case.folder.path().join("two").exists());
-        assert!(case.spare.take("other", &case.folder.path().join("two")).is_none());
+        assert!(case.spare.take("other", &case.folder.path().join("two"), SystemTime::now()).is_none());
     }
 
     #[test]
@@ -237,7 +236,7 @@ mod tests {
         assert_eq!(case.left(), KEPT);
         case.spare.add("new", write).unwrap();
         let written = SystemTime::now();
-        let taken = case.spare.take("new", &case.folder.path().join("run"));
+        let taken = case.spare.take("new", &case.folder.path().join("run"), SystemTime::now());
         assert!(taken.is_none() || written.elapsed().unwrap() > Duration::from_millis(40));
         let forgotten = case.spare.forget_others(&BTreeSet::from(["new".to_owned()]));
         assert_eq!((forgotten.len(), case.left()), (KEPT, 0));

@@ -66,7 +66,7 @@ fn stage(archive: Archive, staging: &Path, request: &Path) -> Result<Manifest, U
     let paths: Vec<PathBuf> = files.iter().map(|file| unpacking.path().join(&file.name)).collect();
     sync_files(unpacking.path(), &paths)?;
     files::remove_tree(staging)?;
-    fs::rename(unpacking.path(), staging).map_err(Error::on("rename to", staging))?;
+    files::rename(unpacking.path(), staging)?;
     sync_files(request, std::slice::from_ref(&staging.to_owned()))?;
     Ok(Manifest { files })
 }
@@ -83,6 +83,7 @@ fn only_fields(archive: &Archive, file_fields: &[String]) -> Result<(), UploadEr
 /// Moves staged uploads to their run, whose own `uploads/` is missing or empty. Where nothing is staged, or that was done
 /// before, nothing happens, so it can be repeated after a crash.
 pub fn promote_uploads(staging: &Path, uploads: &Path) -> Result<(), Error> {
+    files::step("move the uploads to", uploads)?;
     match fs::rename(staging, uploads) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !staging.exists() => return Ok(()),
         renamed => renamed.map_err(Error::on("move the uploads to", uploads))?,

@@ -3,6 +3,7 @@
 mod code_literals;
 mod engine_names;
 mod imports;
+mod planted;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,9 @@
 //! On disk before it is visible: in which order the service changes files, and what readers see meanwhile.
 
+mod faults;
 mod full_disk;
 mod order;
+mod power;
 mod visible;
 
 use std::net::SocketAddr;
@@ -18,8 +20,7 @@ const DATABASE: &str = "data/store/generation-1/db";
 /// A service whose calls on files are watched; `None` where they cannot be.
 pub struct Watched {
     pub watch: Watch,
-    /// Ended with this.
-    _running: Running,
+    pub running: Running,
     pub address: SocketAddr,
 }
 
@@ -31,7 +32,7 @@ impl Watched {
         let (watch, child) = Watch::spawn(place.path(), &mut command)?;
         let (running, line) = Place::attached(child, "listening on ");
         let address = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
-        Some(Watched { watch, _running: running, address })
+        Some(Watched { watch, running, address })
     }
 
     pub fn get(&self, path: &str) -> Value {

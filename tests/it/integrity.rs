@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use skill_runner::domain::ids::RunId;
+use skill_runner::store::{Append, EventStore, IndexChange, IndexKey, SledStore};
 
 use crate::cli::place::Place;
 use crate::support::{LONG, Server, Sse};
@@ -300,6 +301,42 @@ fn verify_walks_the_whole_data_folder_beside_a_service_and_without_one_and_goes_
     assert_eq!(place.run(&["verify", "--resume"]).code, Some(4), "there is nothing to be resumed");
     drop(damaged);
     assert_eq!(place.run(&["verify", "--rate", "100000000"]).code, Some(0));
+}
+
+#[test]
+fn a_row_that_differs_from_its_events_is_found_by_audit_and_verify_and_told_in_the_job() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    // The version of the skill, as the row alone has it.
+    let change_row = |from: &str, to: &str| {
+        let id = RunId(run.parse().unwrap());
+        let store = SledStore::open(&place.path().join("data"), |error| panic!("{error}")).unwrap();
+        runtime.block_on(async {
+            let row = store.index(&IndexKey::Run(id)).await.unwrap().unwrap();
+            let text = String::from_utf8(row.to_vec()).unwrap();
+            assert_eq!(text.matches(from).count(), 1, "{text}");
+            let index = vec![IndexChange::Put(IndexKey::Run(id), text.replace(from, to).into())];
+            let expected_head = store.head(&id).await.unwrap();
+            store.append(Append { run: id, expected_head, events: vec![], index, require_absent: None }).await.unwrap();
+        });
+    };
+    change_row("1.2.3", "1.2.4");
+    let audit = place.run(&["audit", &run]);
+    assert_eq!(audit.code, Some(1), "{audit:?}");
+    assert!(audit.stdout.contains("the row differs from the state of the events: skill"), "{audit:?}");
+    let verify = place.run(&["verify", "--json"]);
+    let damaged = verify.json()["damaged"].clone();
+    assert_eq!(verify.code, Some(1), "{verify:?}");
+    assert_eq!((&damaged[0]["run_id"], &damaged[0]["file"], &damaged[1]), (&json!(run), &json!("store"), &Value::Null));
+    {
+        let (_service, line) = place.start(&["serve", "--port", "0"], "listening on ");
+        let address = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+        let job = crate::support::Call::new(address, "GET", &format!("/v1/jobs/{run}")).send().json();
+        assert_eq!(job["integrity"]["damaged"][0]["file"], "store", "{job}");
+    }
+    change_row("1.2.4", "1.2.3");
+    assert_eq!((place.run(&["audit", &run]).code, place.run(&["verify"]).code), (Some(0), Some(0)));
 }
 
 /// Some megabytes of raw text, more than sockets hold.

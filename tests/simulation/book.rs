@@ -1,6 +1,6 @@
 //! What clients asked for and were told: the service is held to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use skill_runner::domain::ids::RunId;
@@ -20,6 +20,10 @@ pub struct Book {
     pub canceled: Vec<RunId>,
     /// Runs whose upload was taken.
     pub uploaded: Vec<RunId>,
+    /// Runs whose skill is their own.
+    pub own_skill: BTreeSet<RunId>,
+    /// The newest version that clients were told is installed.
+    pub installed: Option<u64>,
     /// Runs that were deleted, or may have been.
     pub deleted: Vec<RunId>,
     /// Numbers for keys and answers.

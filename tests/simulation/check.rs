@@ -37,6 +37,7 @@ pub async fn everything(world: &Arc<World>, service: &Orchestrator) {
         logs.insert(*run, (state, events));
     }
     promises(world, &logs);
+    packages(world, service, &logs);
     let known: BTreeSet<String> = rows.iter().map(|(run, _)| run.to_string()).collect();
     let folders = fs::read_dir(service.layout().runs()).into_iter().flatten().flatten();
     for folder in folders.map(|entry| entry.file_name().into_string().unwrap()) {
@@ -179,12 +180,58 @@ fn promises(world: &World, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
                     && event["data"]["response"] == reply.response
                     && event["data"]["idempotency_key"].as_str() == reply.key.as_deref()
             });
-            let count = logged.count();
+            let logged: Vec<u64> = logged.map(|event| event["seq"].as_u64().unwrap()).collect();
+            let count = logged.len();
             if count != 1 {
                 world.violated(format!("{name}: an accepted reply is {count} times in the log: {reply:?}"));
             }
+            let begins =
+                |event: &Value| event["type"] == "turn.started" && event["seq"].as_u64() > logged.last().copied();
+            if !events.iter().any(begins) && !ends_before_its_turn(state, events) {
+                world.violated(format!("{name}: no turn follows an accepted reply, and it ended {:?}", state.error));
+            }
         }
     }
+}
+
+/// Whether the run may have ended between an answer and its turn: it was canceled, or its engine could not be started, because it is
+/// not there, never named its session, or there is no room. A restart is no such reason.
+fn ends_before_its_turn(state: &RunState, events: &[Value]) -> bool {
+    match state.error.as_ref().map_or("", |error| error.code.as_str()) {
+        "ENGINE_NOT_INSTALLED" | "INSUFFICIENT_STORAGE" => true,
+        "SESSION_RESUME_FAILED" => !events.iter().any(|event| event["type"] == "session.bound"),
+        _ => state.status() == Status::Canceled,
+    }
+}
+
+/// The packages of runs of their own go with them, and an installed skill is whole and not older than clients were told.
+fn packages(world: &World, service: &Orchestrator, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
+    for (run, (state, _)) in logs {
+        let own = world.book.lock().unwrap().own_skill.contains(run);
+        if own && state.status().is_final() && holds_package(&service.layout().runs().join(run.to_string())) {
+            world.violated(format!("{} is over and its package is left", world.name(*run)));
+        }
+    }
+    let Some(skills) = &world.skills else { return };
+    let left = fs::read_dir(skills).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for name in left.filter(|name| name.starts_with(".install-") || name == ".invalid") {
+        world.violated(format!("{} is left in the skills folder", name.split('-').next().unwrap()));
+    }
+    let text = |file: &str| fs::read_to_string(skills.join("demo").join(file)).unwrap_or_default();
+    let (script, notes) = (text("scripts/run.sh"), text("notes.md"));
+    let told = world.book.lock().unwrap().installed;
+    let now = script.trim().parse::<u64>().ok();
+    if script != notes || now < told {
+        world.violated(format!("version {told:?} was installed, and there are {script:?} and {notes:?}"));
+    }
+}
+
+fn holds_package(folder: &std::path::Path) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| {
+        let path = entry.path();
+        if path.is_dir() { holds_package(&path) } else { entry.file_name() == "SKILL.md" }
+    })
 }
 
 /// All rows and logs.

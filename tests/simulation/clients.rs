@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use skill_runner::domain::causes::chain;
-use skill_runner::domain::ids::RunId;
+use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::domain::interaction::{Interaction, InteractionId, InteractionKind};
 use skill_runner::domain::statechart::Status;
 use skill_runner::orchestrator::{Delivery, Error, ListFilter, Orchestrator, Replied};
 use skill_runner::store;
 
 use crate::book::Reply;
-use crate::stage_set::StageSet;
+use crate::stage_set::{StageSet, VERSIONS};
 use crate::world::World;
 
 /// One client.
@@ -33,6 +33,8 @@ enum Act {
     Cancel,
     Wait,
     Look,
+    Read,
+    Install,
     CleanUp,
 }
 
@@ -63,6 +65,8 @@ impl Client {
                 (2, Act::Cancel),
                 (6, Act::Wait),
                 (1, Act::Look),
+                (2, Act::Read),
+                (2, Act::Install),
                 (1, Act::CleanUp),
             ]);
             // Without a run there is nothing else to do.
@@ -76,6 +80,8 @@ impl Client {
                 Act::Cancel => self.cancel_any().await,
                 Act::Wait => self.wait_any().await,
                 Act::Look => self.look().await,
+                Act::Read => self.read_any().await,
+                Act::Install => self.install().await,
                 Act::CleanUp => self.clean_up().await,
             }
         }
@@ -95,7 +101,7 @@ impl Client {
             // A run whose failure cannot be logged cannot be canceled either.
             Error::Io { doing, .. } if doing == "cancel the run" => self.world.chaos(),
             Error::IdempotencyConflict => true,
-            Error::RunNotFound { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
+            Error::RunNotFound { .. } | Error::FilesGone { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
             | Error::SkillNotFound { .. }
             | Error::PackageInvalid { .. }
@@ -107,7 +113,6 @@ impl Client {
             | Error::Contract(_)
             | Error::Corrupt { .. }
             | Error::Damaged { .. }
-            | Error::FilesGone { .. }
             | Error::Io { .. } => false,
         };
         if !expected {
@@ -124,6 +129,9 @@ impl Client {
             (3, json!({"skill_id": "tiny"})),
             (5, json!({"skill_id": "ask", "engine": "codex"})),
             (2, json!({"skill_id": "filed"})),
+            (2, json!({"skill_id": "made"})),
+            (2, json!({"skill_id": "both", "engine": "codex"})),
+            (2, json!({})),
         ]);
         let mut options = json!({
             "hard_timeout_seconds": dice.pick(&[20, 60]),
@@ -139,6 +147,13 @@ impl Client {
             options["retry"] = json!({"times": dice.pick(&[1, 3]), "backoff_seconds": dice.pick(&[0, 1, 30])});
         }
         body["runtime_options"] = options;
+        if body["skill_id"] == "tiny" && dice.once_in(2) {
+            // Two that are equal: one runs, the other follows it or takes its result.
+            body["runtime_options"]["no_cache"] = json!(false);
+            let (once, twice) = (self.create_with(body.clone(), None), self.create_with(body.clone(), None));
+            futures_util::future::join(once, twice).await;
+            return;
+        }
         let key = dice.once_in(2).then(|| format!("key-{}", self.world.book.lock().unwrap().number()));
         self.create_with(body, key).await;
     }
@@ -170,7 +185,14 @@ impl Client {
             known.filter(|(_, first)| !book.deleted.contains(&first.run_id))
         });
         let request = serde_json::from_value(body.clone()).unwrap();
-        let answer = self.service.create(request, key.as_deref()).await;
+        let own_skill = body.get("skill_id").is_none();
+        let answer = match own_skill {
+            true => self.service.create_temp(request, key.as_deref()).await,
+            false => self.service.create(request, key.as_deref()).await,
+        };
+        if let (true, Ok(created)) = (own_skill, &answer) {
+            self.world.book.lock().unwrap().own_skill.insert(created.run_id);
+        }
         match (&answer, &known) {
             (Ok(created), Some((_, first))) => {
                 let gone = self.world.book.lock().unwrap().deleted.contains(&first.run_id);
@@ -201,15 +223,26 @@ impl Client {
 
     async fn upload_any(&self) {
         if let Some(run) = self.run() {
-            let zip = self.world.dice.weighted(&[(4, "good.zip"), (1, "bad.zip")]);
-            self.upload(run, zip).await;
+            let good = self.world.dice.weighted(&[(4, true), (1, false)]);
+            self.upload(run, good).await;
         }
     }
 
-    pub async fn upload(&self, run: RunId, zip: &str) {
+    pub async fn upload(&self, run: RunId, good: bool) {
+        let own_skill = self.world.book.lock().unwrap().own_skill.contains(&run);
+        let zip = match (good, own_skill) {
+            (true, true) => "own.zip",
+            (true, false) => "good.zip",
+            (false, _) => "bad.zip",
+        };
+        let path = Some(self.set.folder.join(zip));
+        let delivery = match own_skill {
+            true => Delivery { files: None, package: path },
+            false => Delivery { files: path, package: None },
+        };
         let words = format!("upload {zip} to {}", self.world.name(run));
         self.world.note(format!("client: {words}"));
-        match self.service.upload(run, Delivery { files: Some(self.set.folder.join(zip)), package: None }).await {
+        match self.service.upload(run, delivery).await {
             Ok(uploaded) => {
                 self.world.note(format!("client: {words}: {:?}", uploaded.status));
                 self.world.book.lock().unwrap().uploaded.push(run);
@@ -337,6 +370,69 @@ impl Client {
         }
     }
 
+    /// Reads a log in small pages, slowly, whatever becomes of the run meanwhile.
+    async fn read_any(&self) {
+        let Some(run) = self.run() else { return };
+        let name = self.world.name(run);
+        let head = match self.service.state(run).await {
+            Ok(state) => state.head_seq,
+            Err(error) => return self.refused("look", &error),
+        };
+        let mut events = self.service.log().events(run, Seq::START).in_pages_of(400);
+        let mut last = Seq::START;
+        loop {
+            match events.next_page().await {
+                Ok(Some(page)) => {
+                    for batch in page {
+                        if batch.first.0 != last.0 + 1 {
+                            self.world.violated(format!("a reader of {name} was given {} after {last}", batch.first));
+                        }
+                        last = batch.last();
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => return self.refused("read", &error),
+            }
+            tokio::time::sleep(self.world.dice.pause()).await;
+        }
+        self.world.note(format!("client: {name} is read to {last}"));
+        // A proper end means that the end was reached, also while the run is deleted.
+        if last < head {
+            self.world.violated(format!("a reader of {name} came to the end at {last}, and {head} was there"));
+        }
+    }
+
+    /// Installs a version of a package, where this world has its own skills.
+    async fn install(&self) {
+        if self.world.skills.is_none() {
+            return;
+        }
+        let version = 1 + self.world.dice.below(VERSIONS);
+        let words = format!("install version {version}");
+        self.world.note(format!("client: {words}"));
+        let mut told = match self.service.install(self.set.folder.join(format!("demo-{version}.zip"))).await {
+            Ok(told) => told,
+            Err(error) => return self.refused(&words, &error),
+        };
+        // The record is whole at any time; its last word is said once.
+        while told.borrow_and_update().finished_at.is_none() {
+            if told.changed().await.is_err() {
+                return;
+            }
+        }
+        let outcome = told.borrow().error.as_ref().map(|error| error.code.clone());
+        self.world.note(format!("client: {words}: {outcome:?}"));
+        match outcome.as_deref() {
+            None => {
+                let mut book = self.world.book.lock().unwrap();
+                book.installed = book.installed.max(Some(version));
+            }
+            // It is not newer than what is there.
+            Some("VERSION_NOT_NEWER") => {}
+            Some(other) => self.world.violated(format!("{words} ended with {other}")),
+        }
+    }
+
     async fn clean_up(&self) {
         let all = ListFilter { limit: 100, ..ListFilter::default() };
         let jobs = match self.service.list(&all).await {
@@ -379,7 +475,7 @@ impl Client {
                 Status::Queued if state.awaiting_upload => match self.world.dice.below(4) {
                     0 => return,
                     1 => self.cancel(run).await,
-                    _ => self.upload(run, "good.zip").await,
+                    _ => self.upload(run, true).await,
                 },
                 Status::WaitingUser => {
                     let Some(pending) = state.pending() else {

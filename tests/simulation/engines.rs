@@ -61,13 +61,27 @@ impl Players {
         world.engine_writes(pid, logs.collect());
         let words = &spec.launch.argv;
         let resume = words.iter().position(|word| word == "resume").map(|at| words[at + 1].clone());
+        let runs = |script: &str| words.iter().any(|word| word.ends_with(script));
         let is_script = !words.iter().any(|word| word == "--json");
-        let part = if is_script { parts::script(&world.dice) } else { parts::codex(&world.dice, resume.as_deref()) };
-        world.note(format!("engine {pid} of {name} starts, to {}", part.name));
+        let part = match is_script {
+            true if runs("helper.sh") => parts::helper(&world.dice),
+            true => parts::script(&world.dice),
+            false => parts::codex(&world.dice, resume.as_deref()),
+        };
         let input = String::from_utf8_lossy(&spec.launch.stdin).into_owned();
-        let artifact = spec.launch.cwd.join("artifacts").join(format!("{pid}.txt"));
+        // Steps behind the engine of a turn, and a session that is asked to mend its answer, begin no turn.
+        let step = match () {
+            () if runs("helper.sh") => " as a helper",
+            () if runs("behind.sh") => " behind codex",
+            () if input.starts_with("The result of your last message") => " to mend its answer",
+            () => "",
+        };
+        let begins_turn = step.is_empty();
+        world.note(format!("engine {pid} of {name} starts{step}, to {}", part.name));
+        let folder = spec.launch.cwd.clone();
         let tmp_dir = spec.tmp_dir.to_owned();
-        tokio::spawn(Player { world: world.clone(), engine, pid, run, part, input, artifact, tmp_dir }.play());
+        let input = begins_turn.then_some(input);
+        tokio::spawn(Player { world: world.clone(), engine, pid, run, part, input, folder, tmp_dir }.play());
         world.effect(&format!("the start of the engine of {name} is known")).await;
         Ok(process)
     }
@@ -79,8 +93,10 @@ struct Player {
     pid: u32,
     run: RunId,
     part: Part,
-    input: String,
-    artifact: PathBuf,
+    /// What it is told, if a turn begins with it.
+    input: Option<String>,
+    /// The run's.
+    folder: PathBuf,
     tmp_dir: PathBuf,
 }
 
@@ -90,10 +106,15 @@ impl Player {
             return self.exit(ProcessExit::Signal(9)).await;
         }
         self.world.note(format!("engine {} is told its input", self.pid));
-        self.world.told(self.run, self.input.clone());
+        if let Some(input) = self.input.take() {
+            self.world.told(self.run, input);
+        }
+        // The folders need not be there: the runner judges what it finds.
         if self.part.artifact {
-            // It need not be there: the runner judges what it finds.
-            let _ = std::fs::write(&self.artifact, "an artifact");
+            let _ = std::fs::write(self.folder.join("artifacts").join(format!("{}.txt", self.pid)), "an artifact");
+        }
+        if let Some(result) = self.part.result {
+            let _ = std::fs::write(self.folder.join("result/result.json"), result);
         }
         for (pause, stream, bytes) in std::mem::take(&mut self.part.lines) {
             if !self.wait(pause).await {

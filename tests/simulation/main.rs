@@ -28,7 +28,7 @@ use stage_set::StageSet;
 use world::Sabotage;
 
 /// Seeds of a usual test run.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 2_000;
 /// Failures that are told of; more would say no more.
 const FAILURES_MAX: usize = 5;
 
@@ -36,9 +36,30 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }
 
-/// Plays seeds on all cores; the first that failed.
-fn play_all(from: u64, count: u64, sabotage: Sabotage) -> Vec<Outcome> {
+/// What has to happen in one world of so many at least: a simulation that never comes there shows nothing.
+const MET: &[(u64, &str)] = &[
+    (10, "CRASH before work on files"),
+    (10, "CRASH before create "),
+    (40, "CRASH before write "),
+    (40, "CRASH before rename to "),
+    (20, "CRASH before remove "),
+    (80, "CRASH before sync "),
+    (10, "create null key"),
+    (20, "upload own.zip to "),
+    (40, " starts behind codex, "),
+    (100, " starts as a helper, to Mends"),
+    (400, " starts to mend its answer, "),
+    (100, " run.cache_hit "),
+    (100, "client: install version "),
+    (10, " is read to "),
+    (20, "runs are deleted"),
+    (20, ": accepted"),
+];
+
+/// Plays seeds on all cores; the first that failed, and in how many worlds each of [`MET`] happened.
+fn play_all(from: u64, count: u64, sabotage: Sabotage) -> (Vec<Outcome>, Vec<u64>) {
     let set = StageSet::build();
+    let met: Vec<AtomicU64> = MET.iter().map(|_| AtomicU64::new(0)).collect();
     let next = AtomicU64::new(from);
     let failed = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -57,6 +78,9 @@ fn play_all(from: u64, count: u64, sabotage: Sabotage) -> Vec<Outcome> {
                         let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
                         Outcome { seed, trace: String::new(), violations: vec![format!("it panicked: {words}")] }
                     });
+                    for ((_, words), met) in MET.iter().zip(&met) {
+                        met.fetch_add(u64::from(outcome.trace.contains(words)), Ordering::Relaxed);
+                    }
                     if !outcome.violations.is_empty() {
                         failed.lock().unwrap().push(outcome);
                     }
@@ -67,7 +91,7 @@ fn play_all(from: u64, count: u64, sabotage: Sabotage) -> Vec<Outcome> {
             });
         }
     });
-    failed.into_inner().unwrap()
+    (failed.into_inner().unwrap(), met.into_iter().map(AtomicU64::into_inner).collect())
 }
 
 #[test]
@@ -81,13 +105,17 @@ fn worlds_keep_every_promise_whatever_happens_in_them() {
     let from = number("SIMULATION_FROM").unwrap_or(0);
     let count = number("SIMULATION_SEEDS").unwrap_or(SEEDS);
     eprintln!("seeds {from}..{}", from + count);
-    let failed = play_all(from, count, Sabotage::None);
+    let (failed, met) = play_all(from, count, Sabotage::None);
     for outcome in &failed {
         let seed = outcome.seed;
         eprintln!("seed {seed}: {:#?}", outcome.violations);
         eprintln!("again: SIMULATION_SEED={seed} cargo test --test simulation worlds -- --nocapture");
     }
     assert!(failed.is_empty(), "{} worlds failed", failed.len());
+    for ((one_in, words), met) in MET.iter().zip(met) {
+        eprintln!("{met:>6} worlds: {words}");
+        assert!(count < SEEDS || met >= count / one_in, "{words:?} happened in {met} of {count} worlds");
+    }
 }
 
 #[test]
@@ -104,10 +132,10 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn a_store_that_forgets_what_it_acknowledged_is_noticed() {
-    assert!(!play_all(0, 30, Sabotage::StoreForgets).is_empty());
+    assert!(!play_all(0, 30, Sabotage::StoreForgets).0.is_empty());
 }
 
 #[test]
 fn engines_that_survive_their_service_are_noticed() {
-    assert!(!play_all(0, 60, Sabotage::EnginesSurvive).is_empty());
+    assert!(!play_all(0, 60, Sabotage::EnginesSurvive).0.is_empty());
 }

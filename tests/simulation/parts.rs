@@ -31,6 +31,8 @@ pub struct Part {
     /// Whether it ends when it is asked to.
     pub obedient: bool,
     pub artifact: bool,
+    /// What it leaves as its result file.
+    pub result: Option<&'static str>,
 }
 
 const GOOD: Ending = Ending::Exits(ProcessExit::Code(0));
@@ -48,7 +50,7 @@ fn part(dice: &Dice, name: String, stdout: &[u8], stderr: &[u8], ending: Ending)
         }
     }
     let ending = if dice.once_in(60) { Ending::LosesItsSupervisor } else { ending };
-    Part { name, lines, ending, obedient: !dice.once_in(3), artifact: dice.once_in(4) }
+    Part { name, lines, ending, obedient: !dice.once_in(3), artifact: dice.once_in(4), result: None }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +59,7 @@ enum Script {
     Fails,
     LiesThatItFailed,
     LiesThatItSucceeded,
+    AnswersAmiss,
     Babbles,
     IsSilent,
     Hangs,
@@ -72,6 +75,7 @@ pub fn script(dice: &Dice) -> Part {
         (1, Script::Fails),
         (1, Script::LiesThatItFailed),
         (1, Script::LiesThatItSucceeded),
+        (3, Script::AnswersAmiss),
         (1, Script::Babbles),
         (1, Script::IsSilent),
         (2, Script::Hangs),
@@ -88,6 +92,7 @@ pub fn script(dice: &Dice) -> Part {
         Script::Fails => (failure, Ending::Exits(ProcessExit::Code(1))),
         Script::LiesThatItFailed => (answer, Ending::Exits(ProcessExit::Code(3))),
         Script::LiesThatItSucceeded => (failure, GOOD),
+        Script::AnswersAmiss => (b"{\"success\":true,\"data\":{\"m\":1}}".as_slice(), GOOD),
         Script::Babbles => (b"no JSON \xe2\x82 at all".as_slice(), GOOD),
         Script::IsSilent => (b"".as_slice(), GOOD),
         Script::Hangs => (b"{\"succ".as_slice(), Ending::Hangs),
@@ -96,6 +101,34 @@ pub fn script(dice: &Dice) -> Part {
         Script::IsKilled => (answer, Ending::Exits(ProcessExit::Signal(9))),
     };
     part(dice, format!("{script:?}"), stdout, stderr, ending)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Helper {
+    Mends,
+    MendsAmiss,
+    LeavesNothing,
+    Fails,
+    Hangs,
+}
+
+/// The part of a skill's own step of normalization.
+pub fn helper(dice: &Dice) -> Part {
+    let helper = dice.weighted(&[
+        (4, Helper::Mends),
+        (2, Helper::MendsAmiss),
+        (1, Helper::LeavesNothing),
+        (1, Helper::Fails),
+        (1, Helper::Hangs),
+    ]);
+    let (result, ending) = match helper {
+        Helper::Mends => (Some("{\"n\": 1}"), GOOD),
+        Helper::MendsAmiss => (Some("{\"n\": \"one\"}"), GOOD),
+        Helper::LeavesNothing => (None, GOOD),
+        Helper::Fails => (None, Ending::Exits(ProcessExit::Code(2))),
+        Helper::Hangs => (None, Ending::Hangs),
+    };
+    Part { result, ..part(dice, format!("{helper:?}"), b"", b"mending\n", ending) }
 }
 
 #[derive(Debug, Clone, Copy)]

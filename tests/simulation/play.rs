@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use skill_runner::domain::causes::chain;
 use skill_runner::domain::ids::RunId;
-use skill_runner::orchestrator::{Blocking, Environment, Orchestrator};
+use skill_runner::orchestrator::{Blocking, Environment, FileSteps, Orchestrator};
+use skill_runner::registry::Registry;
 use skill_runner::settings::Settings;
-use skill_runner::store::EventStore;
+use skill_runner::store::{BoxFuture, EventStore};
 
 use crate::check;
 use crate::clients::Client;
@@ -56,6 +58,34 @@ pub fn play(set: &Arc<StageSet>, seed: u64, sabotage: Sabotage) -> Outcome {
     Outcome { seed, trace, violations }
 }
 
+/// Each piece of work on files, and each change of a file in it, is an effect that a crash can come before.
+struct Steps(Arc<World>);
+
+impl FileSteps for Steps {
+    fn begin(&self) -> BoxFuture<'static, ()> {
+        let world = self.0.clone();
+        Box::pin(async move {
+            world.effect("work on files").await;
+            if world.dice.once_in(4) {
+                tokio::time::sleep(Duration::from_millis(world.dice.below(30))).await;
+            }
+        })
+    }
+
+    fn step(&self, doing: &'static str, path: &Path) -> std::io::Result<()> {
+        self.0.changes_file(doing, path)
+    }
+
+    fn end(&self) -> BoxFuture<'static, ()> {
+        let world = self.0.clone();
+        Box::pin(async move {
+            if world.is_dark() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
 /// The service's own warnings are part of the trace.
 struct Notes(Arc<World>);
 
@@ -81,9 +111,15 @@ impl Play {
             ("max_running_jobs", dice.pick(&["1", "1", "2", "3"]).to_owned()),
             ("max_queued_jobs", dice.pick(&["1", "10"]).to_owned()),
             ("restart_queued", dice.pick(&["fail", "requeue"]).to_owned()),
+            ("repair", dice.pick(&["true", "false"]).to_owned()),
             ("seal_grace_seconds", dice.pick(&["0", "2", "20"]).to_owned()),
         ];
         fs::create_dir_all(&world.data).unwrap();
+        let mut own = own.to_vec();
+        if let Some(skills) = &world.skills {
+            set.copy_skills(skills);
+            own.push(("skills_dir", skills.to_str().unwrap().to_owned()));
+        }
         let settings = set.settings(&world.data, &own);
         Play { world: world.clone(), set: set.clone(), settings }
     }
@@ -91,7 +127,7 @@ impl Play {
     fn run(&self) {
         let dice = &self.world.dice;
         for _ in 0..dice.weighted(&[(3, 1), (3, 2), (1, 3), (1, 5)]) {
-            let crash_at = if dice.once_in(6) { None } else { Some(1 + dice.below(dice.pick(&[6, 30, 120]))) };
+            let crash_at = if dice.once_in(6) { None } else { Some(1 + dice.below(dice.pick(&[6, 30, 120, 400]))) };
             self.live(true, crash_at, async |service| self.chaos(service).await);
             self.between_lives();
         }
@@ -137,25 +173,15 @@ impl Play {
 
     async fn start(&self) -> Result<Orchestrator, skill_runner::orchestrator::Error> {
         let store = Arc::new(Store::open(self.world.clone()));
-        let world = self.world.clone();
-        let pause = move || -> skill_runner::store::BoxFuture<'static, ()> {
-            let world = world.clone();
-            Box::pin(async move {
-                world.effect("work on files").await;
-                if world.dice.once_in(4) {
-                    tokio::time::sleep(Duration::from_millis(world.dice.below(30))).await;
-                }
-            })
-        };
         let environment = Environment {
             clock: self.world.clone(),
             signer: None,
-            blocking: Blocking::InPlace(Arc::new(pause)),
+            blocking: Blocking::Stepwise(Arc::new(Steps(self.world.clone()))),
             engines: Arc::new(Players { world: self.world.clone(), slots: self.settings.runs.max_running_jobs }),
             renderer: Arc::new(skill_runner::renderer::InPlace),
             installed_engines: self.set.installed_engines.clone(),
         };
-        let registry = self.set.registry.clone();
+        let registry = self.world.skills.as_ref().map_or_else(|| self.set.registry.clone(), Registry::new);
         Orchestrator::start_in(environment, store, registry, self.settings.clone()).await
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use skill_runner::installed_engines::InstalledEngines;
 use skill_runner::registry::Registry;
 use skill_runner::settings::Settings;
@@ -34,7 +34,14 @@ impl StageSet {
         script_skill(&skills, "tiny", "", json!({}));
         let file = json!({"type": "object", "properties": {"a": {"type": "string", "x-input-source": "file"}}, "required": ["a"]});
         script_skill(&skills, "filed", "", json!({"input": file}));
-        ask_skill(&skills);
+        ask_skill(&skills, "ask", json!({"type": "prompt"}), &["auto", "interactive"]);
+        let helper = json!({"type": "hybrid", "script": {"command": "sh scripts/behind.sh"}});
+        ask_skill(&skills, "both", helper, &["auto"]);
+        let output = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        let steps =
+            json!({"normalizer": {"command": "sh scripts/helper.sh"}, "fallback": {"command": "sh scripts/helper.sh"}});
+        script_skill(&skills, "made", "", json!({"output": output, "runner": steps}));
+        fs::write(skills.join("made/scripts/helper.sh"), "").unwrap();
         let codex = folder.join("codex");
         fs::write(&codex, "#!/bin/sh\necho codex-cli 9.9.9\n").unwrap();
         fs::set_permissions(&codex, fs::Permissions::from_mode(0o755)).unwrap();
@@ -43,9 +50,22 @@ impl StageSet {
         zip.start_file("a", zip::write::SimpleFileOptions::default()).unwrap();
         zip.write_all(b"a file").unwrap();
         zip.finish().unwrap();
+        zip_skill(&folder, "own", "own.zip", |place| script_skill(place, "own", "", json!({})));
+        for version in 1..=VERSIONS {
+            zip_skill(&folder, "demo", &format!("demo-{version}.zip"), |place| {
+                let manifest = json!({"version": format!("{version}.0.0")});
+                script_skill(place, "demo", &format!("{version}\n"), json!({"runner": manifest}));
+                fs::write(place.join("demo/notes.md"), format!("{version}\n")).unwrap();
+            });
+        }
         let installed_engines = InstalledEngines::with_env(&settings(&folder, &folder, &[]), BTreeMap::new());
         let registry = Registry::new(skills);
         Arc::new(StageSet { folder, installed_engines, registry, _guard: guard })
+    }
+
+    /// A skills folder of a world's own.
+    pub fn copy_skills(&self, to: &Path) {
+        copy(&self.folder.join("skills"), to);
     }
 
     /// The settings of a world.
@@ -72,12 +92,54 @@ fn settings(folder: &Path, data: &Path, own: &[(&str, String)]) -> Settings {
     Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap()
 }
 
-fn ask_skill(skills: &Path) {
-    let dir = skills.join("ask");
+/// Versions of the package that is installed.
+pub const VERSIONS: u64 = 4;
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// The zip of a skill that `write` makes, in the stage set's folder.
+fn zip_skill(folder: &Path, id: &str, name: &str, write: impl FnOnce(&Path)) {
+    let place = tempfile::tempdir_in(folder).unwrap();
+    write(place.path());
+    let mut zip = zip::ZipWriter::new(fs::File::create(folder.join(name)).unwrap());
+    let mut waiting = vec![place.path().join(id)];
+    while let Some(at) = waiting.pop() {
+        let mut entries: Vec<PathBuf> = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path()).collect();
+        entries.sort();
+        for path in entries {
+            if path.is_dir() {
+                waiting.push(path);
+                continue;
+            }
+            let inside = path.strip_prefix(place.path()).unwrap().to_str().unwrap();
+            zip.start_file(inside, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.write_all(&fs::read(&path).unwrap()).unwrap();
+        }
+    }
+    zip.finish().unwrap();
+}
+
+fn ask_skill(skills: &Path, id: &str, entrypoint: Value, modes: &[&str]) {
+    let dir = skills.join(id);
     fs::create_dir_all(dir.join("assets")).unwrap();
-    fs::write(dir.join("SKILL.md"), "---\nname: ask\ndescription: Asks.\n---\n\nAsk for a name.\n").unwrap();
-    let runner = json!({"id": "ask", "version": "1.0.0", "execution_modes": ["auto", "interactive"], "max_attempt": 4,
-        "entrypoint": {"type": "prompt"}, "schemas": {"output": "assets/output.schema.json"}});
+    fs::create_dir_all(dir.join("scripts")).unwrap();
+    fs::write(dir.join("scripts/behind.sh"), "").unwrap();
+    fs::write(dir.join("SKILL.md"), format!("---\nname: {id}\ndescription: Asks.\n---\n\nAsk for a name.\n")).unwrap();
+    let mut runner = json!({"id": id, "version": "1.0.0", "execution_modes": modes,
+        "entrypoint": entrypoint, "schemas": {"output": "assets/output.schema.json"}});
+    if modes.contains(&"interactive") {
+        runner["max_attempt"] = json!(4);
+    }
     fs::write(dir.join("assets/runner.json"), runner.to_string()).unwrap();
     let output = json!({"type": "object", "additionalProperties": false, "required": ["name"],
         "properties": {"name": {"type": "string"}}});

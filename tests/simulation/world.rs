@@ -18,8 +18,8 @@ use uuid::Uuid;
 use crate::book::Book;
 use crate::dice::Dice;
 
-/// The world's first moment, in microseconds after the epoch.
-const GENESIS: i64 = 1_800_000_000_000_000;
+/// The world's first moment, in microseconds after the epoch: far behind the times of all files, which are those of the machine.
+const GENESIS: i64 = 4_100_000_000_000_000;
 
 /// A way to break the simulated world on purpose, to see that it is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct World {
     pub dice: Dice,
     /// The data folder; what is in it stays.
     pub data: PathBuf,
+    /// Its own skills folder, if packages are installed in it.
+    pub skills: Option<PathBuf>,
     /// Whatever became durable.
     pub disk: MemoryStore,
     pub sabotage: Sabotage,
@@ -82,9 +84,12 @@ pub struct Torn {
 
 impl World {
     pub fn new(seed: u64, data: PathBuf, sabotage: Sabotage) -> Arc<World> {
+        let dice = Dice::new(seed);
+        let skills = dice.once_in(8).then(|| data.join("skills"));
         Arc::new(World {
-            dice: Dice::new(seed),
+            dice,
             data,
+            skills,
             disk: MemoryStore::default(),
             sabotage,
             book: Mutex::default(),
@@ -161,6 +166,34 @@ impl World {
         if self.goes_dark(what) {
             pending::<()>().await;
         }
+    }
+
+    /// A file is about to be changed in the middle of a piece of work; after the crash nothing ever is.
+    pub fn changes_file(&self, doing: &str, path: &Path) -> std::io::Result<()> {
+        if std::thread::panicking() {
+            // The crash has come, and what would tidy up has no power either.
+            return Err(std::io::Error::other("the power is off"));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // The same in every trace: without the random part of temporary names, and a folder is emptied in no fixed order.
+        let name = if name.starts_with('.') || doing == "remove" { "a file" } else { &name };
+        if self.goes_dark(&format!("{doing} {}", self.plain_name(name))) {
+            std::panic::resume_unwind(Box::new("the power is off"));
+        }
+        Ok(())
+    }
+
+    /// Ids of runs by their names in the trace.
+    fn plain_name(&self, name: &str) -> String {
+        match name.parse::<Uuid>() {
+            Ok(id) => self.name(RunId(id)),
+            Err(_) => name.to_owned(),
+        }
+    }
+
+    /// Whether the crash has come.
+    pub fn is_dark(&self) -> bool {
+        self.state().dark
     }
 
     fn goes_dark(&self, what: &str) -> bool {

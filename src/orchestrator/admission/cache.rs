@@ -201,7 +201,7 @@ fn make_shared(layout: &Layout, entry: &Entry, folder: &Path) -> Result<(), Stri
             workspace::share_file(&from, Path::new(&file), making.path())?;
         }
         files::sync_file_system(&all)?;
-        std::fs::rename(making.path(), folder).map_err(files::Error::on("rename to", folder))?;
+        files::rename(making.path(), folder)?;
         // Nothing is left to be removed at its old path.
         let _ = making.keep();
         files::sync(&all)

@@ -1,9 +1,13 @@
 //! Work that blocks: on threads of its own, or in place for a simulation.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::store::BoxFuture;
 
@@ -14,6 +18,20 @@ pub enum Blocking {
     Threads,
     /// In place, after a pause: with a single thread, every run of a simulation is the same.
     InPlace(Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>),
+    /// In place, with a call before each change of a file.
+    Stepwise(Arc<dyn FileSteps>),
+}
+
+/// Looks on at work that is done stepwise, and can stop it anywhere.
+pub trait FileSteps: Send + Sync {
+    /// Before a piece of work.
+    fn begin(&self) -> BoxFuture<'static, ()>;
+
+    /// Before each change of a file. An error refuses the change; a panic breaks the work off.
+    fn step(&self, doing: &'static str, path: &Path) -> std::io::Result<()>;
+
+    /// After a piece of work, also one that broke off, before anybody learns of its outcome.
+    fn end(&self) -> BoxFuture<'static, ()>;
 }
 
 impl Blocking {
@@ -33,6 +51,14 @@ impl Blocking {
             Blocking::InPlace(pause) => {
                 pause().await;
                 Ok(work())
+            }
+            Blocking::Stepwise(steps) => {
+                steps.begin().await;
+                let called = steps.clone();
+                let step = Rc::new(move |doing, path: &Path| called.step(doing, path));
+                let done = catch_unwind(AssertUnwindSafe(|| files::stepwise(step, work)));
+                steps.end().await;
+                Ok(done.unwrap_or_else(|panic| resume_unwind(panic)))
             }
         }
     }

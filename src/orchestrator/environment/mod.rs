@@ -11,7 +11,7 @@ use crate::renderer::{ChildRenderer, Renderer};
 use crate::settings::Settings;
 use crate::supervisor::{ProcessSpawner, Spawner};
 
-pub use blocking::Blocking;
+pub use blocking::{Blocking, FileSteps};
 pub use clock::{Clock, WallClock};
 
 /// Everything outside that the orchestrator uses, besides its store and its files.

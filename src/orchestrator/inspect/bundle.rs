@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::artifact::{self, BundleFile, Contents};
 use crate::domain::ids::RunId;
 use crate::domain::run_file::{RunFile, RunFolder};
-use crate::files::{LookupError, open_beneath};
+use crate::files::{self, LookupError, open_beneath};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::inspect::proven_run::ProvenRun;
 use crate::orchestrator::log::checked::Checked;
@@ -70,6 +70,7 @@ fn broken(bundle: RunFile, error: LookupError) -> Error {
 fn make(proven: &ProvenRun, paths: &RunPaths) -> Result<(), Error> {
     let folder = paths.folder(RunFolder::Bundles);
     // Not the run's folder itself: a clean-up may have just removed it.
+    files::step("create", &folder)?;
     if let Err(error) = std::fs::create_dir(&folder)
         && error.kind() != std::io::ErrorKind::AlreadyExists
     {
@@ -82,7 +83,7 @@ fn make(proven: &ProvenRun, paths: &RunPaths) -> Result<(), Error> {
     // The zip last: whoever finds it finds its list.
     for (from, to) in [(list, RunFile::BundleManifest), (zip, RunFile::Bundle)] {
         let to = paths.file(to);
-        std::fs::rename(&from, &to).map_err(Error::io(format!("rename to {}", to.display())))?;
+        files::rename(&from, &to)?;
     }
     Ok(())
 }

@@ -91,6 +91,7 @@ pub(crate) fn make_hit_folder(layout: &Layout, run: RunId, started: &Started, so
         workspace::link_or_copy(&place.sealed, &new.file(RunFile::Events))?;
     }
     workspace::sync_run(&new)?;
+    files::step("rename to", &place.root)?;
     match std::fs::rename(&new.root, &place.root) {
         Ok(()) => {
             // Nothing is left to be removed at its old path.

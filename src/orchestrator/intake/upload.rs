@@ -100,10 +100,11 @@ impl Orchestrator {
         }
         // It was kept for the package alone.
         let _ = std::fs::remove_file(shared.layout.kept_request(state.request_id));
-        workspace::promote_uploads(
-            &shared.layout.request_uploads(state.request_id),
-            &shared.layout.run(run).folder(RunFolder::Uploads),
-        )?;
+        let uploads = shared.layout.run(run).folder(RunFolder::Uploads);
+        if let Err(error) = workspace::promote_uploads(&shared.layout.request_uploads(state.request_id), &uploads) {
+            // The upload is on record, so the run goes on: its turn moves them, or tells why it cannot begin.
+            warn!(run.id = %run, error = %chain(&error), "the uploaded files were not moved to their run yet");
+        }
         // Where it held nothing else.
         let _ = std::fs::remove_dir(shared.layout.request(state.request_id));
         let cache_hit = self.admit(journal.state(), place).await;

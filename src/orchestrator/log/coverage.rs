@@ -93,6 +93,7 @@ fn cut(path: &Path, covered: u64) -> Result<(), Error> {
         opened => opened?,
     };
     if file.metadata().map_err(Error::io(doing()))?.len() > covered {
+        files::step("cut", path)?;
         file.set_len(covered).map_err(Error::io(doing()))?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Finished runs leave the store: their log becomes a file, and after a grace time their events go.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,8 @@ use crate::workspace::Layout;
 const READ_BYTES: usize = 1024 * 1024;
 /// Bytes of events read first.
 const FIRST_READ_BYTES: usize = 16 * 1024;
+/// After how long a log that could not be sealed is tried again: there may be room by then.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How often the events of sealed runs are deleted from the store.
 const DELETE_EVERY: Duration = Duration::from_secs(1);
 
@@ -85,6 +87,7 @@ struct Worker {
 impl Worker {
     async fn work(self, mut orders: mpsc::UnboundedReceiver<Order>) {
         let mut sealed: Vec<(Instant, RunId)> = Vec::new();
+        let mut again: VecDeque<(Instant, RunId)> = VecDeque::new();
         let mut ticks = tokio::time::interval(DELETE_EVERY);
         loop {
             tokio::select! {
@@ -95,10 +98,24 @@ impl Worker {
                     Some(Order::Finish(done)) => { let _ = done.send(()); }
                     Some(Order::Seal(run)) => match self.seal(run).await {
                         Ok(()) => sealed.push((Instant::now() + self.grace, run)),
-                        Err(error) => warn!(run.id = %run, error = %chain(&error), "the log was not sealed; the next start tries again"),
+                        Err(error) => {
+                            warn!(run.id = %run, error = %chain(&error), "the log was not sealed; it is tried again");
+                            again.push_back((Instant::now() + AGAIN_AFTER, run));
+                        }
                     },
                 },
-                _ = ticks.tick() => self.delete_due(&mut sealed).await,
+                _ = ticks.tick() => {
+                    self.delete_due(&mut sealed).await;
+                    // One at a time: those that are new come first.
+                    if again.front().is_some_and(|(at, _)| *at <= Instant::now())
+                        && let Some((_, run)) = again.pop_front()
+                    {
+                        match self.seal(run).await {
+                            Ok(()) => sealed.push((Instant::now() + self.grace, run)),
+                            Err(_) => again.push_back((Instant::now() + AGAIN_AFTER, run)),
+                        }
+                    }
+                }
             }
         }
     }

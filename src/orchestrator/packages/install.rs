@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
@@ -28,23 +28,33 @@ impl Orchestrator {
         let turn = shared.installs.clone().try_acquire_owned();
         let turn = turn.map_err(|_| Error::InstallsBusy { limit: INSTALLS_MAX })?;
         let limits = self.upload_limits();
-        let blocking = tokio::task::spawn_blocking(move || {
-            let skills_dir = &shared.settings.paths.skills_dir;
-            let staging = Staging::begin(skills_dir, Uuid::now_v7()).map_err(Error::from)?;
+        let (owned, id) = (shared.clone(), shared.clock.new_id());
+        let begin = move || {
+            let staging = Staging::begin(&owned.settings.paths.skills_dir, id).map_err(Error::from)?;
             let unpacked = unpack::unpack(&zip, &staging.unpacked(), &limits)?;
-            let records = Records::new(&shared.layout);
+            let records = Records::new(&owned.layout);
             let install = Install::queued(staging.id());
             records.write(&install)?;
             records.forget_old();
             let (teller, told) = watch::channel(install.clone());
-            // In one piece, so that a service that ends waits for it.
-            tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                Installation { records, install, teller }.carry_out(staging, unpacked);
-            });
-            Ok(told)
+            Ok::<_, Error>((Installation { records, install, teller }, staging, unpacked, told))
+        };
+        let (sender, begun) = oneshot::channel();
+        let blocking = shared.blocking.clone();
+        // In one piece, so that a service that ends waits for it, and that it goes on when nobody waits for its answer.
+        shared.tasks.spawn(async move {
+            let _turn = turn;
+            let (installation, staging, unpacked, told) = match blocking.run("unpack the package", begin).await {
+                Ok(Ok(unpacked)) => unpacked,
+                Err(error) | Ok(Err(error)) => return drop(sender.send(Err(error))),
+            };
+            let _ = sender.send(Ok(told));
+            let carried = blocking.run("install the package", move || installation.carry_out(staging, unpacked)).await;
+            if let Err(error) = carried {
+                error!(error = %chain(&error), "a package could not be installed");
+            }
         });
-        blocking.await.map_err(|error| Error::io("unpack the package")(error.into()))?
+        begun.await.unwrap_or(Err(Error::ShuttingDown))
     }
 
     /// An installation as it is now.

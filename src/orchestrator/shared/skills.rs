@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::domain::causes::chain;
 use crate::domain::state::RunState;
@@ -53,7 +54,8 @@ impl Shared {
         let top = below.iter().next().map(|name| paths.root.join(name)).filter(|top| !top.exists());
         let spare = &self.shared_skills.spare;
         if let Some(top) = &top {
-            place.lent = spare.take(fingerprint, top).map(Arc::new);
+            let now = UNIX_EPOCH + Duration::from_micros(self.clock.now().as_micros().try_into().unwrap_or(0));
+            place.lent = spare.take(fingerprint, top, now).map(Arc::new);
         }
         if place.lent.is_some() {
             return Ok(());

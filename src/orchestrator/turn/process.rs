@@ -109,7 +109,19 @@ pub(crate) fn not_started(program: &str, failure: &supervisor::Error) -> RunErro
         other => match Shortage::behind(other) {
             Some(Shortage::Disk) => RunError::new(ErrorCode::InsufficientStorage, not_started(Shortage::Disk.told())),
             Some(shortage) => RunError::new(ErrorCode::ResourceLimitExceeded, not_started(shortage.told())),
-            None => RunError::new(ErrorCode::EngineFailed, not_started(&chain(other))),
+            None => {
+                let code = match other {
+                    // The runner's own files are at fault, not the program.
+                    supervisor::Error::Log { .. } | supervisor::Error::TmpDir { .. } => ErrorCode::Internal,
+                    supervisor::Error::NotFound { .. }
+                    | supervisor::Error::PermissionDenied { .. }
+                    | supervisor::Error::Start { .. }
+                    | supervisor::Error::WorkingDirectory { .. }
+                    | supervisor::Error::ReadOnlyBind { .. }
+                    | supervisor::Error::Shim { .. } => ErrorCode::EngineFailed,
+                };
+                RunError::new(code, not_started(&chain(other)))
+            }
         },
     }
     .with("program", program)

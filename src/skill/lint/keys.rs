@@ -1,13 +1,24 @@
 //! Checks a file against its published schema, and finds keys that have no effect.
 
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
 use serde_json::Value;
 
 use super::super::finding::{Finding, Report, escape};
 use super::super::schema::Validator;
 use crate::domain::codes::FindingCode;
 
+/// The embedded schemas, compiled once: that takes longer than all else that is checked in a small skill.
+static COMPILED: LazyLock<Mutex<HashMap<&'static str, Option<Arc<Validator>>>>> = LazyLock::new(Mutex::default);
+
+fn compiled(schema: &'static str) -> Option<Arc<Validator>> {
+    let compile = || Validator::new(&serde_json::from_str(schema).ok()?).ok().map(Arc::new);
+    COMPILED.lock().unwrap_or_else(PoisonError::into_inner).entry(schema).or_insert_with(compile).clone()
+}
+
 /// Checks a value against one of the embedded schemas; unknown keys are warnings.
-pub(crate) fn check(schema: &str, value: &Value, file: &str, report: &mut Report) {
+pub(crate) fn check(schema: &'static str, value: &Value, file: &str, report: &mut Report) {
     violations(schema, value, file, FindingCode::ShapeInvalid, report);
     if let Ok(schema) = serde_json::from_str::<Value>(schema) {
         let mut walk = Walk { root: &schema, file, report };
@@ -16,9 +27,8 @@ pub(crate) fn check(schema: &str, value: &Value, file: &str, report: &mut Report
 }
 
 /// Reports each violation, unless a specific rule has already reported that place.
-pub(crate) fn violations(schema: &str, value: &Value, file: &str, code: FindingCode, report: &mut Report) {
-    let compiled = serde_json::from_str(schema).ok().and_then(|schema| Validator::new(&schema).ok());
-    let Some(validator) = compiled else {
+pub(crate) fn violations(schema: &'static str, value: &Value, file: &str, code: FindingCode, report: &mut Report) {
+    let Some(validator) = compiled(schema) else {
         // Tests make sure that the embedded schemas compile. If one did not, nothing may pass as checked.
         report.push(Finding::error(code, file, "the runner's own schema is broken", "report this as a defect"));
         return;

@@ -66,7 +66,7 @@ pub(crate) fn read(
     })
 }
 
-fn found(kind: &str, meta: &str, files: &PackageFiles, runner: &Value, report: &mut Report) -> Option<Found> {
+fn found(kind: &str, meta: &'static str, files: &PackageFiles, runner: &Value, report: &mut Report) -> Option<Found> {
     let usual = format!("assets/{kind}.schema.json");
     let pointer = format!("/schemas/{kind}");
     let written = runner.pointer(&pointer).and_then(Value::as_str);

@@ -68,6 +68,7 @@ impl Sealing {
         let sealed = Sealed { head: index.head(), bytes: index.log_bytes() };
         // The index first: a log without one would be scanned, an index without a log is never looked at.
         write_index(&path, &index)?;
+        files::step("rename to", &path)?;
         temp.persist(&path).map_err(|error| Error::io("write", &path)(error.error))?;
         Ok(sealed)
     }
@@ -178,6 +179,7 @@ fn write_index(log: &Path, index: &Index) -> Result<(), Error> {
         // A short log is read quickly without an index.
         return Ok(files::remove_file(&path)?);
     }
+    files::step("write", &path)?;
     let mut temp = temp_in(folder_of(log))?;
     temp.write_all(&index.encode()).map_err(Error::io("write", &path))?;
     temp.persist(&path).map_err(|error| Error::io("write", &path)(error.error))?;

@@ -54,6 +54,13 @@ impl Place {
         place
     }
 
+    /// The same on another disk.
+    pub fn inside(disk: &Path) -> Self {
+        let place = Self { folder: tempfile::tempdir_in(disk).unwrap() };
+        place.skill("tiny", TINY);
+        place
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -92,6 +99,14 @@ impl Place {
         let ran = self.run(&["run", "tiny", "--json"]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         ran.json()["run_id"].as_str().unwrap().to_owned()
+    }
+
+    /// The names in one of its folders, in order.
+    pub fn folders(&self, folder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path().join(folder)).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     pub fn run_folder(&self, run: &str) -> PathBuf {

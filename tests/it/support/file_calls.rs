@@ -1,4 +1,4 @@
-//! The system calls by which a program changes files: watched, and held back.
+//! The system calls by which a program changes files: watched, held back and made to fail.
 //!
 //! A filter in the kernel (seccomp with user notification) stops every such call of the threads under it, and of the threads
 //! and processes they start, until a thread of the test has judged it. So the program is the real one, unchanged, and the
@@ -51,10 +51,18 @@ pub struct FileCall {
     pub to: Option<String>,
 }
 
+impl FileCall {
+    /// The same for every run: ids and random names are left out.
+    pub fn plain(&self) -> FileCall {
+        FileCall { deed: self.deed, path: decode::plain(&self.path), to: self.to.as_deref().map(decode::plain) }
+    }
+}
+
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     Pass,
+    Fail(Errno),
     /// It waits for [`Watch::release`].
     Hold,
 }
@@ -133,6 +141,11 @@ impl Watch {
         self.shared.state().judge = Box::new(judge);
     }
 
+    /// From now on calls pass.
+    pub fn let_pass(&self) {
+        self.judge(|_| Judgement::Pass);
+    }
+
     /// The calls since the last time, in their order.
     pub fn take(&self) -> Vec<FileCall> {
         std::mem::take(&mut self.shared.state().calls)
@@ -153,7 +166,7 @@ impl Watch {
         let mut state = self.shared.state();
         state.judge = Box::new(|_| Judgement::Pass);
         for notice in std::mem::take(&mut state.held) {
-            answer(&self.shared.listener, &notice);
+            answer(&self.shared.listener, &notice, None);
         }
     }
 }
@@ -203,12 +216,13 @@ impl Shared {
     fn judge(&self, notice: Notice) {
         let call =
             if self.over.load(Ordering::Relaxed) { None } else { decode::call(&notice, self.process, &self.root) };
-        let Some(call) = call else { return answer(&self.listener, &notice) };
+        let Some(call) = call else { return answer(&self.listener, &notice, None) };
         let mut state = self.state();
         let judgement = (state.judge)(&call);
         state.calls.push(call);
         match judgement {
-            Judgement::Pass => answer(&self.listener, &notice),
+            Judgement::Pass => answer(&self.listener, &notice, None),
+            Judgement::Fail(errno) => answer(&self.listener, &notice, Some(errno)),
             Judgement::Hold => {
                 state.held.push(notice);
                 self.changed.notify_all();

@@ -109,3 +109,32 @@ fn text(thread: u32, address: u64) -> Option<PathBuf> {
         }
     }
 }
+
+/// A path without what differs from run to run: ids, hashes and the random part of temporary names.
+pub fn plain(path: &str) -> String {
+    let parts: Vec<String> = path.split('/').map(plain_name).collect();
+    parts.join("/")
+}
+
+fn plain_name(name: &str) -> String {
+    let is_id = |text: &str| text.len() == 36 && text.bytes().filter(|byte| *byte == b'-').count() == 4;
+    let is_hash = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    for (at, _) in name.char_indices() {
+        if name.get(at..at + 36).is_some_and(is_id) {
+            return format!("{}<id>{}", &name[..at], &name[at + 36..]);
+        }
+        if name.get(at..at + 64).is_some_and(is_hash) {
+            return format!("{}<hash>{}", &name[..at], &name[at + 64..]);
+        }
+    }
+    // Six random letters or digits, between these.
+    for (before, behind) in
+        [(".", ".tmp"), (".events-", ".tmp"), (".unpacking-", ""), (".making-", ""), (".tmp", ""), ("package-", "")]
+    {
+        let random = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+        if random.is_some_and(|random| random.len() == 6 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())) {
+            return format!("{before}<new>{behind}");
+        }
+    }
+    name.to_owned()
+}

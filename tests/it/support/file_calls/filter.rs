@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_long, sock_filter};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
@@ -137,10 +138,11 @@ pub fn next_notice(listener: &OwnedFd) -> Option<Notice> {
     (received == 0).then_some(Notice { id: told.id, thread: told.pid, call, arguments: told.data.args })
 }
 
-/// Lets the call be made.
-pub fn answer(listener: &OwnedFd, notice: &Notice) {
-    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-    let mut response = libc::seccomp_notif_resp { id: notice.id, val: 0, error: 0, flags };
+/// Lets the call be made, or fail with an error.
+pub fn answer(listener: &OwnedFd, notice: &Notice, error: Option<Errno>) {
+    let flags = if error.is_some() { 0 } else { libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32 };
+    let error = error.map_or(0, |errno| -errno.raw_os_error());
+    let mut response = libc::seccomp_notif_resp { id: notice.id, val: 0, error, flags };
     // SAFETY: the kernel reads the structure, which outlives the call. That the caller has died is no matter.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut response) };
 }

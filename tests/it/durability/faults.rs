@@ -1,0 +1,163 @@
+//! Each call on files that a run takes fails once, with EIO or ENOSPC: what was acknowledged ends as it must, and the service
+//! goes on or starts again.
+//!
+//! `FILE_FAULTS=all cargo test --test it every_call -- --nocapture` fails each with both errors and prints the table of
+//! docs/reliability.md.
+
+use std::collections::BTreeMap;
+
+use rustix::io::Errno;
+use serde_json::json;
+
+use super::{Watched, ended};
+use crate::cli::place::Place;
+use crate::support::file_calls::{FileCall, Judgement, Watch};
+use crate::support::zips::deflated;
+use crate::support::{Call, script_skill};
+
+const SETTINGS: [(&str, &str); 2] = [("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0"), ("LOG_LEVEL", "error")];
+
+/// What came of one run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct End {
+    /// How the run ended, or the refusal of its creation or its upload.
+    run: String,
+    /// Whether the service ended, too.
+    service_ended: bool,
+}
+
+fn start(place: &Place) -> Option<Watched> {
+    Watched::serve(place, &SETTINGS)
+}
+
+/// A run with an upload and an artifact, to its sealed log and its bundle; `None` if the service ended on the way.
+fn whole_run(service: &Watched) -> Option<(String, Option<String>)> {
+    let send = |call: Call| call.try_send();
+    let refusal = |what: &str, answer: &crate::support::Answer| {
+        let (status, code) = answer.refusal();
+        format!("{what}: {status} {code}")
+    };
+    let body = json!({"skill_id": "reads", "runtime_options": {"no_cache": true}});
+    let created = send(Call::new(service.address, "POST", "/v1/jobs").json(&body))?;
+    if created.status != 201 {
+        return Some((refusal("create", &created), None));
+    }
+    let run = created.json()["run_id"].as_str().unwrap().to_owned();
+    let zip = deflated(&[("doc", b"some text".as_slice())]);
+    let upload = || Call::new(service.address, "POST", &format!("/v1/jobs/{run}/upload")).parts(&[("file", &zip)]);
+    let mut told = String::new();
+    let uploaded = send(upload())?;
+    if uploaded.status != 200 {
+        told = format!("{}; ", refusal("upload", &uploaded));
+        // The fault was for once.
+        let again = send(upload())?;
+        // It may have been taken, and only the answer was lost.
+        assert!(again.status == 200 || again.refusal().1 == "ALREADY_UPLOADED", "{}", again.text());
+    }
+    let job = ended(service.address, &run)?;
+    let code = job["error"]["code"].as_str().map_or(String::new(), |code| format!(" {code}"));
+    told += &format!("{}{code}", job["status"].as_str().unwrap());
+    let bundle = || Call::new(service.address, "GET", &format!("/v1/jobs/{run}/bundle"));
+    let bundled = send(bundle())?;
+    if bundled.status != 200 {
+        told += &format!("; {}", refusal("bundle", &bundled));
+        assert_eq!(send(bundle())?.status, 200);
+    }
+    Some((told, Some(run)))
+}
+
+/// Fails the first call that looks like this.
+fn fail_once(watch: &Watch, point: &FileCall, errno: Errno) {
+    let (point, mut failed) = (point.clone(), false);
+    watch.judge(move |call| {
+        let now = !failed && call.plain() == point;
+        failed |= now;
+        if now { Judgement::Fail(errno) } else { Judgement::Pass }
+    });
+}
+
+#[test]
+fn every_call_on_files_of_a_run_fails_once_and_nothing_acknowledged_is_lost() {
+    let place = Place::new();
+    let input = json!({"type": "object", "properties": {"doc": {"type": "string"}}, "required": ["doc"]});
+    let reads = "cat >/dev/null\ncat uploads/doc > artifacts/copy.txt\necho '50% half' >&2\necho '{\"success\":true,\"data\":{}}'\n";
+    script_skill(&place.path().join("skills"), "reads", reads, json!({"input": input}));
+    let Some(mut service) = start(&place) else { return };
+    // The calls of the second run: the first makes what all share.
+    whole_run(&service).unwrap();
+    service.watch.take();
+    whole_run(&service).unwrap();
+    let sealed = |calls: &[FileCall]| {
+        let log = calls.iter().position(|call| call.to.as_deref().is_some_and(|to| to.ends_with("events.jsonl")));
+        log.is_some_and(|log| calls[log..].iter().any(super::writes_database))
+    };
+    let mut points: Vec<FileCall> = super::until(&service.watch, sealed).iter().map(FileCall::plain).collect();
+    points.sort();
+    points.dedup();
+    assert!(points.len() > 30, "{points:#?}");
+    let all = std::env::var("FILE_FAULTS").is_ok_and(|text| text == "all");
+    let errors = [(Errno::IO, "EIO"), (Errno::NOSPC, "ENOSPC")];
+    let mut table: BTreeMap<(FileCall, &str), End> = BTreeMap::new();
+    let mut acknowledged = Vec::new();
+    for (number, point) in points.iter().enumerate() {
+        for (at, (errno, name)) in errors.iter().enumerate() {
+            if !all && number % 2 != at {
+                continue;
+            }
+            fail_once(&service.watch, point, *errno);
+            let outcome = whole_run(&service);
+            service.watch.let_pass();
+            let alive = Call::new(service.address, "GET", "/healthz").try_send().is_some();
+            let run = match outcome {
+                Some((told, run)) => {
+                    acknowledged.extend(run);
+                    told
+                }
+                None => "told at the next start".to_owned(),
+            };
+            if !alive {
+                service = start(&place).unwrap();
+            }
+            let end = End { run, service_ended: !alive };
+            check(point, name, &end);
+            table.insert((point.clone(), *name), end);
+        }
+    }
+    // The next run is like any other, and every run that was acknowledged is whole.
+    assert_eq!(whole_run(&service).unwrap().0, "succeeded");
+    let listed = service.get("/v1/jobs?limit=500");
+    let runs: Vec<&str> =
+        listed["jobs"].as_array().unwrap().iter().map(|job| job["run_id"].as_str().unwrap()).collect();
+    for run in &acknowledged {
+        assert!(runs.contains(&run.as_str()), "{run} was acknowledged and is gone");
+    }
+    for run in &runs {
+        if service.get(&format!("/v1/jobs/{run}"))["awaiting_upload"] == true {
+            // Its service ended before its upload.
+            Call::new(service.address, "POST", &format!("/v1/jobs/{run}/cancel")).send();
+        }
+        ended(service.address, run).unwrap();
+    }
+    let runs: Vec<String> = runs.iter().map(|run| (*run).to_owned()).collect();
+    service.running.signal(rustix::process::Signal::TERM);
+    assert_eq!(service.running.end().code, Some(0));
+    for run in &runs {
+        let audit = place.run(&["audit", run]);
+        assert_eq!(audit.code, Some(0), "{audit:?}");
+    }
+    for ((point, error), end) in &table {
+        let to = point.to.as_ref().map(|to| format!(" → {to}")).unwrap_or_default();
+        let service = if end.service_ended { "ends; the next start goes on" } else { "goes on" };
+        println!("| {:?} `{}{to}` | {error} | {} | {service} |", point.deed, point.path, end.run);
+    }
+}
+
+/// The service ends only when its store fails, and what is told has the right cause.
+fn check(point: &FileCall, error: &str, end: &End) {
+    assert!(!end.service_ended || point.path.starts_with("data/store/"), "{point:?} {error}: {end:?}");
+    let allowed: &[&str] = match error {
+        "ENOSPC" => &["succeeded", "INSUFFICIENT_STORAGE", "told at the next start"],
+        _ => &["succeeded", "INTERNAL", "told at the next start"],
+    };
+    assert!(allowed.iter().any(|word| end.run.contains(word)), "{point:?} {error}: {end:?}");
+}
