@@ -10,7 +10,10 @@ use super::super::schema::Validator;
 use crate::domain::codes::FindingCode;
 
 /// The embedded schemas, compiled once: that takes longer than all else that is checked in a small skill.
-static COMPILED: LazyLock<Mutex<HashMap<&'static str, Option<Arc<Validator>>>>> = LazyLock::new(Mutex::default);
+static COMPILED: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
+
+/// By their text; none for one that is broken.
+type Compiled = HashMap<&'static str, Option<Arc<Validator>>>;
 
 fn compiled(schema: &'static str) -> Option<Arc<Validator>> {
     let compile = || Validator::new(&serde_json::from_str(schema).ok()?).ok().map(Arc::new);

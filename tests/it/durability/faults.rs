@@ -5,6 +5,8 @@
 //! docs/reliability.md.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use serde_json::json;
@@ -66,14 +68,16 @@ fn whole_run(service: &Watched) -> Option<(String, Option<String>)> {
     Some((told, Some(run)))
 }
 
-/// Fails the first call that looks like this.
-fn fail_once(watch: &Watch, point: &FileCall, errno: Errno) {
-    let (point, mut failed) = (point.clone(), false);
+/// Fails the first call that looks like this; whether it came.
+fn fail_once(watch: &Watch, point: &FileCall, errno: Errno) -> Arc<AtomicBool> {
+    let (point, failed) = (point.clone(), Arc::new(AtomicBool::new(false)));
+    let told = failed.clone();
     watch.judge(move |call| {
-        let now = !failed && call.plain() == point;
-        failed |= now;
+        let now = !told.load(Ordering::Relaxed) && call.plain() == point;
+        told.fetch_or(now, Ordering::Relaxed);
         if now { Judgement::Fail(errno) } else { Judgement::Pass }
     });
+    failed
 }
 
 #[test]
@@ -98,13 +102,15 @@ fn every_call_on_files_of_a_run_fails_once_and_nothing_acknowledged_is_lost() {
     let all = std::env::var("FILE_FAULTS").is_ok_and(|text| text == "all");
     let errors = [(Errno::IO, "EIO"), (Errno::NOSPC, "ENOSPC")];
     let mut table: BTreeMap<(FileCall, &str), End> = BTreeMap::new();
+    // Not every run takes the same way: how often a stream is synced depends on when it is written to.
+    let mut not_met = Vec::new();
     let mut acknowledged = Vec::new();
     for (number, point) in points.iter().enumerate() {
         for (at, (errno, name)) in errors.iter().enumerate() {
             if !all && number % 2 != at {
                 continue;
             }
-            fail_once(&service.watch, point, *errno);
+            let failed = fail_once(&service.watch, point, *errno);
             let outcome = whole_run(&service);
             service.watch.let_pass();
             let alive = Call::new(service.address, "GET", "/healthz").try_send().is_some();
@@ -120,9 +126,14 @@ fn every_call_on_files_of_a_run_fails_once_and_nothing_acknowledged_is_lost() {
             }
             let end = End { run, service_ended: !alive };
             check(point, name, &end);
-            table.insert((point.clone(), *name), end);
+            if failed.load(Ordering::Relaxed) {
+                table.insert((point.clone(), *name), end);
+            } else {
+                not_met.push(point.clone());
+            }
         }
     }
+    assert!(not_met.len() < points.len() / 5, "{not_met:#?}");
     // The next run is like any other, and every run that was acknowledged is whole.
     assert_eq!(whole_run(&service).unwrap().0, "succeeded");
     let listed = service.get("/v1/jobs?limit=500");

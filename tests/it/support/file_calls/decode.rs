@@ -128,13 +128,23 @@ fn plain_name(name: &str) -> String {
         }
     }
     // Six random letters or digits, between these.
-    for (before, behind) in
-        [(".", ".tmp"), (".events-", ".tmp"), (".unpacking-", ""), (".making-", ""), (".tmp", ""), ("package-", "")]
-    {
+    for (before, behind) in [
+        (".", ".tmp"),
+        (".events-", ".tmp"),
+        (".unpacking-", ""),
+        (".making-", ""),
+        (".tmp", ""),
+        ("package-", ""),
+        ("upload-", ".zip"),
+    ] {
         let random = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
         if random.is_some_and(|random| random.len() == 6 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())) {
             return format!("{before}<new>{behind}");
         }
+    }
+    // Spare copies are numbered.
+    if name.strip_prefix(".spare-").is_some_and(|number| number.parse::<u64>().is_ok()) {
+        return ".spare-<n>".to_owned();
     }
     name.to_owned()
 }
