@@ -60,9 +60,19 @@ pub struct Interaction {
 }
 
 impl Interaction {
+    /// Whether only what the question offers is an answer. Else options and fields help whoever draws it, and an answer in
+    /// other words is handed on as it is.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.kind == InteractionKind::RiskAck || self.ui_hints.get("strict") == Some(&Value::Bool(true))
+    }
+
     /// What is wrong with an answer to this question; nothing for a fitting one.
     pub(crate) fn flaws(&self, response: &Value) -> Vec<ValidationError> {
+        if !self.is_strict() {
+            return vec![];
+        }
         let flaw = |path: String, message: String| ValidationError { path, message };
+        let plain = response.as_str().map(str::to_lowercase);
         match self.kind {
             InteractionKind::ChooseOne => {
                 let fits = self.options.iter().any(|option| option.value == *response || response == &option.label);
@@ -73,8 +83,16 @@ impl Interaction {
                     vec![flaw("/response".into(), format!("must be one of {}", offered.join(", ")))]
                 }
             }
-            InteractionKind::Confirm | InteractionKind::RiskAck => {
-                let plain = response.as_str().map(str::to_lowercase);
+            InteractionKind::RiskAck => {
+                let words = ["true", "false", "yes", "no", "acknowledge", "decline"];
+                let fits = response.is_boolean() || plain.is_some_and(|plain| words.contains(&plain.as_str()));
+                if fits {
+                    vec![]
+                } else {
+                    vec![flaw("/response".into(), "must be true or false (or acknowledge or decline)".into())]
+                }
+            }
+            InteractionKind::Confirm => {
                 let fits = response.is_boolean() || matches!(plain.as_deref(), Some("yes" | "no" | "true" | "false"));
                 if fits {
                     vec![]
@@ -104,18 +122,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_must_fit_its_question() {
-        let ask = |kind| Interaction {
+    fn an_answer_must_fit_a_strict_question_alone() {
+        let ask = |kind, ui_hints: Value| Interaction {
             interaction_id: InteractionId(1),
             kind,
             prompt: "?".into(),
             options: vec![InteractionOption { label: "Red".into(), value: json!("r") }],
-            ui_hints: Value::Null,
+            ui_hints,
             required_fields: vec!["name".into()],
             default_decision_policy: String::new(),
             context: Value::Null,
         };
-        let fits = |kind, response: Value| ask(kind).flaws(&response).is_empty();
+        let fits = |kind, response: Value| ask(kind, json!({"strict": true})).flaws(&response).is_empty();
         assert!(fits(InteractionKind::ChooseOne, json!("r")) && fits(InteractionKind::ChooseOne, json!("Red")));
         assert!(!fits(InteractionKind::ChooseOne, json!("blue")));
         assert!(fits(InteractionKind::Confirm, json!(true)) && fits(InteractionKind::RiskAck, json!("No")));
@@ -125,5 +143,11 @@ mod tests {
             !fits(InteractionKind::FillFields, json!({"name": ""})) && !fits(InteractionKind::FillFields, json!("Ann"))
         );
         assert!([json!(3), json!(""), json!(null)].into_iter().all(|answer| fits(InteractionKind::OpenText, answer)));
+        let freely = |kind, response: Value| ask(kind, json!({"strict": false})).flaws(&response).is_empty();
+        for kind in [InteractionKind::ChooseOne, InteractionKind::Confirm, InteractionKind::FillFields] {
+            assert!(freely(kind, json!("something else")) && freely(kind, json!(null)), "{kind:?}");
+        }
+        assert!(!freely(InteractionKind::RiskAck, json!("something else")));
+        assert!(["acknowledge", "Decline"].into_iter().all(|word| freely(InteractionKind::RiskAck, json!(word))));
     }
 }

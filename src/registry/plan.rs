@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
@@ -75,15 +76,20 @@ impl Plan {
         let (action, set_aside) = match fs::symlink_metadata(&place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Action::Install, None),
             Err(error) => return Err(Error::on("look at", &place)(error).into()),
-            Ok(_) => match installed_version(&place, &skill.id) {
-                // By precedence: build metadata, which follows a `+`, makes no version newer.
-                Some(installed) if skill.version.cmp_precedence(&installed).is_le() => {
-                    let given = skill.version.clone();
+            Ok(_) => match installed_skill(&place, &skill.id) {
+                Some(installed) if !replaces(skill, &installed) => {
+                    let (installed, given) = (installed.version.clone(), skill.version.clone());
                     return Err(InstallRefused::NotNewer { skill_id: skill.id.clone(), installed, given });
                 }
                 Some(installed) => {
                     let archive = Path::new(ARCHIVE).join(&skill.id);
-                    (Action::Update, Some(free_name(skills_dir, &archive, &installed.to_string())))
+                    // All that name no version have the same one.
+                    let name = if is_unversioned(&installed) {
+                        installed.fingerprint.clone()
+                    } else {
+                        installed.version.to_string()
+                    };
+                    (Action::Update, Some(free_name(skills_dir, &archive, &name)))
                 }
                 None => (Action::Install, Some(free_name(skills_dir, Path::new(INVALID), &skill.id))),
             },
@@ -106,10 +112,21 @@ impl Plan {
     }
 }
 
-/// The version of the skill that is there; none when it is broken.
-fn installed_version(place: &Path, id: &str) -> Option<Version> {
+/// The skill that is there; none when it is broken.
+fn installed_skill(place: &Path, id: &str) -> Option<Arc<Skill>> {
     let survey = Survey::of(place)?;
-    Some(load::load(place, id, survey, Intake::Installed)?.outcome.ok()?.skill.version.clone())
+    Some(load::load(place, id, survey, Intake::Installed)?.outcome.ok()?.skill.clone())
+}
+
+/// Whether a skill may take the place of the one that is there: it is newer, or that one names no version and differs. By
+/// precedence: build metadata, which follows a `+`, makes no version newer.
+fn replaces(skill: &Skill, installed: &Skill) -> bool {
+    let newer = skill.version.cmp_precedence(&installed.version).is_gt();
+    newer || (is_unversioned(installed) && skill.fingerprint != installed.fingerprint)
+}
+
+fn is_unversioned(skill: &Skill) -> bool {
+    skill.version == Version::new(0, 0, 0)
 }
 
 /// A path where nothing is: what was set aside before stays.

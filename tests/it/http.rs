@@ -240,6 +240,9 @@ fn cleanup_deletes_final_runs_and_nothing_else() {
     assert_eq!(server.get(&format!("/v1/jobs/{old}")).refusal(), (404, "REQUEST_NOT_FOUND".into()));
     assert!(!server.run_dir(&old).exists());
     assert_eq!(server.get(&format!("/v1/jobs/{kept}")).status, 200);
+    // Without a body, every run that has ended.
+    let cleaned = server.call("POST", "/v1/jobs/cleanup").send();
+    assert_eq!((cleaned.status, &cleaned.json()["runs_deleted"]), (200, &json!(1)), "{}", cleaned.text());
     server.open_gate(&live, "on");
     server.finish(&live);
 }

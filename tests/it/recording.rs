@@ -164,6 +164,19 @@ async fn the_answer_of_a_script_that_does_not_exit_is_shown_after_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_at_the_end_of_a_live_log_whose_next_event_comes_meanwhile_reads_it() {
+    let mut run = Run::begin().await;
+    run.reaches(3).await;
+    run.store.hold();
+    run.says(Stream::Stderr, "10% step\n").await;
+    Run::everybody_acts().await;
+    run.store.overtake_next_read();
+    let read = run.service.log().read(run.id, Seq(3), 1 << 20).await.unwrap();
+    assert_eq!(read.iter().map(|batch| batch.count).sum::<u32>(), 1);
+    run.ends().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_said_while_an_append_is_under_way_is_the_next_one() {
     let mut run = Run::begin().await;
     run.store.hold();

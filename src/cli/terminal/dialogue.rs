@@ -56,6 +56,10 @@ impl Dialogue {
             | InteractionKind::Confirm
             | InteractionKind::OpenText
             | InteractionKind::RiskAck => {
+                // Options may be answered in other words, but not by nothing.
+                if line.is_empty() && self.question.kind != InteractionKind::OpenText {
+                    return Heard::More(self.wanted());
+                }
                 let response = response(&self.question, line);
                 match self.question.flaws(&response).first() {
                     None => Heard::Answer(response),
@@ -81,11 +85,15 @@ impl Dialogue {
         self.question.required_fields.iter().find(|name| !self.fields.contains_key(*name))
     }
 
+    fn or_freely(&self) -> &'static str {
+        if self.question.is_strict() { "" } else { ", or your own words" }
+    }
+
     /// What to type now.
     fn wanted(&self) -> String {
         match self.question.kind {
-            InteractionKind::ChooseOne => format!("[1-{}]", self.question.options.len()),
-            InteractionKind::Confirm | InteractionKind::RiskAck => "[y/n]".to_owned(),
+            InteractionKind::ChooseOne => format!("[1-{}{}]", self.question.options.len(), self.or_freely()),
+            InteractionKind::Confirm | InteractionKind::RiskAck => format!("[y/n{}]", self.or_freely()),
             InteractionKind::FillFields => {
                 format!("{}:", one_line(self.next_field().map_or("", String::as_str), LABEL_MAX))
             }
@@ -133,6 +141,10 @@ mod tests {
     use crate::domain::interaction::{InteractionId, InteractionOption};
 
     fn ask(kind: InteractionKind) -> Dialogue {
+        ask_with(kind, json!({"strict": true}))
+    }
+
+    fn ask_with(kind: InteractionKind, ui_hints: Value) -> Dialogue {
         let option = |label: &str, value: Value| InteractionOption { label: label.into(), value };
         Dialogue::new(Interaction {
             interaction_id: InteractionId(1),
@@ -142,7 +154,7 @@ mod tests {
                 InteractionKind::ChooseOne => vec![option("Red", json!("r")), option("Seven", json!(7))],
                 _ => vec![],
             },
-            ui_hints: Value::Null,
+            ui_hints,
             required_fields: vec!["name".into(), "age".into()],
             default_decision_policy: String::new(),
             context: Value::Null,
@@ -162,15 +174,25 @@ mod tests {
     }
 
     #[test]
+    fn other_words_are_an_answer_where_the_question_is_not_strict() {
+        let mut dialogue = ask_with(InteractionKind::ChooseOne, Value::Null);
+        assert_eq!(dialogue.shown(), "? Well?\n  1) Red\n  2) Seven\n[1-2, or your own words]");
+        assert_eq!(dialogue.hear("blue"), Heard::Answer(json!("blue")));
+        assert_eq!(dialogue.hear(" "), Heard::More("[1-2, or your own words]".into()));
+        let mut dialogue = ask_with(InteractionKind::Confirm, Value::Null);
+        assert_eq!(dialogue.hear("only on Mondays"), Heard::Answer(json!("only on Mondays")));
+    }
+
+    #[test]
     fn a_confirmation_is_yes_or_no() {
-        for kind in [InteractionKind::Confirm, InteractionKind::RiskAck] {
+        for (kind, words) in
+            [(InteractionKind::Confirm, "yes or no"), (InteractionKind::RiskAck, "acknowledge or decline")]
+        {
             let mut dialogue = ask(kind);
             assert_eq!(dialogue.hear("Y"), Heard::Answer(json!(true)));
             assert_eq!(dialogue.hear("no"), Heard::Answer(json!(false)));
-            assert_eq!(
-                dialogue.hear("perhaps"),
-                Heard::More("the answer must be true or false (or yes or no)\n[y/n]".into())
-            );
+            let wanted = format!("the answer must be true or false (or {words})\n[y/n]");
+            assert_eq!(dialogue.hear("perhaps"), Heard::More(wanted));
         }
     }
 

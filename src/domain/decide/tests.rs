@@ -240,7 +240,7 @@ fn an_answer_is_logged_with_its_preview_and_queues_the_run() {
 fn an_answer_must_be_for_the_open_question_of_an_interactive_run_and_fit_it() {
     let (given, open) = (InteractionId(2), InteractionId(1));
     assert_eq!(decided(&waiting(false), reply(2, json!("x"), None)), Err(Refusal::InteractionStale { given, open }));
-    let confirm = Interaction { kind: InteractionKind::Confirm, ..question() };
+    let confirm = Interaction { kind: InteractionKind::RiskAck, ..question() };
     let confirms = after(&interactive(false), [start_turn(), end_turn(Conclusion::NeedsInput(confirm.clone()))]);
     let flaws = confirm.flaws(&json!("perhaps"));
     let invalid = decided(&confirms, reply(1, json!("perhaps"), None));

@@ -30,6 +30,9 @@ pub struct AnswerError {
     pub(crate) details: Map<String, Value>,
 }
 
+/// What a script that was asked for an unknown action says it can do.
+const SUPPORTED_ACTIONS: &str = "supported_actions";
+
 /// Longest code taken from a script.
 const CODE_MAX: usize = 100;
 
@@ -55,11 +58,14 @@ pub(crate) fn read_answer(value: &Value) -> Answer {
 fn failure(error: &Map<String, Value>) -> Answer {
     let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
     let code: String = text("code").chars().take(CODE_MAX).collect();
-    let details = match error.get("details") {
+    let mut details = match error.get("details") {
         Some(Value::Object(details)) => details.clone(),
         None | Some(Value::Null) => Map::new(),
         Some(other) => Map::from_iter([("details".to_owned(), other.clone())]),
     };
+    if let Some(actions) = error.get(SUPPORTED_ACTIONS).filter(|actions| !actions.is_null()) {
+        details.entry(SUPPORTED_ACTIONS).or_insert_with(|| actions.clone());
+    }
     Answer::Failure(AnswerError {
         code: if code.trim().is_empty() { ErrorCode::InternalError.as_str().to_owned() } else { code },
         message: text("message").to_owned(),
@@ -80,6 +86,16 @@ mod tests {
         );
         let details = Map::from_iter([("days".to_owned(), json!(7))]);
         let expected = AnswerError { code: "DATA_NOT_FOUND".into(), message: "none".into(), details };
+        assert_eq!(answer, Answer::Failure(expected));
+    }
+
+    #[test]
+    fn the_actions_that_a_script_supports_are_kept() {
+        let answer = read_answer(
+            &json!({"success": false, "error": {"code": "UNSUPPORTED_ACTION", "message": "x", "supported_actions": ["run"]}}),
+        );
+        let details = Map::from_iter([("supported_actions".to_owned(), json!(["run"]))]);
+        let expected = AnswerError { code: "UNSUPPORTED_ACTION".into(), message: "x".into(), details };
         assert_eq!(answer, Answer::Failure(expected));
     }
 

@@ -8,12 +8,12 @@ use serde::Deserialize;
 
 use crate::domain::time::Timestamp;
 use crate::http::answer::problem::Problem;
-use crate::http::request::json_body::JsonBody;
+use crate::http::request::json_body::JsonBodyOrNone;
 use crate::http::state::app::App;
 use crate::http::state::task::through;
 use crate::orchestrator::Cleaned;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
     #[serde(default)]
@@ -24,9 +24,10 @@ pub(crate) struct Request {
 
 pub(crate) async fn cleanup(
     State(app): State<App>,
-    JsonBody(request): JsonBody<Request>,
+    JsonBodyOrNone(request): JsonBodyOrNone<Request>,
 ) -> Result<Json<Cleaned>, Problem> {
     let orchestrator = app.orchestrator().clone();
+    let request = request.unwrap_or_default();
     let older_than = request.older_than_sec.map(seconds_ago);
     let keep_last = request.keep_last.unwrap_or(0);
     through(async move { orchestrator.cleanup(older_than, keep_last).await }).await.map(Json)

@@ -58,6 +58,9 @@ fn whole(skill: &Skill) -> Value {
     if let Some(answer) = answer.as_object_mut() {
         answer.extend([
             ("fingerprint".to_owned(), json!(skill.fingerprint)),
+            ("entrypoint".to_owned(), json!(skill.manifest.entrypoint)),
+            ("runtime".to_owned(), json!(skill.manifest.runtime)),
+            ("unsupported_engines".to_owned(), json!(skill.manifest.unsupported_engines)),
             ("max_attempt".to_owned(), json!(skill.manifest.max_attempt)),
             ("timeout_seconds".to_owned(), json!(skill.timeout_seconds())),
             ("front_matter".to_owned(), json!(skill.front_matter)),

@@ -167,6 +167,11 @@ impl RunLog {
         if after >= state.head_seq {
             return Ok(batches);
         }
+        // The row is durable with its events: they came after the first look, and are still here or in a sealed log.
+        let batches = self.store.read(&run, after, max_bytes).await?;
+        if !batches.is_empty() {
+            return Ok(batches);
+        }
         let paths = self.layout.run(run);
         if let Some(message) = flaw {
             return Err(self.damaged(run, &self.name_of_log(&paths), message));

@@ -236,6 +236,32 @@ fn only_a_strictly_newer_version_is_installed_and_every_replaced_one_is_kept() {
 }
 
 #[test]
+fn a_skill_without_a_version_is_replaced_by_any_other_content_and_kept_under_its_fingerprint() {
+    let skills = tempfile::tempdir().unwrap();
+    let install = |script: &str| {
+        let staging = Staging::begin(skills.path(), Uuid::now_v7()).unwrap();
+        let package = staging.unpacked().join("demo");
+        write_package(&package, "0.0.0");
+        fs::write(package.join("scripts/run.sh"), script).unwrap();
+        let installed = staging.install(&package, |_| {}).map(|(_, done)| done.action);
+        staging.clear().unwrap();
+        installed
+    };
+    let fingerprint = || Registry::new(skills.path()).lookup("demo").unwrap().skill.fingerprint.clone();
+    assert!(matches!(install("one"), Ok(Action::Install)));
+    let first = fingerprint();
+    assert!(matches!(install("one"), Err(InstallRefused::NotNewer { .. })), "it is there already");
+    assert!(matches!(install("two"), Ok(Action::Update)));
+    let second = fingerprint();
+    assert!(matches!(install("one"), Ok(Action::Update)));
+    assert_eq!(fingerprint(), first);
+    let archive = fs::read_dir(skills.path().join(".archive/demo")).unwrap();
+    let kept: std::collections::BTreeSet<String> =
+        archive.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(kept, [first, second].into());
+}
+
+#[test]
 fn installations_of_one_skill_wait_for_each_other() {
     let skills = tempfile::tempdir().unwrap();
     let done: Vec<bool> = std::thread::scope(|scope| {

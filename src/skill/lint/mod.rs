@@ -28,7 +28,7 @@ use crate::domain::codes::FindingCode;
 pub(crate) fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result<Skill, Vec<Finding>> {
     let mut report = Report::default();
     let head = identity::front_matter(files, &mut report);
-    let runner = runner_json::read(files, intake, &mut report);
+    let runner = runner_json::read(files, head.as_ref().map(|(head, _)| head), intake, &mut report);
     identity::check(folder, head.as_ref().map(|(head, _)| head), runner.as_ref(), &mut report);
     let schemas = schemas::read(files, runner.as_ref(), intake, &mut report);
     if let Some(runner) = &runner {

@@ -12,8 +12,11 @@ use crate::domain::codes::FindingCode;
 
 const SCHEMA: &str = include_str!("../../../schema/runner.schema.json");
 
-/// The manifest's JSON, with what older packages may leave out filled in.
-pub(crate) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) -> Option<Value> {
+/// The version of a skill that names none.
+const UNVERSIONED: &str = "0.0.0";
+
+/// The manifest's JSON, with what packages may leave out filled in; `head` is the front matter.
+pub(crate) fn read(files: &PackageFiles, head: Option<&Value>, intake: Intake, report: &mut Report) -> Option<Value> {
     let mut runner = required_json(files, manifest::PATH, report)?;
     if let Some(fields) = runner.as_object_mut() {
         if fields.contains_key("unsupport_engine") {
@@ -28,6 +31,10 @@ pub(crate) fn read(files: &PackageFiles, intake: Intake, report: &mut Report) ->
             report.push(intake.grade(finding.at("/execution_modes")));
             fields.insert("execution_modes".into(), json!(["auto"]));
         }
+        let of_front_matter = || head.and_then(|head| head.pointer("/metadata/version")).cloned();
+        fields.entry("version").or_insert_with(|| of_front_matter().unwrap_or_else(|| UNVERSIONED.into()));
+        fields.entry("entrypoint").or_insert_with(|| json!({ "type": "prompt" }));
+        fields.entry("schemas").or_insert_with(|| json!({}));
     }
     Some(runner)
 }

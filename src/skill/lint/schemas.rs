@@ -70,8 +70,7 @@ fn found(kind: &str, meta: &'static str, files: &PackageFiles, runner: &Value, r
     let usual = format!("assets/{kind}.schema.json");
     let pointer = format!("/schemas/{kind}");
     let written = runner.pointer(&pointer).and_then(Value::as_str);
-    if written.is_none() && !files.contains(&usual) && kind != "output" {
-        // A skill may have no input and no parameter, but it must describe its output.
+    if written.is_none() && !files.contains(&usual) {
         let none = json!({ "type": "object", "properties": {} });
         return Some(Found { file: usual, compiled: Validator::new(&none).ok()?, schema: none });
     }

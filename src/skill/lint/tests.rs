@@ -177,9 +177,24 @@ fn missing_and_unreadable_files_are_named() {
 #[test]
 fn every_missing_key_is_a_finding_of_its_own() {
     check(
-        Draft::script().runner("/id", Value::Null).runner("/version", Value::Null),
-        &[(Error, "SHAPE_INVALID", RUNNER, ""), (Error, "SHAPE_INVALID", RUNNER, "")],
+        Draft::script().runner("/id", Value::Null).runner("/entrypoint/type", Value::Null),
+        &[(Error, "SHAPE_INVALID", RUNNER, ""), (Error, "SHAPE_INVALID", RUNNER, "/entrypoint")],
     );
+}
+
+#[test]
+fn the_smallest_manifest_is_a_prompt_skill_without_a_version() {
+    let smallest = json!({ "id": "demo", "execution_modes": ["auto"], "schemas": {} });
+    let draft = || Draft::script().json(RUNNER, &smallest).without("assets/output.schema.json");
+    check(draft(), &[]);
+    let skill = draft().skill();
+    assert_eq!(skill.version, semver::Version::new(0, 0, 0));
+    assert_eq!(json!(skill.manifest.entrypoint), json!({ "type": "prompt", "prompt": {} }));
+    for schema in [skill.input_schema, skill.parameter_schema, skill.output_schema] {
+        assert_eq!(schema, json!({ "type": "object", "properties": {} }));
+    }
+    let named = draft().head("name: demo\ndescription: Shows a thing.\nmetadata:\n  version: 2.1.0");
+    assert_eq!(named.skill().version, semver::Version::new(2, 1, 0));
 }
 
 #[test]

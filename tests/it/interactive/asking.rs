@@ -56,13 +56,18 @@ fn an_ask_block_makes_a_question_of_its_kind() {
     let option = |label: &str, value: Value| json!({"label": label, "value": value});
     for (yaml, asked, wrong, right) in [
         (
-            "kind: choose_one\nprompt: Which colour?\noptions:\n  - red\n  - {label: Blue, value: b}\nui_hints: {columns: 2}",
-            json!({"kind": "choose_one", "prompt": "Which colour?", "ui_hints": {"columns": 2},
+            "kind: choose_one\nprompt: Which colour?\noptions:\n  - red\n  - {label: Blue, value: b}\nui_hints: {columns: 2, strict: true}",
+            json!({"kind": "choose_one", "prompt": "Which colour?", "ui_hints": {"columns": 2, "strict": true},
                 "options": [option("red", json!("red")), option("Blue", json!("b"))]}),
             json!("green"),
             json!("b"),
         ),
-        ("kind: confirm", json!({"kind": "confirm", "prompt": "Please."}), json!("perhaps"), json!(true)),
+        (
+            "kind: confirm\nui_hints: {strict: true}",
+            json!({"kind": "confirm", "prompt": "Please."}),
+            json!("perhaps"),
+            json!(true),
+        ),
         (
             "kind: risk_ack\nprompt: It deletes files. Go on?\ncontext: {files: 3}",
             json!({"kind": "risk_ack", "prompt": "It deletes files. Go on?", "context": {"files": 3}}),
@@ -70,7 +75,7 @@ fn an_ask_block_makes_a_question_of_its_kind() {
             json!("yes"),
         ),
         (
-            "kind: fill_fields\nprompt: Who?\nrequired_fields: [name, age]",
+            "kind: fill_fields\nprompt: Who?\nrequired_fields: [name, age]\nui_hints: {strict: true}",
             json!({"kind": "fill_fields", "prompt": "Who?", "required_fields": ["name", "age"]}),
             json!({"name": "Ann"}),
             json!({"name": "Ann", "age": 41}),
@@ -89,6 +94,18 @@ fn an_ask_block_makes_a_question_of_its_kind() {
         let (status, _, events) = scene.end(&run);
         assert_eq!((status, of_type(&events, "diagnostic.warning").len()), (json!("succeeded"), 0), "{yaml}");
     }
+}
+
+#[test]
+fn an_answer_in_other_words_than_the_offered_ones_is_handed_on_unless_the_question_is_strict() {
+    let scene = Scene::new();
+    let block = "<ASK_USER_YAML>\nkind: choose_one\nprompt: Which?\noptions: [red, blue]\n</ASK_USER_YAML>";
+    let run = scene.begin(&[says(block), done()]);
+    scene.question(&run, 1);
+    assert_eq!(scene.reply(&run, 1, json!("whatever suits the walls")).status, 200);
+    let (status, _, events) = scene.end(&run);
+    let replies = of_type(&events, "interaction.reply.accepted");
+    assert_eq!((status, &replies[0]["response"]), (json!("succeeded"), &json!("whatever suits the walls")));
 }
 
 #[test]

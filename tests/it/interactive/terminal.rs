@@ -56,14 +56,15 @@ fn asks(yaml: &str) -> String {
 #[test]
 fn an_interactive_run_asks_at_the_terminal_and_takes_lines_as_answers() {
     let desk = Desk::new(&[
-        asks("{kind: choose_one, prompt: Which?, options: [red, {label: Blue, value: b}]}"),
+        asks("{kind: choose_one, prompt: Which?, options: [red, {label: Blue, value: b}], ui_hints: {strict: true}}"),
         asks("{kind: fill_fields, prompt: Who?, required_fields: [name, age]}"),
         asks("{kind: confirm, prompt: Sure?}"),
+        asks("{kind: risk_ack, prompt: It may hurt. Go on?}"),
         says("Anything else?"),
         done(),
     ]);
     let args = ["run", "ask", "--engine", "codex", "--interactive", "--json"];
-    let (code, stdout, stderr) = desk.run(&args, "7\n2\n\nAnn\n41\nperhaps\ny\nno, thanks\n");
+    let (code, stdout, stderr) = desk.run(&args, "7\n2\n\nAnn\n41\nonly a bit\nperhaps\ny\nno, thanks\n");
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     let document: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(document["result"]["data"], json!({"name": "Ann"}));
@@ -71,7 +72,8 @@ fn an_interactive_run_asks_at_the_terminal_and_takes_lines_as_answers() {
         "? Which?\n  1) red\n  2) Blue\n[1-2]\n",
         "? Who?\nname:\n",
         "age:\n",
-        "? Sure?\n[y/n]\n",
+        "? Sure?\n[y/n, or your own words]\n",
+        "? It may hurt. Go on?\n[y/n]\n",
         "\nAnything else?\n[text]\n",
     ] {
         assert!(stderr.contains(shown), "{shown:?} in {stderr}");
@@ -79,7 +81,7 @@ fn an_interactive_run_asks_at_the_terminal_and_takes_lines_as_answers() {
     let session = std::fs::read_dir(desk.pose.sessions()).unwrap().next().unwrap().unwrap().file_name();
     let told = desk.pose.told(session.to_str().unwrap());
     let told: Vec<&str> = told.iter().skip(1).map(|text| text.trim()).collect();
-    assert_eq!(told, ["b", r#"{"name":"Ann","age":41}"#, "true", "no, thanks"]);
+    assert_eq!(told, ["b", r#"{"name":"Ann","age":41}"#, "only a bit", "true", "no, thanks"]);
 }
 
 #[test]
@@ -111,7 +113,11 @@ fn a_run_of_a_service_asks_at_the_terminal_too() {
 
 #[test]
 fn reply_answers_by_number_label_or_json_and_says_why_not() {
-    let desk = Desk::new(&[asks("{kind: choose_one, prompt: Which?, options: [red, blue]}"), says("Why?"), done()]);
+    let desk = Desk::new(&[
+        asks("{kind: choose_one, prompt: Which?, options: [red, blue], ui_hints: {strict: true}}"),
+        says("Why?"),
+        done(),
+    ]);
     let service = desk.service();
     let run = service.create(json!({}));
     service.question(&run, 1);

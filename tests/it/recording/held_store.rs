@@ -1,5 +1,6 @@
 //! A store in memory that counts appends, and holds them on request.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -14,11 +15,17 @@ pub struct HeldStore {
     store: MemoryStore,
     held: Arc<watch::Sender<bool>>,
     appends: Arc<Mutex<Vec<u32>>>,
+    overtaken: Arc<AtomicBool>,
 }
 
 impl Default for HeldStore {
     fn default() -> Self {
-        Self { store: MemoryStore::default(), held: Arc::new(watch::Sender::new(false)), appends: Arc::default() }
+        Self {
+            store: MemoryStore::default(),
+            held: Arc::new(watch::Sender::new(false)),
+            appends: Arc::default(),
+            overtaken: Arc::default(),
+        }
     }
 }
 
@@ -31,6 +38,11 @@ impl HeldStore {
     /// Appends go on.
     pub fn release(&self) {
         self.held.send_replace(false);
+    }
+
+    /// The next read that finds nothing tells so only after the held append is done.
+    pub fn overtake_next_read(&self) {
+        self.overtaken.store(true, Ordering::Relaxed);
     }
 
     /// How many events each append had that was accepted.
@@ -58,7 +70,15 @@ impl EventStore for HeldStore {
     }
 
     fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>> {
-        self.store.read(run, after, max_bytes)
+        let (run, mut head) = (*run, self.store.watch(run));
+        Box::pin(async move {
+            let read = self.store.read(&run, after, max_bytes).await?;
+            if read.is_empty() && self.overtaken.swap(false, Ordering::Relaxed) {
+                self.release();
+                let _ = head.wait_for(|head| *head > after).await;
+            }
+            Ok(read)
+        })
     }
 
     fn watch(&self, run: &RunId) -> watch::Receiver<Seq> {
