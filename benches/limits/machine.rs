@@ -16,17 +16,54 @@ pub fn spawn(script: &Path) {
     assert!(command.spawn().unwrap().wait_with_output().unwrap().status.success());
 }
 
-/// Milliseconds of the median fdatasync of an append of 4 KiB.
-pub fn fdatasync_ms(folder: &Path) -> f64 {
-    median(&appends(folder, 50))
-}
-
 /// Milliseconds of each append of 4 KiB with its fdatasync.
 pub fn appends(folder: &Path, rounds: usize) -> Vec<f64> {
     let mut file = tempfile::tempfile_in(folder).unwrap();
     timed(rounds, || {
         file.write_all(&[b'x'; 4096]).unwrap();
         file.sync_data().unwrap();
+    })
+}
+
+/// Milliseconds that a byte takes on the way of a line, done barely: through a pipe to a thread that appends 4 KiB and syncs
+/// them, from there to a second one that does the same with another file, and through a pipe back. One each 20 ms, as the
+/// measured lines: cores and disk rest in between, and what wakes them is part of the way.
+pub fn paced_lines(folder: &Path, rounds: usize) -> Vec<f64> {
+    let (mut line, mut written) = std::io::pipe().map(|(reader, writer)| (writer, reader)).unwrap();
+    let (mut shown, mut show) = std::io::pipe().unwrap();
+    let (to_commit, committing) = std::sync::mpsc::channel::<()>();
+    let append = || {
+        let mut file = tempfile::tempfile_in(folder).unwrap();
+        move || {
+            file.write_all(&[b'x'; 4096]).unwrap();
+            file.sync_data().unwrap();
+        }
+    };
+    let (mut append_raw, mut append_event) = (append(), append());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while written.read_exact(&mut [0]).is_ok() {
+                append_raw();
+                to_commit.send(()).unwrap();
+            }
+        });
+        scope.spawn(move || {
+            while committing.recv().is_ok() {
+                append_event();
+                show.write_all(b"x").unwrap();
+            }
+        });
+        let times = (0..rounds).map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            timed(1, || {
+                line.write_all(b"x").unwrap();
+                shown.read_exact(&mut [0]).unwrap();
+            })[0]
+        });
+        let times = times.collect();
+        // The threads end one after the other.
+        drop(line);
+        times
     })
 }
 

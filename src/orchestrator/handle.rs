@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
-use tracing::warn;
 
-use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
 use crate::domain::integrity::Integrity;
 use crate::domain::state::RunState;
@@ -61,15 +59,10 @@ impl Orchestrator {
         &self.shared.layout
     }
 
-    /// The run with this request id or run id. Whoever names a run finds in its log that it was recovered.
+    /// The run with this request id or run id. Whoever names a run finds it recovered.
     pub async fn resolve(&self, id: &str) -> Result<RunId, Error> {
         let run = self.shared.log.resolve(id).await?;
-        if self.shared.unnoted.contains(run)
-            && let Err(error) = self.shared.journal(run).await
-        {
-            // It can be read all the same, and is tried again in the background.
-            warn!(run.id = %run, error = %chain(&error), "a run could not be recovered yet");
-        }
+        self.shared.until_recovered(run).await;
         Ok(run)
     }
 

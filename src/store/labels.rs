@@ -32,16 +32,16 @@ impl RunFilter {
 
 /// What a run can be found by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Labels {
-    pub(super) status: Status,
+pub(crate) struct Labels {
+    pub(crate) status: Status,
     pub(super) skill_id: String,
     pub(super) engine: String,
-    pub(super) temporary: bool,
+    pub(crate) temporary: bool,
 }
 
 impl Labels {
     /// Those of a run's row; `None` if it is not one.
-    pub(super) fn of_row(row: &[u8]) -> Option<Labels> {
+    pub(crate) fn of_row(row: &[u8]) -> Option<Labels> {
         if let Ok(Row { state: Part { skill, engine, status, temporary } }) = serde_json::from_slice(row) {
             return Some(Labels { status: status.into(), skill_id: skill.id, engine, temporary });
         }

@@ -23,6 +23,7 @@ mod tails;
 
 pub use self::batch::EventBatch;
 pub use self::error::Error;
+pub(crate) use self::labels::Labels;
 pub use self::labels::RunFilter;
 pub use self::memory::MemoryStore;
 pub(crate) use self::sealed::{SealedLog, Sealing};

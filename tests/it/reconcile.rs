@@ -17,6 +17,7 @@ use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::domain::interaction::InteractionId;
 use skill_runner::domain::outcome::{Evidence, StreamProof};
 use skill_runner::domain::run_file::RunFile;
+use skill_runner::domain::statechart::Status;
 use skill_runner::domain::time::Timestamp;
 use skill_runner::domain::{decide, ending};
 use skill_runner::fcmp::{Encoder, Page};
@@ -223,6 +224,25 @@ fn of_many_waiting_runs_each_is_noted_once_and_before_anything_else_happens_to_i
     // The next start has nothing to note.
     with_service(folder.path(), async |service| {
         for run in &waiting[..waiting.len() - 1] {
+            assert_eq!(tell(service, *run).await, expected);
+        }
+    });
+}
+
+#[test]
+fn of_many_queued_runs_each_has_ended_for_whoever_names_or_lists_it() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let queued: Vec<RunId> = numbered(0..1600).filter(|run| kind(*run) == Left::Queued).collect();
+    leave_these(folder.path(), &queued);
+    with_service(folder.path(), async |service| {
+        // At once, before the background can have come to the newest of them.
+        let newest = *queued.last().unwrap();
+        assert_eq!(service.resolve(&newest.to_string()).await.unwrap(), newest);
+        assert_eq!(service.state(newest).await.unwrap().status(), Status::Failed);
+        let listed = service.list(&ListFilter { limit: usize::MAX, ..ListFilter::default() }).await.unwrap().jobs;
+        assert!(listed.iter().all(|job| job.status == Status::Failed), "a list waits for the runs on it");
+        let expected = tell(service, newest).await;
+        for run in &queued {
             assert_eq!(tell(service, *run).await, expected);
         }
     });

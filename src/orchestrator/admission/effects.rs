@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 use crate::domain::causes::chain;
-use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::{Effect, effects};
@@ -15,7 +14,6 @@ use crate::orchestrator::log::journal::{lost_race, met_final};
 use crate::orchestrator::packages::temporary;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::single_flight::Follower;
-use crate::workspace;
 
 /// Do what a run in this state needs.
 pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
@@ -51,13 +49,7 @@ pub(crate) async fn perform_again(shared: &Arc<Shared>, state: &RunState) -> Opt
     for effect in effects(state) {
         match effect {
             Effect::Enqueue => later = enter_again(shared, state).await,
-            Effect::Seal => {
-                // A power cut may have torn a sealed file whose events are still in the store.
-                let paths = shared.layout.run(run);
-                let _ = std::fs::remove_file(paths.file(RunFile::Events));
-                let _ = workspace::remove_sealed(&paths);
-                shared.sealer.seal_soon(run);
-            }
+            Effect::Seal => shared.sealer.seal_anew(vec![run]),
             Effect::RemovePackage => temporary::remove_soon(shared, state),
             // Nothing runs after a restart.
             Effect::Supervise | Effect::StopEngine => {}

@@ -21,7 +21,7 @@ use crate::orchestrator::log::run_log::RunLog;
 use crate::orchestrator::log::sealed_check::check_sealed;
 use crate::store;
 use crate::store::{EventBatch, EventStore, SealedLog, Sealing};
-use crate::workspace::Layout;
+use crate::workspace::{self, Layout};
 
 /// Bytes of events read at once while sealing.
 const READ_BYTES: usize = 1024 * 1024;
@@ -41,6 +41,7 @@ pub(crate) struct Sealer {
 
 enum Order {
     Seal(RunId),
+    SealAnew(Vec<RunId>),
     Finish(tokio::sync::oneshot::Sender<()>),
 }
 
@@ -59,6 +60,11 @@ impl Sealer {
     pub(crate) fn seal_soon(&self, run: RunId) {
         // The worker ends only with the service; then the next start seals.
         let _ = self.orders.send(Order::Seal(run));
+    }
+
+    /// The same for runs of an earlier process: a power cut may have torn sealed files whose events are still in the store.
+    pub(crate) fn seal_anew(&self, runs: Vec<RunId>) {
+        let _ = self.orders.send(Order::SealAnew(runs));
     }
 
     /// A run was deleted: leave it alone.
@@ -96,13 +102,13 @@ impl Worker {
                 order = orders.recv() => match order {
                     None => return,
                     Some(Order::Finish(done)) => { let _ = done.send(()); }
-                    Some(Order::Seal(run)) => match self.seal(run).await {
-                        Ok(()) => sealed.push((Instant::now() + self.grace, run)),
-                        Err(error) => {
-                            warn!(run.id = %run, error = %chain(&error), "the log was not sealed; it is tried again");
-                            again.push_back((Instant::now() + AGAIN_AFTER, run));
+                    Some(Order::Seal(run)) => self.seal_or_later(run, &mut sealed, &mut again).await,
+                    Some(Order::SealAnew(runs)) => {
+                        self.remove_sealed(runs.clone()).await;
+                        for run in runs {
+                            self.seal_or_later(run, &mut sealed, &mut again).await;
                         }
-                    },
+                    }
                 },
                 _ = ticks.tick() => {
                     self.delete_due(&mut sealed).await;
@@ -122,6 +128,36 @@ impl Worker {
 
     fn is_forgotten(&self, run: RunId) -> bool {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
+    }
+
+    async fn seal_or_later(
+        &self,
+        run: RunId,
+        sealed: &mut Vec<(Instant, RunId)>,
+        again: &mut VecDeque<(Instant, RunId)>,
+    ) {
+        match self.seal(run).await {
+            Ok(()) => sealed.push((Instant::now() + self.grace, run)),
+            Err(error) => {
+                warn!(run.id = %run, error = %chain(&error), "the log was not sealed; it is tried again");
+                again.push_back((Instant::now() + AGAIN_AFTER, run));
+            }
+        }
+    }
+
+    /// What is not there any more is read from the store.
+    async fn remove_sealed(&self, runs: Vec<RunId>) {
+        let (layout, forgotten) = (self.layout.clone(), self.forgotten.clone());
+        let remove = move || {
+            for run in runs {
+                if !forgotten.lock().unwrap_or_else(PoisonError::into_inner).contains(&run) {
+                    let paths = layout.run(run);
+                    let _ = std::fs::remove_file(paths.file(RunFile::Events));
+                    let _ = workspace::remove_sealed(&paths);
+                }
+            }
+        };
+        let _ = self.blocking.run("remove sealed logs", remove).await;
     }
 
     async fn seal(&self, run: RunId) -> Result<(), Error> {

@@ -108,7 +108,19 @@ impl ListFilter {
 
 impl Orchestrator {
     pub async fn list(&self, filter: &ListFilter) -> Result<Listing, Error> {
-        let (found, next_before) = filter.read(&*self.shared.store).await?;
+        let (found, next_before) = loop {
+            // Looked up before the rows are read: what was recovered since then may be read as it was before.
+            let unrecovered = self.shared.unrecovered.all();
+            let page = filter.read(&*self.shared.store).await?;
+            let early: Vec<RunId> =
+                page.0.iter().map(|run| run.run_id).filter(|run| unrecovered.contains(run)).collect();
+            if early.is_empty() || self.shared.closing.is_cancelled() {
+                break page;
+            }
+            for run in early {
+                self.shared.until_recovered(run).await;
+            }
+        };
         let jobs = found.iter().map(|state| self.job_of(state)).collect();
         Ok(Listing { jobs, next_before })
     }

@@ -1,6 +1,5 @@
 //! Start-up: end what a dead service left running, recover every open run, sweep what belongs to none.
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,21 +17,21 @@ use crate::engine;
 use crate::files;
 use crate::orchestrator::admission::effects::{perform_again, tell_end, wake};
 use crate::orchestrator::error::Error;
-use crate::orchestrator::log::journal::lost_race;
+use crate::orchestrator::log::journal::{Journal, lost_race};
 use crate::orchestrator::packages::install::recover_installs;
 use crate::orchestrator::runs::actor::uncovered;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::single_flight::Follower;
 use crate::orchestrator::turn::{at_rest, process};
-use crate::store::IndexKey;
+use crate::store::{IndexKey, Labels};
 use crate::workspace::{EngineHome, Layout};
 use crate::{settings, workspace};
 
 /// Runs that are recovered side by side.
 const AT_ONCE: usize = 64;
-/// Waiting runs whose logs say that the service was restarted before it is ready. It is noted in those of all others later, or
-/// when something is asked of them.
-const NOTED_FIRST: usize = 64;
+/// Waiting and queued runs that are recovered before the service is ready; all others later, or when something is asked of
+/// them.
+const RECOVERED_FIRST: usize = 64;
 /// When runs that could not be recovered are tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
@@ -49,10 +48,13 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
         warn!(pid = process.pid, run.id = ?process.run, "ended a process that an earlier service left behind");
     }
     let open = shared.store.open_runs().await?;
+    let Open { now, later, over } = sort(shared, open).await?;
+    if !over.is_empty() {
+        shared.sealer.seal_anew(over);
+    }
     // Many at once share the store's commits; what follows from each is done in their order, so the queue keeps it.
-    let notes = &AtomicUsize::new(NOTED_FIRST);
     let mut recovered =
-        stream::iter(open).map(|run| async move { (run, recover_run(shared, run, notes).await) }).buffered(AT_ONCE);
+        stream::iter(now).map(|run| async move { (run, recover_run(shared, run).await) }).buffered(AT_ONCE);
     let mut ready = Vec::new();
     let mut failed = Vec::new();
     while let Some((run, outcome)) = recovered.next().await {
@@ -70,13 +72,94 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
     }
     sweep_folders(shared).await?;
     wake(shared, ready);
-    if !shared.unnoted.first(1).is_empty() {
-        tokio::spawn(note_later(Arc::downgrade(shared)));
+    if !later.is_empty() {
+        shared.unrecovered.add(&later);
+        tokio::spawn(recover_in_background(Arc::downgrade(shared)));
     }
     let recovered = shared.recovered.load(Relaxed);
     if recovered > 0 {
-        info!(runs = recovered, "recovered the runs of an earlier service");
+        info!(runs = recovered, in_background = later.len(), "recovered the runs of an earlier service");
     }
+    Ok(())
+}
+
+/// Open runs by what is to be done with them, each in the order of their ids.
+#[derive(Default)]
+struct Open {
+    /// To be recovered before the service is ready.
+    now: Vec<RunId>,
+    /// To be recovered when the service is ready.
+    later: Vec<RunId>,
+    /// To be sealed alone.
+    over: Vec<RunId>,
+}
+
+/// Looks at no more of each row than it needs: there may be ten thousand.
+async fn sort(shared: &Shared, runs: Vec<RunId>) -> Result<Open, Error> {
+    let mut open = Open::default();
+    let mut first = RECOVERED_FIRST;
+    for run in runs {
+        let row = shared.store.index(&IndexKey::Run(run)).await?;
+        let labels = row.and_then(|row| Labels::of_row(&row));
+        if labels.as_ref().is_some_and(|labels| !labels.status.is_final()) {
+            shared.recovered.fetch_add(1, Relaxed);
+        }
+        let list = match labels {
+            Some(labels) if labels.status.is_final() && !labels.temporary => &mut open.over,
+            Some(labels) if may_wait(shared, labels.status) => match first.checked_sub(1) {
+                Some(left) => {
+                    first = left;
+                    &mut open.now
+                }
+                None => &mut open.later,
+            },
+            Some(_) | None => &mut open.now,
+        };
+        list.push(run);
+    }
+    Ok(open)
+}
+
+/// Whether nothing of the run went on when the service ended, and nothing has to go on at once.
+fn may_wait(shared: &Shared, status: Status) -> bool {
+    match status {
+        Status::WaitingUser => true,
+        // Those that are not ended keep their order in the queue.
+        Status::Queued => shared.settings.runs.restart_queued == settings::RestartQueued::Fail,
+        Status::Running | Status::Succeeded | Status::Failed | Status::Canceled => false,
+    }
+}
+
+/// Recover the runs for which the start did not wait. Whatever stays is recovered by the next start.
+async fn recover_in_background(shared: Weak<Shared>) {
+    let mut failed = Vec::new();
+    loop {
+        let Some(shared) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
+        let runs = shared.unrecovered.take(AT_ONCE);
+        if runs.is_empty() {
+            break;
+        }
+        let outcomes = join_all(runs.iter().map(|run| recover_one(&shared, *run))).await;
+        for (run, outcome) in runs.iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => {}
+                Err(error) if lost_race(&error) => {}
+                Err(error) => {
+                    warn!(run.id = %run, error = %chain(&error), "a run could not be recovered; trying again");
+                    failed.extend(shared.log.head(*run).await.map(|head| (*run, head.state.head_seq)));
+                }
+            }
+        }
+        // What could not be recovered can be read all the same.
+        shared.unrecovered.remove(&runs);
+    }
+    recover_later(shared, failed).await;
+}
+
+/// Without the run's lock: who has it and wants to write waits for this.
+async fn recover_one(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
+    let state = recover_run(shared, run).await?;
+    wake(shared, follow_up(shared, &state).await.into_iter().collect());
     Ok(())
 }
 
@@ -92,7 +175,7 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<(RunId, Seq)>) {
             if !shared.log.head(run).await.is_ok_and(|now| now.state.head_seq == head) {
                 continue;
             }
-            match recover_run(&shared, run, &AtomicUsize::new(1)).await {
+            match recover_run(&shared, run).await {
                 Ok(state) => wake(&shared, follow_up(&shared, &state).await.into_iter().collect()),
                 Err(error) if lost_race(&error) => {}
                 Err(error) => {
@@ -105,30 +188,13 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<(RunId, Seq)>) {
     }
 }
 
-/// Note in the logs of waiting runs that the service was restarted. Whatever stays is noted after the next start.
-async fn note_later(shared: Weak<Shared>) {
-    loop {
-        let Some(shared) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
-        let runs = shared.unnoted.first(AT_ONCE);
-        if runs.is_empty() {
-            return;
-        }
-        let noted = join_all(runs.into_iter().map(|run| shared.journal(run))).await;
-        if let Some(error) = noted.into_iter().find_map(Result::err) {
-            warn!(error = %chain(&error), "that the service was restarted could not be noted in a log; trying again");
-            drop(shared);
-            tokio::time::sleep(AGAIN_AFTER).await;
-        }
-    }
-}
-
-/// Decide what becomes of one run, and log it, or have it logged later once there are no `notes` left to be made.
-async fn recover_run(shared: &Arc<Shared>, run: RunId, notes: &AtomicUsize) -> Result<RunState, Error> {
-    let mut journal = shared.journal(run).await?;
+/// Decide what becomes of one run, and log it.
+async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {
+    // Not by `Shared::journal`, which waits until the run is recovered.
+    let mut journal = Journal::open(shared.pen(), run).await?;
     if journal.state().status().is_final() {
         return Ok(journal.state().clone());
     }
-    shared.recovered.fetch_add(1, Relaxed);
     let restart_queued = match shared.settings.runs.restart_queued {
         settings::RestartQueued::Fail => RestartQueued::Fail,
         settings::RestartQueued::Requeue => RestartQueued::Requeue,
@@ -141,11 +207,6 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId, notes: &AtomicUsize) -> R
         Status::Queued | Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => vec![],
     };
     let command = Command::Reconcile { restart_queued, facts };
-    let goes_on_waiting = journal.state().is_restart_unnoted() && journal.ending(&command).is_none();
-    if goes_on_waiting && notes.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
-        shared.unnoted.add(run);
-        return Ok(journal.state().clone());
-    }
     at_rest::log(shared, &mut journal, command).await?;
     if journal.state().status().is_final() {
         tell_end(journal.state());

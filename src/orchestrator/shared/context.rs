@@ -8,13 +8,12 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::domain::command::{Command, RestartQueued};
 use crate::domain::ids::RunId;
 use crate::fcmp::Signer;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::environment::{Blocking, Clock};
 use crate::orchestrator::error::Error;
-use crate::orchestrator::log::journal::{Journal, Pen, lost_race};
+use crate::orchestrator::log::journal::{Journal, Pen};
 use crate::orchestrator::log::run_log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
 use crate::orchestrator::shared::deadlines::Deadlines;
@@ -25,7 +24,7 @@ use crate::orchestrator::shared::run_lock::RunLocks;
 use crate::orchestrator::shared::scrubbed::Scrubbed;
 use crate::orchestrator::shared::shared_results::SharedResults;
 use crate::orchestrator::shared::single_flight::SingleFlight;
-use crate::orchestrator::shared::unnoted::Unnoted;
+use crate::orchestrator::shared::unrecovered::Unrecovered;
 use crate::registry::Registry;
 use crate::renderer::Renderer;
 use crate::settings::Settings;
@@ -61,9 +60,9 @@ pub(crate) struct Shared {
     pub uploading: Mutex<HashSet<RunId>>,
     pub installs: Arc<Semaphore>,
     temp_runs: Mutex<BTreeSet<RunId>>,
-    pub unnoted: Unnoted,
     /// Runs that had not ended when the service started.
     pub recovered: AtomicUsize,
+    pub unrecovered: Unrecovered,
     /// Everything that is to be done before the service ends.
     pub tasks: TaskTracker,
     /// Canceled when the service takes no new work.
@@ -119,32 +118,26 @@ impl Shared {
             uploading: Mutex::default(),
             installs: Arc::new(Semaphore::new(parts.installs_max)),
             temp_runs: Mutex::default(),
-            unnoted: Unnoted::default(),
             recovered: AtomicUsize::default(),
+            unrecovered: Unrecovered::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stopping: CancellationToken::new(),
         }
     }
 
-    /// A run's log, opened at its end. That the service was restarted is noted first, if it is not yet.
+    /// A run's log, opened at its end. A run of an earlier service is recovered first, if it is not yet.
     pub(crate) async fn journal(&self, run: RunId) -> Result<Journal, Error> {
-        loop {
-            let mut journal = Journal::open(self.pen(), run).await?;
-            if !self.unnoted.contains(run) {
-                return Ok(journal);
-            }
-            // The run waits, so what is configured for queued runs does not matter. Noted twice, it changes nothing.
-            let note = Command::Reconcile { restart_queued: RestartQueued::Requeue, facts: Vec::new() };
-            match journal.commit(note).await {
-                Ok(()) => {
-                    self.unnoted.remove(run);
-                    return Ok(journal);
-                }
-                // Somebody else has noted it this moment.
-                Err(error) if lost_race(&error) => {}
-                Err(error) => return Err(error),
-            }
+        self.until_recovered(run).await;
+        Journal::open(self.pen(), run).await
+    }
+
+    /// Waits until a run of an earlier service is recovered; at once for all others, and when the service ends.
+    pub(crate) async fn until_recovered(&self, run: RunId) {
+        tokio::select! {
+            biased;
+            () = self.unrecovered.wait(run) => {}
+            () = self.closing.cancelled() => {}
         }
     }
 

@@ -12,6 +12,6 @@ pub(crate) mod scrubbed;
 pub(crate) mod shared_results;
 pub(crate) mod single_flight;
 pub(crate) mod skills;
-pub(crate) mod unnoted;
+pub(crate) mod unrecovered;
 
 pub(crate) use context::Shared;

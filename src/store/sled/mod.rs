@@ -37,6 +37,7 @@ mod open;
 mod patience;
 mod plan;
 mod read;
+mod row_cache;
 mod rows;
 mod table;
 mod wake;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::folder::Claim;
 use super::levels::Levels;
+use super::row_cache::RowCache;
 use super::table::RunTable;
 use crate::domain::ids::{RunId, Seq};
 use crate::store::tails::Tails;
@@ -20,6 +21,8 @@ pub(super) struct Shared {
     groups: AtomicU64,
     pub(super) tails: Tails,
     pub(super) table: RunTable,
+    /// Only durable rows, and changed only by who holds `inflight` or is the writer: it never lags behind the databases.
+    rows: RowCache,
     // Declared after the databases, so that sled has closed its files before the directory is released; and in the shared
     // state, so that this happens after the last read.
     _claim: Claim,
@@ -45,8 +48,8 @@ pub(super) struct Inflight {
 impl Shared {
     pub(super) fn new(stored: Stored, claim: Claim) -> Shared {
         let (inflight, groups, tails) = (RwLock::default(), AtomicU64::new(0), Tails::default());
-        let (stored, table) = (RwLock::new(stored), RunTable::default());
-        Shared { stored, inflight, groups, tails, table, _claim: claim }
+        let (stored, table, rows) = (RwLock::new(stored), RunTable::default(), RowCache::default());
+        Shared { stored, inflight, groups, tails, table, rows, _claim: claim }
     }
 
     pub(super) fn count_group(&self) {
@@ -94,9 +97,20 @@ impl Shared {
         if self.is_deleted(run) { Ok(Seq::START) } else { self.read_levels(|levels| levels.head(run)) }
     }
 
-    /// The row in the databases, durable or not.
+    /// The row that was last made durable. For the writer while no group is under way, and for who holds `inflight` and did not
+    /// find it there: the row does not change meanwhile.
     pub(super) fn stored_row(&self, key: &IndexKey) -> Result<Option<Bytes>, Error> {
-        self.read_levels(|levels| levels.row(key))
+        if let Some(row) = self.rows.get(key) {
+            return Ok(row);
+        }
+        let row = self.read_levels(|levels| levels.row(key))?;
+        self.rows.put(*key, row.clone());
+        Ok(row)
+    }
+
+    /// A row is durable that readers do not see yet.
+    pub(super) fn remember_row(&self, key: IndexKey, row: Option<Bytes>) {
+        self.rows.put(key, row);
     }
 
     pub(super) fn open_runs(&self) -> Result<Vec<RunId>, Error> {

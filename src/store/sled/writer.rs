@@ -192,6 +192,8 @@ impl Writer {
             let marks = deleted.iter().map(|run| (*run, levels.current.number));
             self.shared.change(|stored| stored.deleted.extend(marks));
         }
+        // Before readers may look.
+        rows.iter().for_each(|(key, row)| self.shared.remember_row(*key, row.clone()));
         self.shared.show(Inflight::default());
         for (key, row) in &rows {
             if let IndexKey::Run(run) = key {
