@@ -15,7 +15,7 @@ use super::manifest::{Manifest, pretty};
 use super::walk::{self, Refused, Walked};
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::run_file::{RunFile, RunFolder};
-use crate::files;
+use crate::files::{self, WithinRoom};
 use crate::projection::check_shown;
 
 /// Shorter files are stored without compression: to set up a compressor costs more than it saves.
@@ -52,11 +52,12 @@ pub struct Bundle {
 }
 
 /// Writes the zip and the list of what is in it. Both are written whole; the caller makes them durable, together with the
-/// run's other files.
-pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path) -> Result<Bundle, Error> {
+/// run's other files. It fails as on a full disk before less than `floor` bytes are free.
+pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path, floor: u64) -> Result<Bundle, Error> {
     let Walked { files: paths, mut refused } = chosen(run_root, contents)?;
     let mut listed = Vec::with_capacity(paths.len());
     files::write_whole_with(zip, |file| {
+        let file = WithinRoom::new(file, run_root, floor);
         let mut writer = ZipWriter::new(BufWriter::with_capacity(64 * 1024, file));
         let mut budget = Budget::new();
         for path in paths {

@@ -1,7 +1,6 @@
 //! Audits a whole run: log, streams, manifest, artifacts, result.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::audit::error::Error;
@@ -18,6 +17,7 @@ use crate::domain::outcome::StreamProof;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::export::{Contents, EVENTS, Export, Flaw, Piece};
 use crate::fcmp::audit::Expect;
+use crate::files;
 
 /// Audits a run of the data folder: its files, its events wherever they are, and its row.
 ///
@@ -51,7 +51,7 @@ pub(crate) fn file(path: &Path) -> Result<Report, Error> {
     }
     let unreadable = || Error::read(path.display().to_string());
     let absolute = std::path::absolute(path).map_err(unreadable())?;
-    let log = File::open(&absolute).and_then(Piece::whole).map_err(unreadable())?;
+    let log = files::open_followed(&absolute).and_then(Piece::whole).map_err(unreadable())?;
     let logs = absolute.parent().filter(|logs| logs.ends_with(RunFolder::Logs.name()));
     match logs.and_then(Path::parent) {
         Some(root) if root.join(RunFile::Manifest.name()).exists() => folder_with(root, Some(log)),

@@ -6,6 +6,7 @@
 
 pub(crate) mod glob;
 pub(crate) mod harmless;
+pub(crate) mod json;
 pub(crate) mod object;
 pub(crate) mod template;
 pub(crate) mod utf8;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::extract;
-use super::parse::Parsed;
+use super::parse::{Parsed, too_many_values};
 use super::step::{Step, StepName};
 use crate::domain::codes::WarningCode;
 use crate::domain::event::ValidationError;
@@ -93,6 +93,9 @@ impl Offer {
 fn readings(text: &str) -> Vec<(Parsed, Range<usize>)> {
     let from = text.len() - text.trim_start().len();
     let trimmed = text.trim();
+    if too_many_values(trimmed).is_some() {
+        return Vec::new();
+    }
     let error = match serde_json::from_str(trimmed) {
         Ok(value) => return vec![(Parsed::as_it_stands(value), from..from + trimmed.len())],
         Err(error) => error.to_string(),

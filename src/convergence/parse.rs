@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::extract;
 use super::step::{Step, StepName};
+use crate::bounded::json::has_at_most;
 use crate::domain::validation::NormalizationLevel as Level;
 use crate::skill::schema::{TooCostly, Validator, Violation};
 
@@ -26,6 +27,15 @@ impl Parsed {
     }
 }
 
+/// Most values of a text that is read as JSON: each takes many times its bytes in memory.
+const VALUES_MAX: usize = 1_000_000;
+
+/// The step of a text that is not read because it has too many values.
+pub(super) fn too_many_values(text: &str) -> Option<Step> {
+    let told = || Step::new(StepName::AsIs, false, format!("the text has more than {VALUES_MAX} values of JSON"));
+    (!has_at_most(text.as_bytes(), VALUES_MAX)).then(told)
+}
+
 /// Reads a text as JSON: as it stands, else with its syntax repaired and never a guess at its meaning.
 ///
 /// ```
@@ -38,6 +48,9 @@ impl Parsed {
 /// ```
 pub fn parse(text: &str) -> Parsed {
     let text = text.trim();
+    if let Some(step) = too_many_values(text) {
+        return Parsed { level: Level::None, value: None, steps: vec![step] };
+    }
     match serde_json::from_str(text) {
         Ok(value) => Parsed::as_it_stands(value),
         Err(error) => {

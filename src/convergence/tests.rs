@@ -117,7 +117,7 @@ fn a_value_deeper_than_the_parser_goes_is_refused_without_a_crash() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert_eq!(parse(&nested(127)).level, Level::None);
     check_missing(&nested(128));
-    check_missing(&nested(1_000_000));
+    check_missing(&nested(900_000));
 }
 
 #[test]
@@ -307,4 +307,15 @@ proptest! {
     fn nothing_makes_it_panic(text in "[\\[\\]{}\",:\\\\“”‘’`\n a1t\u{feff}-]{0,60}") {
         parse(&text);
     }
+}
+
+#[test]
+fn a_text_of_more_than_a_million_values_is_not_read() {
+    let text = |values: usize| format!("[{}0]", "0,".repeat(values));
+    assert!(parse(&text(900_000)).value.is_some());
+    let refused = parse(&text(1_000_000));
+    assert_eq!(
+        (refused.value, refused.steps[0].detail.as_str()),
+        (None, "the text has more than 1000000 values of JSON")
+    );
 }

@@ -1,7 +1,6 @@
 //! An export, read strictly: every byte that is not a file's content is compared with the one it has to be.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use super::contents::{CONTENTS, Contents, FORMAT};
 use super::layout::{self, CENTRAL, COMMENT, END_BYTES, Entry, LONG_END_BYTES, Placed, SEAL_DIGITS};
 use super::names::name_objection;
 use super::piece::Piece;
+use crate::files;
 
 /// Longest directory at the end of an export that is read: enough for some million files.
 const CENTRAL_MAX: u64 = 256 << 20;
@@ -44,7 +44,7 @@ pub struct Export {
 impl Export {
     /// Whether a file is meant to be an export, however damaged.
     pub(crate) fn is_meant(path: &Path) -> bool {
-        let Ok(whole) = File::open(path).and_then(Piece::whole) else { return false };
+        let Ok(whole) = files::open_followed(path).and_then(Piece::whole) else { return false };
         let named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zip"));
         let begins = whole.bytes(0, 4).is_some_and(|bytes| bytes.starts_with(b"PK"));
         let comment_at = whole.size().saturating_sub((COMMENT.len() + SEAL_DIGITS) as u64);
@@ -53,7 +53,7 @@ impl Export {
 
     /// Opens an export; what is wrong with it is in [`Export::flaws`], except the content of its files.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let whole = Piece::whole(File::open(path)?)?;
+        let whole = Piece::whole(files::open_followed(path)?)?;
         let (files, order) = (BTreeMap::new(), Vec::new());
         let mut export = Self { whole, files, order, contents: None, flaws: Vec::new() };
         export.seal()?;

@@ -66,7 +66,14 @@ pub(crate) fn open_regular(path: &Path) -> Result<File, Error> {
     open_existing(path, OFlags::RDONLY)
 }
 
-/// The same, for writing.
+/// Opens a regular file for reading, also behind a link. A pipe is not waited for.
+pub(crate) fn open_followed(path: &Path) -> io::Result<File> {
+    let file = File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
+    let is_file = file.metadata()?.is_file();
+    is_file.then_some(file).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+}
+
+/// The same as `open_regular`, for writing.
 pub(crate) fn open_regular_to_write(path: &Path) -> Result<File, Error> {
     open_existing(path, OFlags::WRONLY)
 }

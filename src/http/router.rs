@@ -20,6 +20,7 @@ use crate::http::server::request_span;
 use crate::http::server::route_table::{Parameters, RouteTable, Row};
 use crate::http::skills::{installed, packages};
 use crate::http::state::app::App;
+use crate::http::state::turns::Pace;
 use crate::http::system::{health, info};
 use crate::settings::Limits;
 
@@ -29,6 +30,9 @@ const MULTIPART_FRAME_BYTES: u64 = 64 * 1024;
 /// Query parameters that several routes read.
 const LIST: &[&str] = &["status", "skill_id", "engine", "limit", "before", "since", "label"];
 const HISTORY: &[&str] = &["from_seq", "to_seq", "from_ts", "to_ts", "limit"];
+const AT_SEQ: &[&str] = &["at_seq"];
+/// Those of a history for which its log is read from the beginning.
+const TIMES: &[&str] = &["from_ts", "to_ts"];
 const RANGE: &[&str] = &["stream", "byte_from", "byte_to"];
 
 pub(crate) fn routes(app: App) -> Router {
@@ -104,7 +108,7 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
 fn run_routes(table: RouteTable, prefix: &str, upload: Access) -> RouteTable {
     let at = |rest: &str| format!("{prefix}{rest}");
     table
-        .get(&at(""), Read, &["at_seq"], status::status)
+        .slow_get(&at(""), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), status::status)
         // Like a clean-up.
         .delete(&at(""), Admin, delete::delete)
         // A configuration for an engine in its body needs more: `rerun.rs` asks for it.
@@ -114,13 +118,13 @@ fn run_routes(table: RouteTable, prefix: &str, upload: Access) -> RouteTable {
         .get(&at("/result"), Read, &[], result::result)
         .get(&at("/artifacts"), Read, &[], artifacts::all)
         .get(&at("/artifacts/{*path}"), Read, &[], artifacts::one)
-        .get(&at("/bundle"), Read, &[], bundle::bundle)
-        .get(&at("/explain"), Read, &["path"], explain::explain)
-        .get(&at("/export"), Read, &[], export::export)
+        .slow_get(&at("/bundle"), Read, &[], Pace::Slow, bundle::bundle)
+        .slow_get(&at("/explain"), Read, &["path"], Pace::Slow, explain::explain)
+        .slow_get(&at("/export"), Read, &[], Pace::Slow, export::export)
         .get(&at("/logs"), Read, &[], logs::whole)
         .get(&at("/logs/range"), Read, RANGE, logs::range)
         .get(&at("/events"), Read, &["cursor"], events::events)
-        .get(&at("/events/history"), Read, HISTORY, history::history)
+        .slow_get(&at("/events/history"), Read, HISTORY, Pace::SlowWith(TIMES), history::history)
         .post(&at("/cancel"), Run, &[], cancel::cancel)
         .get(&at("/explain/cache"), Read, &[], explain_cache::explain)
         .get(&at("/interaction/pending"), Read, &[], interaction::pending)
@@ -132,16 +136,16 @@ fn management_routes(table: RouteTable) -> RouteTable {
     let at = |rest: &str| format!("/v1/management/runs{rest}");
     table
         .get(&at(""), Read, LIST, list::list)
-        .get(&at("/{id}"), Read, &["at_seq"], run::conversation)
+        .slow_get(&at("/{id}"), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), run::conversation)
         .delete(&at("/{id}"), Admin, delete::delete)
         .post(&at("/{id}/rerun"), Run, &["wait"], rerun::rerun)
         .get(&at("/{id}/pending"), Read, &[], interaction::pending)
         .post(&at("/{id}/reply"), Run, &[], interaction::reply)
         .post(&at("/{id}/cancel"), Run, &[], cancel::cancel)
         .get(&at("/{id}/events"), Read, &["cursor"], events::events)
-        .get(&at("/{id}/events/history"), Read, HISTORY, history::history)
+        .slow_get(&at("/{id}/events/history"), Read, HISTORY, Pace::SlowWith(TIMES), history::history)
         .get(&at("/{id}/logs/range"), Read, RANGE, logs::range)
-        .get(&at("/{id}/explain"), Read, &["path"], explain::explain)
+        .slow_get(&at("/{id}/explain"), Read, &["path"], Pace::Slow, explain::explain)
         .get(&at("/{id}/files"), Read, &[], files::all)
         .get(&at("/{id}/file"), Read, &["path"], files::one)
 }

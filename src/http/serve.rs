@@ -20,6 +20,7 @@ use crate::http::server::peer::{Owners, Peer};
 use crate::http::server::slots::{Entered, Slots, connection_limit};
 use crate::http::state::app::{App, Changes};
 use crate::orchestrator::Orchestrator;
+use crate::settings::Settings;
 
 /// How long answers may take after the stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
@@ -34,7 +35,7 @@ pub async fn serve(
     orchestrator: Orchestrator,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    serve_app(listener, App::new(orchestrator, Changes::Accepted), stop).await
+    serve_app(listener, orchestrator, Changes::Accepted, stop).await
 }
 
 /// Serves the API read-only: a request that would change something is refused.
@@ -43,17 +44,35 @@ pub(crate) async fn serve_read_only(
     orchestrator: Orchestrator,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    serve_app(listener, App::new(orchestrator, Changes::Refused), stop).await
+    serve_app(listener, orchestrator, Changes::Refused, stop).await
 }
 
-async fn serve_app(listener: TcpListener, app: App, stop: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+async fn serve_app(
+    listener: TcpListener,
+    orchestrator: Orchestrator,
+    changes: Changes,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let most = most_connections(orchestrator.settings());
+    let app = App::new(orchestrator, changes, most);
     let tasks = TaskTracker::new();
-    Acceptor::new(app.clone(), tasks.clone()).accept_until(listener, stop).await;
+    Acceptor::new(app.clone(), tasks.clone(), most).accept_until(listener, stop).await;
     app.close();
     tasks.close();
     // A client that does not read its answer must not delay the end.
     let _ = tokio::time::timeout(LAST_ANSWERS, tasks.wait()).await;
     Ok(())
+}
+
+/// How many connections there may be: as configured, or as the limit of open files allows.
+fn most_connections(settings: &Settings) -> usize {
+    let wanted = settings.http.connections.most;
+    let open_files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = connection_limit(wanted, open_files, settings.runs.max_running_jobs);
+    if most < wanted {
+        info!(max_connections = most, open_files, "the limit of open files allows fewer connections than configured");
+    }
+    most
 }
 
 struct Acceptor {
@@ -67,18 +86,9 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    fn new(app: App, tasks: TaskTracker) -> Self {
+    fn new(app: App, tasks: TaskTracker, most: usize) -> Self {
         let settings = app.orchestrator().settings();
-        let connections = &settings.http.connections;
-        let open_files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let most = connection_limit(connections.most, open_files, settings.runs.max_running_jobs);
-        if most < connections.most {
-            info!(
-                max_connections = most,
-                open_files, "the limit of open files allows fewer connections than configured"
-            );
-        }
-        let slots = Slots::new(most, connections.most_per_address);
+        let slots = Slots::new(most, settings.http.connections.most_per_address);
         let turned_away = Arc::new(Semaphore::new((most / 8).clamp(1, TURNED_AWAY_MAX)));
         let owners = settings.http.token.is_none().then(Owners::new);
         Self { router: routes(app.clone()), app, slots, owners, turned_away, tasks }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::installed::InstalledEngines;
 use crate::engine::{Adapter, secret};
+use crate::files;
 
 /// Longest file that is searched.
 const FILE_MAX: u64 = 1024 * 1024;
@@ -42,7 +43,9 @@ fn secrets_of(path: &Path, depth: usize) -> Vec<String> {
     if !found.is_file() || found.len() > FILE_MAX {
         return Vec::new();
     }
-    let Ok(text) = fs::read_to_string(path) else { return Vec::new() };
+    let Some(text) = files::read_followed(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+        return Vec::new();
+    };
     let json = || serde_json::from_str::<Value>(&text).ok();
     let toml = || toml::from_str::<toml::Table>(&text).ok().and_then(|table| serde_json::to_value(table).ok());
     match json().or_else(toml) {

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::model_names::{Entry, check_entry, models};
 use crate::engine::Adapter;
-use crate::files::{create_parent, write_durably};
+use crate::files::{self, create_parent, write_durably};
 
 /// The most models a snapshot can have.
 const MODELS_MAX: usize = 2000;
@@ -82,7 +82,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn read(adapter: &Adapter, path: &Path) -> Result<Snapshot, String> {
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let bytes = files::read_followed(path).map_err(|error| error.to_string())?;
     let snapshot: Snapshot = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
     check(adapter, &snapshot).map_err(|refused| refused.to_string())?;
     Ok(snapshot)

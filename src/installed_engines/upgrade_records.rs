@@ -172,7 +172,7 @@ impl Records {
     }
 
     fn is_alive(&self, id: Uuid) -> io::Result<bool> {
-        let log = match File::open(self.log_file(id)) {
+        let log = match files::open_followed(&self.log_file(id)) {
             Ok(log) => log,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
@@ -191,7 +191,7 @@ impl Records {
 
     /// The log from this byte on.
     pub(crate) fn log_from(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
-        let mut log = File::open(self.log_file(id))?;
+        let mut log = files::open_followed(&self.log_file(id))?;
         log.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
         log.read_to_end(&mut bytes)?;

@@ -15,7 +15,7 @@ use super::package_version::installed_version;
 use super::temporary_folder::with_temporary_folder;
 use crate::domain::engine::Engine;
 use crate::engine::Adapter;
-use crate::files::write_durably;
+use crate::files::{self, write_durably};
 
 /// How long a program may take to print its version.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -88,7 +88,10 @@ impl Versions {
     }
 
     fn written(&self) -> BTreeMap<String, String> {
-        fs::read(file_in(&self.folder)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+        files::read_followed(&file_in(&self.folder))
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
     }
 
     fn remembered(&self, key: &str) -> Option<Answer> {

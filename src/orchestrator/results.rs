@@ -114,12 +114,15 @@ pub(crate) fn evidence(
     }
 }
 
+/// Bytes that a bundle for debugging leaves free, so that the end of its run can be recorded.
+const DEBUG_BUNDLE_LEAVES: u64 = 64 * 1024 * 1024;
+
 /// The bundle for debugging is made when the run ends, because it holds what is removed then. The other one is made when
 /// somebody asks for it.
 pub(crate) fn write_debug_bundle(paths: &RunPaths) -> Result<(), Error> {
     files::ensure_folder(&paths.folder(RunFolder::Bundles))?;
     let (zip, list) = (paths.file(RunFile::DebugBundle), paths.file(RunFile::DebugBundleManifest));
-    artifact::bundle(&paths.root, Contents::Everything, &zip, &list)?;
+    artifact::bundle(&paths.root, Contents::Everything, &zip, &list, DEBUG_BUNDLE_LEAVES)?;
     Ok(())
 }
 

@@ -91,7 +91,7 @@ impl EngineHome {
             return Ok(());
         }
         let read = files::read_beneath(&self.own, Path::new(login), LOGIN_MAX).ok().flatten();
-        let before = fs::read(&target).map_err(Error::on("read", &target))?;
+        let before = files::read_followed(&target).map_err(Error::on("read", &target))?;
         match read {
             Some(bytes) if is_like(&bytes, &before) => files::write_private(&target, &bytes),
             Some(_) | None => {

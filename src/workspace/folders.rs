@@ -64,12 +64,6 @@ pub(crate) fn remove_sealed(paths: &RunPaths) -> Result<u64, Error> {
     Ok(freed)
 }
 
-/// Bytes that can still be written on the file system of this path.
-pub(crate) fn free_bytes(path: &Path) -> Result<u64, Error> {
-    let found = rustix::fs::statvfs(path).map_err(Error::on("ask for the free space of", path))?;
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
@@ -125,13 +119,6 @@ mod tests {
             assert!(fs::symlink_metadata(&place).is_err(), "{}", place.display());
         }
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn free_space_is_known_for_a_folder_and_an_error_for_a_missing_one() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(free_bytes(folder.path()).unwrap() > 0);
-        assert_eq!(free_bytes(&folder.path().join("missing")).unwrap_err().source.kind(), std::io::ErrorKind::NotFound);
     }
 
     #[test]

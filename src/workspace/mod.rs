@@ -19,7 +19,7 @@ mod zip_end;
 pub use crate::domain::request::UploadedFile;
 pub(crate) use engine_home::EngineHome;
 pub use folders::{create_for_engine, create_run};
-pub(crate) use folders::{free_bytes, reclaim, remove_run, remove_sealed, remove_unused, sync_run};
+pub(crate) use folders::{reclaim, remove_run, remove_sealed, remove_unused, sync_run};
 pub use layout::Layout;
 pub(crate) use layout::RunPaths;
 pub(crate) use ranges::{RangeError, read_range};

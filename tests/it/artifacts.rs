@@ -256,7 +256,7 @@ fn finished_run() -> tempfile::TempDir {
 
 fn make(run: &Path, contents: Contents) -> (Bundle, serde_json::Value, Vec<u8>) {
     let (zip, manifest) = (run.join("bundle/b.zip"), run.join("bundle/m.json"));
-    let made = bundle(run, contents, &zip, &manifest).unwrap();
+    let made = bundle(run, contents, &zip, &manifest, 0).unwrap();
     let listed = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
     (made, listed, fs::read(zip).unwrap())
 }

@@ -4,6 +4,7 @@ mod access;
 mod cancel;
 mod connections;
 pub mod create;
+mod crowds;
 mod files;
 mod finding;
 mod history;

@@ -89,3 +89,26 @@ fn an_idempotency_key_is_known_after_the_restart() {
     let other = create(address, &json!({"skill_id": "hangs"}), "queued");
     assert_eq!(other["error"]["code"], "IDEMPOTENCY_CONFLICT");
 }
+
+/// What a run's processes can do with the rights of their user.
+#[test]
+fn pipes_and_links_in_the_data_folder_are_not_waited_for_and_lead_nowhere() {
+    let place = Place::new();
+    drop(serve(&place, "fail"));
+    let (data, outside) = (place.path().join("data"), place.path().join("outside"));
+    std::fs::create_dir_all(&outside).unwrap();
+    std::fs::write(outside.join("kept"), "kept").unwrap();
+    for folder in ["tmp", "homes", "skill-copies", "results", "sealed"] {
+        let _ = std::fs::remove_dir_all(data.join(folder));
+        std::os::unix::fs::symlink(&outside, data.join(folder)).unwrap();
+    }
+    for pipe in ["damage.json", "service.json", "runs/pipe", "requests/pipe"] {
+        let _ = std::fs::remove_file(data.join(pipe));
+        std::fs::create_dir_all(data.join(pipe).parent().unwrap()).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, data.join(pipe), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+            .unwrap();
+    }
+    let (_running, address) = serve(&place, "fail");
+    assert_eq!(Call::new(address, "GET", "/readyz").send().status, 200);
+    assert_eq!(std::fs::read_to_string(outside.join("kept")).unwrap(), "kept");
+}

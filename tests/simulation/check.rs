@@ -97,7 +97,7 @@ async fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: 
     if told.as_ref() != Some(&logged) {
         world.violated(format!("{name} ended {logged:?}, and its result says {told:?}"));
     }
-    if let Err(error) = service.log().bundle(state.run_id).await {
+    if let Err(error) = service.log().bundle(state.run_id, 0).await {
         world.violated(format!("{name} is final and has no bundle: {error}"));
     }
     if world.disk.head(&state.run_id).await.unwrap() != Seq::START {

@@ -117,6 +117,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::InvalidCursor { parameter: None, .. } => plain(ErrorCode::InvalidCursor),
         Problem::UnsupportedMediaType { .. } => plain(ErrorCode::UnsupportedMediaType),
         Problem::BodyTooLarge { limit } => detailed(ErrorCode::PayloadTooLarge, json!({"limit_bytes": limit})),
+        Problem::TooManyValues { limit } => detailed(ErrorCode::PayloadTooLarge, json!({"limit_values": limit})),
         Problem::BodyBroken => plain(ErrorCode::InvalidRequest),
         Problem::NotHttp { .. } => plain(ErrorCode::InvalidRequest),
         Problem::HeadersTooLarge { limit } => detailed(ErrorCode::HeadersTooLarge, json!({"limit_bytes": limit})),
@@ -124,7 +125,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::HeadTimeout { seconds } | Problem::BodyTimeout { seconds } => {
             detailed(ErrorCode::RequestTimeout, json!({"seconds": seconds}))
         }
-        Problem::NoRoom => retry_later(ErrorCode::ResourceLimitExceeded, json!({})),
+        Problem::NoRoom | Problem::Busy => retry_later(ErrorCode::ResourceLimitExceeded, json!({})),
         Problem::TooManyConnections => retry_later(ErrorCode::TooManyConnections, json!({})),
         Problem::RouteNotFound { .. } => plain(ErrorCode::RouteNotFound),
         Problem::MethodNotAllowed { .. } => plain(ErrorCode::MethodNotAllowed),

@@ -65,6 +65,10 @@ pub(crate) enum Problem {
     TooManyConnections,
     #[error("too many large answers wait for their clients to read them; try again later")]
     NoRoom,
+    #[error("the service has as many such requests at work as it may; try again later")]
+    Busy,
+    #[error("the body has more than {limit} values of JSON")]
+    TooManyValues { limit: usize },
     #[error("there is no route {path:?}; the routes of the API begin with /v1")]
     RouteNotFound { path: String },
     #[error("{method} is not allowed on {path:?}; the Allow header lists the allowed methods")]

@@ -42,7 +42,7 @@ pub(crate) struct NewSnapshot {
 pub(crate) async fn add_snapshot(
     State(app): State<App>,
     EngineInPath(adapter): EngineInPath,
-    JsonBody(snapshot): JsonBody<NewSnapshot>,
+    JsonBody(snapshot, _): JsonBody<NewSnapshot>,
 ) -> Result<(StatusCode, Json<Manifest>), Problem> {
     let installed = app.installed_engines().clone();
     let entries = snapshot.models.into_iter().map(|Object(entry)| entry).collect();

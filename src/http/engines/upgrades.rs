@@ -34,7 +34,7 @@ enum Mode {
 
 pub(crate) async fn begin(
     State(app): State<App>,
-    JsonBody(request): JsonBody<Request>,
+    JsonBody(request, _): JsonBody<Request>,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
     let engines = match (request.mode, &request.engine) {
         (Mode::Single, Some(name)) => vec![by_name(name)?],

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 
+use crate::files::WithinRoom;
 use crate::http::answer::problem::Problem;
 use crate::http::attachment::{FileAnswer, answer};
 use crate::http::request::query::Query;
@@ -27,13 +28,15 @@ pub(crate) async fn export(
     }
     let (log, run) = (app.orchestrator().log().clone(), asked.run());
     let data = app.orchestrator().layout().data().to_owned();
+    let floor = app.orchestrator().settings().limits.min_free_bytes;
     let export = log.export(run).await?;
     // The service writes it to its own disk before it sends it.
     app.orchestrator().has_room_for(export.bytes())?;
     let file = blocking(move || {
         // Without a name, so that it is gone as soon as it is sent, or if this process dies.
-        let file = tempfile::tempfile_in(data).map_err(Error::io("create a temporary file for the export"))?;
-        let mut out = BufWriter::with_capacity(256 * 1024, &file);
+        let file = tempfile::tempfile_in(&data).map_err(Error::io("create a temporary file for the export"))?;
+        // Others write meanwhile.
+        let mut out = BufWriter::with_capacity(256 * 1024, WithinRoom::new(&file, &data, floor));
         let written = export.write(&mut out)?;
         out.flush().map_err(Error::io("write the export"))?;
         drop(out);

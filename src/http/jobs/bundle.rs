@@ -14,7 +14,8 @@ pub(crate) async fn bundle(State(app): State<App>, asked: RunInPath, headers: He
     if !status.is_final() {
         return Err(Problem::BundleNotReady { status });
     }
-    let bundle = app.orchestrator().log().bundle(asked.run()).await?;
+    let floor = app.orchestrator().settings().limits.min_free_bytes;
+    let bundle = app.orchestrator().log().bundle(asked.run(), floor).await?;
     let file = FileAnswer::new(bundle.file, bundle.name.to_owned(), "application/zip".to_owned(), None)?;
     answer(file, &headers)
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::domain::time::Timestamp;
 use crate::http::answer::problem::Problem;
-use crate::http::request::json_body::JsonBodyOrNone;
+use crate::http::request::json_body::{JsonBody, JsonBodyOrNone};
 use crate::http::state::app::App;
 use crate::http::state::task::through;
 use crate::orchestrator::Cleaned;
@@ -27,7 +27,7 @@ pub(crate) async fn cleanup(
     JsonBodyOrNone(request): JsonBodyOrNone<Request>,
 ) -> Result<Json<Cleaned>, Problem> {
     let orchestrator = app.orchestrator().clone();
-    let request = request.unwrap_or_default();
+    let JsonBody(request, _) = request.unwrap_or_default();
     let older_than = request.older_than_sec.map(seconds_ago);
     let keep_last = request.keep_last.unwrap_or(0);
     through(async move { orchestrator.cleanup(older_than, keep_last).await }).await.map(Json)

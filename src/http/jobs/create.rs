@@ -30,13 +30,16 @@ pub(crate) async fn create(
     granted: Granted,
     query: Query,
     headers: HeaderMap,
-    JsonBody(request): JsonBody<CreateRequest>,
+    JsonBody(request, place): JsonBody<CreateRequest>,
 ) -> Result<Response, Problem> {
     if !request.engine_configs.is_empty() {
         granted.require(Access::Admin)?;
     }
     let orchestrator = app.orchestrator().clone();
-    let make = async move |key: Option<String>| orchestrator.create(request, key.as_deref()).await;
+    let make = async move |key: Option<String>| {
+        let _until_created = place;
+        orchestrator.create(request, key.as_deref()).await
+    };
     created(app, query, headers, "/v1/jobs", make).await
 }
 
@@ -45,10 +48,13 @@ pub(crate) async fn create_temp(
     State(app): State<App>,
     query: Query,
     headers: HeaderMap,
-    JsonBody(request): JsonBody<CreateRequest>,
+    JsonBody(request, place): JsonBody<CreateRequest>,
 ) -> Result<Response, Problem> {
     let orchestrator = app.orchestrator().clone();
-    let make = async move |key: Option<String>| orchestrator.create_temp(request, key.as_deref()).await;
+    let make = async move |key: Option<String>| {
+        let _until_created = place;
+        orchestrator.create_temp(request, key.as_deref()).await
+    };
     created(app, query, headers, "/v1/temp-skill-runs", make).await
 }
 

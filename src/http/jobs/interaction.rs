@@ -31,12 +31,14 @@ pub(crate) async fn pending(State(app): State<App>, asked: RunInPath) -> Result<
 pub(crate) async fn reply(
     State(app): State<App>,
     asked: RunInPath,
-    JsonBody(reply): JsonBody<Reply>,
+    JsonBody(reply, place): JsonBody<Reply>,
 ) -> Result<Json<Replied>, Problem> {
     let orchestrator = app.orchestrator().clone();
     let run = asked.run();
     let Reply { interaction_id, response, idempotency_key } = reply;
-    through(async move { orchestrator.reply(run, InteractionId(interaction_id), response, idempotency_key).await })
-        .await
-        .map(Json)
+    let replied = async move {
+        let _until_replied = place;
+        orchestrator.reply(run, InteractionId(interaction_id), response, idempotency_key).await
+    };
+    through(replied).await.map(Json)
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::http::answer::problem::Problem;
 use crate::http::jobs::create::created;
-use crate::http::request::json_body::JsonBodyOrNone;
+use crate::http::request::json_body::{JsonBody, JsonBodyOrNone};
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::grant::{Access, Granted};
@@ -21,11 +21,15 @@ pub(crate) async fn rerun(
     headers: HeaderMap,
     JsonBodyOrNone(patch): JsonBodyOrNone<Map<String, Value>>,
 ) -> Result<Response, Problem> {
-    let again = app.orchestrator().rerun_of(asked.run(), patch.unwrap_or_default()).await?;
+    let JsonBody(patch, place) = patch.unwrap_or_default();
+    let again = app.orchestrator().rerun_of(asked.run(), patch).await?;
     if !again.request.engine_configs.is_empty() {
         granted.require(Access::Admin)?;
     }
     let orchestrator = app.orchestrator().clone();
-    let make = async move |key: Option<String>| orchestrator.rerun(again, key.as_deref()).await;
+    let make = async move |key: Option<String>| {
+        let _until_created = place;
+        orchestrator.rerun(again, key.as_deref()).await
+    };
     created(app, query, headers, "/v1/jobs", make).await
 }

@@ -1,47 +1,77 @@
 //! JSON bodies, read strictly and within a limit.
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
+use bytes::BytesMut;
+use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
+use crate::bounded::json::has_at_most;
 use crate::bounded::object::Object;
 use crate::domain::event::ValidationError;
 use crate::http::answer::problem::Problem;
 use crate::http::request::misfit::in_words;
+use crate::http::state::app::App;
+use crate::http::state::body_room::{Place, SMALL_BYTES};
+use crate::http::state::task::blocking;
 
 /// Most bytes of a JSON body.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// A JSON body that deserializes to `T`.
-pub(crate) struct JsonBody<T>(pub(crate) T);
+/// Most values of a JSON body. Of requests that keep their other limits, none has as many.
+const MAX_VALUES: usize = 300_000;
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+/// A JSON body that deserializes to `T`, and its room, to be kept while there is work with it.
+#[derive(Default)]
+pub(crate) struct JsonBody<T>(pub(crate) T, pub(crate) Place);
+
+impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         check_type(request.headers())?;
-        let bytes = read(request.into_body()).await?;
-        parse(&bytes).map(Self)
+        let mut place = Place::default();
+        let bytes = read(request.into_body(), app, &mut place).await?;
+        parse_in_turn(bytes, app, place).await
     }
 }
 
-/// A JSON body, or no body at all.
-pub(crate) struct JsonBodyOrNone<T>(pub(crate) Option<T>);
+async fn parse_in_turn<T>(bytes: BytesMut, app: &App, mut place: Place) -> Result<JsonBody<T>, Problem>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    app.body_room().work(&mut place).await?;
+    if bytes.len() <= SMALL_BYTES {
+        return parse(&bytes).map(|value| JsonBody(value, place));
+    }
+    // Not where other requests are answered, because it takes long.
+    blocking(move || {
+        if !has_at_most(&bytes, MAX_VALUES) {
+            return Err(Problem::TooManyValues { limit: MAX_VALUES });
+        }
+        parse(&bytes).map(|value| JsonBody(value, place))
+    })
+    .await
+}
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBodyOrNone<T> {
+/// A JSON body, or no body at all.
+pub(crate) struct JsonBodyOrNone<T>(pub(crate) Option<JsonBody<T>>);
+
+impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for JsonBodyOrNone<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let typed = check_type(request.headers());
-        let bytes = read(request.into_body()).await?;
+        let mut place = Place::default();
+        let bytes = read(request.into_body(), app, &mut place).await?;
         if bytes.is_empty() {
             return Ok(Self(None));
         }
         typed?;
-        parse(&bytes).map(Some).map(Self)
+        parse_in_turn(bytes, app, place).await.map(Some).map(Self)
     }
 }
 
@@ -55,15 +85,19 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::UnsupportedMediaType { given: given.chars().take(100).collect(), expected: "application/json" })
 }
 
-async fn read(body: Body) -> Result<bytes::Bytes, Problem> {
-    to_bytes(body, MAX_BYTES).await.map_err(|error| {
-        let cause = std::error::Error::source(&error);
-        if cause.is_some_and(|cause| cause.is::<http_body_util::LengthLimitError>()) {
-            Problem::BodyTooLarge { limit: MAX_BYTES as u64 }
-        } else {
-            Problem::BodyBroken
+async fn read(body: Body, app: &App, place: &mut Place) -> Result<BytesMut, Problem> {
+    let mut stream = body.into_data_stream();
+    let mut bytes = BytesMut::new();
+    while let Some(piece) = stream.next().await {
+        let piece = piece.map_err(|_| Problem::BodyBroken)?;
+        let length = bytes.len() + piece.len();
+        if length > MAX_BYTES {
+            return Err(Problem::BodyTooLarge { limit: MAX_BYTES as u64 });
         }
-    })
+        app.body_room().grow(place, length)?;
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {

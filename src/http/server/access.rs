@@ -22,6 +22,7 @@ use crate::http::server::host;
 use crate::http::server::peer::Peer;
 use crate::http::server::route_table::{Parameters, Row, Rows};
 use crate::http::state::app::{App, Changes};
+use crate::http::state::turns::Pace;
 
 /// Most bytes of path and query string.
 const URI_MAX: usize = 16 * 1024;
@@ -64,10 +65,19 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
     let mut request = request.map(|body| unread.lend(body, Duration::from_secs(seconds)));
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let sends_when_told = request.headers().contains_key(header::EXPECT);
-    let mut response = match check(&gate, &request) {
-        Ok(granted) => {
+    let is_open = gate.row(&request).is_some_and(|row| row.needs == Access::Open);
+    let answering = (!is_open).then(|| gate.app.turns().begin()).transpose();
+    let checked = check(&gate, &request).and_then(|granted| Ok((granted, answering?)));
+    let mut response = match checked {
+        Ok((granted, answering)) => {
             request.extensions_mut().insert(granted);
-            caught(next.run(request)).await
+            let pace = gate.row(&request).map_or(Pace::Usual, |row| row.pace);
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let mut response = gate.app.turns().take(pace, &query, caught(next.run(request))).await;
+            if let Some(answering) = answering {
+                response.extensions_mut().insert(answering);
+            }
+            response
         }
         Err(problem) => {
             drop(request);
@@ -89,7 +99,7 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
 }
 
 /// A panic in a handler is an internal error of this request; the connection stays open.
-async fn caught(answer: impl Future<Output = Response>) -> Response {
+async fn caught(answer: impl Future<Output = Response> + Send) -> Response {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| Problem::Panicked.into_response())
 }
 

@@ -26,6 +26,7 @@ use crate::http::server::peer::Peer;
 use crate::http::server::slots::{self, Slot};
 use crate::http::server::wire::Wire;
 use crate::http::state::room::Held;
+use crate::http::state::turns::Answering;
 use crate::settings::Connections;
 
 /// Most bytes of a request's line and headers.
@@ -127,7 +128,8 @@ impl Service<http::Request<Incoming>> for Answers {
         Box::pin(async move {
             let response = answer.await?;
             let held = response.extensions().get().cloned();
-            Ok(response.map(|body| AnswerBody { body, _request: request_of_slot, _held: held }))
+            let answering = response.extensions().get().cloned();
+            Ok(response.map(|body| AnswerBody { body, _request: request_of_slot, _held: held, _answering: answering }))
         })
     }
 }
@@ -182,6 +184,7 @@ struct AnswerBody {
     _request: slots::Request,
     /// Its room in memory, if it is large.
     _held: Option<Held>,
+    _answering: Option<Answering>,
 }
 
 impl HttpBody for AnswerBody {

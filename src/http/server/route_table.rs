@@ -10,6 +10,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use crate::http::server::grant::Access;
 use crate::http::state::app::App;
+use crate::http::state::turns::Pace;
 
 /// The query parameters that a route reads; any other is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub(crate) struct Row {
     pub(crate) path: String,
     pub(crate) needs: Access,
     pub(crate) parameters: Parameters,
+    pub(crate) pace: Pace,
 }
 
 /// Routes in the making. Each is added with its row, so there is no route without one.
@@ -45,7 +47,23 @@ impl RouteTable {
         H: Handler<T, App>,
         T: 'static,
     {
-        self.add(Method::GET, path, needs, Parameters::Only(query), get(handler))
+        self.add(Method::GET, path, needs, Parameters::Only(query), Pace::Usual, get(handler))
+    }
+
+    /// A GET whose answer may take seconds to begin.
+    pub(crate) fn slow_get<H, T>(
+        self,
+        path: &str,
+        needs: Access,
+        query: &'static [&'static str],
+        pace: Pace,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.add(Method::GET, path, needs, Parameters::Only(query), pace, get(handler))
     }
 
     pub(crate) fn post<H, T>(self, path: &str, needs: Access, query: &'static [&'static str], handler: H) -> Self
@@ -53,7 +71,7 @@ impl RouteTable {
         H: Handler<T, App>,
         T: 'static,
     {
-        self.add(Method::POST, path, needs, Parameters::Only(query), post(handler))
+        self.add(Method::POST, path, needs, Parameters::Only(query), Pace::Own, post(handler))
     }
 
     pub(crate) fn delete<H, T>(self, path: &str, needs: Access, handler: H) -> Self
@@ -61,7 +79,7 @@ impl RouteTable {
         H: Handler<T, App>,
         T: 'static,
     {
-        self.add(Method::DELETE, path, needs, Parameters::Only(&[]), delete(handler))
+        self.add(Method::DELETE, path, needs, Parameters::Only(&[]), Pace::Own, delete(handler))
     }
 
     /// A POST whose body is an upload.
@@ -71,7 +89,7 @@ impl RouteTable {
         T: 'static,
     {
         let limited = post(handler).layer(self.upload_limit);
-        self.add(Method::POST, path, needs, Parameters::Only(query), limited)
+        self.add(Method::POST, path, needs, Parameters::Only(query), Pace::Own, limited)
     }
 
     /// A check of the service's health, which anybody may ask for and with any query: probes add what they like.
@@ -80,12 +98,20 @@ impl RouteTable {
         H: Handler<T, App>,
         T: 'static,
     {
-        self.add(Method::GET, path, Access::Open, Parameters::Any, get(handler))
+        self.add(Method::GET, path, Access::Open, Parameters::Any, Pace::Own, get(handler))
     }
 
-    fn add(mut self, method: Method, path: &str, needs: Access, parameters: Parameters, to: MethodRouter<App>) -> Self {
+    fn add(
+        mut self,
+        method: Method,
+        path: &str,
+        needs: Access,
+        parameters: Parameters,
+        pace: Pace,
+        to: MethodRouter<App>,
+    ) -> Self {
         self.router = self.router.route(path, to);
-        self.rows.push(Row { method, path: path.to_owned(), needs, parameters });
+        self.rows.push(Row { method, path: path.to_owned(), needs, parameters, pace });
         self
     }
 

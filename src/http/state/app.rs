@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::http::state::body_room::BodyRoom;
 use crate::http::state::frames::Frames;
 use crate::http::state::room::AnswerRoom;
+use crate::http::state::turns::Turns;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
 
@@ -26,16 +28,20 @@ struct Shared {
     installed_engines: InstalledEngines,
     frames: Frames,
     room: AnswerRoom,
+    body_room: BodyRoom,
+    turns: Turns,
     closing: watch::Sender<bool>,
     changes: Changes,
 }
 
 impl App {
-    pub(crate) fn new(orchestrator: Orchestrator, changes: Changes) -> Self {
+    /// For so many connections.
+    pub(crate) fn new(orchestrator: Orchestrator, changes: Changes, connections: usize) -> Self {
         let frames = Frames::new(orchestrator.log().clone());
         let installed_engines = orchestrator.installed_engines().clone();
         let (room, closing) = (AnswerRoom::new(), watch::Sender::new(false));
-        Self(Arc::new(Shared { orchestrator, installed_engines, frames, room, closing, changes }))
+        let (body_room, turns) = (BodyRoom::new(), Turns::new(connections));
+        Self(Arc::new(Shared { orchestrator, installed_engines, frames, room, body_room, turns, closing, changes }))
     }
 
     pub(crate) fn orchestrator(&self) -> &Orchestrator {
@@ -57,6 +63,16 @@ impl App {
     /// Memory for answers that may be large.
     pub(crate) fn room(&self) -> &AnswerRoom {
         &self.0.room
+    }
+
+    /// Memory and threads for bodies that may be large.
+    pub(crate) fn body_room(&self) -> &BodyRoom {
+        &self.0.body_room
+    }
+
+    /// The order in which requests are answered.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.0.turns
     }
 
     /// Accept no new requests, and end the event streams.

@@ -1,7 +1,9 @@
 //! What every handler shares: the state of the service, encoded events, tasks.
 
 pub(crate) mod app;
+pub(crate) mod body_room;
 pub(crate) mod frames;
 pub(crate) mod room;
 pub(crate) mod run_span;
 pub(crate) mod task;
+pub(crate) mod turns;

@@ -4,11 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
+use crate::files::free_bytes;
 use crate::http::answer::problem::Problem;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
-use crate::workspace::free_bytes;
 
 pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Problem> {
     let orchestrator = app.orchestrator();

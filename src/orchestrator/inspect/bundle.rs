@@ -21,20 +21,27 @@ pub struct OpenedBundle {
 }
 
 impl RunLog {
-    /// The zip of a finished run. The first to ask has it made; from the same files it has the same bytes every time.
-    pub async fn bundle(&self, run: RunId) -> Result<OpenedBundle, Error> {
+    /// The zip of a finished run. The first to ask has it made; from the same files it has the same bytes every time. It is not made
+    /// if less than `floor` bytes of the disk would stay free.
+    pub async fn bundle(&self, run: RunId, floor: u64) -> Result<OpenedBundle, Error> {
         let state = self.head(run).await?.state;
         if !state.status().is_final() {
             return Err(Error::NotReady);
         }
         let proven = self.proven(run).await?.ok_or(Error::NotReady)?;
         let (paths, debug, checked) = (self.paths(run), state.options.debug, self.checked().clone());
-        self.blocking().run("make a bundle", move || open_or_make(&proven, &paths, debug, &checked)).await?
+        self.blocking().run("make a bundle", move || open_or_make(&proven, &paths, debug, &checked, floor)).await?
     }
 }
 
 /// No proof covers the zip, so one that this process has not made itself, or that was changed since, is made anew.
-fn open_or_make(proven: &ProvenRun, paths: &RunPaths, debug: bool, checked: &Checked) -> Result<OpenedBundle, Error> {
+fn open_or_make(
+    proven: &ProvenRun,
+    paths: &RunPaths,
+    debug: bool,
+    checked: &Checked,
+    floor: u64,
+) -> Result<OpenedBundle, Error> {
     let bundle = RunFile::bundle(debug);
     let place = paths.file(bundle);
     let open = || open_beneath(&paths.root, Path::new(bundle.name()));
@@ -45,7 +52,7 @@ fn open_or_make(proven: &ProvenRun, paths: &RunPaths, debug: bool, checked: &Che
         Err(LookupError::NotFound) if !debug => {}
         Err(error) => return Err(broken(bundle, error)),
     }
-    make(proven, paths)?;
+    make(proven, paths, floor)?;
     let file = open().map_err(|error| broken(bundle, error))?;
     if let Ok(found) = file.metadata() {
         checked.put(&place, &found);
@@ -67,7 +74,7 @@ fn broken(bundle: RunFile, error: LookupError) -> Error {
 }
 
 /// Makes the zip, and puts it in its place if every artifact in it is what the run left.
-fn make(proven: &ProvenRun, paths: &RunPaths) -> Result<(), Error> {
+fn make(proven: &ProvenRun, paths: &RunPaths, floor: u64) -> Result<(), Error> {
     let folder = paths.folder(RunFolder::Bundles);
     // Not the run's folder itself: a clean-up may have just removed it.
     files::step("create", &folder)?;
@@ -78,7 +85,7 @@ fn make(proven: &ProvenRun, paths: &RunPaths) -> Result<(), Error> {
     }
     let making = tempfile::Builder::new().prefix(".making-").tempdir_in(&folder).map_err(Error::io("make a bundle"))?;
     let (zip, list) = (making.path().join("zip"), making.path().join("list"));
-    let bundle = artifact::bundle(&paths.root, Contents::Result, &zip, &list)?;
+    let bundle = artifact::bundle(&paths.root, Contents::Result, &zip, &list, floor)?;
     compare(proven, &bundle.files)?;
     // The zip last: whoever finds it finds its list.
     for (from, to) in [(list, RunFile::BundleManifest), (zip, RunFile::Bundle)] {

@@ -1,5 +1,6 @@
 //! What a request means: everything in it is checked against its skill, and becomes the first event of a run.
 
+use std::io;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -44,10 +45,14 @@ impl Shared {
     ) -> Result<Started, Error> {
         let none = Map::new();
         let (input, parameter) = (request.input.as_ref(), request.parameter.as_ref());
-        if inputs::is_quick(skill, input.unwrap_or(&none), parameter.unwrap_or(&none)) {
+        let (input, parameter) = (input.unwrap_or(&none), parameter.unwrap_or(&none));
+        check_size(input, parameter)?;
+        if inputs::is_quick(skill, input, parameter) {
             return plan(self, skill, request, idempotency_sha256);
         }
         let (shared, skill) = (self.clone(), skill.clone());
+        // Those who wait hold no thread, so nobody else waits for them.
+        let _turn = self.checks.acquire().await;
         let planned = move || plan(&shared, &skill, request, idempotency_sha256);
         self.blocking.run("check the request", planned).await?
     }
@@ -207,7 +212,7 @@ fn check_foreign_configs(skill: &Skill, request: &CreateRequest) -> Result<(), E
 }
 
 fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Result<(), Error> {
-    let inline = Value::Object(input.clone()).to_string().len() + Value::Object(parameter.clone()).to_string().len();
+    let inline = length(input) + length(parameter);
     if inline <= INLINE_MAX {
         return Ok(());
     }
@@ -215,6 +220,28 @@ fn check_size(input: &Map<String, Value>, parameter: &Map<String, Value>) -> Res
         "input and parameter together are {inline} bytes of JSON, more than {INLINE_MAX}: upload large values as files"
     );
     Err(rejected(ErrorCode::PayloadTooLarge, message))
+}
+
+/// How long the fields are as JSON.
+fn length(fields: &Map<String, Value>) -> usize {
+    let mut counted = Counted(0);
+    // Neither the value nor the writer can fail.
+    let _ = serde_json::to_writer(&mut counted, fields);
+    counted.0
+}
+
+/// Counts what is written.
+struct Counted(usize);
+
+impl io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The engine asked for, if the skill runs on it.

@@ -96,7 +96,7 @@ impl Orchestrator {
 
 fn read_request(kept: &Path) -> Result<CreateRequest, Error> {
     let doing = || format!("read {}", kept.display());
-    let text = std::fs::read(kept).map_err(Error::io(doing()))?;
+    let text = files::read_followed(kept).map_err(Error::io(doing()))?;
     serde_json::from_slice(&text).map_err(|error| Error::io(doing())(error.into()))
 }
 

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::ids::RunId;
+use crate::domain::run_file::RunFile;
 use crate::fcmp::Signer;
+use crate::files;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::environment::{Blocking, Clock};
 use crate::orchestrator::error::Error;
@@ -30,7 +32,13 @@ use crate::renderer::Renderer;
 use crate::settings::Settings;
 use crate::store::EventStore;
 use crate::supervisor::Spawner;
-use crate::workspace::{self, Layout, SharedSkills};
+use crate::workspace::{Layout, RunPaths, SharedSkills};
+
+/// Requests that are being checked at once, of those whose check takes long.
+const CHECKS_MAX: usize = 4;
+
+/// An output that is not judged together with another one that is as long.
+const LARGE_OUTPUT_BYTES: u64 = 1024 * 1024;
 
 /// What all parts of the orchestrator share.
 pub(crate) struct Shared {
@@ -59,6 +67,10 @@ pub(crate) struct Shared {
     pub live: LiveRuns,
     pub uploading: Mutex<HashSet<RunId>>,
     pub installs: Arc<Semaphore>,
+    /// Checks of requests that take long, at once.
+    pub checks: Semaphore,
+    /// Held by whoever judges a large output.
+    large_outputs: Mutex<()>,
     temp_runs: Mutex<BTreeSet<RunId>>,
     /// Runs that had not ended when the service started.
     pub recovered: AtomicUsize,
@@ -117,6 +129,8 @@ impl Shared {
             live: LiveRuns::default(),
             uploading: Mutex::default(),
             installs: Arc::new(Semaphore::new(parts.installs_max)),
+            checks: Semaphore::new(CHECKS_MAX),
+            large_outputs: Mutex::default(),
             temp_runs: Mutex::default(),
             recovered: AtomicUsize::default(),
             unrecovered: Unrecovered::default(),
@@ -160,9 +174,16 @@ impl Shared {
     }
 
     pub(crate) fn has_room_for(&self, bytes: u64) -> Result<(), Error> {
-        let free = workspace::free_bytes(self.layout.data())?;
+        let free = files::free_bytes(self.layout.data())?;
         let floor = self.settings.limits.min_free_bytes;
         if free < floor.saturating_add(bytes) { Err(Error::InsufficientStorage { free, floor }) } else { Ok(()) }
+    }
+
+    /// Waits until no other large output is judged, if that of a run is large: JSON takes many times its bytes in memory. Blocks.
+    pub(crate) fn large_output(&self, paths: &RunPaths) -> Option<MutexGuard<'_, ()>> {
+        let length = |file: RunFile| paths.file(file).symlink_metadata().map_or(0, |found| found.len());
+        let is_large = [RunFile::Stdout, RunFile::Result].into_iter().any(|file| length(file) > LARGE_OUTPUT_BYTES);
+        is_large.then(|| self.large_outputs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A place in the queue.

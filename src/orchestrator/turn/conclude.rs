@@ -82,6 +82,8 @@ pub(crate) async fn conclude(mut turn: Turn<'_>, engine: Watched, script: Option
 async fn judge_output(turn: &mut Turn<'_>, judged: JudgedProcess, last: bool) -> Result<AfterJudging, Error> {
     let closing = Closing::of(turn);
     turn.blocking(move |paths, state, skill| {
+        let shared = closing.shared.clone();
+        let _alone = shared.large_output(paths);
         let (verdict, kept) = judge::judge(paths, state, skill, judged)?;
         if last {
             return closing.write(paths, state, skill, verdict).map(|it| AfterJudging::Concluded(Box::new(it)));

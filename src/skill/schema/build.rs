@@ -1,6 +1,6 @@
 //! Takes a schema apart. References are resolved by the resolver that the validator itself uses.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use referencing::{Draft, Registry, Resolver, uri};
 use serde_json::{Map, Value};
@@ -12,8 +12,11 @@ use super::pattern::Pattern;
 const DEPTH_MAX: usize = 64;
 /// Most parts of a schema, with those of other schemas that it refers to.
 const PARTS_MAX: usize = 10_000;
-/// Most states of all its patterns together.
-const STATES_MAX: u64 = 200_000;
+/// Most places that all dynamic references together may lead to.
+const DYNAMIC_MAX: usize = 10_000;
+/// Most different patterns, and most states of all of them together: each takes memory, when it is compiled and while it is matched.
+const PATTERNS_MAX: usize = 300;
+const STATES_MAX: u64 = 50_000;
 /// The base of a schema without `$id`.
 const NO_BASE: &str = "json-schema:///";
 
@@ -61,7 +64,7 @@ struct Builder<'r> {
     anchors: HashMap<&'r str, Vec<Id>>,
     /// Parts with a dynamic reference, and the name it looks for.
     dynamic: Vec<(Id, &'r str)>,
-    states: u64,
+    patterns: HashSet<&'r str>,
 }
 
 impl<'r> Builder<'r> {
@@ -136,8 +139,8 @@ impl<'r> Builder<'r> {
             ("multipleOf", _) => part.flat = part.flat.saturating_add(300),
             ("uniqueItems", Value::Bool(true)) => part.unique = true,
             ("pattern", Value::String(pattern)) => part.pattern = Some(self.pattern(pattern)?),
-            // A text that is to be a regular expression is compiled.
-            ("format", Value::String(format)) if format == "regex" => part.per_text += 20_000,
+            // The names of its groups are compared with each other.
+            ("format", Value::String(format)) if format == "regex" => part.is_pattern = true,
             ("format", _) => part.per_byte += 16,
             ("minLength" | "maxLength" | "contentEncoding" | "contentMediaType", _) => part.per_byte += 4,
             ("enum" | "const" | "required" | "dependentRequired", _) => {
@@ -170,10 +173,14 @@ impl<'r> Builder<'r> {
         self.id(schema, &resolver, draft)
     }
 
-    fn pattern(&mut self, text: &str) -> Result<Pattern, String> {
+    fn pattern(&mut self, text: &'r str) -> Result<Pattern, String> {
         let pattern = Pattern::of(text)?;
-        self.states = self.states.saturating_add(pattern.states);
-        if self.states > STATES_MAX {
+        // The same pattern at another place is the same one compiled.
+        if self.patterns.insert(text) {
+            self.graph.states = self.graph.states.saturating_add(pattern.states);
+            self.graph.backtracks |= pattern.backtracks;
+        }
+        if self.patterns.len() > PATTERNS_MAX || self.graph.states > STATES_MAX {
             return Err("its patterns are too many or too large".into());
         }
         Ok(pattern)
@@ -181,6 +188,10 @@ impl<'r> Builder<'r> {
 
     /// A dynamic reference may lead to each of the anchors of its name.
     fn finish(mut self) -> Result<Graph, String> {
+        let leads = |(_, name): &(Id, &str)| self.anchors.get(name).map_or(0, Vec::len);
+        if self.dynamic.iter().map(leads).sum::<usize>() > DYNAMIC_MAX {
+            return Err(format!("its dynamic references lead to more than {DYNAMIC_MAX} places"));
+        }
         for (id, name) in self.dynamic {
             for anchored in self.anchors.get(name).into_iter().flatten() {
                 let targets = &mut self.graph.parts[id].all;

@@ -35,8 +35,8 @@ pub(super) struct Part {
     pub(super) pattern: Option<Pattern>,
     /// Steps for each byte of a text, in 64ths.
     pub(super) per_byte: u64,
-    /// Steps for each text.
-    pub(super) per_text: u64,
+    /// A text is to be a regular expression.
+    pub(super) is_pattern: bool,
 }
 
 impl Part {
@@ -49,6 +49,10 @@ impl Part {
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) parts: Vec<Part>,
+    /// The states of all different patterns.
+    pub(super) states: u64,
+    /// Whether one of the patterns is matched by backtracking.
+    pub(super) backtracks: bool,
 }
 
 impl Graph {

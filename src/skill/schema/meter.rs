@@ -86,7 +86,11 @@ impl Meter<'_> {
     }
 
     fn text(&mut self, part: &Part, text: &str) -> Result<(), Exceeded> {
-        self.spend(part.per_text.saturating_add(count(text.len()).saturating_mul(part.per_byte) / 64))?;
+        let length = count(text.len());
+        self.spend(length.saturating_mul(part.per_byte) / 64)?;
+        if part.is_pattern {
+            self.spend(length.saturating_add(length.saturating_mul(length) / 1024))?;
+        }
         part.pattern.map_or(Ok(()), |pattern| self.spend(pattern.steps(text.len())))
     }
 

@@ -35,6 +35,12 @@ const BACKTRACKS_MAX: usize = 100_000;
 /// Largest compiled pattern, in bytes.
 const PATTERN_MAX: usize = 4 * 1024 * 1024;
 
+/// What a pattern may keep of its matches for the next, in bytes. Each thread that matches at the same time keeps its own.
+const PATTERN_KEEPS_MAX: usize = 64 * 1024;
+
+/// Most states of all patterns of a schema in which one is matched by backtracking: what those keep has no limit of ours.
+const BACKTRACKING_STATES_MAX: u64 = 5_000;
+
 pub(crate) use crate::domain::event::ValidationError as Violation;
 
 /// A value that is no usable JSON Schema.
@@ -77,11 +83,21 @@ impl Validator {
     pub(crate) fn new(schema: &Value) -> Result<Self, NotASchema> {
         let graph =
             build::graph(schema).map_err(|message| NotASchema { path: String::new(), message: shortened(&message) })?;
-        let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS_MAX).size_limit(PATTERN_MAX);
-        match jsonschema::options().offline().with_pattern_options(patterns).build(schema) {
-            Ok(validator) => Ok(Self(Arc::new(Compiled { graph, validator }))),
-            Err(error) => Err(NotASchema { path: error.instance_path().as_str().into(), message: shortened(&error) }),
+        let linear = PatternOptions::regex().size_limit(PATTERN_MAX).dfa_size_limit(PATTERN_KEEPS_MAX);
+        if !graph.backtracks
+            && let Ok(validator) = jsonschema::options().offline().with_pattern_options(linear).build(schema)
+        {
+            return Ok(Self(Arc::new(Compiled { graph, validator })));
         }
+        let backtracking = PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS_MAX).size_limit(PATTERN_MAX);
+        let validator = jsonschema::options().offline().with_pattern_options(backtracking).build(schema);
+        let validator = validator
+            .map_err(|error| NotASchema { path: error.instance_path().as_str().into(), message: shortened(&error) })?;
+        if graph.states > BACKTRACKING_STATES_MAX {
+            let message = "its patterns are too many or too large for a schema with lookaround or back references";
+            return Err(NotASchema { path: String::new(), message: message.into() });
+        }
+        Ok(Self(Arc::new(Compiled { graph, validator })))
     }
 
     /// Most steps to check several values of which one is looked for.

@@ -16,7 +16,7 @@ const TRIES_PER_STEP: u64 = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pattern {
     pub(super) states: u64,
-    backtracks: bool,
+    pub(super) backtracks: bool,
 }
 
 impl Pattern {

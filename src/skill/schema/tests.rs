@@ -241,3 +241,40 @@ fn the_deepest_check_needs_no_large_stack() {
         }
     }
 }
+
+#[test]
+fn a_text_that_is_to_be_a_pattern_costs_by_the_square_of_its_length() {
+    let schema = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "format": "regex" });
+    let validator = Validator::new(&schema).unwrap();
+    let names = |most: usize| json!((0..most).map(|number| format!("(?<a{number}>)")).collect::<String>());
+    assert_eq!(validator.errors(&names(1000)), Ok(vec![]));
+    assert_eq!(validator.errors(&names(20_000)), Err(TooCostly::Steps));
+}
+
+#[test]
+fn patterns_are_limited_in_number_and_those_that_backtrack_in_size() {
+    let patterns = |most: usize, behind: &str| {
+        let pattern = |number: usize| format!("[ab]*a[ab]{{12}}[^ab]|{number}{behind}");
+        json!({ "allOf": (0..most).map(|number| json!({ "pattern": pattern(number) })).collect::<Vec<_>>() })
+    };
+    assert_eq!(Validator::new(&patterns(2, "")).unwrap().errors(&json!("a".repeat(13) + "x")), Ok(vec![]));
+    assert_eq!(Validator::new(&patterns(2, "(?=x)")).unwrap().errors(&json!("a".repeat(13) + "x")), Ok(vec![]));
+    assert!(Validator::new(&patterns(301, "")).is_err());
+    assert!(Validator::new(&patterns(200, "(?=x)")).is_err());
+    // The same pattern at many places is one.
+    let same = json!({ "allOf": (0..1000).map(|_| json!({ "pattern": "^[a-z]+$" })).collect::<Vec<_>>() });
+    assert_eq!(Validator::new(&same).unwrap().errors(&json!("abc")), Ok(vec![]));
+}
+
+#[test]
+fn dynamic_references_that_lead_to_too_many_places_are_refused_at_once() {
+    let schema = |anchors: usize| {
+        let part =
+            |number: usize| (format!("a{number}"), json!({ "$dynamicAnchor": "n", "items": { "$dynamicRef": "#n" } }));
+        let parts: serde_json::Map<String, Value> = (0..anchors).map(part).collect();
+        json!({ "$defs": parts })
+    };
+    let refused = Validator::new(&schema(4000)).unwrap_err().message;
+    assert_eq!(refused, "its dynamic references lead to more than 10000 places");
+    assert_ne!(Validator::new(&schema(20)).map_err(|error| error.message).err(), Some(refused));
+}

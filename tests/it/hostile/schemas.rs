@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::support::{LONG, Server};
+use crate::interactive::pose::Pose;
+use crate::interactive::service::Service;
+use crate::support::{LONG, Server, script_skill};
 
 /// A schema with two ways from each level of a value to the next.
 fn doubling() -> Value {
@@ -49,4 +51,43 @@ fn an_output_that_is_checked_without_end_fails_its_run() {
     server.skill("shallow", &format!("cat >/dev/null\necho '{answer}'\n"), json!({"output": doubling()}));
     let (request, _) = server.finished("shallow");
     assert_eq!(server.get(&format!("/v1/jobs/{request}")).json()["status"], "succeeded");
+}
+
+/// A text of random letters makes patterns like these remember something new at nearly every byte, in each thread.
+#[test]
+fn patterns_keep_little_of_what_they_matched_however_many_ask_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let patterns = |behind: &str| {
+        let pattern = |number: usize| format!("[ab]*a[ab]{{12}}[^ab]|{number}{behind}");
+        let text =
+            json!({"allOf": (0..70).map(|number| json!({"not": {"pattern": pattern(number)}})).collect::<Vec<_>>()});
+        json!({"type": "object", "properties": {"text": text}})
+    };
+    let skills = folder.path().join("skills");
+    script_skill(&skills, "linear", "cat >/dev/null", json!({"parameter": patterns("")}));
+    let service = Service::start(folder.path(), &Pose::new());
+    let memory = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB")).unwrap();
+        resident.trim().parse::<u64>().unwrap() / 1024
+    };
+    let ask = |text: String| {
+        let created = service.post("/v1/jobs", &json!({"skill_id": "linear", "parameter": {"text": text}}));
+        assert_eq!(created.status, 201, "{}", created.text());
+    };
+    ask("a".into());
+    let before = memory();
+    std::thread::scope(|scope| {
+        for seed in 1..=16_u32 {
+            scope.spawn(move || {
+                let letters = (0..2000_u32).scan(seed, |state, _| {
+                    *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    Some(if *state >> 31 == 0 { 'a' } else { 'b' })
+                });
+                ask(letters.collect());
+            });
+        }
+    });
+    // Without limits it was 70 MiB and more for each of the four that are checked at once.
+    assert!(memory() - before < 100, "{} MiB", memory() - before);
 }

@@ -83,6 +83,28 @@ fn an_export_takes_no_more_of_the_disk_than_there_is_above_the_floor() {
 }
 
 #[test]
+fn a_bundle_takes_no_more_of_the_disk_than_there_is_above_the_floor() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let Some(_disk) = SmallDisk::mounted(&data, "160m") else { return };
+    let server = Server::with(&[("data_dir", data.to_str().unwrap()), ("min_free_bytes", "90 MiB")]);
+    let large =
+        "cat >/dev/null; head -c 40000000 /dev/urandom > artifacts/large.bin; echo '{\"success\":true,\"data\":{}}'";
+    server.skill("large", large, json!({"artifacts": [{"role": "a", "pattern": "*.bin", "required": true}]}));
+    let (_, run) = server.create("large");
+    let ended = server.events(&run, 0).until_end();
+    assert_eq!(ended.last().unwrap()["type"], "conversation.completed", "{ended:?}");
+    for _ in 0..2 {
+        let refused = server.get(&format!("/v1/jobs/{run}/bundle"));
+        assert_eq!(refused.refusal(), (507, "INSUFFICIENT_STORAGE".into()));
+    }
+    let left: Vec<_> = std::fs::read_dir(data.join("runs").join(&run).join("bundle")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(server.get("/readyz").status, 200, "what was written is gone");
+    drop(server);
+}
+
+#[test]
 fn a_file_longer_than_any_disk_is_not_in_an_export() {
     let server = Server::start();
     let sparse = "cat >/dev/null; mkdir -p raw; truncate -s 1T raw/sparse; echo x > raw/small; echo '{\"success\":true,\"data\":{}}'";

@@ -95,7 +95,7 @@ impl Player {
         let (zip, manifest) =
             (self.paths.file(RunFile::bundle(debug)), self.paths.file(RunFile::bundle_manifest(debug)));
         files::create_parent(&zip)?;
-        artifact::bundle(&self.paths.root, Contents::Result, &zip, &manifest).map(drop).map_err(io::Error::other)
+        artifact::bundle(&self.paths.root, Contents::Result, &zip, &manifest, 0).map(drop).map_err(io::Error::other)
     }
 
     fn copy(&self, name: &str) -> io::Result<()> {

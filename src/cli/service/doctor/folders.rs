@@ -5,10 +5,11 @@ use std::path::Path;
 
 use crate::cli::connect::client::Client;
 use crate::cli::service::doctor::finding::Finding;
+use crate::files::free_bytes;
 use crate::registry::{Entry, Registry};
 use crate::settings::Settings;
 use crate::store::{self, SledStore};
-use crate::workspace::{Layout, free_bytes};
+use crate::workspace::Layout;
 
 pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Finding> {
     let mut findings = vec![writable("data directory", "--data-dir", &settings.paths.data_dir)];
