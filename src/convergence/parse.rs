@@ -49,7 +49,7 @@ pub(super) fn too_many_values(text: &str) -> Option<Step> {
 pub fn parse(text: &str) -> Parsed {
     let text = text.trim();
     if let Some(step) = too_many_values(text) {
-        return Parsed { level: Level::None, value: None, steps: vec![step] };
+        return Parsed { level: Level::N0, value: None, steps: vec![step] };
     }
     match serde_json::from_str(text) {
         Ok(value) => Parsed::as_it_stands(value),
