@@ -46,6 +46,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("sandbox", "whether engines run in a sandbox: auto, on or off"),
     ("hard_timeout_seconds", "how long one attempt of a run may take"),
     ("stall_timeout_seconds", "how long an engine may write nothing; 0 for any time"),
+    ("rate_limit_wait_seconds", "how long a model's service may ask to wait before the run ends"),
     ("exit_grace_seconds", "how long an engine may take to exit after its result"),
     ("kill_grace_seconds", "time between the polite and the forced end of an engine"),
     ("max_upload_bytes", "largest upload"),
