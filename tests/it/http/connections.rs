@@ -234,7 +234,7 @@ fn nothing_behind_a_body_whose_length_is_in_doubt_is_taken_for_a_request() {
         ("transfer-encoding: xchunked\r\n".to_owned(), body),
         ("transfer-encoding: chunked, identity\r\n".to_owned(), body),
     ] {
-        let head = "POST /v1/jobs/cleanup HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+        let head = "POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
         let answer = raw(server.address, format!("{head}{headers}\r\n{body}").as_bytes());
         assert!(answer.starts_with("HTTP/1.1 400"), "{headers}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1 200").count(), 0, "{headers}: {answer}");
