@@ -12,10 +12,11 @@ use crate::domain::ending;
 use crate::domain::event::Event;
 use crate::domain::fact::Fact;
 use crate::domain::outcome::{RunError, StreamProof, Warning};
-use crate::domain::run_file::RunFolder;
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::engine;
+use crate::files;
 use crate::orchestrator::admission::cache;
 use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
@@ -159,6 +160,8 @@ impl Closing {
         // A question leaves the run open; its files are looked at when it ends.
         let asks = self.command(Vec::new(), conclusion.clone());
         if ending(state, &asks).is_none() {
+            // The last words of the turn are logged with its question: their bytes come first, as with every event.
+            files::sync_files(&paths.root, &[paths.file(RunFile::Stdout), paths.file(RunFile::Stderr)])?;
             return Ok(Concluded { step: self.command(facts, conclusion).into(), cached: None });
         }
         let indexed = artifact::index(&paths.root, &skill.artifact_contract())?;

@@ -1,12 +1,15 @@
 //! What an event names is on the disk before the event is.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use super::{Watched, first, not_durable, until, writes_database};
 use crate::cli::place::Place;
+use crate::interactive::pose::{self, Pose, done, says};
 use crate::support::file_calls::{Deed, FileCall};
 use crate::support::zips::{deflated, zip_folder};
-use crate::support::{Call, script_skill};
+use crate::support::{Call, LONG, script_skill};
 
 /// Sealed logs stay beside their events.
 const NO_DELETION: (&str, &str) = ("SKILL_RUNNER_SEAL_GRACE_SECONDS", "3600");
@@ -26,6 +29,30 @@ fn the_last_files_of_a_run_are_on_the_disk_before_the_event_that_ends_it() {
     let end = calls.iter().rposition(writes_database).unwrap();
     assert!(result < end, "the result is written before the event that names it");
     assert_eq!(not_durable(&calls[..end], &format!("data/runs/{run}")), []);
+}
+
+#[test]
+fn what_an_engine_said_is_on_the_disk_before_the_question_it_ends_with() {
+    let place = Place::new();
+    let pose = Pose::new();
+    pose.plays(&[says("What is your name?"), done()]);
+    pose::skill(&place.path().join("skills"), "ask", None);
+    let program = pose.command();
+    let Some(service) = Watched::serve(&place, &[NO_DELETION, ("SKILL_RUNNER_CODEX_BIN", &program)]) else { return };
+    let options = json!({"execution_mode": "interactive"});
+    let body = json!({"skill_id": "ask", "engine": "codex", "runtime_options": options});
+    let answer = Call::new(service.address, "POST", "/v1/jobs").json(&body).send();
+    let run = answer.json()["run_id"].as_str().unwrap().to_owned();
+    let limit = Instant::now() + LONG;
+    while service.get(&format!("/v1/jobs/{run}"))["status"] != "waiting_user" {
+        assert!(Instant::now() < limit, "{}", service.get(&format!("/v1/jobs/{run}")));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let calls = service.watch.take();
+    let asked = calls.iter().rposition(writes_database).unwrap();
+    let said = format!("data/runs/{run}/logs/stdout.txt");
+    assert!(calls[..asked].iter().any(|call| call.deed == Deed::Write && call.path == said), "{calls:#?}");
+    assert_eq!(not_durable(&calls[..asked], &said), []);
 }
 
 #[test]
