@@ -2,6 +2,7 @@
 //!
 //! The engine is played, the clock stands still unless somebody waits for it, and the store counts and holds appends.
 
+mod followed;
 mod held_store;
 
 use std::io;

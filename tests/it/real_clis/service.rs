@@ -15,7 +15,7 @@ use crate::support::model_server::{INPUT_TOKENS, ModelServer, OUTPUT_TOKENS, Rep
 use crate::support::{Call, LONG, Sse};
 
 on_every_cli!(
-    the_notes_skill_gives_the_same_result_and_the_job_tells_how,
+    the_notes_skill_gives_the_same_result_in_a_tmp_of_its_own_and_the_job_tells_how,
     an_answer_is_heard_in_a_second_turn_that_carries_the_first,
     an_answer_that_breaks_the_schema_is_repaired_in_the_same_session_and_turn,
     a_cancel_in_the_middle_of_a_command_leaves_no_process,
@@ -41,9 +41,13 @@ impl Service {
 
     /// A service with these variables besides.
     pub(super) fn set(name: &str, variables: &[(&str, &str)]) -> Service {
+        Service::set_in(tempfile::tempdir().unwrap(), name, variables)
+    }
+
+    /// A service in this folder.
+    fn set_in(folder: tempfile::TempDir, name: &str, variables: &[(&str, &str)]) -> Service {
         let model = ModelServer::start();
         let cli = Cli::talking_to(&model, name);
-        let folder = tempfile::tempdir().unwrap();
         let shipped = [concat!(env!("CARGO_MANIFEST_DIR"), "/skills"), folder.path().to_str().unwrap()];
         assert!(Command::new("cp").arg("-r").args(shipped).status().unwrap().success());
         if let Some((file, text)) = &cli.home {
@@ -190,10 +194,24 @@ pub(super) fn writes_notes() -> Reply {
     Reply::Shell(format!("mkdir -p artifacts && printf '{}' > artifacts/notes.md", NOTES.replace('\n', "\\n")))
 }
 
-fn the_notes_skill_gives_the_same_result_and_the_job_tells_how(name: &str) {
-    let mut service = Service::with(name);
+/// Whether runs can have a `/tmp` of their own here: whoever may mount can give them one, if nothing they need is in `/tmp`.
+fn can_own_tmp(service: &Service) -> bool {
+    let mounts = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
+    let needed = [service.folder.path(), &service.cli.prefix];
+    mounts.is_ok_and(|status| status.success())
+        && !needed.iter().any(|path| path.starts_with("/tmp"))
+        && !path().contains("/tmp")
+}
+
+fn the_notes_skill_gives_the_same_result_in_a_tmp_of_its_own_and_the_job_tells_how(name: &str) {
+    let mut service = Service::set_in(tempfile::tempdir_in("/var/tmp").unwrap(), name, &[]);
     let result = json!({"title": "Plums", "points": 1, "artifact": "artifacts/notes.md"});
-    let run = service.start_notes(&[writes_notes(), Reply::Result(result.clone())]);
+    let Reply::Shell(notes) = writes_notes() else { unreachable!() };
+    // A file of its own in /tmp, if its sandbox allows one there, which is then also in its temporary folder.
+    let left = service.folder.path().file_name().unwrap().to_str().unwrap().replace('.', "own-tmp-");
+    let leaves =
+        format!("{notes}; if echo x > /tmp/{left}; then [ -e \"$TMPDIR/{left}\" ] && touch artifacts/own; fi; true");
+    let run = service.start_notes(&[Reply::Shell(leaves), Reply::Result(result.clone())]);
     let events = service.finish(&run);
     let job = service.get(&format!("/v1/jobs/{run}"));
     assert_eq!(job["status"], "succeeded", "{job:#}\n{events:#?}");
@@ -203,8 +221,15 @@ fn the_notes_skill_gives_the_same_result_and_the_job_tells_how(name: &str) {
     assert_eq!(told["result"]["artifacts"][0]["path_rel"], "artifacts/notes.md");
     assert_eq!(fs::read_to_string(service.run_dir(&run).join("artifacts/notes.md")).unwrap(), NOTES);
     assert_eq!(job["engine_version"], service.cli.adapter.install.unwrap().version);
-    let isolation = if name == "codex" { "process-tree+engine-sandbox" } else { "process-tree" };
+    let sandboxed = if name == "codex" { "process-tree+engine-sandbox" } else { "process-tree" };
+    let (own, outside) = (can_own_tmp(&service), std::path::Path::new("/tmp").join(&left));
+    let isolation = if own { format!("{sandboxed}+own-tmp") } else { sandboxed.to_owned() };
     assert_eq!(job["isolation"], isolation);
+    let (seen_outside, seen_in_both) = (outside.exists(), service.run_dir(&run).join("artifacts/own").exists());
+    let _ = fs::remove_file(outside);
+    // The sandbox of codex lets no command write there.
+    let writes = name != "codex";
+    assert_eq!((seen_outside, seen_in_both), (writes && !own, writes && own), "{events:#?}");
     assert_eq!(tokens(&job), (json!(2 * INPUT_TOKENS), json!(2 * OUTPUT_TOKENS)), "{job:#}");
     let commands: Vec<&Value> = of_type(&events, "assistant.command_execution").collect();
     assert_eq!(commands.last().map(|event| &event["data"]["status"]), Some(&json!("completed")), "{events:#?}");
