@@ -133,7 +133,7 @@ fn every_call_on_files_of_a_run_fails_once_and_nothing_acknowledged_is_lost() {
             }
         }
     }
-    assert!(not_met.len() < points.len() / 2, "{not_met:#?}");
+    assert!(not_met.len() < points.len() / 5, "{not_met:#?}");
     // The next run is like any other, and every run that was acknowledged is whole.
     assert_eq!(whole_run(&service).unwrap().0, "succeeded");
     let listed = service.get("/v1/jobs?limit=500");
