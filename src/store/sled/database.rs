@@ -204,7 +204,12 @@ fn parent(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
+    use super::super::keys;
     use super::*;
+    use crate::domain::ids::{RequestId, RunId};
+    use crate::store::IndexKey;
 
     #[test]
     fn a_summary_that_a_killed_process_began_does_not_keep_the_store_from_opening() {
@@ -245,6 +250,22 @@ mod tests {
             fs::write(folder.join("db"), "").unwrap();
             drop(Database::open(&folder, 1 << 20).unwrap());
             fs::remove_file(folder.join("db")).unwrap();
+        }
+    }
+
+    /// A page may begin where the rows of runs begin, after requests with the highest ids there are.
+    #[test]
+    fn rows_of_runs_are_read_backwards_to_the_first_whatever_stands_before_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = Database::create(&dir.path().join("database"), 1 << 20).unwrap();
+        let db = database.db().unwrap();
+        let put = |key: IndexKey| db.insert(keys::row_key(&key), "row").unwrap();
+        for run in 0..60_u128 {
+            put(IndexKey::Request(RequestId(Uuid::from_u128(!run))));
+            put(IndexKey::Run(RunId(Uuid::from_u128(run))));
+            let (first, end) = keys::run_rows();
+            let read = db.range(first..end).rev().map(|row| keys::run_of_row(&row.unwrap().0).unwrap());
+            assert!(read.eq((0..=run).rev().map(|run| RunId(Uuid::from_u128(run)))));
         }
     }
 }

@@ -216,9 +216,13 @@ pub(super) fn row_key(key: &IndexKey) -> Vec<u8> {
     [&[prefix], id].concat()
 }
 
-/// The first key of all run rows, and the first key after them.
+/// A key up to the first of all run rows, and the first key after them.
+///
+/// They are read backwards. sled, on arriving at a page that begins with the very start of the range, looks for another
+/// page before it, and never ends if the keys there begin with four bytes of 255. No page begins before this start and
+/// within the rows.
 pub(super) fn run_rows() -> (Vec<u8>, Vec<u8>) {
-    (vec![RUN], vec![RUN + 1])
+    (vec![RUN, 0], vec![RUN + 1])
 }
 
 /// The first key of all open marks, and the first key after them.
