@@ -114,28 +114,44 @@ fn history(service: &Service, job: &Value) -> Figure {
 
 /// How long a line takes from the engine to a reader: the script says when it wrote it.
 pub fn live(setup: &Setup<'_>) -> Vec<Figure> {
-    let service = setup.serve(&[]);
     let body = json!({"skill_id": "emit", "runtime_options": {"no_cache": true}});
-    let created = service.client().json("POST", "/v1/jobs", Some(&body));
+    let names = ["live line to reader, p50", "live line to reader, p95"];
+    to_reader(setup, &setup.serve(&[]), &body, names, [2.5, 5.0])
+}
+
+/// How many lines are written, one each 20 ms.
+pub fn paced(setup: &Setup<'_>) -> usize {
+    setup.count(250, 50)
+}
+
+/// Starts a run that says when it writes each line, and reads its events: p50 and p95.
+pub fn to_reader(
+    setup: &Setup<'_>,
+    service: &Service,
+    body: &Value,
+    names: [&'static str; 2],
+    most: [f64; 2],
+) -> Vec<Figure> {
+    let created = service.client().json("POST", "/v1/jobs", Some(body));
     let mut delays = Vec::new();
     follow(&service.address, &format!("/v1/jobs/{}/events", created["run_id"].as_str().unwrap()), |line| {
-        let sent = line.strip_prefix("data:").and_then(|data| data.split_once("\"sent ")).map(|(_, rest)| rest);
-        if let Some(sent) = sent.and_then(|rest| rest.split(';').next()) {
-            delays.push((now_nanos() - sent.parse::<u128>().unwrap()) as f64 / 1e6);
+        let sent = line.strip_prefix("data:").and_then(|data| data.split_once("sent ")).map(|(_, rest)| rest);
+        if let Some(sent) = sent.and_then(|rest| rest.split_once(';')).and_then(|(sent, _)| sent.parse::<u128>().ok()) {
+            delays.push((now_nanos() - sent) as f64 / 1e6);
         }
         true
     });
-    assert_eq!(delays.len(), setup.count(250, 50), "each line came once");
-    let bare = machine::paced_lines(&setup.folder, setup.count(250, 50));
-    let figure = |what, part, most| {
-        Figure::new(what, "ms", quantile(&delays, part))
+    assert_eq!(delays.len(), paced(setup), "each line came once");
+    let bare = machine::paced_lines(&setup.folder, paced(setup));
+    let figure = |at: usize, part| {
+        Figure::new(names[at], "ms", quantile(&delays, part))
             .limit("barely, two fdatasyncs", quantile(&bare, part))
-            .at_most(most)
+            .at_most(most[at])
     };
-    vec![figure("live line to reader, p50", 0.5, 2.5), figure("live line to reader, p95", 0.95, 5.0)]
+    vec![figure(0, 0.5), figure(1, 0.95)]
 }
 
-fn now_nanos() -> u128 {
+pub fn now_nanos() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()
 }
 

@@ -12,6 +12,7 @@ mod clients;
 mod deletion;
 mod figure;
 mod floor;
+mod followed;
 mod killed;
 mod lines;
 mod machine;
@@ -37,6 +38,8 @@ use crate::setup::Setup;
 
 /// Tells this program to be the script that writes lines, see [`lines::emit`].
 const EMIT: &str = "--emit";
+/// Tells this program to be an engine that writes messages, see [`followed::speak`].
+const SPEAK: &str = "--speak";
 
 struct Part {
     name: &'static str,
@@ -46,13 +49,14 @@ struct Part {
 }
 
 /// In this order, because the last ones leave the most files.
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part { name: "floor", once: true, measure: floor::floor },
     Part { name: "idle", once: false, measure: trivial::idle },
     Part { name: "trivial", once: false, measure: trivial::one_by_one },
     Part { name: "burst", once: false, measure: trivial::burst },
     Part { name: "lines", once: false, measure: lines::lines },
     Part { name: "live", once: false, measure: lines::live },
+    Part { name: "followed", once: false, measure: followed::followed },
     Part { name: "readers", once: false, measure: clients::readers },
     Part { name: "cached", once: false, measure: clients::cached },
     Part { name: "deletion", once: true, measure: deletion::deletion },
@@ -62,10 +66,10 @@ const PARTS: [Part; 11] = [
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [word, lines] = words.as_slice()
-        && word == EMIT
-    {
-        return lines::emit(lines.parse().unwrap());
+    match words.as_slice() {
+        [word, lines] if word == EMIT => return lines::emit(lines.parse().unwrap()),
+        [word, lines] if word == SPEAK => return followed::speak(lines.parse().unwrap()),
+        _ => {}
     }
     // `cargo test --benches` asks for a list of tests: there are none.
     if words.iter().any(|word| word == "--list") {

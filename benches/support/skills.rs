@@ -47,7 +47,8 @@ printf '%s\n' "{{\"type\":\"thread.started\",\"thread_id\":\"$thread\"}}" '{{"ty
     engine
 }
 
-fn package(skills: &Path, id: &str, modes: &[&str], entrypoint: Value) -> PathBuf {
+/// Writes a package; its folder.
+pub fn package(skills: &Path, id: &str, modes: &[&str], entrypoint: Value) -> PathBuf {
     let folder = skills.join(id);
     fs::create_dir_all(folder.join("assets")).unwrap();
     let front = format!("---\nname: {id}\ndescription: A skill for measuring.\n---\n\nMeasures the runner.\n");
@@ -59,7 +60,7 @@ fn package(skills: &Path, id: &str, modes: &[&str], entrypoint: Value) -> PathBu
     folder
 }
 
-fn executable(path: &Path, text: &str) {
+pub fn executable(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -59,7 +59,7 @@ fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core
     if order.open_files != [0; 2] {
         sys::limit(Limit::OpenFiles, order.open_files)?;
     }
-    bind(order.binds).map_err(Refusal::Bind)?;
+    bind(order.binds, order.tmp).map_err(Refusal::Bind)?;
     for (from, to) in [(stdin, Fd(0)), (stdout, Fd(1)), (stderr, Fd(2))] {
         sys::duplicate(from, to)?;
     }
@@ -68,11 +68,14 @@ fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core
     Ok(program_file::find(argv.next().ok_or(Errno::INVAL)?, order.env)?)
 }
 
-fn bind(mut binds: Words<'_>) -> Result<()> {
-    if binds.is_empty() {
+fn bind(mut binds: Words<'_>, mut tmp: Words<'_>) -> Result<()> {
+    if binds.is_empty() && tmp.is_empty() {
         return Ok(());
     }
     sys::own_mounts()?;
+    if let Some(folder) = tmp.next() {
+        sys::bind(folder, b"/tmp\0")?;
+    }
     while let (Some(source), Some(target)) = (binds.next(), binds.next()) {
         sys::bind_read_only(source, target)?;
     }

@@ -21,6 +21,8 @@ pub struct Order<'a> {
     pub cwd: Words<'a>,
     /// Folders that only the run's processes see, read-only, at another place: source, target, source, target.
     pub binds: Words<'a>,
+    /// The folder that only the run's processes see as `/tmp`; one word or none.
+    pub tmp: Words<'a>,
     pub argv: Words<'a>,
     /// Each as `NAME=value`.
     pub env: Words<'a>,
@@ -88,8 +90,8 @@ impl<'a> Order<'a> {
     /// The whole message.
     pub fn encode(&self, message: &mut impl for<'b> Extend<&'b u8>) {
         let [soft, hard] = self.open_files;
-        let numbers = [self.mark, soft, hard, self.binds.len() as u64, self.argv.len() as u64];
-        let lists = [self.cwd.0, self.binds.0, self.argv.0, self.env.0];
+        let numbers = [self.mark, soft, hard, self.binds.len() as u64, self.tmp.len() as u64, self.argv.len() as u64];
+        let lists = [self.cwd.0, self.binds.0, self.tmp.0, self.argv.0, self.env.0];
         let ended: usize = numbers.iter().map(|number| digits(*number, &mut [0; 20]).len() + 1).sum();
         let length = ended + lists.iter().map(|list| list.len()).sum::<usize>();
         // No system takes arguments of 4 GB.
@@ -106,10 +108,11 @@ impl<'a> Order<'a> {
         let mut words = Words(bytes);
         let mark = words.next_number()?;
         let open_files = [words.next_number()?, words.next_number()?];
-        let (binds, arguments) = (words.next_number()?, words.next_number()?);
-        let (cwd, binds, argv) = (words.split_off(1)?, words.split_off(binds)?, words.split_off(arguments)?);
+        let (binds, tmp, arguments) = (words.next_number()?, words.next_number()?, words.next_number()?);
+        let (cwd, binds) = (words.split_off(1)?, words.split_off(binds)?);
+        let (tmp, argv) = (words.split_off(tmp)?, words.split_off(arguments)?);
         let whole = words.is_empty() || bytes.last() == Some(&0);
-        whole.then_some(Order { mark, open_files, cwd, binds, argv, env: words })
+        whole.then_some(Order { mark, open_files, cwd, binds, tmp, argv, env: words })
     }
 }
 
@@ -196,10 +199,12 @@ mod tests {
             open_files: [1024, u64::MAX],
             cwd: Words::new(b"/a b\0"),
             binds: Words::new(&binds),
+            tmp: Words::new(b"/own tmp\0"),
             argv: Words::new(&argv),
             env: Words::new(&env),
         };
-        let bare = Order { mark: 0, open_files: [0; 2], binds: Words::new(b""), env: Words::new(b""), ..full };
+        let none = Words::new(b"");
+        let bare = Order { mark: 0, open_files: [0; 2], binds: none, tmp: none, env: none, ..full };
         for order in [full, bare] {
             let mut message = Vec::new();
             order.encode(&mut message);
@@ -219,6 +224,7 @@ mod tests {
             open_files: [0; 2],
             cwd: Words::new(b"/\0"),
             binds: Words::new(b""),
+            tmp: Words::new(b""),
             argv: Words::new(&argv),
             env: Words::new(b"A=b\0"),
         };

@@ -130,6 +130,7 @@ impl Adapter {
                 polite: self.polite,
                 streams: self.streams,
                 secrets: turn.secrets.to_vec(),
+                own_tmp: false,
             },
             files: Vec::new(),
         }

@@ -37,6 +37,25 @@ pub struct Launch {
     pub streams: Streams,
     /// Values that are masked wherever its streams hold them.
     pub secrets: Vec<String>,
+    /// Whether it and everything it starts see the run's temporary folder as `/tmp`, where the system allows that.
+    pub own_tmp: bool,
+}
+
+impl Launch {
+    /// Whether it is told of something in `/tmp`, which it could not find in a `/tmp` of its own.
+    pub(crate) fn names_tmp(&self) -> bool {
+        let values = self.env.iter().map(|(_, value)| value.as_str());
+        self.cwd.starts_with("/tmp") || self.argv.iter().map(String::as_str).chain(values).any(names_tmp)
+    }
+}
+
+/// Whether a text names `/tmp` or a path in it, however it is set off.
+fn names_tmp(text: &str) -> bool {
+    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    text.match_indices("/tmp").any(|(at, found)| {
+        let (before, behind) = (text[..at].bytes().last(), text[at + found.len()..].bytes().next());
+        !before.is_some_and(|byte| of_name(byte) || byte == b'/') && !behind.is_some_and(of_name)
+    })
 }
 
 /// A file the engine needs before it starts.
@@ -78,4 +97,19 @@ pub(crate) fn path_text(path: &Path) -> String {
 /// These words as arguments.
 pub(crate) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_tmp;
+
+    #[test]
+    fn a_path_in_tmp_is_found_wherever_it_stands_and_another_folder_of_that_name_is_not() {
+        for text in ["/tmp", "/tmp/x", "/usr/bin:/tmp/bin", "--settings=/tmp/a", "{\"a\":\"/tmp/b\"}", "@/tmp/schema"] {
+            assert!(names_tmp(text), "{text}");
+        }
+        for text in ["", "/srv/data/tmp/run", "/tmpfs/x", "/var/tmp", "/tmp-1", "tmp/x", "//tmpx"] {
+            assert!(!names_tmp(text), "{text}");
+        }
+    }
 }

@@ -49,9 +49,15 @@ pub struct Process {
     /// Until the engine has begun. If this is dropped, it never does.
     pub(crate) begin: Option<Begin>,
     pub(crate) kind: Kind,
+    pub(crate) own_tmp: bool,
 }
 
 impl Process {
+    /// Whether it and everything it starts have a `/tmp` of their own.
+    pub fn has_own_tmp(&self) -> bool {
+        self.own_tmp
+    }
+
     /// The process id of the engine itself.
     pub fn pid(&self) -> u32 {
         self.pid

@@ -123,9 +123,9 @@ pub async fn spawn(spec: Spec<'_>) -> Result<Process, Error> {
     let prepared = Prepared::from(spec);
     // Starting waits for another process, and opening a log hashes it: neither may block a runtime thread.
     let started = spawn_blocking(move || prepared.start()).await;
-    let (started, reading) = started.map_err(|error| shim_failed(error.into()))??;
+    let (started, reading, own_tmp) = started.map_err(|error| shim_failed(error.into()))??;
     let shim = started.shim;
-    let process = attach(spec, started, reading);
+    let process = attach(spec, started, reading, own_tmp);
     if process.is_err() {
         // The shim has lost its control socket: it kills the engine and exits.
         reap(shim).await;
@@ -153,7 +153,7 @@ struct Reading {
 
 impl From<Spec<'_>> for Prepared {
     fn from(spec: Spec<'_>) -> Self {
-        let Launch { argv, env, cwd, stdin: _, polite: _, streams, secrets: _ } = spec.launch;
+        let Launch { argv, env, cwd, stdin: _, polite: _, streams, secrets: _, own_tmp } = spec.launch;
         let given = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let marks = [(RUN_MARKER.into(), spec.run.to_string().into()), ("TMPDIR".into(), spec.tmp_dir.into())];
         // Of two values for one name the later is used.
@@ -165,6 +165,7 @@ impl From<Spec<'_>> for Prepared {
                 open_files: files::inherited_open_files(),
                 cwd: cwd.clone(),
                 binds: spec.read_only_binds.to_vec(),
+                tmp: own_tmp.then(|| spec.tmp_dir.to_owned()),
                 argv: argv.iter().map(OsString::from).collect(),
                 env: env.into_iter().collect(),
             },
@@ -178,13 +179,21 @@ impl From<Spec<'_>> for Prepared {
 }
 
 impl Prepared {
-    fn start(self) -> Result<(Started, Reading), Error> {
+    fn start(mut self) -> Result<(Started, Reading, bool), Error> {
         self.check_working_directory()?;
         let (stdout_log, stderr_log) = (self.open_log(&self.stdout_log)?, self.open_log(&self.stderr_log)?);
         tmp_dir::create(&self.tmp_dir).map_err(|source| Error::TmpDir { path: self.tmp_dir.clone(), source })?;
-        match self.start_shim() {
+        let mut begun = self.start_shim();
+        if let Err(Failure::Bind(_)) = &begun
+            && self.order.tmp.take().is_some()
+        {
+            // Only who may mount can give a run a /tmp of its own.
+            begun = self.start_shim();
+        }
+        match begun {
             Ok((started, [stdout, stderr])) => {
-                Ok((started, Reading { stdout: (stdout, stdout_log), stderr: (stderr, stderr_log) }))
+                let reading = Reading { stdout: (stdout, stdout_log), stderr: (stderr, stderr_log) };
+                Ok((started, reading, self.order.tmp.is_some()))
             }
             Err(failure) => {
                 let _ = files::remove_tree(&self.tmp_dir);
@@ -231,7 +240,7 @@ impl Prepared {
 }
 
 /// Starts the tasks that feed, read and watch the engine.
-fn attach(spec: Spec<'_>, started: Started, reading: Reading) -> io::Result<Process> {
+fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> io::Result<Process> {
     let control = Control::new(started.control)?;
     let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(started.pipes.stdin))?;
     let files = [&reading.stdout, &reading.stderr].map(|(_, log)| log.file());
@@ -270,6 +279,7 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading) -> io::Result<Proc
         logs: files,
         begin: Some(Begin::Gate(started.pipes.gate)),
         kind: Kind::Real,
+        own_tmp,
     })
 }
 

@@ -3,6 +3,7 @@
 mod contract;
 mod keys;
 mod large;
+mod own_tmp;
 mod refused;
 mod service;
 

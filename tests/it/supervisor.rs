@@ -57,6 +57,7 @@ impl Room {
             polite: PoliteSignal::TerminateAll,
             streams: Streams::Pipes,
             secrets: Vec::new(),
+            own_tmp: false,
         }
     }
 

@@ -291,16 +291,21 @@ pub(crate) fn own_mounts() -> Result<()> {
     unsafe { call(number::MOUNT, [0, path(b"/\0")?, 0, MS_REC_SLAVE, 0]) }.map(drop)
 }
 
+const MS_BIND: usize = 0x1000;
+
+/// Shows a folder at another place.
+pub(crate) fn bind(source: &[u8], target: &[u8]) -> Result<()> {
+    // SAFETY: both paths end with a NUL byte; the other places are unused.
+    unsafe { call(number::MOUNT, [path(source)?, path(target)?, 0, MS_BIND, 0]) }.map(drop)
+}
+
 /// Shows a folder at another place, read-only.
 pub(crate) fn bind_read_only(source: &[u8], target: &[u8]) -> Result<()> {
     const MS_RDONLY: usize = 1;
     const MS_REMOUNT: usize = 0x20;
-    const MS_BIND: usize = 0x1000;
-    let (source, target) = (path(source)?, path(target)?);
-    // SAFETY: both paths end with a NUL byte; the other places are unused.
-    unsafe { call(number::MOUNT, [source, target, 0, MS_BIND, 0]) }?;
-    // SAFETY: as above.
-    unsafe { call(number::MOUNT, [0, target, 0, MS_BIND | MS_REMOUNT | MS_RDONLY, 0]) }.map(drop)
+    bind(source, target)?;
+    // SAFETY: the path ends with a NUL byte; the other places are unused.
+    unsafe { call(number::MOUNT, [0, path(target)?, 0, MS_BIND | MS_REMOUNT | MS_RDONLY, 0]) }.map(drop)
 }
 
 pub(crate) fn sleep(milliseconds: u32) {

@@ -64,6 +64,7 @@ pub(crate) fn launch(invocation: Invocation<'_>) -> Launch {
         polite: PoliteSignal::TerminateAll,
         streams: Streams::Pipes,
         secrets: Vec::new(),
+        own_tmp: false,
     }
 }
 
@@ -92,6 +93,7 @@ pub(crate) fn launch_helper(helper: Helper<'_>) -> Launch {
         polite: PoliteSignal::TerminateAll,
         streams: Streams::Pipes,
         secrets: Vec::new(),
+        own_tmp: false,
     }
 }
 

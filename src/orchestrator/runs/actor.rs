@@ -94,12 +94,14 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         }
     };
     let pid = process.pid();
+    // Scripts that run behind the engine see the machine's.
+    let own_tmp = process.has_own_tmp() && !skill.manifest.has_scripts();
     let start = Command::StartTurn {
         command: shown_argv,
         pid,
         engine_version,
         parser_version: parser_version.to_owned(),
-        isolation: isolation.to_owned(),
+        isolation: if own_tmp { format!("{isolation}+own-tmp") } else { isolation.to_owned() },
         passed,
     };
     if let Err(error) = journal.commit(start).await {

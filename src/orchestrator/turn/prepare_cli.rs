@@ -154,13 +154,15 @@ fn start_cli(
         own_sandbox,
         network: skill.manifest.automation.network != Some(Network::Off),
     });
-    let LaunchPlan { launch, shown_argv, files } = match plan {
+    let LaunchPlan { mut launch, shown_argv, files } = match plan {
         Ok(plan) => plan,
         Err(refused) => return Ok(Err(refused.into())),
     };
     // A configuration may be written there; its own folder would be for the owner alone.
     files::ensure_folder(&paths.folder(RunFolder::Raw))?;
     files.iter().try_for_each(write_config)?;
+    let needed = [paths.root.as_path(), &operators_home].into_iter().chain(found.program.iter().map(Path::new));
+    launch.own_tmp = !launch.names_tmp() && !needed.into_iter().any(in_tmp);
     let operator = read_operators(&operators_home, adapter.config.operator_file);
     let passed = config::passed(&adapter.config, &configured, operator.as_deref(), &env);
     files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&json!(passed)))?;
@@ -177,6 +179,11 @@ fn start_cli(
         isolation: isolation(own_sandbox && adapter.has_sandbox, skill),
         warnings: adapter.warning().into_iter().chain(unlisted).collect(),
     }))
+}
+
+/// Whether this is in `/tmp`, also by a link.
+fn in_tmp(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|path| path.starts_with("/tmp"))
 }
 
 /// The home of the run's engine; none for a run that began when all runs shared one, and whose session is there.

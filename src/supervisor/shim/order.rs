@@ -23,6 +23,8 @@ pub(crate) struct Order {
     pub(crate) open_files: Option<Rlimit>,
     pub(crate) cwd: PathBuf,
     pub(crate) binds: Vec<ReadOnlyBind>,
+    /// What the processes of the run see as `/tmp`; the machine's, if nothing is named.
+    pub(crate) tmp: Option<PathBuf>,
     pub(crate) argv: Vec<OsString>,
     /// Each name once.
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -35,6 +37,7 @@ impl Order {
         let cwd = words([self.cwd.as_os_str().as_bytes()]).map_err(nul)?;
         let folders = self.binds.iter().flat_map(|bind| [&bind.source, &bind.target]);
         let binds = words(folders.map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
+        let tmp = words(self.tmp.iter().map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
         let argv = words(self.argv.iter().map(|word| word.as_bytes())).map_err(nul)?;
         let variables = self.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
         let env = words(variables).map_err(nul)?;
@@ -45,6 +48,7 @@ impl Order {
             }),
             cwd: Words::new(&cwd),
             binds: Words::new(&binds),
+            tmp: Words::new(&tmp),
             argv: Words::new(&argv),
             env: Words::new(&env),
         };
@@ -71,6 +75,7 @@ mod tests {
             open_files: Some(Rlimit { current: Some(1024), maximum: None }),
             cwd: "/work".into(),
             binds: vec![ReadOnlyBind { source: "/from".into(), target: "/to".into() }],
+            tmp: Some("/own".into()),
             argv: vec!["sh".into(), "".into()],
             env: vec![("A".into(), "b=c".into()), ("EMPTY".into(), "".into())],
         };
@@ -80,6 +85,7 @@ mod tests {
             open_files: [1024, u64::MAX],
             cwd: Words::new(b"/work\0"),
             binds: Words::new(b"/from\0/to\0"),
+            tmp: Words::new(b"/own\0"),
             argv: Words::new(b"sh\0\0"),
             env: Words::new(b"A=b=c\0EMPTY=\0"),
         };

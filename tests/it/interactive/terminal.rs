@@ -78,6 +78,7 @@ fn an_interactive_run_asks_at_the_terminal_and_takes_lines_as_answers() {
     ] {
         assert!(stderr.contains(shown), "{shown:?} in {stderr}");
     }
+    assert!(!stderr.contains("ASK_USER_YAML"), "{stderr}");
     let session = std::fs::read_dir(desk.pose.sessions()).unwrap().next().unwrap().unwrap().file_name();
     let told = desk.pose.told(session.to_str().unwrap());
     let told: Vec<&str> = told.iter().skip(1).map(|text| text.trim()).collect();

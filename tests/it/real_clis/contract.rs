@@ -12,6 +12,7 @@ use crate::support::model_server::Reply;
 on_every_cli!(
     the_model_of_the_request_is_on_the_wire_and_told_everywhere_with_the_contract_of_this_cli,
     json_in_an_earlier_message_counts_and_of_two_objects_the_last,
+    a_template_of_the_skill_is_given_defaults_and_the_contract_unless_it_opts_out,
 );
 
 /// A service with the skill `say`, whose output is a name.
@@ -21,21 +22,46 @@ pub(super) fn service(name: &str) -> Service {
     service
 }
 
-/// A configuration of the skill that names another model, and perhaps an effort.
-fn other_model(name: &str) -> (&'static str, &'static str) {
+/// A configuration of the skill that names another model, an option, and perhaps an effort; where the option stands, and its value.
+fn other_model(name: &str) -> (&'static str, &'static str, &'static str, Value) {
     match name {
-        "codex" => ("codex_config.toml", "model = \"other-1\"\nmodel_reasoning_effort = \"low\"\n"),
-        "gemini" => ("gemini_settings.json", r#"{"model": {"name": "gemini-2.5-pro"}}"#),
-        "opencode" => ("opencode_config.json", r#"{"model": "scripted/other-1"}"#),
-        "claude" => ("claude_settings.json", r#"{"model": "other-1", "effortLevel": "low"}"#),
-        "qwen" => ("qwen_settings.json", r#"{"model": {"name": "other-1"}}"#),
+        "codex" => (
+            "codex_config.toml",
+            "model = \"other-1\"\nmodel_reasoning_effort = \"low\"\nmodel_context_window = 90000\n",
+            "/model_context_window",
+            json!(90000),
+        ),
+        "gemini" => (
+            "gemini_settings.json",
+            r#"{"model": {"name": "gemini-2.5-pro", "maxSessionTurns": 20}}"#,
+            "/model/maxSessionTurns",
+            json!(20),
+        ),
+        "opencode" => (
+            "opencode_config.json",
+            r#"{"model": "scripted/other-1", "compaction": {"auto": false}}"#,
+            "/compaction/auto",
+            json!(false),
+        ),
+        "claude" => (
+            "claude_settings.json",
+            r#"{"model": "other-1", "effortLevel": "low", "alwaysThinkingEnabled": false}"#,
+            "/alwaysThinkingEnabled",
+            json!(false),
+        ),
+        "qwen" => (
+            "qwen_settings.json",
+            r#"{"model": {"name": "other-1", "maxSessionTurns": 20}}"#,
+            "/model/maxSessionTurns",
+            json!(20),
+        ),
         other => panic!("say how {other} is told another model"),
     }
 }
 
 fn the_model_of_the_request_is_on_the_wire_and_told_everywhere_with_the_contract_of_this_cli(name: &str) {
     let mut service = service(name);
-    let (file, text) = other_model(name);
+    let (file, text, place, value) = other_model(name);
     fs::write(service.skills().join("say/assets").join(file), text).unwrap();
     let run = service.start(&[Reply::Result(json!({"name": "Ann"}))], json!({"skill_id": "say"}));
     let events = service.finish(&run);
@@ -53,9 +79,8 @@ fn the_model_of_the_request_is_on_the_wire_and_told_everywhere_with_the_contract
         assert_eq!((&told["model"], &told["effort"]), (&json!(asked), &effort), "{told:#}");
     }
     for told in [started, &recorded] {
-        // No options are not written.
-        let options = if told["options"].is_null() { json!({}) } else { told["options"].clone() };
-        assert_eq!(options, job["engine_options"]);
+        assert_eq!(told["options"], job["engine_options"]);
+        assert_eq!(told["options"].pointer(place), Some(&value), "{told:#}");
     }
     let prompt = service.model.requests()[0].to_string();
     let told = match name {
@@ -94,5 +119,38 @@ fn json_in_an_earlier_message_counts_and_of_two_objects_the_last(name: &str) {
     let places = &warned[0]["details"];
     assert_eq!((&places["taken"]["byte_from"], &places["taken"]["byte_to"]), (&json!(26), &json!(41)), "{places:#}");
     assert_eq!((&places["others"][0]["byte_from"], &places["others"][0]["byte_to"]), (&json!(7), &json!(22)));
+    service.close();
+}
+
+fn a_template_of_the_skill_is_given_defaults_and_the_contract_unless_it_opts_out(name: &str) {
+    let mut service = service(name);
+    let assets = service.skills().join("say/assets");
+    let input = json!({"type": "object", "properties": {
+        "topic": {"type": "string", "x-input-source": "inline", "default": "plums"},
+    }});
+    fs::write(assets.join("input.json"), input.to_string()).unwrap();
+    let runner = assets.join("runner.json");
+    let mut manifest: Value = serde_json::from_slice(&fs::read(&runner).unwrap()).unwrap();
+    manifest["schemas"]["input"] = json!("assets/input.json");
+    let result = Reply::Result(json!({"name": "Ann"}));
+    let mut prompted = |template: &str, contract: bool| {
+        manifest["entrypoint"]["prompt"] = json!({"template": template, "contract": contract});
+        fs::write(&runner, manifest.to_string()).unwrap();
+        let run = service.start(std::slice::from_ref(&result), json!({"skill_id": "say"}));
+        let events = service.finish(&run);
+        let defaults = of_type(&events, "conversation.started").next().unwrap()["data"]["defaults"].clone();
+        assert_eq!(defaults, json!({"input": {"/topic": "plums"}}), "{events:#?}");
+        let error = service.get(&format!("/v1/jobs/{run}"))["error"].clone();
+        (error, service.model.requests().first().map(ToString::to_string).unwrap_or_default())
+    };
+    for (template, contract) in [("Who grew {{ input.topic }}?", true), ("Who sold {{ input.topic }}?", false)] {
+        let (error, asked) = prompted(template, contract);
+        assert_eq!(error, Value::Null);
+        assert!(asked.contains(&template.replace("{{ input.topic }}", "plums")), "{asked}");
+        assert_eq!(asked.contains("<!-- run contract -->"), contract, "{asked}");
+    }
+    let (error, asked) = prompted("Who ate {{ input.tropic }}?", true);
+    assert_eq!((&error["code"], asked.as_str()), (&json!("PROMPT_TEMPLATE_FAILED"), ""), "{error:#}");
+    assert!(error["message"].as_str().unwrap().contains("input.tropic"), "{error:#}");
     service.close();
 }

@@ -26,6 +26,23 @@ fn text(bytes: usize) -> String {
     text[..bytes].to_owned()
 }
 
+/// What is known of a run that went wrong: its events without long texts, the ends of what its engine printed, and how often
+/// and for which model that asked.
+fn known_of(service: &Service, run: &str, events: &[Value]) -> String {
+    let short = |event: &Value| {
+        let text = format!("{} {}", event["type"], event["data"]);
+        text.chars().take(600).collect::<String>()
+    };
+    let end = |stream: &str| {
+        let bytes = fs::read(service.run_dir(run).join("logs").join(format!("{stream}.txt"))).unwrap_or_default();
+        let end = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(2000)..]).into_owned();
+        format!("{stream}, {} bytes, ends: {end}", bytes.len())
+    };
+    let events: Vec<String> = events.iter().map(short).collect();
+    let requests: Vec<usize> = service.model.requests().iter().map(|request| request.to_string().len()).collect();
+    [events.join("\n"), end("stdout"), end("stderr"), format!("requests of so many bytes: {requests:?}")].join("\n\n")
+}
+
 fn answers_of_every_size_arrive_whole(name: &str) {
     let mut service = Service::with(name);
     for time in 0..times() {
@@ -36,13 +53,14 @@ fn answers_of_every_size_arrive_whole(name: &str) {
             let run = service.start(&[writes_notes(), Reply::Result(result.clone())], body);
             let events = service.finish(&run);
             let job = service.get(&format!("/v1/jobs/{run}"));
-            let types: Vec<&Value> = events.iter().map(|event| &event["type"]).collect();
-            assert_eq!(job["status"], "succeeded", "{bytes} bytes: {}\n{types:?}", job["error"]);
+            let known = || known_of(&service, &run, &events);
+            assert_eq!(job["status"], "succeeded", "{bytes} bytes, time {time}: {job:#}\n{}", known());
             let told = service.get(&format!("/v1/jobs/{run}/result"));
-            assert!(told["result"]["data"] == result, "{bytes} bytes came as others");
+            let same = told["result"]["data"] == result;
+            assert!(same, "{bytes} bytes, time {time}, came as others: {job:#}\n{}", known());
             let lost = of_type(&events, "diagnostic.warning")
                 .filter(|event| event["data"]["code"] == "ENGINE_OUTPUT_REWRITTEN");
-            assert_eq!(lost.count(), 0);
+            assert_eq!(lost.count(), 0, "{bytes} bytes, time {time}\n{}", known());
         }
     }
     service.close();
@@ -70,7 +88,7 @@ fn a_tool_output_of_50_megabytes_is_survived_and_told_as_far_as_the_cli_prints_i
         let run = service.start(&[writes_notes(), flood, Reply::Result(result.clone())], body);
         let events = service.finish(&run);
         let job = service.get(&format!("/v1/jobs/{run}"));
-        assert_eq!(job["status"], "succeeded", "{}", job["error"]);
+        assert_eq!(job["status"], "succeeded", "time {time}: {job:#}\n{}", known_of(&service, &run, &events));
         assert_eq!(service.get(&format!("/v1/jobs/{run}/result"))["result"]["data"], result);
         let printed = fs::metadata(service.run_dir(&run).join("logs/stdout.txt")).unwrap().len();
         let commands: Vec<&Value> = of_type(&events, "assistant.command_execution").collect();

@@ -5,10 +5,13 @@ use serde_json::{Value, json};
 use super::contract::service;
 use super::on_every_cli;
 use super::service::{Service, of_type, writes_notes};
-use crate::support::model_server::Reply;
+use crate::support::model_server::{ModelServer, Reply};
 use crate::support::{Call, clis};
 
-on_every_cli!(a_refused_key_is_told_and_too_many_requests_are_tried_again_in_a_new_attempt_and_session);
+on_every_cli!(
+    a_refused_key_is_told_and_too_many_requests_are_tried_again_in_a_new_attempt_and_session,
+    a_service_that_cannot_be_reached_is_tried_again_later,
+);
 
 /// A body for the skill `say`; its runs are equal but for what the model says.
 fn say(retry: &Value) -> Value {
@@ -58,10 +61,30 @@ fn a_refused_key_is_told_and_too_many_requests_are_tried_again_in_a_new_attempt_
     service.close();
 }
 
+fn a_service_that_cannot_be_reached_is_tried_again_later(name: &str) {
+    let mut service = service(name);
+    // Nobody listens any more where the CLI looks for its model.
+    service.model = ModelServer::start();
+    let run = service.start(&[], say(&json!({"times": 1, "backoff_seconds": 3600})));
+    let why = scheduled(&service, &run);
+    let told = (&why["error"]["code"], &why["error"]["details"]["cause"]);
+    assert_eq!(told, (&json!("ENGINE_FAILED"), &json!("connection")), "{why:#}");
+    let canceled = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/cancel")).json(&json!({})).send();
+    assert_eq!(canceled.status, 200, "{}", canceled.text());
+    service.close();
+}
+
 /// A run whose service asks to wait for so long ends at once, with the time to try again.
-fn ends_at_once(mut service: Service, seconds: u64) {
+fn ends_at_once(service: Service, seconds: u64) {
+    ends_at_once_within(service, seconds, &Value::Null);
+}
+
+/// The same of a run with this limit on its time.
+fn ends_at_once_within(mut service: Service, seconds: u64, hard_timeout_seconds: &Value) {
     crate::interactive::pose::skill(&service.skills(), "say", None);
-    let run = service.start(&[Reply::RefuseFor(seconds)], say(&Value::Null));
+    let mut body = say(&Value::Null);
+    body["runtime_options"]["hard_timeout_seconds"] = hard_timeout_seconds.clone();
+    let run = service.start(&[Reply::RefuseFor(seconds)], body);
     let (job, events) = finished(&service, &run);
     let error = &job["error"];
     assert_eq!((&job["status"], &error["code"]), (&json!("failed"), &json!("ENGINE_RATE_LIMITED")), "{events:#?}");
@@ -92,6 +115,19 @@ fn a_wait_of_claude_beyond_the_setting_ends_the_run_at_once_with_the_time_to_try
     let run = service.start(&[Reply::RefuseFor(3600)], say(&Value::Null));
     assert_eq!(finished(&service, &run).0["error"]["code"], "ENGINE_RATE_LIMITED");
     service.close();
+}
+
+/// The setting allows both waits; what is left of the run's time does not.
+#[test]
+fn a_wait_beyond_what_is_left_of_the_time_limit_ends_the_run_at_once_with_the_time_to_try_again() {
+    const NAME: &str = "real_clis::refused::a_wait_beyond_what_is_left_of_the_time_limit_ends_the_run_at_once_with_the_time_to_try_again";
+    if clis::left_out(NAME) {
+        return;
+    }
+    let patient = [("SKILL_RUNNER_RATE_LIMIT_WAIT_SECONDS", "7200")];
+    ends_at_once_within(Service::set("codex", &patient), 3600, &json!(600));
+    // Claude gives up by itself if it is to wait for more than a minute.
+    ends_at_once_within(Service::set("claude", &patient), 55, &json!(45));
 }
 
 #[test]

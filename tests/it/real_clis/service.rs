@@ -41,9 +41,18 @@ impl Service {
 
     /// A service with these variables besides.
     pub(super) fn set(name: &str, variables: &[(&str, &str)]) -> Service {
+        Service::set_in(tempfile::tempdir().unwrap(), &[], name, variables)
+    }
+
+    /// A service in this folder, started by these words if there are any.
+    pub(super) fn set_in(
+        folder: tempfile::TempDir,
+        starter: &[&str],
+        name: &str,
+        variables: &[(&str, &str)],
+    ) -> Service {
         let model = ModelServer::start();
         let cli = Cli::talking_to(&model, name);
-        let folder = tempfile::tempdir().unwrap();
         let shipped = [concat!(env!("CARGO_MANIFEST_DIR"), "/skills"), folder.path().to_str().unwrap()];
         assert!(Command::new("cp").arg("-r").args(shipped).status().unwrap().success());
         if let Some((file, text)) = &cli.home {
@@ -51,7 +60,7 @@ impl Service {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let (process, address) = serve(&cli, &folder, variables);
+        let (process, address) = serve(&cli, &folder, starter, variables);
         Service { cli, model, address, folder, process, runs: Vec::new() }
     }
 
@@ -137,7 +146,7 @@ impl Service {
 
     /// Start the service again on the same folder.
     pub(super) fn start_again(&mut self) {
-        (self.process, self.address) = serve(&self.cli, &self.folder, &[]);
+        (self.process, self.address) = serve(&self.cli, &self.folder, &[], &[]);
     }
 
     /// Stop the service; every run's log, streams and artifacts are in order, and nothing is left running.
@@ -160,8 +169,8 @@ impl Drop for Service {
 }
 
 /// Start the service with the CLI's variables and these besides.
-fn serve(cli: &Cli, folder: &tempfile::TempDir, variables: &[(&str, &str)]) -> (Child, SocketAddr) {
-    let mut serve = command(folder, &["serve", "--port", "0"]);
+fn serve(cli: &Cli, folder: &tempfile::TempDir, starter: &[&str], variables: &[(&str, &str)]) -> (Child, SocketAddr) {
+    let mut serve = started_by(starter, folder, &["serve", "--port", "0"]);
     let passed: Vec<&str> = cli.env.iter().map(|(name, _)| name.as_str()).collect();
     serve
         .env("SKILL_RUNNER_NPM_PREFIX", &cli.prefix)
@@ -179,8 +188,14 @@ fn serve(cli: &Cli, folder: &tempfile::TempDir, variables: &[(&str, &str)]) -> (
 
 /// Our program with the shipped skills and nothing of this process's environment but where programs are.
 fn command(folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skill-runner"));
-    command.args(arguments).args(["--data-dir", "data", "--skills-dir", "skills"]).current_dir(folder.path());
+    started_by(&[], folder, arguments)
+}
+
+/// The same, started by other words.
+fn started_by(starter: &[&str], folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
+    let words = [starter, &[env!("CARGO_BIN_EXE_skill-runner")], arguments].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).args(["--data-dir", "data", "--skills-dir", "skills"]).current_dir(folder.path());
     command.env_clear().env("PATH", path()).env("HOME", folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -204,7 +219,7 @@ fn the_notes_skill_gives_the_same_result_and_the_job_tells_how(name: &str) {
     assert_eq!(fs::read_to_string(service.run_dir(&run).join("artifacts/notes.md")).unwrap(), NOTES);
     assert_eq!(job["engine_version"], service.cli.adapter.install.unwrap().version);
     let isolation = if name == "codex" { "process-tree+engine-sandbox" } else { "process-tree" };
-    assert_eq!(job["isolation"], isolation);
+    assert_eq!(job["isolation"].as_str().unwrap().trim_end_matches("+own-tmp"), isolation);
     assert_eq!(tokens(&job), (json!(2 * INPUT_TOKENS), json!(2 * OUTPUT_TOKENS)), "{job:#}");
     let commands: Vec<&Value> = of_type(&events, "assistant.command_execution").collect();
     assert_eq!(commands.last().map(|event| &event["data"]["status"]), Some(&json!("completed")), "{events:#?}");

@@ -160,7 +160,7 @@ fn the_isolation_that_is_told_holds_for_every_process_of_the_turn() {
         }
         let (_, run) = server.create_with(&json!({"skill_id": "ask", "engine": "codex"}));
         let events = server.finish(&run);
-        of_type(&events, "turn.started")[0]["isolation"].as_str().unwrap().to_owned()
+        of_type(&events, "turn.started")[0]["isolation"].as_str().unwrap().trim_end_matches("+own-tmp").to_owned()
     };
     assert_eq!(isolation(&[], None), "process-tree+engine-sandbox");
     assert_eq!(isolation(&[("sandbox", "off")], None), "process-tree");

@@ -234,6 +234,9 @@ fn shell_act(tools: &[Tool], command: &str) -> Option<Act> {
             "command" | "cmd" => arguments[key] = json!(command),
             "description" => arguments[key] = json!("a scripted command"),
             "is_background" => arguments[key] = json!(false),
+            // The most that codex allows: it asks its model again when a command takes longer, and the script goes on as if
+            // the command were over. Usually it waits for 10 s, which a busy machine may need to start the sandbox alone.
+            "yield_time_ms" => arguments[key] = json!(30_000),
             _ => {}
         }
     }
