@@ -7,6 +7,7 @@ use super::event::{Started, UploadedPackage};
 use super::fact::Fact;
 use super::ids::RunId;
 use super::interaction::{Interaction, InteractionId};
+use super::outcome::Warning;
 use super::outcome::{Completion, Evidence, RunError};
 use super::request::{Passed, UploadedFile};
 use super::statechart::Status;
@@ -49,6 +50,8 @@ pub enum Command {
         cache_key: String,
         /// The run's own skill, if it has one.
         package: Option<UploadedPackage>,
+        /// What is to be told about them.
+        warnings: Vec<Warning>,
     },
     /// Take an equal run's result.
     TakeFromCache {

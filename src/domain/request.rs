@@ -138,4 +138,7 @@ pub struct UploadedFile {
     pub size: u64,
     /// Hash of its bytes, in hexadecimal.
     pub sha256: String,
+    /// The name that the client's file had, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_name: Option<String>,
 }

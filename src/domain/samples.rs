@@ -125,7 +125,13 @@ pub(super) fn cancel() -> Command {
 }
 
 pub(super) fn upload() -> Command {
-    Command::Upload { files: vec![], manifest_sha256: "1".repeat(64), cache_key: "2".repeat(64), package: None }
+    Command::Upload {
+        files: vec![],
+        manifest_sha256: "1".repeat(64),
+        cache_key: "2".repeat(64),
+        package: None,
+        warnings: vec![],
+    }
 }
 
 pub(super) fn take_from_cache() -> Command {

@@ -218,7 +218,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     });
     let uploaded = (text(), hash(), hash(), hash(), prop::option::of(package)).prop_map(
         |(name, sha256, manifest_sha256, cache_key, package)| {
-            let files = vec![UploadedFile { name, size: 3, sha256 }];
+            let files = vec![UploadedFile { name, size: 3, sha256, file_name: Some("a.txt".into()) }];
             Event::Uploaded(Uploaded { files, manifest_sha256, cache_key, package })
         },
     );

@@ -21,6 +21,7 @@ pub use handle::{Orchestrator, Sizes};
 pub(crate) use inspect::hit_folder::make_hit_folder;
 pub(crate) use inspect::proven_run::{ProvenContent, ProvenRun};
 pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export, OpenedBundle};
+pub(crate) use intake::upload::ZIP_PART;
 pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
 pub use log::{Events, RunLog};
 pub(crate) use packages::{Install, InstallStatus, NotInstalled, install_here};

@@ -6,7 +6,7 @@ use super::artifacts::{self, ArtifactRule};
 use super::engines::effective_engines;
 use super::finding::Finding;
 use super::front_matter::FrontMatter;
-use super::input_schema::{FileField, file_fields};
+use super::input_schema::{FileField, file_fields, rest_field};
 use super::manifest::{EntrypointKind, Manifest};
 use super::schema::Validator;
 use crate::domain::engine::Engine;
@@ -77,6 +77,11 @@ impl Skill {
     /// The inputs that are uploaded as files.
     pub(crate) fn file_fields(&self) -> Vec<FileField> {
         file_fields(&self.input_schema)
+    }
+
+    /// The input that takes every uploaded file that is no other input's.
+    pub(crate) fn rest_field(&self) -> Option<FileField> {
+        rest_field(&self.input_schema)
     }
 
     /// The output schema, compiled.

@@ -11,23 +11,43 @@ pub(crate) struct FileField {
     pub(crate) name: String,
     /// Whether a run without it fails.
     pub(crate) required: bool,
+    /// The endings that its name is expected to have, without the dot; any when empty.
+    pub(crate) extensions: Vec<String>,
 }
 
-/// The fields of an input schema that are files: all that do not say `inline`.
+/// The fields of an input schema that are one file each: all that say neither `inline` nor `files`.
 pub(crate) fn file_fields(input_schema: &Value) -> Vec<FileField> {
+    fields_from(input_schema, |source| !matches!(source, Some("inline" | "files")))
+}
+
+/// The field that takes every uploaded file that is no other field's.
+pub(crate) fn rest_field(input_schema: &Value) -> Option<FileField> {
+    fields_from(input_schema, |source| source == Some("files")).into_iter().next()
+}
+
+fn fields_from(input_schema: &Value, wanted: impl Fn(Option<&str>) -> bool) -> Vec<FileField> {
     let required = input_schema.get("required").and_then(Value::as_array);
     let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|other| other == name));
-    let is_file = |field: &Value| field.get("x-input-source").and_then(Value::as_str) != Some("inline");
-    properties(input_schema)
-        .filter(|(_, field)| is_file(field))
-        .map(|(name, _)| FileField { name: name.clone(), required: is_required(name) })
-        .collect()
+    let of = |(name, field): (&String, &Value)| FileField {
+        name: name.clone(),
+        required: is_required(name),
+        extensions: extensions(field),
+    };
+    let source = |field: &Value| field.get("x-input-source").and_then(Value::as_str).map(str::to_owned);
+    properties(input_schema).filter(|(_, field)| wanted(source(field).as_deref())).map(of).collect()
+}
+
+/// The endings that files of a field are expected to have: `txt` and `.txt` mean the same.
+fn extensions(field: &Value) -> Vec<String> {
+    let listed = field.get("extensions").and_then(Value::as_array).into_iter().flatten();
+    listed.filter_map(Value::as_str).map(|text| text.trim_start_matches('.').to_ascii_lowercase()).collect()
 }
 
 /// The input schema for inline values only: files are not part of the JSON, so they cannot be required in it.
 pub(crate) fn inline_schema(input_schema: &Value) -> Value {
     let mut schema = input_schema.clone();
-    let files: BTreeSet<String> = file_fields(input_schema).into_iter().map(|field| field.name).collect();
+    let fields = file_fields(input_schema).into_iter().chain(rest_field(input_schema));
+    let files: BTreeSet<String> = fields.map(|field| field.name).collect();
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.retain(|name, _| !files.contains(name));
     }

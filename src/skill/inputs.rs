@@ -47,7 +47,8 @@ pub fn check_request(skill: &Skill, input: Option<&Value>, parameter: Option<&Va
 
 /// What the schemas supply of what is not given. A file has no default: it is uploaded or not.
 pub(crate) fn defaults(skill: &Skill, input: &Map<String, Value>, parameter: &Map<String, Value>) -> Defaults {
-    let files: BTreeSet<String> = skill.file_fields().into_iter().map(|field| field.name).collect();
+    let files: BTreeSet<String> =
+        skill.file_fields().into_iter().chain(skill.rest_field()).map(|field| field.name).collect();
     let mut supplied = Defaults::default();
     supply(&skill.input_schema, input, "", &files, &mut supplied.input);
     supply(&skill.parameter_schema, parameter, "", &BTreeSet::new(), &mut supplied.parameter);
@@ -100,6 +101,17 @@ pub fn resolve(
             missing.push(field.name);
         }
     }
+    if let Some(field) = skill.rest_field() {
+        resolved.shift_remove(&field.name);
+        let named: BTreeSet<String> = skill.file_fields().into_iter().map(|field| field.name).collect();
+        let rest: Vec<&String> = uploaded.iter().filter(|name| !named.contains(*name)).collect();
+        if rest.is_empty() && field.required {
+            missing.push(field.name);
+        } else {
+            let paths = rest.into_iter().map(|name| uploads_dir.join(name).to_string_lossy().into_owned().into());
+            resolved.insert(field.name, Value::Array(paths.collect()));
+        }
+    }
     if missing.is_empty() { Ok(resolved) } else { Err(MissingFiles { keys: missing }) }
 }
 
@@ -130,8 +142,8 @@ fn object(value: Option<&Value>, code: ErrorCode, what: &str) -> Result<Map<Stri
 }
 
 fn refuse_inline_files(skill: &Skill, input: &Map<String, Value>) -> Result<(), Rejection> {
-    let given: Vec<String> =
-        skill.file_fields().into_iter().map(|field| field.name).filter(|name| input.contains_key(name)).collect();
+    let fields = skill.file_fields().into_iter().chain(skill.rest_field());
+    let given: Vec<String> = fields.map(|field| field.name).filter(|name| input.contains_key(name)).collect();
     if given.is_empty() {
         return Ok(());
     }
@@ -139,8 +151,8 @@ fn refuse_inline_files(skill: &Skill, input: &Map<String, Value>) -> Result<(), 
     Err(Rejection {
         code: ErrorCode::FileInputInline,
         message: format!(
-            "{keys}: a file input, which cannot be given in `input`; leave it out there and upload a zip \
-             that holds a file of exactly that name at its top"
+            "{keys}: a file input, which cannot be given in `input`; leave it out there and upload the file, in a part \
+             of that name or in a zip under that name"
         ),
         details: at_each(&given, "this field is a file: upload it"),
     })

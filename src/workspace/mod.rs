@@ -13,6 +13,7 @@ mod spare_copies;
 mod unpack;
 mod upload;
 mod upload_error;
+mod upload_fields;
 mod upload_zip;
 mod zip_end;
 
@@ -29,6 +30,8 @@ pub(crate) use signing_key::{read_signing_key, signing_key};
 pub(crate) use skill_copy::{copy_skill, write_skill};
 pub(crate) use spare_copies::Lent;
 pub use unpack::{Archive, UploadLimits};
-pub use upload::{Manifest, promote_uploads, stage_uploads};
+pub(crate) use upload::begins_like_a_zip;
+pub use upload::{Manifest, Sent, SentPart, Staged, promote_uploads, stage_uploads};
 pub use upload_error::UploadError;
+pub use upload_fields::UploadFields;
 pub(crate) use upload_zip::zip_uploads;

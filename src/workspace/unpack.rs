@@ -94,10 +94,20 @@ impl Archive {
 
     /// Unpacks everything into an empty folder, which the caller removes when this fails. Returns the files sorted by
     /// name.
-    pub fn unpack(mut self, into: &Path) -> Result<Vec<UnpackedFile>, UploadError> {
+    pub fn unpack(self, into: &Path) -> Result<Vec<UnpackedFile>, UploadError> {
+        self.unpack_as(into, |name| Some(name.to_owned()))
+    }
+
+    /// The same for the entries that get a name; what the others hold is not looked at.
+    pub(crate) fn unpack_as(
+        mut self,
+        into: &Path,
+        name_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<UnpackedFile>, UploadError> {
         let mut unpacked = Vec::with_capacity(self.entries.len());
         let mut total = 0;
         for (name, entry) in std::mem::take(&mut self.entries) {
+            let Some(name) = name_of(&name) else { continue };
             let target = into.join(&name);
             if name.ends_with('/') {
                 files::create_folder(&target)?;
@@ -154,7 +164,7 @@ impl UploadLimits {
     }
 }
 
-fn within(limit: &'static str, found: u64, allowed: u64) -> Result<(), UploadError> {
+pub(crate) fn within(limit: &'static str, found: u64, allowed: u64) -> Result<(), UploadError> {
     if found > allowed { Err(UploadError::TooLarge { limit, allowed }) } else { Ok(()) }
 }
 

@@ -23,12 +23,14 @@ pub enum UploadError {
     /// A limit was exceeded.
     #[error("the upload passes the limit {limit} of {allowed}")]
     TooLarge { limit: &'static str, allowed: u64 },
-    /// Files the skill has no field for.
-    #[error("the zip holds {names:?}; at its top level it may only hold the skill's file fields {expected:?}")]
-    UnexpectedFiles {
-        /// The names that fit no field.
-        names: Vec<String>,
-        /// The fields of the skill.
+    /// Two files for one place.
+    #[error("both {:?} and {:?} are the file of {field:?}; send one of them", names[0], names[1])]
+    TwoForOne { field: String, names: [String; 2] },
+    /// A part that is for no input of the skill.
+    #[error("the skill has no file input {name:?}; {}", there_are(expected))]
+    UnknownPart {
+        name: String,
+        /// The file inputs of the skill.
         expected: Vec<String>,
     },
     /// The runner could not read or write.
@@ -43,7 +45,8 @@ impl UploadError {
             Self::InvalidZip { .. } => ErrorCode::InvalidZip,
             Self::UnsafePath { .. } => ErrorCode::UnsafePath,
             Self::TooLarge { .. } => ErrorCode::PayloadTooLarge,
-            Self::UnexpectedFiles { .. } => ErrorCode::UnknownInputKey,
+            Self::TwoForOne { .. } => ErrorCode::InvalidRequest,
+            Self::UnknownPart { .. } => ErrorCode::UnknownInputKey,
             Self::Io(error) if error.kind() == io::ErrorKind::StorageFull => ErrorCode::InsufficientStorage,
             Self::Io(_) => ErrorCode::Internal,
         }
@@ -62,4 +65,8 @@ impl UploadError {
             other => Self::invalid(other.to_string()),
         }
     }
+}
+
+fn there_are(fields: &[String]) -> String {
+    if fields.is_empty() { "it has none".to_owned() } else { format!("it has {}", fields.join(", ")) }
 }

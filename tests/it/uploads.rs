@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use skill_runner::workspace::{
-    Archive, Manifest, UploadError, UploadLimits, UploadedFile, promote_uploads, stage_uploads,
+    Archive, Manifest, Sent, SentPart, Staged, UploadError, UploadFields, UploadLimits, UploadedFile, promote_uploads,
+    stage_uploads,
 };
 
 use crate::support::zips::{RawEntry, deflated, end_record, raw_zip, zip64};
@@ -37,10 +38,29 @@ impl Desk {
     }
 
     fn upload(&self, zip: &[u8], fields: &[&str], limits: &UploadLimits) -> Result<Manifest, UploadError> {
+        self.send(Some(zip), &[], &fields_of(fields, None), limits).map(|staged| staged.manifest)
+    }
+
+    /// A zip, and files by themselves: field, name and content.
+    fn send(
+        &self,
+        zip: Option<&[u8]>,
+        parts: &[(&str, &str, &[u8])],
+        fields: &UploadFields,
+        limits: &UploadLimits,
+    ) -> Result<Staged, UploadError> {
         let path = self.folder.path().join("upload.zip");
-        fs::write(&path, zip).unwrap();
-        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
-        stage_uploads(&path, &self.staging(), &fields, limits)
+        let kept = |index: usize, (field, file_name, content): &(&str, &str, &[u8])| {
+            let path = self.folder.path().join(format!("part-{index}"));
+            fs::write(&path, content).unwrap();
+            SentPart { field: (*field).to_owned(), file_name: Some((*file_name).to_owned()), path }
+        };
+        let parts = parts.iter().enumerate().map(|(index, part)| kept(index, part)).collect();
+        let zip = zip.map(|zip| {
+            fs::write(&path, zip).unwrap();
+            path.clone()
+        });
+        stage_uploads(&Sent { zip, parts }, &self.staging(), fields, limits)
     }
 
     fn refusal(zip: &[u8]) -> (&'static str, String) {
@@ -55,13 +75,18 @@ impl Desk {
     }
 }
 
+fn fields_of(named: &[&str], rest: Option<&str>) -> UploadFields {
+    let named = named.iter().map(|field| (*field).to_owned()).collect();
+    UploadFields { named, rest: rest.map(str::to_owned) }
+}
+
 fn list(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 fn uploaded(name: &str, content: &[u8]) -> UploadedFile {
     let sha256 = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
-    UploadedFile { name: name.into(), size: content.len() as u64, sha256 }
+    UploadedFile { name: name.into(), size: content.len() as u64, sha256, file_name: None }
 }
 
 #[test]
@@ -109,14 +134,67 @@ fn a_second_upload_replaces_what_was_staged_and_a_refused_one_does_not() {
 }
 
 #[test]
-fn names_that_are_no_file_field_are_refused_with_the_expected_keys() {
+fn an_entry_below_one_folder_or_with_an_extension_is_its_fields_file_and_keeps_its_name_in_the_manifest() {
     let desk = Desk::new();
-    let zip = deflated(&[("a", b"1"), ("a.txt", b"1"), ("folder/a", b"1")]);
-    let error = desk.upload(&zip, &["a", "b"], &small_limits()).unwrap_err();
-    assert_eq!(error.code(), "UNKNOWN_INPUT_KEY");
-    let UploadError::UnexpectedFiles { names, expected } = error else { panic!("{error}") };
-    assert_eq!((names, expected), (vec!["a.txt".into(), "folder/a".into()], vec!["a".into(), "b".into()]));
-    assert_eq!(desk.left_behind(), Vec::<PathBuf>::new());
+    let zip = deflated(&[
+        ("pack/a.txt", b"1"),
+        ("pack/b", b"2"),
+        ("pack/more/a", b"3"),
+        ("readme", b"4"),
+        ("__MACOSX/pack/._a.txt", b"5"),
+        ("pack/.DS_Store", b"6"),
+    ]);
+    let staged = desk.send(Some(&zip), &[], &fields_of(&["a", "b"], None), &small_limits()).unwrap();
+    let a = UploadedFile { file_name: Some("a.txt".into()), ..uploaded("a", b"1") };
+    assert_eq!(staged.manifest, Manifest { files: vec![a, uploaded("b", b"2")] });
+    assert_eq!(staged.ignored, ["pack/more/a", "readme"]);
+    let mut left = list(&desk.staging());
+    left.sort();
+    assert_eq!(left, [desk.staging().join("a"), desk.staging().join("b")]);
+    assert_eq!(fs::read(desk.staging().join("a")).unwrap(), b"1");
+}
+
+#[test]
+fn files_come_without_a_zip_beside_one_and_for_a_field_that_takes_the_rest() {
+    let desk = Desk::new();
+    let fields = fields_of(&["a"], Some("files"));
+    let zip = deflated(&[("notes/x.md", b"from the zip")]);
+    let parts: [(&str, &str, &[u8]); 3] =
+        [("a", "numbers.csv", b"1,2"), ("files", "C:\\docs\\y.md", b"y"), ("files", "z.md", b"")];
+    let staged = desk.send(Some(&zip), &parts, &fields, &small_limits()).unwrap();
+    let expected = vec![
+        UploadedFile { file_name: Some("numbers.csv".into()), ..uploaded("a", b"1,2") },
+        uploaded("notes/x.md", b"from the zip"),
+        UploadedFile { file_name: Some("C:\\docs\\y.md".into()), ..uploaded("y.md", b"y") },
+        uploaded("z.md", b""),
+    ];
+    assert_eq!(staged, Staged { manifest: Manifest { files: expected }, ignored: vec![] });
+    assert_eq!(fs::read(desk.staging().join("notes/x.md")).unwrap(), b"from the zip");
+}
+
+#[test]
+fn parts_that_are_for_no_field_twice_the_same_unsafe_or_too_large_are_refused_and_leave_nothing() {
+    let fields = fields_of(&["a", "b"], Some("files"));
+    let refused = |zip: Option<&[u8]>, parts: &[(&str, &str, &[u8])]| {
+        let desk = Desk::new();
+        let error = desk.send(zip, parts, &fields, &small_limits()).unwrap_err();
+        assert_eq!(desk.left_behind(), Vec::<PathBuf>::new(), "after {error}");
+        (error.code().as_str(), error.to_string())
+    };
+    let zip = deflated(&[("a.txt", b"1")]);
+    assert_eq!(
+        refused(None, &[("c", "c.txt", b"1")]),
+        ("UNKNOWN_INPUT_KEY", "the skill has no file input \"c\"; it has a, b, files".to_owned())
+    );
+    assert_eq!(
+        refused(Some(&zip), &[("a", "other.txt", b"1")]),
+        ("INVALID_REQUEST", "both \"a.txt\" and \"other.txt\" are the file of \"a\"; send one of them".to_owned())
+    );
+    assert_eq!(refused(None, &[("b", "x", b"1"), ("b", "y", b"2")]).0, "INVALID_REQUEST");
+    assert_eq!(refused(None, &[("files", "x", b"1"), ("files", "dir/x", b"2")]).0, "INVALID_REQUEST");
+    assert_eq!(refused(None, &[("files", "..", b"1")]).0, "UNSAFE_PATH");
+    assert_eq!(refused(None, &[("files", "a/", b"1")]).0, "UNSAFE_PATH");
+    assert_eq!(refused(None, &[("a", "x", &[0; 600_000]), ("b", "y", &[0; 600_000])]).0, "PAYLOAD_TOO_LARGE");
 }
 
 #[test]

@@ -237,8 +237,8 @@ impl Client {
         };
         let path = Some(self.set.folder.join(zip));
         let delivery = match own_skill {
-            true => Delivery { files: None, package: path },
-            false => Delivery { files: path, package: None },
+            true => Delivery { package: path, ..Delivery::default() },
+            false => path.map(Delivery::zip).unwrap_or_default(),
         };
         let words = format!("upload {zip} to {}", self.world.name(run));
         self.world.note(format!("client: {words}"));

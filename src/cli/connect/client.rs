@@ -1,8 +1,7 @@
 //! A client of a running service.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,6 +12,7 @@ use crate::cli::failure::Failure;
 use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::settings::Secret;
+use crate::workspace::SentPart;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -84,15 +84,22 @@ impl Client {
         self.answer(self.signed(request).call())
     }
 
-    /// The answer to an upload of a zip.
-    pub(crate) fn upload(&self, path: &str, zip: &Path) -> Result<Value, Failure> {
-        let file = File::open(zip).map_err(Failure::broken(format!("open {}", zip.display())))?;
-        let head = format!(
-            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"upload.zip\"\r\n\
-             Content-Type: application/zip\r\n\r\n"
-        );
-        let tail = format!("\r\n--{BOUNDARY}--\r\n");
-        let body = Cursor::new(head).chain(BufReader::new(file)).chain(Cursor::new(tail));
+    /// The answer to an upload of files, each in a part of its own.
+    pub(crate) fn upload(&self, path: &str, files: &[SentPart]) -> Result<Value, Failure> {
+        let mut body: Box<dyn Read + Send + Sync> = Box::new(io::empty());
+        for part in files {
+            let shown = part.path.display();
+            let file = File::open(&part.path).map_err(Failure::broken(format!("open {shown}")))?;
+            let file_name = part.file_name.as_deref().unwrap_or_default();
+            let head = format!(
+                "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{}\"; filename=\"{}\"\r\n\
+                 Content-Type: application/octet-stream\r\n\r\n",
+                in_quotes(&part.field),
+                in_quotes(file_name)
+            );
+            body = Box::new(body.chain(Cursor::new(head)).chain(BufReader::new(file)).chain(Cursor::new("\r\n")));
+        }
+        let body = body.chain(Cursor::new(format!("--{BOUNDARY}--\r\n")));
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request.content_type(format!("multipart/form-data; boundary={BOUNDARY}"));
         self.answer(request.send(SendBody::from_owned_reader(body)))
@@ -134,6 +141,11 @@ impl Client {
     fn unreachable(&self, error: &ureq::Error) -> Failure {
         Failure::Unreachable(format!("the service at {} cannot be reached: {}", self.base, chain(error)))
     }
+}
+
+/// A name between quotes in the head of a part, as browsers write it.
+fn in_quotes(name: &str) -> String {
+    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 /// The error that the service answered with.

@@ -1,6 +1,6 @@
 //! Where a run is carried out: in a running service, or in this process on the embedded store.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
@@ -18,6 +18,7 @@ use crate::domain::ids::RunId;
 use crate::domain::interaction::InteractionId;
 use crate::orchestrator::Created;
 use crate::settings::{LogLevel, Settings};
+use crate::workspace::SentPart;
 
 pub(crate) enum Backend {
     Embedded(Embedded),
@@ -68,10 +69,10 @@ impl Backend {
         }
     }
 
-    pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
+    pub(crate) async fn upload(&self, run: RunId, files: Vec<SentPart>) -> Result<(), Failure> {
         match self {
-            Self::Embedded(embedded) => embedded.upload(run, zip).await,
-            Self::Remote(remote) => remote.upload(run, zip).await,
+            Self::Embedded(embedded) => embedded.upload(run, files).await,
+            Self::Remote(remote) => remote.upload(run, files).await,
         }
     }
 

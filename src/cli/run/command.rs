@@ -9,7 +9,7 @@ use crate::cli::run::args::Args;
 use crate::cli::run::backend::Backend;
 use crate::cli::run::in_flags::in_flags;
 use crate::cli::run::request::{Asked, Wanted};
-use crate::cli::run::{conversation, input_zip};
+use crate::cli::run::{conversation, input_files};
 use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
@@ -50,9 +50,9 @@ pub(super) struct Told {
 
 async fn run_to_its_end(settings: Settings, server: Option<&str>, asked: Asked, told: Told) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
-    let zip = match &asked {
-        Asked::New(wanted) => input_zip::zip(&wanted.files)?,
-        Asked::Again { .. } => None,
+    let files = match &asked {
+        Asked::New(wanted) => input_files::named(&wanted.files)?,
+        Asked::Again { .. } => Vec::new(),
     };
     let backend = tokio::select! {
         opened = Backend::open(settings, server, asked.skill()) => Arc::new(opened?),
@@ -71,8 +71,8 @@ async fn run_to_its_end(settings: Settings, server: Option<&str>, asked: Asked, 
         }
     };
     let run = created.run_id;
-    if let Some(zip) = zip
-        && let Err(failure) = backend.upload(run, zip.path().to_owned()).await
+    if !files.is_empty()
+        && let Err(failure) = backend.upload(run, files).await
     {
         // Without its files the run would wait forever.
         let _ = backend.cancel(run, "the upload of its files failed").await;

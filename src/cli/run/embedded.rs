@@ -23,7 +23,7 @@ use crate::orchestrator::{CreateRequest, Created, Delivery, Orchestrator};
 use crate::registry::{Registry, builtin};
 use crate::settings::{Described, LogLevel, Settings, Source};
 use crate::store::EventBatch;
-use crate::workspace::Layout;
+use crate::workspace::{Layout, Sent, SentPart};
 
 /// Bytes of events read at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -80,8 +80,8 @@ impl Embedded {
         Ok(self.orchestrator.rerun(again, None).await?)
     }
 
-    pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
-        self.orchestrator.upload(run, Delivery { files: Some(zip), package: None }).await?;
+    pub(crate) async fn upload(&self, run: RunId, files: Vec<SentPart>) -> Result<(), Failure> {
+        self.orchestrator.upload(run, Delivery { files: Sent { zip: None, parts: files }, package: None }).await?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::domain::ids::RunId;
 use crate::domain::interaction::InteractionId;
 use crate::domain::statechart::Status;
 use crate::orchestrator::Created;
-use crate::workspace::Layout;
+use crate::workspace::{Layout, SentPart};
 
 pub(crate) struct Remote {
     client: Client,
@@ -41,8 +41,8 @@ impl Remote {
         serde_json::from_value(answer).map_err(Failure::broken("read the service's answer"))
     }
 
-    pub(crate) async fn upload(&self, run: RunId, zip: PathBuf) -> Result<(), Failure> {
-        self.call(move |client| client.upload(&format!("/jobs/{run}/upload"), &zip)).await.map(drop)
+    pub(crate) async fn upload(&self, run: RunId, files: Vec<SentPart>) -> Result<(), Failure> {
+        self.call(move |client| client.upload(&format!("/jobs/{run}/upload"), &files)).await.map(drop)
     }
 
     pub(crate) fn follow(&self, run: RunId) -> Events {

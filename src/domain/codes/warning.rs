@@ -25,6 +25,8 @@ codes! {
             => "nothing, unless it goes on for long",
         EngineSunset = "ENGINE_SUNSET", "The maker of the engine has announced its end."
             => "move the skill to another engine",
+        InputExtensionUnexpected = "INPUT_EXTENSION_UNEXPECTED", "The name of an uploaded file does not end as the skill expects."
+            => "check that it is the right file; the run goes on with it",
         InteractiveCompletedWithoutDoneMarker = "INTERACTIVE_COMPLETED_WITHOUT_DONE_MARKER", "The output is valid, but the engine did not say that it is done."
             => "check that the result is complete",
         LogLimitExceeded = "LOG_LIMIT_EXCEEDED", "The engine wrote more than max_log_bytes; the rest was dropped."
@@ -47,5 +49,7 @@ codes! {
             => "start a new run; the session of the engine is lost",
         SessionHandleInvalid = "SESSION_HANDLE_INVALID", "The engine's name for its session cannot be used."
             => "the run cannot be continued after a question",
+        UploadEntryIgnored = "UPLOAD_ENTRY_IGNORED", "An entry of the uploaded zip is for no input of the skill and was left out."
+            => "name it like the input it is for, with or without an extension; GET /v1/skills/{id} lists them as file_inputs",
     }
 }

@@ -56,12 +56,14 @@ fn decide_for(
     let end = ending(run, &command);
     match command {
         Command::Create(_) => Err(Refusal::AlreadyCreated),
-        Command::Upload { files, manifest_sha256, cache_key, package } => {
+        Command::Upload { files, manifest_sha256, cache_key, package, warnings } => {
             if !run.awaiting_upload {
                 return Err(Refusal::AlreadyUploaded);
             }
             let uploaded = Uploaded { files, manifest_sha256, cache_key, package };
-            Ok(Decision::of(vec![Fact::own(Event::Uploaded(uploaded))]))
+            let uploaded = Fact::own(Event::Uploaded(uploaded));
+            let warned = warnings.into_iter().map(|warning| Fact::own(Event::Warned(warning)));
+            Ok(Decision::of(std::iter::once(uploaded).chain(warned).collect()))
         }
         Command::TakeFromCache { source, cache_key } => {
             let hit = Fact::own(Event::CacheHit(CacheHit { source_run_id: source, cache_key }));

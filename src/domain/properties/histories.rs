@@ -49,8 +49,8 @@ fn upload_with_package() -> Command {
         defaults: Defaults::default(),
     };
     match upload() {
-        Command::Upload { files, manifest_sha256, cache_key, .. } => {
-            Command::Upload { files, manifest_sha256, cache_key, package: Some(package) }
+        Command::Upload { files, manifest_sha256, cache_key, warnings, .. } => {
+            Command::Upload { files, manifest_sha256, cache_key, package: Some(package), warnings }
         }
         other => other,
     }

@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 use crate::domain::command::Refusal;
 use crate::http::answer::problem::Problem;
 use crate::http::jobs::create::finished;
-use crate::http::request::multipart::receive;
+use crate::http::request::multipart::{Expected, ReceivedPart, receive};
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::request::wait::{MAX_WAIT_SECONDS, preferred_wait};
@@ -19,6 +19,7 @@ use crate::http::server::grant::{Access, Granted};
 use crate::http::state::app::App;
 use crate::http::state::task::through;
 use crate::orchestrator::{Delivery, Error, Uploaded};
+use crate::workspace::{Sent, SentPart};
 
 pub(crate) async fn upload(
     State(app): State<App>,
@@ -42,14 +43,20 @@ pub(crate) async fn upload(
         return Err(Error::from(Refusal::AlreadyUploaded).into());
     }
     app.orchestrator().ready()?;
-    let received = receive(&app, request, asked.state.temporary).await?;
+    let expected = if asked.state.temporary { Expected::FilesAndPackage } else { Expected::Files };
+    let received = receive(&app, request, expected).await?;
     let orchestrator = app.orchestrator().clone();
     let run = asked.run();
     let uploaded = through(async move {
         let path = |zip: &Option<NamedTempFile>| zip.as_ref().map(|zip| zip.path().to_owned());
-        let delivery = Delivery { files: path(&received.files), package: path(&received.package) };
-        let uploaded = orchestrator.upload(run, delivery).await;
-        // The zips are deleted here.
+        let part = |part: &ReceivedPart| SentPart {
+            field: part.field.clone(),
+            file_name: part.file_name.clone(),
+            path: part.file.path().to_owned(),
+        };
+        let files = Sent { zip: path(&received.zip), parts: received.parts.iter().map(part).collect() };
+        let uploaded = orchestrator.upload(run, Delivery { files, package: path(&received.package) }).await;
+        // The files are deleted here.
         drop(received);
         uploaded
     });

@@ -1,4 +1,4 @@
-//! Receives the zips of a multipart body into temporary files.
+//! Receives the parts of a multipart body into temporary files.
 
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};
@@ -10,55 +10,98 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::part_heads::{HEAD_MAX, PartHeads};
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
-use crate::orchestrator::Error;
+use crate::orchestrator::{Error, ZIP_PART};
 
-/// The part that is the zip with the input files.
-const FILE_FIELD: &str = "file";
 /// The part that is the zip with the run's own skill.
 const PACKAGE_FIELD: &str = "skill_package";
 
 /// After so many bytes of an upload the free space is looked at again.
 const LOOK_EVERY_BYTES: u64 = 1024 * 1024;
 
-/// The received zips; the files are deleted when this is dropped.
+/// What a body may bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// One zip.
+    Zip,
+    /// The files of a run.
+    Files,
+    /// The files of a run and its skill.
+    FilesAndPackage,
+}
+
+/// What was received; the files are deleted when this is dropped.
 #[derive(Default)]
 pub(crate) struct Received {
-    pub(crate) files: Option<NamedTempFile>,
+    /// A zip with files.
+    pub(crate) zip: Option<NamedTempFile>,
+    /// Files by themselves.
+    pub(crate) parts: Vec<ReceivedPart>,
+    /// A zip with a skill.
     pub(crate) package: Option<NamedTempFile>,
+}
+
+/// A file that came without a zip.
+pub(crate) struct ReceivedPart {
+    pub(crate) field: String,
+    /// Its name on the client's side.
+    pub(crate) file_name: Option<String>,
+    pub(crate) file: NamedTempFile,
 }
 
 /// Receives the only zip of a request.
 pub(crate) async fn receive_zip(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
-    let received = receive(app, request, false).await?;
-    received.files.ok_or_else(|| wrong_parts(false, "this part is missing"))
+    let received = receive(app, request, Expected::Zip).await?;
+    received.zip.ok_or_else(|| wrong_parts(Expected::Zip, "this part is missing"))
 }
 
-pub(crate) async fn receive(app: &App, request: Request, temporary: bool) -> Result<Received, Problem> {
+pub(crate) async fn receive(app: &App, request: Request, expected: Expected) -> Result<Received, Problem> {
     let limits = &app.orchestrator().settings().limits;
     let whole = limits.max_upload_bytes.max(limits.temp_skill_package_max_bytes);
     let heads = PartHeads::default();
     let mut parts = multipart(request.map(|body| heads.bound(body))).await?;
     let mut received = Received::default();
+    let mut loose_bytes = 0;
     loop {
         let next = parts.next_field().await;
         if next.is_err() && heads.exceeded() {
-            return Err(wrong_parts(temporary, &format!("the head of a part is longer than {HEAD_MAX} bytes")));
+            return Err(wrong_parts(expected, &format!("the head of a part is longer than {HEAD_MAX} bytes")));
         }
         let Some(field) = next.map_err(|error| broken(&error, whole))? else { break };
         heads.content_follows();
-        let (place, limit) = match field.name() {
-            Some(FILE_FIELD) => (&mut received.files, limits.max_upload_bytes),
-            Some(PACKAGE_FIELD) if temporary => (&mut received.package, limits.temp_skill_package_max_bytes),
-            _ => return Err(wrong_parts(temporary, &also(&field))),
+        let (place, limit) = match (field.name(), expected) {
+            (Some(ZIP_PART), _) => (&mut received.zip, limits.max_upload_bytes),
+            (Some(PACKAGE_FIELD), Expected::FilesAndPackage) => {
+                (&mut received.package, limits.temp_skill_package_max_bytes)
+            }
+            (Some(name), Expected::Files | Expected::FilesAndPackage) if !name.is_empty() => {
+                if received.parts.len() as u64 >= limits.max_entries {
+                    return Err(wrong_parts(expected, &format!("it has more than {} parts", limits.max_entries)));
+                }
+                let (name, file_name) = (name.to_owned(), field.file_name().map(str::to_owned));
+                let left = limits.max_upload_bytes.saturating_sub(loose_bytes);
+                let (file, size) = store(app, field, left).await.map_err(|problem| match problem {
+                    Problem::BodyTooLarge { .. } => Problem::BodyTooLarge { limit: limits.max_upload_bytes },
+                    other => other,
+                })?;
+                loose_bytes += size;
+                received.parts.push(ReceivedPart { field: name, file_name, file });
+                heads.head_follows();
+                continue;
+            }
+            _ => return Err(wrong_parts(expected, &also(&field))),
         };
         if place.is_some() {
-            return Err(wrong_parts(temporary, &also(&field)));
+            return Err(wrong_parts(expected, &also(&field)));
         }
-        *place = Some(store(app, field, limit).await?);
+        *place = Some(store(app, field, limit).await?.0);
         heads.head_follows();
     }
-    let complete = if temporary { received.package.is_some() } else { received.files.is_some() };
-    if complete { Ok(received) } else { Err(wrong_parts(temporary, "this part is missing")) }
+    let complete = match expected {
+        Expected::Zip => received.zip.is_some(),
+        Expected::Files => received.zip.is_some() || !received.parts.is_empty(),
+        Expected::FilesAndPackage => received.package.is_some(),
+    };
+    if complete { Ok(received) } else { Err(wrong_parts(expected, "this part is missing")) }
 }
 
 fn also(field: &Field<'_>) -> String {
@@ -79,11 +122,11 @@ pub(crate) async fn multipart(request: Request) -> Result<Multipart, Problem> {
 }
 
 /// Writes a part to a file in the folder that each start empties, so that nothing stays if this process dies.
-async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<NamedTempFile, Problem> {
+async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<(NamedTempFile, u64), Problem> {
     let folder = app.orchestrator().layout().tmp();
     let (zip, file) = blocking(move || {
         let made = std::fs::create_dir_all(&folder).and_then(|()| {
-            let zip = tempfile::Builder::new().prefix("upload-").suffix(".zip").tempfile_in(&folder)?;
+            let zip = tempfile::Builder::new().prefix("upload-").tempfile_in(&folder)?;
             let file = zip.reopen()?;
             Ok((zip, file))
         });
@@ -104,7 +147,7 @@ async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<NamedTempF
         file.write_all(&chunk).await.map_err(Error::io("keep the upload"))?;
     }
     file.flush().await.map_err(Error::io("keep the upload"))?;
-    Ok(zip)
+    Ok((zip, size))
 }
 
 fn broken(error: &MultipartError, limit: u64) -> Problem {
@@ -117,13 +160,16 @@ fn broken(error: &MultipartError, limit: u64) -> Problem {
     }
 }
 
-fn wrong_parts(temporary: bool, reason: &str) -> Problem {
-    let message = if temporary {
-        format!(
-            "the body must have the part \"skill_package\" with the skill's zip, and may have \"file\" with the inputs; {reason}"
-        )
-    } else {
-        format!("the body must have exactly one part, \"file\", with the zip; {reason}")
+fn wrong_parts(expected: Expected, reason: &str) -> Problem {
+    let message = match expected {
+        Expected::Zip => format!("the body must have exactly one part, \"file\", with the zip; {reason}"),
+        Expected::Files => format!(
+            "the body must have the part \"file\" with a zip of the inputs, or a part named like each file input; {reason}"
+        ),
+        Expected::FilesAndPackage => format!(
+            "the body must have the part \"skill_package\" with the skill's zip, and may have \"file\" with a zip of the \
+             inputs or a part named like each file input; {reason}"
+        ),
     };
     Problem::InvalidRequest { message, details: Vec::new() }
 }

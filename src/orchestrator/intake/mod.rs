@@ -7,6 +7,7 @@ pub(crate) mod rerun;
 pub(crate) mod tags;
 pub(crate) mod temp;
 pub(crate) mod upload;
+pub(crate) mod upload_warnings;
 
 pub use create::Created;
 pub use request::{CreateRequest, OptionsRequest};

@@ -60,7 +60,7 @@ impl Orchestrator {
         if !self.state(created.run_id).await?.awaiting_upload {
             return Ok(created);
         }
-        let delivery = Delivery { files: Some(zip.path().to_owned()), package: None };
+        let delivery = Delivery::zip(zip.path().to_owned());
         match self.upload(created.run_id, delivery).await {
             Ok(uploaded) => {
                 created.awaiting_upload = false;

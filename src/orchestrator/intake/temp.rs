@@ -16,24 +16,17 @@ use crate::orchestrator::packages::unpack::unpack_package;
 use crate::orchestrator::results::{file_proof, pretty};
 use crate::orchestrator::shared::request_files::write_request;
 use crate::registry::Installed;
-use crate::skill::Skill;
 use crate::workspace::{self, UploadLimits};
 
 /// A package that was taken, unpacked outside its run; it goes with this value.
 pub(crate) struct Delivered {
-    installed: Installed,
+    pub(crate) installed: Installed,
     /// The run as it would have begun, had the package been there.
     pub planned: Started,
     /// What the log is told.
     pub package: UploadedPackage,
     engine_config: Option<Map<String, Value>>,
     _unpacked: TempDir,
-}
-
-impl Delivered {
-    pub(crate) fn skill(&self) -> &Skill {
-        &self.installed.skill
-    }
 }
 
 impl Orchestrator {

@@ -10,6 +10,7 @@ use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::domain::command::{Command, Refusal};
 use crate::domain::ids::{RequestId, RunId};
+use crate::domain::outcome::Warning;
 use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -21,14 +22,17 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::intake::plan::{key_of, rejected};
 use crate::orchestrator::intake::temp::Delivered;
+use crate::orchestrator::intake::upload_warnings::{ignored_entries, unexpected_endings};
 use crate::orchestrator::log::journal::{Step, lost_race, met_final};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::queue::Place;
-use crate::workspace::{self, Manifest, UploadLimits};
+use crate::workspace::{self, Manifest, Sent, SentPart, Staged, UploadError, UploadFields, UploadLimits};
 
+/// The part of an upload that is a zip.
+pub(crate) const ZIP_PART: &str = "file";
 const PACKAGE_MISSING: &str =
     "this run's skill comes with its upload: send the part \"skill_package\" with the package's zip";
-const PACKAGE_UNASKED: &str = "this run has its skill already: send the part \"file\" alone";
+const PACKAGE_UNASKED: &str = "this run has its skill already: leave the part \"skill_package\" out";
 
 /// Answer to an upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -42,13 +46,20 @@ pub struct Uploaded {
     pub extracted_files: Vec<String>,
 }
 
-/// What a client sends for a run; each a zip on disk.
+/// What a client sends for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// The run's input files.
-    pub files: Option<PathBuf>,
-    /// The run's own skill.
+    pub files: Sent,
+    /// The run's own skill, a zip on disk.
     pub package: Option<PathBuf>,
+}
+
+impl Delivery {
+    /// A zip with input files and nothing else.
+    pub fn zip(path: PathBuf) -> Self {
+        Self { files: Sent { zip: Some(path), parts: Vec::new() }, package: None }
+    }
 }
 
 impl Orchestrator {
@@ -71,7 +82,7 @@ impl Orchestrator {
             Some(_) => return Err(rejected(ErrorCode::InvalidRequest, PACKAGE_UNASKED.into())),
             None => None,
         };
-        let manifest = self.stage(&state, delivery.files, delivered.as_ref()).await?;
+        let (manifest, warnings) = self.stage(&state, delivery.files, delivered.as_ref()).await?;
         let manifest_sha256 = manifest.sha256();
         let (cache_key, _) = match &delivered {
             Some(Delivered { planned, package, .. }) => key_of(planned, &manifest_sha256, Some(&package.sha256)),
@@ -89,7 +100,9 @@ impl Orchestrator {
         }
         let files = manifest.files.clone();
         let package = delivered.as_ref().map(|delivered| delivered.package.clone());
-        if let Err(error) = journal.commit(Command::Upload { files, manifest_sha256, cache_key, package }).await {
+        if let Err(error) =
+            journal.commit(Command::Upload { files, manifest_sha256, cache_key, package, warnings }).await
+        {
             if lost_race(&error) || met_final(&error).is_some() {
                 // A cancel has come in between; the files are of no use then.
                 let _ = files::remove_tree(&shared.layout.request(state.request_id));
@@ -116,30 +129,41 @@ impl Orchestrator {
         })
     }
 
-    /// Unpack the input files beside the run.
+    /// Put the input files beside the run; they, and what is to be told about them.
     async fn stage(
         &self,
         state: &RunState,
-        zip: Option<PathBuf>,
+        mut sent: Sent,
         delivered: Option<&Delivered>,
-    ) -> Result<Manifest, Error> {
+    ) -> Result<(Manifest, Vec<Warning>), Error> {
         let shared = &self.shared;
-        let Some(zip) = zip else {
-            let nothing = rejected(ErrorCode::InvalidRequest, "the part \"file\" with the zip is missing".into());
-            return if state.temporary { Ok(Manifest::default()) } else { Err(nothing) };
+        if sent.zip.is_none() && sent.parts.is_empty() {
+            let nothing =
+                "the body has no file: send the part \"file\" with a zip, or parts named like the file inputs";
+            let nothing = rejected(ErrorCode::InvalidRequest, nothing.into());
+            return if state.temporary { Ok(Default::default()) } else { Err(nothing) };
+        }
+        let skill = match delivered {
+            Some(delivered) => delivered.installed.skill.clone(),
+            None => shared.skill_of(state)?,
         };
-        let fields = match delivered {
-            Some(delivered) => delivered.skill().file_fields(),
-            None => shared.skill_of(state)?.file_fields(),
+        let named = skill.file_fields();
+        let fields = UploadFields {
+            named: named.iter().map(|field| field.name.clone()).collect(),
+            rest: skill.rest_field().map(|field| field.name),
         };
-        let fields: Vec<String> = fields.into_iter().map(|field| field.name).collect();
         let staging = shared.layout.request_uploads(state.request_id);
         let limits = self.upload_limits();
         let staged = shared
             .blocking
-            .run("unpack the upload", move || workspace::stage_uploads(&zip, &staging, &fields, &limits))
+            .run("unpack the upload", move || {
+                take_file_part(&mut sent, &fields)?;
+                workspace::stage_uploads(&sent, &staging, &fields, &limits)
+            })
             .await;
-        Ok(staged??)
+        let Staged { manifest, ignored } = staged??;
+        let warnings = ignored_entries(&ignored).chain(unexpected_endings(&named, &manifest)).collect();
+        Ok((manifest, warnings))
     }
 
     /// A run that has all it needs gets an equal run's result, waits for it, or enters the queue. Whether it has its result.
@@ -180,6 +204,18 @@ impl Orchestrator {
             ..UploadLimits::default()
         }
     }
+}
+
+/// A skill may have an input named like the part that brings a zip: what is no zip is then that input's file.
+fn take_file_part(sent: &mut Sent, fields: &UploadFields) -> Result<(), UploadError> {
+    let named = fields.named.iter().find(|field| *field == ZIP_PART);
+    if let (Some(field), Some(path)) = (named, sent.zip.clone())
+        && !workspace::begins_like_a_zip(&path)?
+    {
+        sent.zip = None;
+        sent.parts.push(SentPart { field: field.clone(), file_name: None, path });
+    }
+    Ok(())
 }
 
 /// One upload of a run at a time: two would stage into the same folder.

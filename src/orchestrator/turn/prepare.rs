@@ -66,7 +66,8 @@ fn prepare_blocking(
         Err(error) => return Err(error),
     };
     forget_unlogged_start(&paths, state)?;
-    workspace::create_for_engine(&paths, !skill.file_fields().is_empty())?;
+    let takes_files = !skill.file_fields().is_empty() || skill.rest_field().is_some();
+    workspace::create_for_engine(&paths, takes_files)?;
     shared.copy_to_run(&mut skill_place, &paths, &state.skill.fingerprint)?;
     if state.turns > 0 {
         // Only a result written in this turn counts.
@@ -143,18 +144,26 @@ fn script_start(state: &RunState, paths: &RunPaths, call: ScriptCall) -> Start {
     }
 }
 
+/// The files below a folder, with their paths in it.
 fn file_names(folder: &Path) -> Result<BTreeSet<String>, Error> {
-    let doing = || format!("list {}", folder.display());
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        Err(error) => return Err(Error::io(doing())(error)),
-    };
     let mut names = BTreeSet::new();
-    for entry in entries {
-        let entry = entry.map_err(Error::io(doing()))?;
-        if let Ok(name) = entry.file_name().into_string() {
-            names.insert(name);
+    let mut waiting = vec![(folder.to_owned(), String::new())];
+    while let Some((folder, prefix)) = waiting.pop() {
+        let doing = || format!("list {}", folder.display());
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::io(doing())(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(Error::io(doing()))?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let is_folder = entry.file_type().map_err(Error::io(doing()))?.is_dir();
+            if is_folder {
+                waiting.push((entry.path(), format!("{prefix}{name}/")));
+            } else {
+                names.insert(format!("{prefix}{name}"));
+            }
         }
     }
     Ok(names)

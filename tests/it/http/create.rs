@@ -142,6 +142,61 @@ fn an_upload_triggers_the_run() {
 }
 
 #[test]
+fn a_file_may_come_in_a_part_of_its_own_and_keeps_its_name() {
+    let server = Server::start();
+    let input = json!({"type": "object", "required": ["paper"], "properties": {
+        "paper": {"type": "string", "extensions": [".txt", "md"]}, "more": {"x-input-source": "files"},
+    }});
+    server.skill("reader", READER, json!({"input": input}));
+    let (request, run) = server.create("reader");
+    let path = format!("/v1/jobs/{request}/upload");
+    let refused = server.call("POST", &path).files(&[("pages", "x.txt", b"1")]).send();
+    assert_eq!(refused.refusal(), (400, "UNKNOWN_INPUT_KEY".into()));
+    let twice = server.call("POST", &path).files(&[("paper", "x.txt", b"1"), ("paper", "y.txt", b"1")]).send();
+    assert_eq!(twice.refusal(), (400, "INVALID_REQUEST".into()));
+    let files: [(&str, &str, &[u8]); 3] =
+        [("paper", "plan.PDF", b"by itself"), ("more", "a.csv", b"1"), ("more", "b.csv", b"2")];
+    let uploaded = server.call("POST", &format!("{path}?wait=60")).files(&files).send();
+    assert_eq!((uploaded.status, &uploaded.json()["status"]), (200, &json!("succeeded")), "{}", uploaded.text());
+    let events = server.finish(&run);
+    let told = events.iter().find(|event| event["type"] == "input.uploaded").unwrap();
+    let files = told["data"]["files"].as_array().unwrap().iter();
+    let names: Vec<String> = files.map(|file| format!("{} {}", file["name"], file["file_name"])).collect();
+    assert_eq!(names, [r#""a.csv" null"#, r#""b.csv" null"#, r#""paper" "plan.PDF""#]);
+    let warned = events.iter().find(|event| event["type"] == "diagnostic.warning").unwrap();
+    assert_eq!(
+        (&warned["data"]["code"], &warned["data"]["details"]),
+        (
+            &json!("INPUT_EXTENSION_UNEXPECTED"),
+            &json!({"field": "paper", "file": "plan.PDF", "expected": [".txt", ".md"]})
+        )
+    );
+    assert_eq!(server.get(&format!("/v1/jobs/{request}")).json()["warnings"][0]["code"], "INPUT_EXTENSION_UNEXPECTED");
+    let again = server.post(&format!("/v1/jobs/{request}/rerun?wait=60"), &json!({})).json();
+    assert_eq!(again["result"]["data"], json!({"text": "by itself"}), "{again:#}");
+}
+
+#[test]
+fn what_a_zip_has_for_no_input_is_left_out_and_named() {
+    let server = Server::start();
+    server.skill("reader", READER, reader_extras());
+    let (request, run) = server.create("reader");
+    let mut entries = vec![("pack/paper.txt".to_owned(), b"in a folder".as_slice())];
+    entries.extend((0..20).map(|number| (format!("pack/other-{number:02}"), b"".as_slice())));
+    entries.push(("pack/.DS_Store".to_owned(), b""));
+    let entries: Vec<(&str, &[u8])> = entries.iter().map(|(name, content)| (name.as_str(), *content)).collect();
+    let uploaded = server.call("POST", &format!("/v1/jobs/{request}/upload")).parts(&[("file", &zip_of(&entries))]);
+    assert_eq!(uploaded.send().json()["extracted_files"], json!(["paper"]));
+    let events = server.finish(&run);
+    let warnings = events.iter().filter(|event| event["type"] == "diagnostic.warning");
+    let told: Vec<_> = warnings.map(|event| event["data"]["details"].clone()).collect();
+    let mut expected: Vec<_> = (0..16).map(|number| json!({"entry": format!("pack/other-{number:02}")})).collect();
+    expected.push(json!({"count": 4}));
+    assert_eq!(told, expected);
+    assert_eq!(server.get(&format!("/v1/jobs/{request}/result")).json()["result"]["data"]["text"], "in a folder");
+}
+
+#[test]
 fn await_upload_overrides_the_default_both_ways() {
     let server = Server::start();
     server.skill("reader", READER, reader_extras());

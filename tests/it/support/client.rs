@@ -46,9 +46,16 @@ impl Call {
 
     /// A multipart body with these parts.
     pub fn parts(self, parts: &[(&str, &[u8])]) -> Call {
+        let named: Vec<(&str, &str, &[u8])> = parts.iter().map(|(name, content)| (*name, "x.zip", *content)).collect();
+        self.files(&named)
+    }
+
+    /// A multipart body with parts of these names, file names and contents.
+    pub fn files(self, parts: &[(&str, &str, &[u8])]) -> Call {
         let mut body = Vec::new();
-        for (name, content) in parts {
-            let head = format!("--EDGE\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"x.zip\"\r\n\r\n");
+        for (name, file, content) in parts {
+            let head =
+                format!("--EDGE\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"{file}\"\r\n\r\n");
             body.extend_from_slice(head.as_bytes());
             body.extend_from_slice(content);
             body.extend_from_slice(b"\r\n");
