@@ -134,4 +134,9 @@ pub trait EventStore: Send + Sync {
 
     /// What `Ok` from this store survives.
     fn durability(&self) -> Durability;
+
+    /// What the store can no longer do until it is opened again, though it goes on; for operators.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cli::place::{Place, Running};
 use crate::support::file_calls::{Deed, FileCall, Watch};
-use crate::support::{Call, LONG};
+use crate::support::{Call, LONG, Sse};
 
 /// Where the store's one generation is.
 const DATABASE: &str = "data/store/generation-1/db";
@@ -51,7 +51,8 @@ impl Watched {
 
     /// Waits until the run is over; the job.
     pub fn ended(&self, run: &str) -> Value {
-        ended(self.address, run).unwrap()
+        Sse::open(self.address, &format!("/v1/jobs/{run}/events"), &[]).until_end();
+        self.get(&format!("/v1/jobs/{run}"))
     }
 }
 
@@ -74,8 +75,7 @@ pub fn until(watch: &Watch, mut enough: impl FnMut(&[FileCall]) -> bool) -> Vec<
     let mut calls = watch.take();
     while !enough(&calls) {
         assert!(std::time::Instant::now() < limit, "in vain: {calls:#?}");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        calls.extend(watch.take());
+        calls.extend(watch.take_some());
     }
     calls
 }

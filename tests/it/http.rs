@@ -13,8 +13,11 @@ mod room;
 mod routes;
 mod users;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
+use crate::recording::held_store::HeldStore;
 use crate::support::Server;
 use crate::support::skill::{GATED, HELLO};
 
@@ -295,6 +298,15 @@ fn the_service_tells_how_it_is() {
     assert_eq!(server.post("/v1/jobs", &json!({"skill_id": "x"})).refusal(), (503, "SHUTTING_DOWN".into()));
     server.stop();
     server.stopped();
+}
+
+#[test]
+fn the_service_tells_what_its_store_can_no_longer_do() {
+    let store = HeldStore::default();
+    let server = Server::with_store(Arc::new(store.clone()));
+    assert_eq!(server.get("/v1/system").json()["store"], json!({"trouble": null}));
+    store.tell("the store no longer gets smaller");
+    assert_eq!(server.get("/v1/system").json()["store"], json!({"trouble": "the store no longer gets smaller"}));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The engine is played, the clock stands still unless somebody waits for it, and the store counts and holds appends.
 
-mod held_store;
+pub mod held_store;
 
 use std::io;
 use std::path::Path;

@@ -13,6 +13,7 @@ use skill_runner::store::{
 };
 
 mod crash;
+mod full;
 mod space;
 
 fn open(dir: &std::path::Path) -> SledStore {

@@ -36,6 +36,7 @@ pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Proble
             "stall_timeout_seconds": settings.times.stall_timeout_seconds,
         },
         "data_dir": {"path": data, "free_bytes": free},
+        "store": {"trouble": orchestrator.store_trouble()},
         "integrity": orchestrator.integrity(),
     })))
 }

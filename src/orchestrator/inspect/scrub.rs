@@ -45,6 +45,11 @@ pub struct ScrubState {
 }
 
 impl Orchestrator {
+    /// What the event store can no longer do until the service is restarted.
+    pub fn store_trouble(&self) -> Option<String> {
+        self.shared.store.trouble()
+    }
+
     /// What is known about the stored files of all runs.
     pub fn integrity(&self) -> IntegrityOfAll {
         let (shared, runs) = (&self.shared, self.damaged_runs());

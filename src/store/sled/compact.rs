@@ -6,6 +6,7 @@
 //! durable, so a crash at any point leaves at worst the same rows and events twice.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 use sled::IVec;
 use tokio::sync::oneshot;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::damage::engine_failed;
 use super::database::is_left_over;
@@ -22,6 +23,7 @@ use super::heap;
 use super::keys;
 use super::levels::Levels;
 use super::loading::LoadedFew;
+use super::panics::panic_text;
 use super::plan::{Space, Step, Usage, index_is_worn, next_step};
 use super::read::Shared;
 use super::rows::row_in;
@@ -36,6 +38,17 @@ const CARRY_BYTES: usize = 128 * 1024;
 const MOVE_ROWS: usize = 32;
 /// Below this much free space nothing is taken over. Less than what appends leave free, so that it is there to be used.
 const MIN_FREE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Does the compactor's work and tells if it panics. Nothing that was acknowledged depends on it, so the service goes on: the store
+/// takes and gives as before, and only grows.
+pub(super) fn told(shared: &Shared, work: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+        let reason = panic_text(panic.as_ref());
+        error!(reason, "the event store no longer gets smaller: its compactor panicked; restart the service");
+        let trouble = format!("the store no longer gets smaller until the service is restarted: {reason}");
+        shared.trouble.get_or_init(|| trouble);
+    }
+}
 
 /// The state of the compactor thread.
 pub(super) struct Compactor {
@@ -282,5 +295,36 @@ fn remove_left_over(store_dir: &Path) {
 fn remove(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder) {
         warn!(path = %folder.display(), %error, "a database that is no longer needed was not removed; the next start tries again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tracing_subscriber::fmt;
+
+    use super::*;
+    use crate::store::{EventStore, SledStore, contract};
+
+    #[tokio::test]
+    async fn a_panic_of_the_compactor_is_told_and_the_store_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path(), |error| panic!("{error:?}")).unwrap();
+        told(&store.shared, || {});
+        assert_eq!(store.trouble(), None);
+
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let written = fmt().json().with_writer(Mutex::new(log.reopen().unwrap())).finish();
+        tracing::subscriber::with_default(written, || told(&store.shared, || panic!("a page is {}", "gone")));
+        let line: serde_json::Value = serde_json::from_slice(&fs::read(log.path()).unwrap()).unwrap();
+        let message = "the event store no longer gets smaller: its compactor panicked; restart the service";
+        assert_eq!(line["level"], "ERROR");
+        assert_eq!(line["fields"], serde_json::json!({"message": message, "reason": "a page is gone"}));
+        let trouble = "the store no longer gets smaller until the service is restarted: a page is gone";
+        assert_eq!(store.trouble().as_deref(), Some(trouble));
+
+        assert_eq!(store.append(contract::events(contract::run(1), Seq(0), 3)).await.unwrap(), Seq(3));
+        assert_eq!(contract::holds_whole_log(&store, contract::run(1)).await.unwrap(), Seq(3));
     }
 }

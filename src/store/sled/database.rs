@@ -18,6 +18,9 @@ const UNFINISHED: &str = "new";
 /// The ending of a folder whose database is no longer needed.
 const ASIDE: &str = "old";
 
+/// A file that has so many more bytes of blocks than it needs had room set aside.
+const SET_ASIDE_AT_LEAST: u64 = 1024 * 1024;
+
 /// A database and its files. They are kept open, so that a sync needs no descriptor: a process that has none left must not
 /// lose its store for that.
 pub(super) struct Database {
@@ -59,6 +62,7 @@ impl Database {
     /// Opens a database in a claimed directory, creating it if there is none, and syncs all its files.
     pub(super) fn open(folder: &Path, cache_bytes: u64) -> Result<Database, Error> {
         remove_unfinished(folder)?;
+        give_room_back(&folder.join("db"));
         let loadable = Arc::new(Loadable::open(folder.to_path_buf(), cache_bytes)?);
         sync_all(folder).map_err(Error::io("sync", folder))?;
         let path = folder.join("db");
@@ -184,6 +188,16 @@ fn remove_unfinished(folder: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// What an earlier process set aside and did not need. Only while sled does not have the file: it cuts it, too.
+fn give_room_back(path: &Path) {
+    let Ok(file) = File::options().write(true).open(path) else { return };
+    let Ok(found) = file.metadata() else { return };
+    // It is not lost if that fails: the database itself may need it.
+    if found.blocks() * 512 > found.len() + SET_ASIDE_AT_LEAST {
+        let _ = file.set_len(found.len());
+    }
 }
 
 /// sled syncs neither its settings nor its folders.

@@ -14,6 +14,7 @@ use self::compact::Compactor;
 use self::loading::LoadedFew;
 pub use self::plan::Space;
 use self::read::Shared;
+use self::spare::Spare;
 use self::wake::{Waker, waker};
 use self::writer::{Request, Writer};
 use super::{
@@ -34,11 +35,13 @@ mod levels;
 mod loading;
 mod merge;
 mod open;
+mod panics;
 mod patience;
 mod plan;
 mod read;
 mod row_cache;
 mod rows;
+mod spare;
 mod table;
 mod wake;
 mod writer;
@@ -88,6 +91,7 @@ impl SledStore {
         let writer = Writer {
             shared: shared.clone(),
             store_dir: store_dir.clone(),
+            spare: Spare::new(&store_dir),
             requests: receiver,
             compactor: waker.clone(),
             generation_bytes: space.generation_bytes,
@@ -108,7 +112,8 @@ impl SledStore {
             thread.map_err(Error::io("start a thread for", &store_dir))
         };
         let writer = start("store-writer", Box::new(move || writer.run()))?;
-        let compactor = start("store-compactor", Box::new(move || compactor.run()))?;
+        let compactor =
+            start("store-compactor", Box::new(move || compact::told(&compactor.shared.clone(), || compactor.run())))?;
         let (writer, compactor) = (Some(writer), Some(compactor));
         Ok(SledStore { requests: Some(requests), writer, compactor, waker, stop, shared })
     }
@@ -221,5 +226,9 @@ impl EventStore for SledStore {
 
     fn durability(&self) -> Durability {
         Durability::PowerLoss
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.shared.trouble.get().cloned()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
 
@@ -23,6 +23,8 @@ pub(super) struct Shared {
     pub(super) table: RunTable,
     /// Only durable rows, and changed only by who holds `inflight` or is the writer: it never lags behind the databases.
     rows: RowCache,
+    /// What no longer works, for operators.
+    pub(super) trouble: OnceLock<String>,
     // Declared after the databases, so that sled has closed its files before the directory is released; and in the shared
     // state, so that this happens after the last read.
     _claim: Claim,
@@ -49,7 +51,7 @@ impl Shared {
     pub(super) fn new(stored: Stored, claim: Claim) -> Shared {
         let (inflight, groups, tails) = (RwLock::default(), AtomicU64::new(0), Tails::default());
         let (stored, table, rows) = (RwLock::new(stored), RunTable::default(), RowCache::default());
-        Shared { stored, inflight, groups, tails, table, rows, _claim: claim }
+        Shared { stored, inflight, groups, tails, table, rows, trouble: OnceLock::new(), _claim: claim }
     }
 
     pub(super) fn count_group(&self) {

@@ -3,7 +3,6 @@
 //! There is no timer. While one group is on its way to the disk the next one queues up, so groups are as
 //! large as the load asks for and a lone append waits for nothing.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +15,9 @@ use tokio::sync::oneshot;
 use super::generation::Generation;
 use super::group::{Group, Outcome};
 use super::levels::Closed;
+use super::panics::panic_text;
 use super::read::{Inflight, Shared};
+use super::spare::{SPARE_BYTES, Spare};
 use super::wake::Waker;
 use crate::domain::ids::RunId;
 use crate::store::{Append, AppendResult, Error, IndexKey};
@@ -92,6 +93,7 @@ impl Answer {
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) store_dir: PathBuf,
+    pub(super) spare: Spare,
     pub(super) requests: Receiver<Request>,
     pub(super) compactor: Waker,
     /// From this size of the current generation on, the compactor prepares the next.
@@ -103,6 +105,8 @@ pub(super) struct Writer {
 impl Writer {
     /// Works until the store is dropped or the disk fails.
     pub(super) fn run(self) {
+        // Also a store that is never written to may one day have to be cleaned up.
+        self.spare.keep();
         while let Ok(first) = self.requests.recv() {
             let group = self.drain(first);
             // sled panics where it finds itself inconsistent. That is a failed write, too.
@@ -110,7 +114,10 @@ impl Writer {
             let failure = match result {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error,
-                Err(panic) => Error::Unavailable { source: Error::cause(panic_text(panic.as_ref())) },
+                Err(panic) => {
+                    let text = format!("the writer panicked: {}", panic_text(panic.as_ref()));
+                    Error::Unavailable { source: Error::cause(text) }
+                }
             };
             // The rows in flight stay hidden from readers, and later requests get `Closed`.
             (self.on_fatal)(&failure);
@@ -220,21 +227,24 @@ impl Writer {
     fn room(&self) -> Room {
         let Ok(disk) = rustix::fs::statvfs(&self.store_dir) else { return Room::All };
         let available = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if available >= MIN_FREE_BYTES {
+            self.spare.keep();
+        }
         if available >= SET_ASIDE_BELOW {
             return Room::All;
         }
         let full = Error::Full { path: self.store_dir.clone(), available };
+        let levels = self.shared.levels();
         // What cannot be looked at fails when it is written to.
-        let room = self.shared.levels().current.database.set_room_aside(SET_ASIDE_BYTES).unwrap_or(u64::MAX);
+        let set_aside = |bytes| levels.current.database.set_room_aside(bytes).unwrap_or(u64::MAX);
+        let mut room = set_aside(SET_ASIDE_BYTES);
+        if room < LAST_BYTES && self.spare.give_up() {
+            room = set_aside(SPARE_BYTES / 2);
+        }
         match room {
             SET_ASIDE_BYTES.. if available >= MIN_FREE_BYTES => Room::All,
             LAST_BYTES.. => Room::Deletions(full),
             _ => Room::Nothing(full),
         }
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("the writer panicked: {}", text.unwrap_or("no message"))
 }

@@ -1,7 +1,5 @@
 //! What an event names is on the disk before the event is.
 
-use std::time::{Duration, Instant};
-
 use serde_json::json;
 
 use super::{Watched, first, not_durable, until, writes_database};
@@ -9,7 +7,7 @@ use crate::cli::place::Place;
 use crate::interactive::pose::{self, Pose, done, says};
 use crate::support::file_calls::{Deed, FileCall};
 use crate::support::zips::{deflated, zip_folder};
-use crate::support::{Call, LONG, script_skill};
+use crate::support::{Call, Sse, script_skill};
 
 /// Sealed logs stay beside their events.
 const NO_DELETION: (&str, &str) = ("SKILL_RUNNER_SEAL_GRACE_SECONDS", "3600");
@@ -43,11 +41,7 @@ fn what_an_engine_said_is_on_the_disk_before_the_question_it_ends_with() {
     let body = json!({"skill_id": "ask", "engine": "codex", "runtime_options": options});
     let answer = Call::new(service.address, "POST", "/v1/jobs").json(&body).send();
     let run = answer.json()["run_id"].as_str().unwrap().to_owned();
-    let limit = Instant::now() + LONG;
-    while service.get(&format!("/v1/jobs/{run}"))["status"] != "waiting_user" {
-        assert!(Instant::now() < limit, "{}", service.get(&format!("/v1/jobs/{run}")));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    Sse::until_status(service.address, &run, "waiting_user");
     let calls = service.watch.take();
     let asked = calls.iter().rposition(writes_database).unwrap();
     let said = format!("data/runs/{run}/logs/stdout.txt");

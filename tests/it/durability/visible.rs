@@ -6,8 +6,8 @@ use skill_runner::store::{EventBatch, EventStore, IndexChange, IndexKey, SledSto
 
 use super::{DATABASE, Watched};
 use crate::cli::place::Place;
-use crate::support::Call;
 use crate::support::file_calls::{Deed, FileCall, Judgement, Watch};
+use crate::support::{Call, Sse};
 
 /// Holds the sync that makes the events of the store durable.
 fn hold_sync(database: &'static str) -> impl FnMut(&FileCall) -> Judgement + Send {
@@ -84,9 +84,5 @@ fn clients_see_a_cancel_when_it_is_on_the_disk_and_not_before() {
 }
 
 fn until_running(service: &Watched, run: &str) {
-    let limit = std::time::Instant::now() + crate::support::LONG;
-    while service.get(&format!("/v1/jobs/{run}"))["status"] != "running" {
-        assert!(std::time::Instant::now() < limit);
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    Sse::until_status(service.address, run, "running");
 }

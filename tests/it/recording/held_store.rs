@@ -16,6 +16,7 @@ pub struct HeldStore {
     held: Arc<watch::Sender<bool>>,
     appends: Arc<Mutex<Vec<u32>>>,
     overtaken: Arc<AtomicBool>,
+    trouble: Arc<Mutex<Option<String>>>,
 }
 
 impl Default for HeldStore {
@@ -25,6 +26,7 @@ impl Default for HeldStore {
             held: Arc::new(watch::Sender::new(false)),
             appends: Arc::default(),
             overtaken: Arc::default(),
+            trouble: Arc::default(),
         }
     }
 }
@@ -43,6 +45,11 @@ impl HeldStore {
     /// The next read that finds nothing tells so only after the held append is done.
     pub fn overtake_next_read(&self) {
         self.overtaken.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on the store tells of this trouble.
+    pub fn tell(&self, trouble: &str) {
+        *self.trouble.lock().unwrap() = Some(trouble.to_owned());
     }
 
     /// How many events each append had that was accepted.
@@ -116,5 +123,9 @@ impl EventStore for HeldStore {
 
     fn durability(&self) -> Durability {
         self.store.durability()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap().clone()
     }
 }

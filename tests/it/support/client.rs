@@ -207,6 +207,17 @@ impl Sse {
         }
     }
 
+    /// The next event of the log for which this holds.
+    pub fn until_chat(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        std::iter::from_fn(|| self.next_chat()).find(wanted).expect("such an event before the stream ends")
+    }
+
+    /// Waits until the run has this status.
+    pub fn until_status(address: SocketAddr, run: &str, status: &str) {
+        let mut events = Sse::open(address, &format!("/v1/jobs/{run}/events"), &[]);
+        events.until_chat(|event| event["type"] == "conversation.state.changed" && event["data"]["to"] == status);
+    }
+
     /// The rest of the log's events, to the end of the stream.
     pub fn until_end(mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.next_chat()).collect()

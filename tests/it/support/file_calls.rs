@@ -151,6 +151,17 @@ impl Watch {
         std::mem::take(&mut self.shared.state().calls)
     }
 
+    /// The same, as soon as there are any.
+    pub fn take_some(&self) -> Vec<FileCall> {
+        let limit = Instant::now() + LONG;
+        let mut state = self.shared.state();
+        while state.calls.is_empty() {
+            assert!(Instant::now() < limit, "no call came");
+            state = self.shared.changed.wait_timeout(state, LONG).unwrap().0;
+        }
+        std::mem::take(&mut state.calls)
+    }
+
     /// Waits until a call is held.
     pub fn until_held(&self) {
         let limit = Instant::now() + LONG;
@@ -220,13 +231,11 @@ impl Shared {
         let mut state = self.state();
         let judgement = (state.judge)(&call);
         state.calls.push(call);
+        self.changed.notify_all();
         match judgement {
             Judgement::Pass => answer(&self.listener, &notice, None),
             Judgement::Fail(errno) => answer(&self.listener, &notice, Some(errno)),
-            Judgement::Hold => {
-                state.held.push(notice);
-                self.changed.notify_all();
-            }
+            Judgement::Hold => state.held.push(notice),
         }
     }
 }

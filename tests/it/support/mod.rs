@@ -23,7 +23,7 @@ use skill_runner::orchestrator::{Environment, ListFilter, Orchestrator};
 use skill_runner::registry::Registry;
 use skill_runner::renderer::ChildRenderer;
 use skill_runner::settings::Settings;
-use skill_runner::store::SledStore;
+use skill_runner::store::{EventStore, SledStore};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
@@ -78,6 +78,21 @@ impl Server {
     }
 
     fn on(folder: Arc<tempfile::TempDir>, flags: &[(&str, &str)]) -> Server {
+        Server::on_store(folder, flags, |data| Arc::new(SledStore::open(data, |error| panic!("{error}")).unwrap()))
+    }
+
+    /// A server with a store of the test's own.
+    pub fn with_store(store: Arc<dyn EventStore>) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("data")).unwrap();
+        Server::on_store(Arc::new(folder), &[], |_| store)
+    }
+
+    fn on_store(
+        folder: Arc<tempfile::TempDir>,
+        flags: &[(&str, &str)],
+        store: impl FnOnce(&Path) -> Arc<dyn EventStore>,
+    ) -> Server {
         std::fs::create_dir_all(folder.path().join("skills")).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let mut all = vec![
@@ -90,12 +105,12 @@ impl Server {
         let flags: BTreeMap<String, String> = all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let flags: Vec<(String, String)> = flags.into_iter().collect();
         let settings = Settings::load(None, &BTreeMap::new(), &flags, 2).unwrap();
-        let store = SledStore::open(&settings.paths.data_dir, |error| panic!("{error}")).unwrap();
+        let store = store(&settings.paths.data_dir);
         let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
         let program = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
         let environment =
             Environment { renderer: Arc::new(ChildRenderer::new(program)), ..Environment::real(&settings) };
-        let started = Orchestrator::start_in(environment, Arc::new(store), registry, settings);
+        let started = Orchestrator::start_in(environment, store, registry, settings);
         let orchestrator = runtime.block_on(started).unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
