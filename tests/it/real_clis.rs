@@ -5,6 +5,7 @@ mod keys;
 mod large;
 mod own_tmp;
 mod refused;
+mod sandbox;
 mod service;
 
 use std::fs;

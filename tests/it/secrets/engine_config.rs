@@ -12,8 +12,16 @@ use crate::support::{Server, of_type};
 const CANARY: &str = "canary-77aa-secret";
 
 /// A key of each engine by which a client could pass a secret or have a command run, with the pointer to it.
-fn refused_configs() -> [(&'static str, Value, &'static str); 6] {
+fn refused_configs() -> [(&'static str, Value, &'static str); 13] {
+    let roots = json!({"writable_roots": [CANARY]});
     [
+        ("codex", json!({"sandbox_workspace_write": roots}), "/sandbox_workspace_write/writable_roots"),
+        ("codex", json!({"sandbox_mode": CANARY}), "/sandbox_mode"),
+        ("codex", json!({"approval_policy": CANARY}), "/approval_policy"),
+        ("claude", json!({"permissions": {"allow": [CANARY]}}), "/permissions/allow"),
+        ("gemini", json!({"tools": {"sandbox": CANARY}}), "/tools/sandbox"),
+        ("opencode", json!({"permission": {"bash": CANARY}}), "/permission/bash"),
+        ("qwen", json!({"tools": {"approvalMode": CANARY}}), "/tools/approvalMode"),
         ("codex", json!({"notify": ["sh", CANARY]}), "/notify"),
         ("claude", json!({"env": {"ANTHROPIC_AUTH_TOKEN": CANARY}}), "/env/ANTHROPIC_AUTH_TOKEN"),
         ("gemini", json!({"mcpServers": {"x": {"command": CANARY}}}), "/mcpServers/x/command"),

@@ -123,6 +123,10 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, uri: Uri, body: Bytes)
         Ok(body) => body,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
+    // A command is over before the script goes on, however busy the machine is.
+    if let Some(act) = responses::waits_on(&body) {
+        return stream((wire.answer)(&body, &[act]));
+    }
     let tools = (wire.tools)(&body);
     let reply = script.lock().unwrap().reply(&tools, &body, &model_named(&uri, &body));
     let acts = match reply {
@@ -234,8 +238,8 @@ fn shell_act(tools: &[Tool], command: &str) -> Option<Act> {
             "command" | "cmd" => arguments[key] = json!(command),
             "description" => arguments[key] = json!("a scripted command"),
             "is_background" => arguments[key] = json!(false),
-            // The most that codex allows: it asks its model again when a command takes longer, and the script goes on as if
-            // the command were over. Usually it waits for 10 s, which a busy machine may need to start the sandbox alone.
+            // The most that codex allows: it asks its model again when a command takes longer. Usually it waits for 10 s,
+            // which a busy machine may need to start the sandbox alone.
             "yield_time_ms" => arguments[key] = json!(30_000),
             _ => {}
         }

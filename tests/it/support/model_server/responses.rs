@@ -22,6 +22,15 @@ fn collect(list: &Value, found: &mut Vec<Tool>) {
     }
 }
 
+/// The call that waits for a command which codex went on without, if the last thing it tells is of one.
+pub(super) fn waits_on(request: &Value) -> Option<Act> {
+    let told = request["input"].as_array()?.last()?["output"].as_str()?;
+    let (_, rest) = told.split_once("Process running with session ID ")?;
+    let session: u64 = rest.lines().next()?.trim().parse().ok()?;
+    let arguments = json!({"session_id": session, "chars": "", "yield_time_ms": 300_000});
+    Some(Act::Call { tool: "write_stdin".to_owned(), arguments })
+}
+
 fn answer(request: &Value, acts: &[Act]) -> String {
     let response = |status: &str, output: Value| {
         json!({
