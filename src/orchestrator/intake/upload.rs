@@ -147,10 +147,10 @@ impl Orchestrator {
             Some(delivered) => delivered.installed.skill.clone(),
             None => shared.skill_of(state)?,
         };
-        let named = skill.file_fields();
+        let (named, rest) = (skill.file_fields(), skill.rest_field());
         let fields = UploadFields {
             named: named.iter().map(|field| field.name.clone()).collect(),
-            rest: skill.rest_field().map(|field| field.name),
+            rest: rest.as_ref().map(|field| field.name.clone()),
         };
         let staging = shared.layout.request_uploads(state.request_id);
         let limits = self.upload_limits();
@@ -162,7 +162,7 @@ impl Orchestrator {
             })
             .await;
         let Staged { manifest, ignored } = staged??;
-        let warnings = ignored_entries(&ignored).chain(unexpected_endings(&named, &manifest)).collect();
+        let warnings = ignored_entries(&ignored).chain(unexpected_endings(&named, rest.as_ref(), &manifest)).collect();
         Ok((manifest, warnings))
     }
 

@@ -27,11 +27,19 @@ fn ignored(entry: &str) -> Warning {
     warning
 }
 
-/// A warning for each file whose name does not end as its input expects.
-pub(crate) fn unexpected_endings(fields: &[FileField], manifest: &Manifest) -> impl Iterator<Item = Warning> {
-    manifest.files.iter().filter_map(|file| {
-        let field = fields.iter().find(|field| field.name == file.name)?;
-        let file_name = file.file_name.as_deref()?;
+/// A warning for each file whose name does not end as its input expects. `rest` is the input of all files that are for no other.
+pub(crate) fn unexpected_endings(
+    fields: &[FileField],
+    rest: Option<&FileField>,
+    manifest: &Manifest,
+) -> impl Iterator<Item = Warning> {
+    manifest.files.iter().filter_map(move |file| {
+        let named = fields.iter().find(|field| field.name == file.name);
+        let (field, file_name) = match named {
+            // Without a name of its own nothing is known of its ending.
+            Some(field) => (field, file.file_name.as_deref()?),
+            None => (rest?, file.file_name.as_deref().unwrap_or(&file.name)),
+        };
         let lower = file_name.to_ascii_lowercase();
         let fits = |ending: &String| lower.ends_with(&format!(".{ending}"));
         if field.extensions.is_empty() || field.extensions.iter().any(fits) {

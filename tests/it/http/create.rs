@@ -145,7 +145,8 @@ fn an_upload_triggers_the_run() {
 fn a_file_may_come_in_a_part_of_its_own_and_keeps_its_name() {
     let server = Server::start();
     let input = json!({"type": "object", "required": ["paper"], "properties": {
-        "paper": {"type": "string", "extensions": [".txt", "md"]}, "more": {"x-input-source": "files"},
+        "paper": {"type": "string", "extensions": [".txt", "md"]},
+        "more": {"x-input-source": "files", "extensions": ["csv"]},
     }});
     server.skill("reader", READER, json!({"input": input}));
     let (request, run) = server.create("reader");
@@ -155,22 +156,22 @@ fn a_file_may_come_in_a_part_of_its_own_and_keeps_its_name() {
     let twice = server.call("POST", &path).files(&[("paper", "x.txt", b"1"), ("paper", "y.txt", b"1")]).send();
     assert_eq!(twice.refusal(), (400, "INVALID_REQUEST".into()));
     let files: [(&str, &str, &[u8]); 3] =
-        [("paper", "plan.PDF", b"by itself"), ("more", "a.csv", b"1"), ("more", "b.csv", b"2")];
+        [("paper", "plan.PDF", b"by itself"), ("more", "a.CSV", b"1"), ("more", "b.tsv", b"2")];
     let uploaded = server.call("POST", &format!("{path}?wait=60")).files(&files).send();
     assert_eq!((uploaded.status, &uploaded.json()["status"]), (200, &json!("succeeded")), "{}", uploaded.text());
     let events = server.finish(&run);
     let told = events.iter().find(|event| event["type"] == "input.uploaded").unwrap();
     let files = told["data"]["files"].as_array().unwrap().iter();
     let names: Vec<String> = files.map(|file| format!("{} {}", file["name"], file["file_name"])).collect();
-    assert_eq!(names, [r#""a.csv" null"#, r#""b.csv" null"#, r#""paper" "plan.PDF""#]);
-    let warned = events.iter().find(|event| event["type"] == "diagnostic.warning").unwrap();
-    assert_eq!(
-        (&warned["data"]["code"], &warned["data"]["details"]),
-        (
-            &json!("INPUT_EXTENSION_UNEXPECTED"),
-            &json!({"field": "paper", "file": "plan.PDF", "expected": [".txt", ".md"]})
-        )
-    );
+    assert_eq!(names, [r#""a.CSV" null"#, r#""b.tsv" null"#, r#""paper" "plan.PDF""#]);
+    let warned = events.iter().filter(|event| event["type"] == "diagnostic.warning").map(|event| &event["data"]);
+    let warned: Vec<(&Value, &Value)> = warned.map(|warning| (&warning["code"], &warning["details"])).collect();
+    let code = json!("INPUT_EXTENSION_UNEXPECTED");
+    let files = [
+        json!({"field": "more", "file": "b.tsv", "expected": [".csv"]}),
+        json!({"field": "paper", "file": "plan.PDF", "expected": [".txt", ".md"]}),
+    ];
+    assert_eq!(warned, [(&code, &files[0]), (&code, &files[1])]);
     assert_eq!(server.get(&format!("/v1/jobs/{request}")).json()["warnings"][0]["code"], "INPUT_EXTENSION_UNEXPECTED");
     let again = server.post(&format!("/v1/jobs/{request}/rerun?wait=60"), &json!({})).json();
     assert_eq!(again["result"]["data"], json!({"text": "by itself"}), "{again:#}");
