@@ -127,7 +127,9 @@ mod tests {
             interaction_id: InteractionId(1),
             kind,
             prompt: "?".into(),
-            options: vec![InteractionOption { label: "Red".into(), value: json!("r") }],
+            options: [("Red", "r"), ("Green", "g")]
+                .map(|(label, value)| InteractionOption { label: label.into(), value: json!(value) })
+                .into(),
             ui_hints,
             required_fields: vec!["name".into()],
             default_decision_policy: String::new(),

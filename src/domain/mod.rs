@@ -29,7 +29,7 @@ mod properties;
 #[cfg(test)]
 mod retrying;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 
 pub use decide::{Decision, decide};
 pub(crate) use effect::{Effect, effects};

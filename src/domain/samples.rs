@@ -15,16 +15,16 @@ use super::state::RunState;
 use super::time::Timestamp;
 use super::{Decision, decide, ending};
 
-pub(super) const RUN: RunId = RunId(Uuid::from_u128(1));
+pub(crate) const RUN: RunId = RunId(Uuid::from_u128(1));
 /// Another run.
-pub(super) const SOURCE: RunId = RunId(Uuid::from_u128(9));
+pub(crate) const SOURCE: RunId = RunId(Uuid::from_u128(9));
 
 /// So many seconds after the first moment.
-pub(super) fn at(seconds: u64) -> Timestamp {
+pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp::from_micros(0).plus_seconds(seconds)
 }
 
-pub(super) fn options(mode: ExecutionMode, auto_reply: bool) -> RuntimeOptions {
+pub(crate) fn options(mode: ExecutionMode, auto_reply: bool) -> RuntimeOptions {
     RuntimeOptions {
         execution_mode: mode,
         no_cache: false,
@@ -39,7 +39,7 @@ pub(super) fn options(mode: ExecutionMode, auto_reply: bool) -> RuntimeOptions {
     }
 }
 
-pub(super) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Started {
+pub(crate) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bool) -> Started {
     Started {
         request_id: RequestId(Uuid::from_u128(2)),
         skill: SkillRef { id: "demo".into(), version: "1.0.0".into(), fingerprint: String::new() },
@@ -61,7 +61,7 @@ pub(super) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bo
     }
 }
 
-pub(super) fn question() -> Interaction {
+pub(crate) fn question() -> Interaction {
     Interaction {
         interaction_id: InteractionId(0),
         kind: InteractionKind::OpenText,
@@ -74,11 +74,11 @@ pub(super) fn question() -> Interaction {
     }
 }
 
-pub(super) fn broken() -> RunError {
+pub(crate) fn broken() -> RunError {
     RunError::new(ErrorCode::EngineFailed, "broken")
 }
 
-pub(super) fn start_turn() -> Command {
+pub(crate) fn start_turn() -> Command {
     Command::StartTurn {
         command: vec!["true".into()],
         pid: 7,
@@ -89,42 +89,42 @@ pub(super) fn start_turn() -> Command {
     }
 }
 
-pub(super) fn raw() -> Fact {
+pub(crate) fn raw() -> Fact {
     Fact::raw_text(RawRange { stream: Stream::Stdout, from: 0, to: 1 }, "x".into())
 }
 
 /// The engine names its session.
-pub(super) fn bound() -> Fact {
+pub(crate) fn bound() -> Fact {
     Fact::own(Event::SessionBound(SessionBound { handle_kind: "thread".into(), handle: "h".into() }))
 }
 
-pub(super) fn end_turn(conclusion: Conclusion) -> Command {
+pub(crate) fn end_turn(conclusion: Conclusion) -> Command {
     Command::EndTurn { facts: vec![], conclusion }
 }
 
 /// The model's service refuses the turn, and says when to come again.
-pub(super) fn refused(retry_after_seconds: Option<u64>) -> Command {
+pub(crate) fn refused(retry_after_seconds: Option<u64>) -> Command {
     let error = RunError::new(ErrorCode::EngineRateLimited, "busy");
     end_turn(Conclusion::Transient { error, retry_after_seconds })
 }
 
-pub(super) fn succeed() -> Command {
+pub(crate) fn succeed() -> Command {
     end_turn(Conclusion::Succeeded(Completion::Exit))
 }
 
-pub(super) fn ask() -> Command {
+pub(crate) fn ask() -> Command {
     end_turn(Conclusion::NeedsInput(question()))
 }
 
-pub(super) fn reply(id: u64, response: Value, key: Option<&str>) -> Command {
+pub(crate) fn reply(id: u64, response: Value, key: Option<&str>) -> Command {
     Command::Reply { interaction_id: InteractionId(id), response, idempotency_key: key.map(str::to_owned) }
 }
 
-pub(super) fn cancel() -> Command {
+pub(crate) fn cancel() -> Command {
     Command::Cancel { requested_by: "user".into(), reason: "enough".into() }
 }
 
-pub(super) fn upload() -> Command {
+pub(crate) fn upload() -> Command {
     Command::Upload {
         files: vec![],
         manifest_sha256: "1".repeat(64),
@@ -134,11 +134,11 @@ pub(super) fn upload() -> Command {
     }
 }
 
-pub(super) fn take_from_cache() -> Command {
+pub(crate) fn take_from_cache() -> Command {
     Command::TakeFromCache { source: SOURCE, cache_key: "3".repeat(64) }
 }
 
-pub(super) fn evidence() -> Evidence {
+pub(crate) fn evidence() -> Evidence {
     Evidence {
         streams: Default::default(),
         artifacts_sha256: "0".repeat(64),
@@ -148,18 +148,18 @@ pub(super) fn evidence() -> Evidence {
 }
 
 /// Last files that were written for exactly the runs that end.
-pub(super) fn last_files(run: &RunState, command: &Command) -> Option<LastFiles> {
+pub(crate) fn last_files(run: &RunState, command: &Command) -> Option<LastFiles> {
     ending(run, command).map(|_| LastFiles { facts: vec![], evidence: evidence() })
 }
 
 /// The events of a decision; the proof in the terminal event is a placeholder.
-pub(super) fn events(decision: Decision) -> Vec<Event> {
+pub(crate) fn events(decision: Decision) -> Vec<Event> {
     let terminal = decision.terminal.map(|terminal| terminal.into_event(0, "0".repeat(64), Usage::default()));
     decision.facts.into_iter().map(|fact| fact.event).chain(terminal).collect()
 }
 
 /// A run of this beginning after these commands, all of which are accepted, one second apart.
-pub(super) fn after(first: &Started, commands: impl IntoIterator<Item = Command>) -> RunState {
+pub(crate) fn after(first: &Started, commands: impl IntoIterator<Item = Command>) -> RunState {
     let mut run = RunState::open(RUN, first, at(0));
     for (second, command) in (1..).zip(commands) {
         let files = last_files(&run, &command);

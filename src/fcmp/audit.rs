@@ -324,3 +324,6 @@ impl Auditor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,3 +38,20 @@ impl Window {
         Side::Inside
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_window_are_inside_by_seq_and_by_time() {
+        let at = Timestamp::from_micros;
+        let by_seq = Window { from_seq: Seq(3), to_seq: Some(Seq(5)), from_ts: None, to_ts: None };
+        let sides = [2, 3, 5, 6].map(|seq| by_seq.side(Seq(seq), at(0)));
+        assert_eq!(sides, [Side::Before, Side::Inside, Side::Inside, Side::Behind]);
+        let by_time = Window { from_seq: Seq(1), to_seq: None, from_ts: Some(at(30)), to_ts: Some(at(50)) };
+        let sides = [29, 30, 50, 51].map(|ts| by_time.side(Seq(9), at(ts)));
+        assert_eq!(sides, [Side::Before, Side::Inside, Side::Inside, Side::Behind]);
+        assert_eq!((by_seq.by_time(), by_time.by_time()), (false, true));
+    }
+}

@@ -1,6 +1,6 @@
 //! The fold, event by event: exactly what each changes, and nothing else.
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::{AcceptedReply, Pending, Phase, RunState, Turn, WARNINGS_KEPT};
 use crate::domain::cache_key::sha256_hex;
@@ -11,7 +11,7 @@ use crate::domain::event::{
 };
 use crate::domain::ids::Seq;
 use crate::domain::interaction::{Interaction, InteractionId};
-use crate::domain::outcome::{Completion, Usage, Warning};
+use crate::domain::outcome::{Completion, RunError, Usage, Warning};
 use crate::domain::request::ExecutionMode::{Auto, Interactive};
 use crate::domain::request::{Defaults, Passed, SkillRef};
 use crate::domain::samples::{
@@ -70,11 +70,14 @@ fn a_run_opens_queued_with_what_its_first_event_says() {
 
 #[test]
 fn an_upload_brings_the_cache_key_and_a_runs_own_skill() {
-    let run = RunState::open(RUN, &started(Auto, true, false), at(0));
+    let first = Started { awaiting_files: vec!["doc".into()], ..started(Auto, true, false) };
+    let run = RunState::open(RUN, &first, at(0));
+    assert_eq!(run.awaiting_files, ["doc"]);
     let mut uploaded =
         Uploaded { files: vec![], manifest_sha256: "1".repeat(64), cache_key: "key".into(), package: None };
     folded(&run, &Event::Uploaded(uploaded.clone()), |run| {
         run.awaiting_upload = false;
+        run.awaiting_files = vec![];
         run.cache_key = Some("key".into());
     });
     let skill = SkillRef { id: "own".into(), version: "9.0.0".into(), fingerprint: "f".into() };
@@ -88,6 +91,7 @@ fn an_upload_brings_the_cache_key_and_a_runs_own_skill() {
     });
     folded(&run, &Event::Uploaded(uploaded), |run| {
         run.awaiting_upload = false;
+        run.awaiting_files = vec![];
         run.cache_key = Some("key".into());
         run.skill = skill;
         run.engine = "other".into();
@@ -297,4 +301,15 @@ fn a_whole_conversation_folds_to_its_end() {
         run.apply(&event, at(60));
     }
     assert_eq!((run.status(), run.pending(), run.updated_at), (Status::Succeeded, None, at(60)));
+}
+
+#[test]
+fn what_a_script_says_of_its_failure_is_cut_to_what_an_event_may_carry() {
+    let details = |text: &str| Map::from_iter([("said".to_owned(), json!(text))]);
+    let short = RunError::of_script("E".into(), "m".repeat(4_000), details("little"));
+    assert_eq!((short.message.chars().count(), short.details), (4_000, details("little")));
+    let long = RunError::of_script("E".into(), "m".repeat(4_001), details(&"d".repeat(64 * 1024)));
+    assert_eq!(long.message, format!("{}…", "m".repeat(4_000)));
+    let preview = format!("{{\"said\":\"{}", "d".repeat(4_000 - 9));
+    assert_eq!(Value::Object(long.details), json!({"truncated": true, "preview": preview}));
 }

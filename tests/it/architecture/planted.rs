@@ -16,7 +16,18 @@ struct Fault {
     file: String,
     old: String,
     new: String,
+    #[serde(default)]
+    also: Vec<Change>,
     tests: Vec<String>,
+}
+
+/// Another place that is changed for the same fault.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    file: String,
+    old: String,
+    new: String,
 }
 
 #[test]
@@ -29,9 +40,13 @@ fn every_planted_fault_fits_the_code_once_and_its_tests_are_there() {
         |folder: &str| super::sources_in(folder).into_iter().map(|source| source.text).collect::<Vec<_>>().join("\n");
     let (lib, it, simulation) = (sources("src"), sources("tests/it"), sources("tests/simulation"));
     for fault in &planted.fault {
-        let code = std::fs::read_to_string(root.join(&fault.file)).unwrap();
-        assert_eq!(code.matches(&fault.old).count(), 1, "{}: the place in {}", fault.name, fault.file);
-        assert_ne!(fault.old, fault.new, "{}", fault.name);
+        let first = (&fault.file, &fault.old, &fault.new);
+        let also = fault.also.iter().map(|change| (&change.file, &change.old, &change.new));
+        for (file, old, new) in also.chain([first]) {
+            let code = std::fs::read_to_string(root.join(file)).unwrap();
+            assert_eq!(code.matches(old).count(), 1, "{}: the place in {file}", fault.name);
+            assert_ne!(old, new, "{}", fault.name);
+        }
         assert!(!fault.tests.is_empty(), "{}", fault.name);
         for test in &fault.tests {
             let (target, path) = test.split_once(' ').unwrap();
