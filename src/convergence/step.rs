@@ -22,6 +22,8 @@ pub enum StepName {
     CloseBrackets,
     /// It was not in the last message.
     EarlierMessage,
+    /// The message itself was taken, since it holds no value.
+    MessageAsResult,
     /// Looked for a value and found none.
     Extract,
     /// Checked against the output schema.
@@ -46,6 +48,7 @@ impl StepName {
             StepName::SmartQuotes => "smart_quotes",
             StepName::CloseBrackets => "close_brackets",
             StepName::EarlierMessage => "earlier_message",
+            StepName::MessageAsResult => "message_as_result",
             StepName::Extract => "extract",
             StepName::Validate => "validate",
             StepName::Normalizer => "normalizer",

@@ -3,6 +3,7 @@
 mod agents;
 pub(crate) mod builtin;
 mod copying;
+mod import;
 mod install;
 mod installed;
 mod load;
@@ -13,6 +14,7 @@ mod staging;
 mod survey;
 
 pub use agents::load_agent;
+pub(crate) use import::{Importable, importable, is_agent};
 pub(crate) use install::{RecoveredInstall, recover_installs};
 pub use installed::{Entry, Installed, NotUsable};
 pub use load::load_dir;

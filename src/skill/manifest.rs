@@ -115,6 +115,8 @@ pub(crate) enum ResultMode {
     File,
     /// In its last message.
     Stdout,
+    /// Its last message itself, where that holds no JSON.
+    Message,
 }
 
 /// The command of a script.

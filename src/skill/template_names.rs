@@ -6,8 +6,17 @@ use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
 /// Every variable.
-pub(crate) const VARIABLES: [&str; 8] =
-    ["input", "parameter", "skill", "run_dir", "body", "output_schema", "execution_mode", "script_makes_result"];
+pub(crate) const VARIABLES: [&str; 9] = [
+    "input",
+    "parameter",
+    "skill",
+    "run_dir",
+    "body",
+    "output_schema",
+    "execution_mode",
+    "script_makes_result",
+    "message_is_result",
+];
 /// The members of `skill`.
 pub(crate) const OF_SKILL: [&str; 5] = ["id", "name", "version", "description", "dir"];
 /// Words with a meaning of their own where a variable could stand.

@@ -1,5 +1,7 @@
 //! The verdict on an agent CLI: first whether the engine did its part, then what it said.
 
+use serde_json::json;
+
 use crate::convergence;
 use crate::convergence::{
     Attempts, Choice, Offer, Parsed, Question, Source, Step, StepName, TurnVerdict, TurnWords, WordsVerdict,
@@ -26,6 +28,8 @@ pub(crate) struct CliTurn<'a> {
     /// The result file, when the skill wrote one in this turn.
     pub skill_result: Option<&'a str>,
     pub output: &'a Validator,
+    /// Whether a message that holds no JSON is the result.
+    pub takes_text: bool,
     pub mode: ExecutionMode,
     pub attempt: u32,
     pub max_attempt: Option<u32>,
@@ -61,6 +65,10 @@ fn judge_auto(turn: &CliTurn<'_>, words: &TurnWords<'_>) -> Verdict {
         Choice::Valid(offer, warning) => valid(turn, words, offer, warning, Completion::Schema),
         Choice::Invalid(offer, errors) => broken(words, offer, errors, Completion::Schema),
         Choice::TooCostly(offer, costly) => unchecked(words, offer, costly),
+        Choice::Nothing if turn.takes_text && !words.messages.is_empty() => {
+            let last = words.messages.iter().rev().find(|message| !message.trim().is_empty());
+            message_as_result(turn, last.map(String::as_str).unwrap_or_default(), Completion::Schema)
+        }
         Choice::Nothing => {
             let message = match made.offers.iter().any(Offer::is_question) {
                 true => "the engine asked a question, but nobody can answer in execution_mode auto",
@@ -84,6 +92,12 @@ fn judge_interactive(turn: &CliTurn<'_>, words: &TurnWords<'_>) -> Verdict {
             verdict
         }
         TurnVerdict::Invalid { offer, errors } => broken(words, offer, errors, Completion::DoneMarker),
+        TurnVerdict::Missing if turn.takes_text => match convergence::judge_words(words.messages, turn.attempts()) {
+            WordsVerdict::Done(text) => message_as_result(turn, &text, Completion::DoneMarker),
+            WordsVerdict::Ask(question) => asked(*question),
+            WordsVerdict::AttemptsUsedUp => attempts_used_up(turn),
+            WordsVerdict::Silent => missing(words, "the engine ended its turn without a word", Completion::DoneMarker),
+        },
         TurnVerdict::Missing => {
             missing(words, "the engine says that it is done, but its answer holds no JSON", Completion::DoneMarker)
         }
@@ -121,6 +135,20 @@ fn valid(
     let mut verdict = check(placed(source.name()), &parsed, value.clone(), turn.output, completion);
     verdict.warnings.extend(warning);
     verdict.of(source, Some(value))
+}
+
+/// A message that holds no JSON, as the result of a skill that takes it so.
+fn message_as_result(turn: &CliTurn<'_>, text: &str, completion: Completion) -> Verdict {
+    let text = text.trim();
+    if text.is_empty() {
+        let source = placed(Source::Message(0).name());
+        return missing_output(source, &convergence::parse(text), "the engine ended without a word", completion);
+    }
+    let value = json!({"message": text});
+    let step = Step::new(StepName::MessageAsResult, true, "the message holds no JSON and is the result itself");
+    let parsed = Parsed { level: convergence::Level::None, value: Some(value.clone()), steps: vec![step] };
+    let source = Source::Message(0);
+    check(placed(source.name()), &parsed, value.clone(), turn.output, completion).of(source, Some(value))
 }
 
 fn broken(words: &TurnWords<'_>, offer: Offer, errors: Vec<ValidationError>, awaited: Completion) -> Verdict {

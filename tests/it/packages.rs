@@ -4,6 +4,7 @@ mod authoring;
 mod hostile;
 mod installing;
 mod killing;
+mod open_format;
 
 use std::fs;
 use std::path::Path;

@@ -73,11 +73,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Writes a complete skill for each entry of an agent's folder (agent.yaml)
-    #[command(after_help = "Example:\n  skill-runner skill import agents/accountant")]
+    /// Writes complete skills from Agent Skills (folders with SKILL.md alone) or from an agent's folder (agent.yaml)
+    ///
+    /// Each gets a runner.json and schemas to refine; its own files are copied as they are.
+    #[command(
+        after_help = "Examples:\n  skill-runner skill import ./pdf-tools\n  skill-runner skill import ./collection-of-skills\n  skill-runner skill import skills.zip --into ./drafts\n  skill-runner skill import agents/accountant"
+    )]
     Import {
-        /// The agent's folder, which has the name of its role
-        agent: PathBuf,
+        /// Folder of a skill, folder that holds several, zip of either, or folder of an agent
+        source: PathBuf,
         /// Folder to write them to [default: the skills folder]
         #[arg(long, value_name = "DIR")]
         into: Option<PathBuf>,
@@ -111,10 +115,11 @@ pub(crate) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
             authoring::new(name, kind, into)
         }
         Command::Install { source, json } => install::install(&global.settings(&[])?, source, *json),
-        Command::Import { agent, into } => match into {
-            Some(into) => authoring::import(agent, into),
-            None => authoring::import(agent, &global.settings(&[])?.paths.skills_dir),
-        },
+        Command::Import { source, into } => {
+            let settings = global.settings(&[])?;
+            let into = into.as_ref().unwrap_or(&settings.paths.skills_dir);
+            authoring::import(source, into, &install::limits(&settings))
+        }
         Command::List { json } => list(&global.settings(&[])?.paths, *json),
     }
 }

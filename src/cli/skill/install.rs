@@ -24,12 +24,7 @@ pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Resu
             source.display()
         )));
     }
-    let limits = UploadLimits {
-        max_upload_bytes: settings.limits.max_upload_bytes,
-        max_unpacked_bytes: settings.limits.max_unpacked_bytes,
-        max_entries: settings.limits.max_entries,
-        ..UploadLimits::default()
-    };
+    let limits = limits(settings);
     let layout = Layout::new(&settings.paths.data_dir);
     match install_here(source, &settings.paths.skills_dir, &layout, &limits) {
         Ok((installed, done)) if as_json => output::json(&json!({
@@ -66,6 +61,16 @@ pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Resu
             }
             Err(failure)
         }
+    }
+}
+
+/// The limits of zips in force.
+pub(crate) fn limits(settings: &Settings) -> UploadLimits {
+    UploadLimits {
+        max_upload_bytes: settings.limits.max_upload_bytes,
+        max_unpacked_bytes: settings.limits.max_unpacked_bytes,
+        max_entries: settings.limits.max_entries,
+        ..UploadLimits::default()
     }
 }
 

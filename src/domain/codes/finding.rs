@@ -55,6 +55,8 @@ codes! {
             => "save it as UTF-8",
         OldKey = "OLD_KEY", "A key has an old name."
             => "use the new name",
+        OpenFormat = "OPEN_FORMAT", "The skill has no assets/runner.json and runs as a prompt skill with the input prompt."
+            => "to give it schemas of its own: skill-runner skill import",
         OptionUnknown = "OPTION_UNKNOWN", "runtime.default_options has an unknown option."
             => "use one of the options in the finding",
         PackageTooLarge = "PACKAGE_TOO_LARGE", "The package has too many files or bytes."

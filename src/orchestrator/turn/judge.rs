@@ -15,6 +15,7 @@ use crate::orchestrator::results::pretty;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::result_file::{self, FileMark, text_of};
 use crate::orchestrator::turn::watch::FinishedProcess;
+use crate::prompt::contract;
 use crate::skill::Skill;
 use crate::supervisor::ProcessExit;
 use crate::verdict::cli::{CliTurn, judge_cli, judge_words};
@@ -169,6 +170,7 @@ impl Engine<'_> {
             stop: self.stop.clone(),
             skill_result,
             output: skill.output_validator(),
+            takes_text: contract::takes_text(&skill.manifest.entrypoint.prompt),
             mode: state.options.execution_mode,
             attempt: state.attempt - state.retries.min(state.attempt),
             max_attempt: skill.manifest.max_attempt,

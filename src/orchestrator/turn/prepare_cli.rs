@@ -136,7 +136,7 @@ fn start_cli(
             Some(OutputSchema { value: &skill.output_schema, path: &schema_path })
         }
         // The result is the script's, or in a file: the engine's own answer is not held to the schema.
-        contract::Answer::Words | contract::Answer::File(_) => None,
+        contract::Answer::Words | contract::Answer::Text | contract::Answer::File(_) => None,
     };
     let plan = adapter.launch(&Turn {
         program: &found.program,

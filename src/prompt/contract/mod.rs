@@ -23,6 +23,8 @@ pub(crate) enum Answer<'a> {
     File(&'a str),
     /// Text, from which a script makes the result.
     Words,
+    /// The result is its last message, JSON or not.
+    Text,
 }
 
 impl<'a> Answer<'a> {
@@ -30,6 +32,7 @@ impl<'a> Answer<'a> {
     pub(crate) fn of(entrypoint: &'a Entrypoint, tool: Option<&'a str>) -> Self {
         match entrypoint.kind {
             EntrypointKind::Hybrid => Self::Words,
+            EntrypointKind::Prompt | EntrypointKind::Script if takes_text(&entrypoint.prompt) => Self::Text,
             EntrypointKind::Prompt | EntrypointKind::Script => match (result_file(&entrypoint.prompt), tool) {
                 (Some(file), _) => Self::File(file),
                 (None, Some(tool)) => Self::Tool(tool),
@@ -39,10 +42,15 @@ impl<'a> Answer<'a> {
     }
 }
 
+/// Whether the last message is the result, JSON or not.
+pub(crate) fn takes_text(prompt: &Prompt) -> bool {
+    prompt.result_mode == Some(ResultMode::Message)
+}
+
 /// The file that the engine is told to write its result to.
 pub(crate) fn result_file(prompt: &Prompt) -> Option<&str> {
     match prompt.result_mode {
-        Some(ResultMode::Stdout) => None,
+        Some(ResultMode::Stdout | ResultMode::Message) => None,
         Some(ResultMode::File) => Some(prompt.result_file.as_deref().unwrap_or(RunFile::Result.name())),
         None => prompt.result_file.as_deref(),
     }
@@ -81,6 +89,18 @@ pub(crate) fn text(mode: ExecutionMode, answer: Answer<'_>) -> String {
                  object that satisfies the output schema, and nothing else. Then end with a message that has \
                  `__SKILL_DONE__` on a line of its own."
             ),
+        ),
+        (ExecutionMode::Auto, Answer::Text) => (
+            AUTO,
+            "When everything is done, end with a message that tells the result. Where the instructions ask for JSON, that \
+             message holds the JSON."
+                .to_owned(),
+        ),
+        (ExecutionMode::Interactive, Answer::Text) => (
+            INTERACTIVE,
+            "When everything is done, and only then, end with a message that tells the result and has `__SKILL_DONE__` on a \
+             line of its own."
+                .to_owned(),
         ),
         // A turn that may ask has no tool for its result.
         (ExecutionMode::Interactive, Answer::Message | Answer::Tool(_)) => (

@@ -102,6 +102,7 @@ pub(crate) fn render(
             "output_schema": skill.output_schema,
             "execution_mode": values.mode.as_str(),
             "script_makes_result": skill.manifest.entrypoint.kind == EntrypointKind::Hybrid,
+            "message_is_result": contract::takes_text(&skill.manifest.entrypoint.prompt),
             (variables::FIELDS): {
                 "input": fields(&skill.input_schema),
                 "parameter": fields(&skill.parameter_schema),
@@ -111,7 +112,8 @@ pub(crate) fn render(
     if !is_built_in(template) && skill.manifest.entrypoint.prompt.contract == Some(false) {
         return Ok(rendered);
     }
-    let needs_schema = values.answer != contract::Answer::Words && !template.contains("output_schema");
+    let free = matches!(values.answer, contract::Answer::Words | contract::Answer::Text);
+    let needs_schema = !free && !template.contains("output_schema");
     if needs_schema {
         rendered.truncate(rendered.trim_end().len());
         // Writing to a string cannot fail.

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::super::finding::{Finding, Report};
 use super::super::package::PackageFiles;
 use super::super::{front_matter, manifest};
-use super::keys;
 use super::required::required_text;
+use super::{keys, open_format};
 use crate::domain::codes::FindingCode;
 
 /// The file with the front matter.
@@ -23,9 +23,15 @@ pub(crate) fn is_id(text: &str) -> bool {
     text.len() <= 64 && parts_are_plain
 }
 
-pub(crate) fn front_matter<'a>(files: &'a PackageFiles, report: &mut Report) -> Option<(Value, &'a str)> {
+/// The head of `SKILL.md` and what follows it. That of a skill in the open format is read as its other readers would.
+pub(crate) fn front_matter<'a>(
+    folder: &str,
+    files: &'a PackageFiles,
+    is_open: bool,
+    report: &mut Report,
+) -> Option<(Value, &'a str)> {
     let text = required_text(files, PATH, report)?;
-    let (head, body) = match front_matter::split(text) {
+    let (mut head, body) = match front_matter::split(text) {
         Ok(parts) => parts,
         Err(error) => {
             let hint = "begin the file with ---, name: …, description: … and another ---";
@@ -33,6 +39,10 @@ pub(crate) fn front_matter<'a>(files: &'a PackageFiles, report: &mut Report) -> 
             return None;
         }
     };
+    if is_open {
+        open_format::tell(folder, Some(&head), report);
+        head = open_format::tidied(folder, head);
+    }
     if head.get("description").and_then(Value::as_str).is_some_and(|text| text.trim().is_empty()) {
         let hint = "say in 1 to 1024 characters what the skill does and when to use it";
         report.push(

@@ -6,6 +6,7 @@ mod entrypoint;
 mod identity;
 mod intake;
 mod keys;
+mod open_format;
 mod required;
 mod runner_json;
 mod schemas;
@@ -14,8 +15,9 @@ pub(crate) mod tests;
 
 use serde_json::Value;
 
-pub(crate) use identity::is_id;
+pub(crate) use identity::{PATH as SKILL_MD, is_id};
 pub use intake::Intake;
+pub(crate) use open_format::{generated, is_open, rewritten};
 
 use super::checked::{Checks, Skill};
 use super::finding::{Finding, Report};
@@ -27,7 +29,10 @@ use crate::domain::codes::FindingCode;
 /// Checks a package whose folder has this name. On refusal the findings include the warnings.
 pub(crate) fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result<Skill, Vec<Finding>> {
     let mut report = Report::default();
-    let head = identity::front_matter(files, &mut report);
+    let is_open = open_format::is_open(files);
+    let completed = is_open.then(|| open_format::completed(folder, files));
+    let (package, files) = (files, completed.as_ref().unwrap_or(files));
+    let head = identity::front_matter(folder, files, is_open, &mut report);
     let runner = runner_json::read(files, head.as_ref().map(|(head, _)| head), intake, &mut report);
     identity::check(folder, head.as_ref().map(|(head, _)| head), runner.as_ref(), &mut report);
     let schemas = schemas::read(files, runner.as_ref(), intake, &mut report);
@@ -38,7 +43,7 @@ pub(crate) fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result
         runner_json::check(runner, intake, &mut report);
     }
     let parts = (head, runner, schemas);
-    match assembled(files, parts, &mut report) {
+    match assembled(package, parts, &mut report) {
         Some(skill) if !report.has_errors() => Ok(Skill { findings: report.findings, ..skill }),
         Some(_) | None => Err(report.findings),
     }

@@ -166,7 +166,7 @@ fn the_front_matter_keeps_to_its_lengths() {
 fn missing_and_unreadable_files_are_named() {
     check(Draft::script().without("SKILL.md"), &[(Error, "FILE_MISSING", "SKILL.md", "")]);
     check(Draft::script().text("SKILL.md", "# Demo"), &[(Error, "FRONT_MATTER_INVALID", "SKILL.md", "")]);
-    check(Draft::script().without(RUNNER), &[(Error, "FILE_MISSING", RUNNER, "")]);
+    check(Draft::script().without(RUNNER), &[(Warning, "OPEN_FORMAT", "", "")]);
     check(Draft::script().text(RUNNER, "[]"), &[(Error, "SHAPE_INVALID", RUNNER, "")]);
     check(Draft::script().text(RUNNER, &" ".repeat(1024 * 1024 + 1)), &[(Error, "FILE_TOO_LARGE", RUNNER, "")]);
     let mut latin = Draft::script();

@@ -13,6 +13,7 @@ on_every_cli!(
     the_model_of_the_request_is_on_the_wire_and_told_everywhere_with_the_contract_of_this_cli,
     json_in_an_earlier_message_counts_and_of_two_objects_the_last,
     a_template_of_the_skill_is_given_defaults_and_the_contract_unless_it_opts_out,
+    a_skill_in_the_open_format_answers_in_plain_words,
 );
 
 /// A service with the skill `say`, whose output is a name.
@@ -152,5 +153,22 @@ fn a_template_of_the_skill_is_given_defaults_and_the_contract_unless_it_opts_out
     let (error, asked) = prompted("Who ate {{ input.tropic }}?", true);
     assert_eq!((&error["code"], asked.as_str()), (&json!("PROMPT_TEMPLATE_FAILED"), ""), "{error:#}");
     assert!(error["message"].as_str().unwrap().contains("input.tropic"), "{error:#}");
+    service.close();
+}
+
+fn a_skill_in_the_open_format_answers_in_plain_words(name: &str) {
+    let mut service = Service::with(name);
+    let folder = service.skills().join("hello");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("SKILL.md"), "---\nname: hello\ndescription: Says hello.\n---\nSay hello.\n").unwrap();
+    let body = json!({"skill_id": "hello", "input": {"prompt": "greet Ann"}});
+    let shell = Reply::Shell("mkdir -p artifacts && echo hello > artifacts/hello.txt".to_owned());
+    let run = service.start(&[shell, Reply::Say("Hello, Ann.")], body);
+    let events = service.finish(&run);
+    let told = service.get(&format!("/v1/jobs/{run}/result"));
+    assert_eq!(told["result"]["data"], json!({"message": "Hello, Ann."}), "{told:#}\n{events:#?}");
+    assert_eq!(told["result"]["artifacts"][0]["path_rel"], "artifacts/hello.txt", "{told:#}");
+    let asked = service.model.requests().first().unwrap().to_string();
+    assert!(asked.contains("greet Ann"), "{asked}");
     service.close();
 }
