@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use super::load;
 use super::survey::{NOT_PACKAGED, Survey};
 use crate::domain::codes::FindingCode;
-use crate::skill::lint::{SKILL_MD, generated, is_open, rewritten};
-use crate::skill::{Finding, Intake, PackageFiles, agent, front_matter, is_id, lint};
+use crate::skill::front_matter::{self, PATH as SKILL_MD};
+use crate::skill::lint::{generated, is_open, rewritten};
+use crate::skill::{Finding, Intake, PackageFiles, agent, is_id, lint};
 
 /// How deep a folder is looked through for skills.
 const MAX_DEPTH: usize = 4;

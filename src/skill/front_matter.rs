@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::bounded;
 
+/// The file of a package that begins with it.
+pub(crate) const PATH: &str = "SKILL.md";
+
 /// What the head of `SKILL.md` says; all but name and description is passed through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FrontMatter {

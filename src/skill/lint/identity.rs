@@ -3,14 +3,12 @@
 use serde_json::Value;
 
 use super::super::finding::{Finding, Report};
+use super::super::front_matter::{self, PATH};
+use super::super::manifest;
 use super::super::package::PackageFiles;
-use super::super::{front_matter, manifest};
 use super::required::required_text;
 use super::{keys, open_format};
 use crate::domain::codes::FindingCode;
-
-/// The file with the front matter.
-pub(crate) const PATH: &str = "SKILL.md";
 
 const SCHEMA: &str = include_str!("../../../schema/skill-front-matter.schema.json");
 const ID_RULE: &str = "use 1 to 64 of a-z, 0-9 and -, without - at either end and without --";

@@ -15,13 +15,13 @@ pub(crate) mod tests;
 
 use serde_json::Value;
 
-pub(crate) use identity::{PATH as SKILL_MD, is_id};
+pub(crate) use identity::is_id;
 pub use intake::Intake;
 pub(crate) use open_format::{generated, is_open, rewritten};
 
 use super::checked::{Checks, Skill};
 use super::finding::{Finding, Report};
-use super::front_matter::FrontMatter;
+use super::front_matter::{self, FrontMatter};
 use super::manifest::{self, Manifest};
 use super::package::PackageFiles;
 use crate::domain::codes::FindingCode;
@@ -57,7 +57,7 @@ fn assembled(files: &PackageFiles, parts: Parts<'_>, report: &mut Report) -> Opt
         return None;
     }
     let manifest: Manifest = typed(runner, manifest::PATH, report)?;
-    let front_matter: FrontMatter = typed(head, identity::PATH, report)?;
+    let front_matter: FrontMatter = typed(head, front_matter::PATH, report)?;
     let version = manifest.version.parse().ok()?;
     Some(Skill {
         id: manifest.id.clone(),

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::super::finding::{Finding, Report};
 use super::super::package::PackageFiles;
 use super::super::{front_matter, manifest};
-use super::identity::{self, is_id};
 use crate::domain::codes::FindingCode;
 
 const INPUT: &str = "assets/input.schema.json";
@@ -13,12 +12,12 @@ const OUTPUT: &str = "assets/output.schema.json";
 
 /// Whether a package has instructions and no manifest.
 pub(crate) fn is_open(files: &PackageFiles) -> bool {
-    files.contains(identity::PATH) && !files.contains(manifest::PATH)
+    files.contains(front_matter::PATH) && !files.contains(manifest::PATH)
 }
 
 /// What such a skill is taken to say, as files: path and text. The skill is the folder's; `files` are those that are there.
 pub(crate) fn generated(folder: &str, files: &PackageFiles) -> Vec<(&'static str, String)> {
-    let head = files.text(identity::PATH).ok().and_then(|text| Some(front_matter::split(text).ok()?.0));
+    let head = files.text(front_matter::PATH).ok().and_then(|text| Some(front_matter::split(text).ok()?.0));
     let version = head.as_ref().and_then(|head| head.pointer("/metadata/version")).and_then(version);
     let mut runner = json!({
         "id": folder,
@@ -122,9 +121,9 @@ pub(crate) fn tell(folder: &str, head: Option<&Value>, report: &mut Report) {
     let hint = "to give it schemas of its own, let `skill-runner skill import` write the whole package";
     report.push(Finding::error(FindingCode::OpenFormat, "", message, hint).into_warning());
     let name = head.and_then(|head| head.get("name")).and_then(Value::as_str);
-    if let Some(name) = name.filter(|name| *name != folder && is_id(folder)) {
+    if let Some(name) = name.filter(|name| *name != folder) {
         let message = format!("name is {name:?}, but the folder is {folder:?}; the skill is known by its folder");
-        let finding = Finding::error(FindingCode::NameMismatch, identity::PATH, message, "give both the same name");
+        let finding = Finding::error(FindingCode::NameMismatch, front_matter::PATH, message, "give both the same name");
         report.push(finding.into_warning().at("/name"));
     }
 }

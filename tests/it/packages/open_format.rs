@@ -139,9 +139,10 @@ fn a_folder_with_skill_md_alone_runs_on_its_prompt_and_files_and_gives_its_messa
     let args = ["run", "./plain", "--engine", "codex", "--input", "prompt=x", "--file", "files=plan.txt", "--json"];
     let ran = json_of(&cli(place.path(), &pose, &args));
     assert_eq!(ran["result"]["data"], json!({"pages": 2}), "{ran:#}");
-    let input =
-        fs::read_to_string(place.path().join("data/runs").join(ran["run_id"].as_str().unwrap()).join("input.json"));
-    assert!(input.unwrap().contains("plan.txt"));
+    let sessions =
+        fs::read_dir(pose.sessions()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let told: Vec<String> = sessions.flat_map(|session| pose.told(&session)).collect();
+    assert_eq!(told.iter().filter(|told| told.contains("/uploads/plan.txt\"")).count(), 1);
 
     let refused = cli(place.path(), &pose, &["run", "./plain", "--engine", "codex"]);
     assert_eq!(refused.status.code(), Some(5), "{refused:?}");
