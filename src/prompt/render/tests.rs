@@ -108,7 +108,7 @@ fn what_cannot_be_rendered_is_a_failure_with_its_reason() {
         ("{{ skill.title }}", "no variable \"skill.title\""),
         (
             "{{ titel }}",
-            "no variable \"titel\"; there are body, execution_mode, input, output_schema, parameter, run_dir",
+            "no variable \"titel\"; there are body, execution_mode, input, message_is_result, output_schema, parameter, run_dir",
         ),
         ("{% if %}", "syntax error"),
         ("{% include '/etc/passwd' %}", ""),
