@@ -1,7 +1,7 @@
 //! A stored file that is not what it was is never served as if it were whole, and what is damaged is told.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -301,6 +301,33 @@ fn verify_walks_the_whole_data_folder_beside_a_service_and_without_one_and_goes_
     assert_eq!(place.run(&["verify", "--resume"]).code, Some(4), "there is nothing to be resumed");
     drop(damaged);
     assert_eq!(place.run(&["verify", "--rate", "100000000"]).code, Some(0));
+}
+
+#[test]
+fn verify_reads_no_faster_than_it_may_tells_how_far_it_is_and_goes_on_after_a_kill() {
+    let place = Place::new();
+    for _ in 0..3 {
+        place.finished_run();
+    }
+    let bytes = place.run(&["verify", "--json"]).json()["bytes"].as_u64().unwrap();
+    let began = Instant::now();
+    assert_eq!(place.run(&["verify", "--rate", &bytes.to_string()]).code, Some(0));
+    assert!(began.elapsed().as_secs_f64() >= 0.99, "all of it in {:?}", began.elapsed());
+
+    // Three seconds for each run, so that it is killed in the middle.
+    let kept = place.path().join("data/verify.json");
+    let mut command = place.command(&["verify", "--rate", &(bytes / 9).max(1).to_string()]);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = told.next().unwrap().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(line.contains(" runs checked, ") && line.ends_with(" 0 damaged files"), "{line}");
+    let progress: Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
+    assert!((1..=3).contains(&progress["runs"].as_u64().unwrap()), "{progress}");
+    let resumed = place.run(&["verify", "--resume", "--json"]);
+    assert_eq!((resumed.code, &resumed.json()["runs"], &resumed.json()["bytes"]), (Some(0), &json!(3), &json!(bytes)));
+    assert!(!kept.exists());
 }
 
 #[test]
