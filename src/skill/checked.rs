@@ -55,6 +55,7 @@ impl Skill {
     pub fn effective_engines(&self) -> Vec<Engine> {
         effective_engines(
             self.manifest.entrypoint.kind,
+            self.manifest.entrypoint.has_prompt(),
             self.manifest.engines.as_deref(),
             &self.manifest.unsupported_engines,
         )

@@ -78,6 +78,22 @@ pub struct Entrypoint {
     pub script: Option<Script>,
 }
 
+impl Entrypoint {
+    /// Whether it says what an engine is told.
+    pub(crate) fn has_prompt(&self) -> bool {
+        self.prompt != Prompt::default() || !self.prompts.is_empty()
+    }
+
+    /// What is started on an engine: a script that brings a prompt is carried by that on every engine but `script`.
+    pub(crate) fn kind_on(&self, engine: &str) -> EntrypointKind {
+        if self.kind == EntrypointKind::Script && engine != Engine::Script.as_str() {
+            EntrypointKind::Prompt
+        } else {
+            self.kind
+        }
+    }
+}
+
 /// The three kinds of skills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -49,7 +49,7 @@ fn the_requests_of_the_readme_work_one_after_the_other() {
     let told = String::from_utf8(ran.stdout).unwrap();
     assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
     let order = [
-        "\"words\": 1",
+        "\"normalized\": false",
         "\"extracted_files\":[\"input_file\"]",
         "event: snapshot",
         "id: 1\n",

@@ -1,6 +1,7 @@
 //! The engines as they are: the real CLIs, with a scripted model behind them.
 
 mod contract;
+mod documents;
 mod keys;
 mod large;
 mod own_tmp;

@@ -34,7 +34,7 @@ fn a_trivial_run_succeeds_with_its_whole_story_in_the_log() {
             "conversation.completed"
         ]
     );
-    let data = json!({"text": "hello", "length": 5, "words": 1});
+    let data = json!({"text": "hello", "length": 5, "normalized": false, "warnings": []});
     let expected =
         json!({"status": "succeeded", "data": data, "artifacts": [], "validation_warnings": [], "error": null});
     assert_eq!(result, expected);

@@ -221,7 +221,7 @@ fn what_the_zip_breaks_has_its_code_and_leaves_nothing() {
         (&[("skill_package", &noise)], 413, "PAYLOAD_TOO_LARGE"),
         (&[("file", &good)], 400, "INVALID_REQUEST"),
         (&[("skill_package", &good), ("skill_package", &good)], 400, "INVALID_REQUEST"),
-        (&[("skill_package", &good), ("other", b"x")], 400, "INVALID_REQUEST"),
+        (&[("skill_package", &good), ("other", b"x")], 400, "UNKNOWN_INPUT_KEY"),
         (&[("skill_package", &good), ("file", b"no zip")], 400, "INVALID_ZIP"),
     ];
     for (parts, status, code) in cases {

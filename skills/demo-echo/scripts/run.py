@@ -1,7 +1,8 @@
-"""Gives a text back, with its length and its words counted."""
+"""Gives a text back, in composed Unicode, with its length."""
 
 import json
 import sys
+import unicodedata
 
 
 def answer(action, **fields):
@@ -38,9 +39,12 @@ def main():
         fail("run", "INVALID_PARAM", "the input 'text' must be a string")
     if not isinstance(repeat, int) or isinstance(repeat, bool) or not 1 <= repeat <= 100:
         fail("run", "INVALID_PARAM", "the parameter 'repeat' must be a whole number from 1 to 100")
-    text = (text.upper() if uppercase is True else text) * repeat
+    composed = unicodedata.normalize("NFC", text)
+    warnings = [] if composed.strip() else ["the text is empty"]
+    normalized = composed != text
+    text = (composed.upper() if uppercase is True else composed) * repeat
     print(f"echoing {len(text)} characters", file=sys.stderr)
-    answer("run", data={"text": text, "length": len(text), "words": len(text.split())})
+    answer("run", data={"text": text, "length": len(text), "normalized": normalized, "warnings": warnings})
 
 
 main()

@@ -81,8 +81,8 @@ def main():
     if "input_file" not in params:
         fail("run", "MISSING_PARAM", "the file 'input_file' is missing")
     divisor = params.get("divisor")
-    if divisor is not None and (not isinstance(divisor, int) or isinstance(divisor, bool) or divisor < 2):
-        fail("run", "INVALID_PARAM", "the parameter 'divisor' must be a whole number from 2")
+    if divisor is not None and (not isinstance(divisor, int) or isinstance(divisor, bool) or divisor < 1):
+        fail("run", "INVALID_PARAM", "the parameter 'divisor' must be a whole number from 1")
     numbers = numbers_in(params["input_file"])
     primes = []
     for done, number in enumerate(numbers, start=1):

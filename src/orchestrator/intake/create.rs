@@ -340,7 +340,7 @@ async fn write_folder(shared: &Arc<Shared>, run: RunId, started: &Started, begin
 /// The copy of the skill that the run uses; whether it is what was looked up. Blocks.
 fn take_copy(shared: &Shared, installed: &Installed, started: &Started, paths: &RunPaths) -> Result<bool, Error> {
     shared.known_skills.keep(&installed.skill);
-    if Shared::shares_skill(&installed.skill, started.runtime_options.debug) {
+    if Shared::shares_skill(&installed.skill, &started.engine, started.runtime_options.debug) {
         return match shared.share_skill(installed) {
             // An update that came meanwhile is no failure: it is looked up again.
             Err(_) if !shared.is_still_installed(installed) => Ok(false),

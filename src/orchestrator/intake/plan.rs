@@ -382,8 +382,10 @@ impl Shared {
                 let shared = self.clone();
                 self.blocking
                     .run("look for engines", move || {
-                        let ready = |engine: &&Engine| {
-                            engine::adapter(**engine).is_some_and(|cli| shared.installed_engines.find(cli).is_ok())
+                        let ready = |engine: &&Engine| match engine::adapter(**engine) {
+                            Some(cli) => shared.installed_engines.find(cli).is_ok(),
+                            // A script needs no CLI.
+                            None => true,
                         };
                         engines.iter().find(ready).or(engines.first()).map(Engine::to_string)
                     })

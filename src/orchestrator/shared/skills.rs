@@ -82,8 +82,8 @@ impl Shared {
 
     /// Whether a run of this skill uses the copy that it shares with others. What an agent CLI is told to read is changed for its
     /// run, and a run for debugging keeps everything in its own folder: these have a copy of their own.
-    pub(crate) fn shares_skill(skill: &Skill, debug: bool) -> bool {
-        skill.manifest.entrypoint.kind == EntrypointKind::Script && !debug
+    pub(crate) fn shares_skill(skill: &Skill, engine: &str, debug: bool) -> bool {
+        skill.manifest.entrypoint.kind_on(engine) == EntrypointKind::Script && !debug
     }
 
     /// The shared copy of an installed skill; none when the skill was changed meanwhile. Blocks.
@@ -151,7 +151,7 @@ impl Shared {
     pub(crate) fn skill_place(&self, state: &RunState, skill: &Skill, paths: &RunPaths) -> Result<SkillPlace, Error> {
         let seen_at = paths.skill_copy(&state.engine, &state.skill.id);
         // What an earlier turn changed in the run's own copy stays changed.
-        let shares = Self::shares_skill(skill, state.options.debug) && state.turns == 0;
+        let shares = Self::shares_skill(skill, &state.engine, state.options.debug) && state.turns == 0;
         if shares && let Some(files) = self.shared_skill(state)? {
             return Ok(SkillPlace::new(files, seen_at));
         }

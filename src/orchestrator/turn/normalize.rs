@@ -44,7 +44,7 @@ pub(crate) fn steps_for(skill: &Skill, repair: bool, reader: &TurnReader) -> Vec
     let fallback = enabled(&skill.manifest.fallback).map(NormalizeStep::Fallback);
     // Only a session can be asked again, and only where its own words are the result.
     let can_repair = match reader {
-        TurnReader::Cli(..) => repair && skill.manifest.entrypoint.kind == EntrypointKind::Prompt,
+        TurnReader::Cli(..) => repair && skill.manifest.entrypoint.kind != EntrypointKind::Hybrid,
         TurnReader::Script(_) => false,
     };
     [normalizer, fallback, can_repair.then_some(NormalizeStep::Repair)].into_iter().flatten().collect()

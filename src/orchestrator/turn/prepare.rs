@@ -92,7 +92,7 @@ fn prepare_blocking(
         }
     };
     let given = Inputs { input, parameter: started.parameter };
-    let (start, script) = match skill.manifest.entrypoint.kind {
+    let (start, script) = match skill.manifest.entrypoint.kind_on(&state.engine) {
         EntrypointKind::Script => {
             (script_call(&skill, &skill_place, &given).map(|call| script_start(state, &paths, call)), None)
         }

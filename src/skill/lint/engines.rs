@@ -28,7 +28,9 @@ pub(crate) fn check(runner: &Value, report: &mut Report) {
         let read = |names: &[String]| names.iter().map(|name| name.parse()).collect::<Result<Vec<Engine>, _>>();
         // An unknown name has been reported; whether the rest fits is checked once it is corrected.
         if let (Ok(engines), Ok(unsupported)) = (engines.as_deref().map(read).transpose(), read(&unsupported)) {
-            fits(kind, engines.as_deref(), &unsupported, report);
+            let prompt = runner.pointer("/entrypoint/prompt").or_else(|| runner.pointer("/entrypoint/prompts"));
+            let has_prompt = prompt.and_then(Value::as_object).is_some_and(|prompt| !prompt.is_empty());
+            fits(kind, has_prompt, engines.as_deref(), &unsupported, report);
         }
     }
 }
@@ -59,15 +61,23 @@ fn overlap(engines: &[String], unsupported: &[String], report: &mut Report) {
     }
 }
 
-fn fits(kind: EntrypointKind, engines: Option<&[Engine]>, unsupported: &[Engine], report: &mut Report) {
+fn fits(
+    kind: EntrypointKind,
+    has_prompt: bool,
+    engines: Option<&[Engine]>,
+    unsupported: &[Engine],
+    report: &mut Report,
+) {
     let named = engines.unwrap_or_default();
     let finding = match kind {
-        EntrypointKind::Script if named.iter().any(|engine| *engine != Engine::Script) => Finding::error(
-            FindingCode::EngineUnfit,
-            manifest::PATH,
-            "a script skill runs on the engine \"script\" only",
-            "remove engines, or make the entrypoint prompt or hybrid",
-        ),
+        EntrypointKind::Script if !has_prompt && named.iter().any(|engine| *engine != Engine::Script) => {
+            Finding::error(
+                FindingCode::EngineUnfit,
+                manifest::PATH,
+                "a script skill without a prompt runs on the engine \"script\" only",
+                "remove engines, add entrypoint.prompt for the other engines, or make the entrypoint prompt or hybrid",
+            )
+        }
         EntrypointKind::Prompt | EntrypointKind::Hybrid if named.contains(&Engine::Script) => Finding::error(
             FindingCode::EngineUnfit,
             manifest::PATH,
@@ -75,7 +85,7 @@ fn fits(kind: EntrypointKind, engines: Option<&[Engine]>, unsupported: &[Engine]
             "remove it from engines, or make the entrypoint script",
         ),
         EntrypointKind::Prompt | EntrypointKind::Script | EntrypointKind::Hybrid => {
-            if !effective_engines(kind, engines, unsupported).is_empty() {
+            if !effective_engines(kind, has_prompt, engines, unsupported).is_empty() {
                 return;
             }
             Finding::error(
