@@ -14,8 +14,9 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio::time::{Sleep, sleep};
 
-/// Most bytes discarded; a client that sends more may see a broken pipe.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Most bytes discarded; a client that sends more may see a broken pipe. Twice an upload of the usual limit: an upload for which there
+/// is no room may be refused at its beginning.
+const MAX_BYTES: usize = 128 * 1024 * 1024;
 const MAX_TIME: Duration = Duration::from_secs(5);
 /// So many bytes must come in each period, or the end. Slow lines bring far more; a client that only wants to keep
 /// the connection busy does not.
