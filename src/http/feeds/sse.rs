@@ -14,6 +14,7 @@ use crate::domain::ids::Seq;
 use crate::domain::state::RunState;
 use crate::http::answer::problem::Problem;
 use crate::http::state::app::App;
+use crate::orchestrator::Error;
 
 /// How long an EventSource waits before it comes back.
 const RETRY_MILLIS: u64 = 2000;
@@ -69,7 +70,8 @@ impl Follow {
             let head = self.state.head_seq.max(*self.head.borrow_and_update());
             if self.cursor < head {
                 let Some(frame) = self.app.frames().after(self.state.run_id, self.cursor, head).await? else {
-                    return Ok(Step::End);
+                    let message = format!("it ends at {}, before {head}", self.cursor);
+                    return Err(Error::Corrupt { run: self.state.run_id.to_string(), message }.into());
                 };
                 self.cursor = frame.last;
                 let bytes = frame.bytes.clone();

@@ -156,7 +156,7 @@ impl RunLog {
                 }
                 Some(Err(message)) => flaw = Some(message),
                 // An engine may write in its run's folder: until the run is over, a sealed log there is a forgery.
-                None => return Ok(self.store.read(&run, after, max_bytes).await?),
+                None => {}
             }
         }
         let batches = self.store.read(&run, after, max_bytes).await?;
@@ -183,11 +183,12 @@ impl RunLog {
         match self.read_sealed(run, sealed, after, max_bytes, check).await? {
             Some(Ok(batches)) => Ok(batches),
             Some(Err(message)) => Err(self.damaged(run, &self.name_of_log(&paths), message)),
-            None => Ok(batches),
+            None => Err(self.without_log(&state, &paths)),
         }
     }
 
-    /// Events of a sealed log, or what is wrong with it; none if the run is not over.
+    /// Events of a sealed log, or what is wrong with it; none if the run is not over. A run that was deleted is an error, also
+    /// while its file is still there: a reader who came too late must not take that for the end of the log.
     async fn read_sealed(
         &self,
         run: RunId,
@@ -196,11 +197,10 @@ impl RunLog {
         max_bytes: usize,
         check: bool,
     ) -> Result<Option<Result<Vec<EventBatch>, String>>, Error> {
-        let head = match self.head(run).await {
-            Ok(head) if head.state.status().is_final() => head,
-            Ok(_) | Err(Error::RunNotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let head = self.head(run).await?;
+        if !head.state.status().is_final() {
+            return Ok(None);
+        }
         let checked = self.checked.clone();
         let read = move || {
             if check && let Err(flaw) = check_sealed(&path, &head, &checked) {
@@ -304,5 +304,27 @@ impl RunLog {
             }
         }
         folded.ok_or_else(|| corrupt("it is empty".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[tokio::test]
+    async fn a_run_that_was_deleted_while_it_is_read_has_no_proper_end() {
+        let data = tempfile::tempdir().unwrap();
+        let layout = Layout::new(data.path().to_path_buf());
+        let run = RunId(Uuid::from_u128(1));
+        let log = RunLog::new(Arc::new(MemoryStore::default()), layout.clone(), Blocking::Threads);
+        let ended = |page: Result<Vec<EventBatch>, Error>| matches!(page, Err(Error::RunNotFound { .. }));
+        assert!(ended(log.read(run, Seq(3), 1).await), "its row and its file are gone");
+        let sealed = layout.run(run).sealed;
+        std::fs::create_dir_all(sealed.parent().unwrap()).unwrap();
+        std::fs::write(&sealed, b"{}\n").unwrap();
+        assert!(ended(log.read(run, Seq(3), 1).await), "its row is gone, its file is still there");
     }
 }
