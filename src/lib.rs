@@ -24,6 +24,7 @@ pub(crate) mod verdict;
 pub(crate) mod files;
 // L6, IO
 pub mod artifact;
+pub mod environments;
 pub mod export;
 pub mod installed_engines;
 pub mod registry;

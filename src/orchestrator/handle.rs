@@ -10,6 +10,7 @@ use crate::domain::ids::RunId;
 use crate::domain::integrity::Integrity;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::environments::Environments;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::RunLog;
@@ -57,6 +58,11 @@ impl Orchestrator {
     /// Where runs keep their files.
     pub fn layout(&self) -> &Layout {
         &self.shared.layout
+    }
+
+    /// The Python packages of skills.
+    pub(crate) fn environments(&self) -> Environments {
+        self.shared.environments.clone()
     }
 
     /// The run with this request id or run id. Whoever names a run finds it recovered.

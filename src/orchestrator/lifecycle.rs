@@ -34,7 +34,7 @@ impl Orchestrator {
         registry: Registry,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let Environment { clock, signer, blocking, engines, renderer, installed_engines } = environment;
+        let Environment { clock, signer, blocking, engines, renderer, program, installed_engines } = environment;
         let layout = Layout::new(&settings.paths.data_dir);
         let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
         let log = RunLog::new(store.clone(), layout.clone(), blocking.clone());
@@ -52,6 +52,7 @@ impl Orchestrator {
             blocking,
             engines,
             renderer,
+            program,
             sealer,
             deadlines,
             installs_max: INSTALLS_MAX,

@@ -11,7 +11,7 @@ pub(crate) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 48] = [
+const PLAIN: [(&str, Option<&str>); 51] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -40,6 +40,9 @@ const PLAIN: [(&str, Option<&str>); 48] = [
     ("restart_queued", None),
     ("repair", None),
     ("sandbox", None),
+    ("python_packages", None),
+    ("python_install_timeout_seconds", None),
+    ("python_environment_days", None),
     ("hard_timeout_seconds", Some("SKILL_RUNNER_ENGINE_HARD_TIMEOUT_SECONDS")),
     ("stall_timeout_seconds", None),
     ("rate_limit_wait_seconds", None),

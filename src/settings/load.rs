@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
-    Connections, E2eClient, EngineSettings, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, RestartQueued,
-    Runs, Sandbox, Scrub, Settings, Store, StoreKind, Times, UiLogin,
+    Connections, E2eClient, EngineSettings, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, Python,
+    RestartQueued, Runs, Sandbox, Scrub, Settings, Store, StoreKind, Times, UiLogin,
 };
 use crate::domain::engine::Engine;
 
@@ -38,6 +38,7 @@ impl Settings {
             store: store(from),
             scrub: scrub(from),
             runs: runs(from, cores),
+            python: python(from),
             times: times(from),
             limits: limits(from),
             engines: Engine::AGENTS.iter().map(|name| (*name, engine(from, *name))).collect(),
@@ -167,6 +168,14 @@ fn runs(from: &mut Reader, cores: usize) -> Runs {
         restart_queued: from.choice("restart_queued", RestartQueued::Fail, &restart),
         repair: from.switch("repair", false),
         sandbox: from.choice("sandbox", Sandbox::Auto, &sandbox),
+    }
+}
+
+fn python(from: &mut Reader) -> Python {
+    Python {
+        install: from.switch("python_packages", true),
+        timeout_seconds: from.whole("python_install_timeout_seconds", 900, 1..=WEEK),
+        keep_days: from.whole("python_environment_days", 30, 0..=3650),
     }
 }
 

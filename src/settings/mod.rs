@@ -32,6 +32,8 @@ pub struct Settings {
     pub(crate) scrub: Scrub,
     /// How runs are admitted and treated.
     pub runs: Runs,
+    /// The Python packages of skills.
+    pub(crate) python: Python,
     /// How long engines may take.
     pub times: Times,
     /// How much of everything.
@@ -152,6 +154,17 @@ pub enum Sandbox {
     On,
     /// Never.
     Off,
+}
+
+/// The Python packages that skills declare.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Python {
+    /// Whether they are installed.
+    pub(crate) install: bool,
+    /// How long that may take.
+    pub(crate) timeout_seconds: u64,
+    /// Days without use after which a clean-up removes them.
+    pub(crate) keep_days: u64,
 }
 
 /// How long engines may take.

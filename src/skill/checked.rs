@@ -8,6 +8,7 @@ use super::finding::Finding;
 use super::front_matter::FrontMatter;
 use super::input_schema::{FileField, file_fields, rest_field};
 use super::manifest::{EntrypointKind, Manifest};
+use super::python::PythonNeeds;
 use super::schema::Validator;
 use crate::domain::engine::Engine;
 
@@ -39,6 +40,8 @@ pub struct Skill {
     /// sha256, in hex, over the sorted paths and contents of the package.
     pub fingerprint: String,
     pub findings: Vec<Finding>,
+    /// The Python packages that its commands need.
+    pub(crate) python: PythonNeeds,
     pub(crate) checks: Checks,
 }
 

@@ -218,6 +218,48 @@ pub struct Runtime {
     /// Runtime options, overridden by the caller's.
     #[serde(default)]
     pub(crate) default_options: Map<String, Value>,
+    /// What the commands of the skill need of Python.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) python: Option<PythonPackages>,
+}
+
+/// `runtime.python`: an environment for the skill's commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PythonPackages {
+    /// The packages to install.
+    pub(crate) requirements: Requirements,
+    /// The versions of Python that fit, such as `>=3.10`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) python: Option<String>,
+}
+
+/// Requirements in the manifest, or in a file of the package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub(crate) enum Requirements {
+    Listed(Vec<String>),
+    /// Its path in the package.
+    File(String),
+}
+
+impl TryFrom<Value> for Requirements {
+    type Error = serde_json::Error;
+
+    fn try_from(written: Value) -> Result<Self, Self::Error> {
+        match written {
+            Value::String(path) => Ok(Self::File(path)),
+            other => serde_json::from_value(other).map(Self::Listed),
+        }
+    }
+}
+
+impl From<Requirements> for Value {
+    fn from(requirements: Requirements) -> Self {
+        match requirements {
+            Requirements::Listed(lines) => lines.into(),
+            Requirements::File(path) => path.into(),
+        }
+    }
 }
 
 /// A template as a manifest writes it.

@@ -13,6 +13,7 @@ pub mod inputs;
 pub mod lint;
 pub mod manifest;
 pub mod package;
+pub(crate) mod python;
 pub mod schema;
 pub(crate) mod starter;
 pub(crate) mod template_names;

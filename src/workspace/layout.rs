@@ -47,6 +47,11 @@ impl Layout {
         self.data.join("skill-copies")
     }
 
+    /// Python environments of skills, by their content.
+    pub(crate) fn environments(&self) -> PathBuf {
+        self.data.join("environments")
+    }
+
     /// Sealed logs of runs that have no folder.
     pub(crate) fn sealed(&self) -> PathBuf {
         self.data.join("sealed")

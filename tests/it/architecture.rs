@@ -25,6 +25,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("verdict", 4),
     ("files", 5),
     ("artifact", 6),
+    ("environments", 6),
     ("export", 6),
     ("installed_engines", 6),
     ("registry", 6),

@@ -179,6 +179,7 @@ impl Play {
             blocking: Blocking::Stepwise(Arc::new(Steps(self.world.clone()))),
             engines: Arc::new(Players { world: self.world.clone(), slots: self.settings.runs.max_running_jobs }),
             renderer: Arc::new(skill_runner::renderer::InPlace),
+            program: std::path::PathBuf::new(),
             installed_engines: self.set.installed_engines.clone(),
         };
         let registry = self.world.skills.as_ref().map_or_else(|| self.set.registry.clone(), Registry::new);

@@ -71,6 +71,8 @@ codes! {
             => run(each("read the stderr log of the run: GET …/logs", "`skill-runner logs --stream stderr` shows what the engine said about it")),
         EngineNotInstalled = "ENGINE_NOT_INSTALLED", "The program of the engine or of the script was not found."
             => run(each("install the engine: POST /v1/engines/upgrades", "install the engine: `skill-runner engines --install NAME`")),
+        DependenciesUnavailable = "DEPENDENCIES_UNAVAILABLE", "The Python packages that the skill declares could not be installed."
+            => run(both("details have the installer's own words; give the machine access to a package index (PIP_INDEX_URL), or put the wheels into the package")),
         EngineConfigInvalid = "ENGINE_CONFIG_INVALID", "The engine cannot be given its configuration or the model."
             => run(both("correct the skill's engine configuration, or the model of the request")),
         EngineConfigRefused = "ENGINE_CONFIG_REFUSED", "The skill or the request sets a key of the engine's configuration that is for the operator alone, or to a value it does not take."

@@ -19,6 +19,12 @@ codes! {
             => "see the engine's own documentation",
         ConfigKeyRefused = "CONFIG_KEY_REFUSED", "The configuration for an engine sets a key that is for the operator alone, or to a value it does not take."
             => "remove it; docs/engines lists the keys that a skill may set",
+        DependenciesInvalid = "DEPENDENCIES_INVALID", "The Python packages that the skill declares cannot be installed as they are written."
+            => "list requirements such as requests>=2.31, or files of the package",
+        DependenciesTwice = "DEPENDENCIES_TWICE", "Both the manifest and a script declare Python packages."
+            => "keep one of the two declarations",
+        DependenciesUnused = "DEPENDENCIES_UNUSED", "Python packages are declared, but the skill has no command that would use them."
+            => "remove the declaration, or add a script, a normalizer or a fallback",
         DescriptionEmpty = "DESCRIPTION_EMPTY", "The description is empty."
             => "say what the skill does and when to use it",
         EngineUnfit = "ENGINE_UNFIT", "An engine cannot carry out this kind of skill."

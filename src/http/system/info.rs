@@ -17,6 +17,8 @@ pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Proble
     let data = orchestrator.layout().data().to_owned();
     let folder = data.clone();
     let free = blocking(move || free_bytes(&folder).map_err(Error::from)).await?;
+    let environments = orchestrator.environments();
+    let environments = blocking(move || Ok::<_, Error>(environments.totals())).await?;
     Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "protocol_version": crate::fcmp::PROTOCOL_VERSION,
@@ -36,6 +38,7 @@ pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Proble
             "stall_timeout_seconds": settings.times.stall_timeout_seconds,
         },
         "data_dir": {"path": data, "free_bytes": free},
+        "python_environments": environments,
         "store": {"trouble": orchestrator.store_trouble()},
         "integrity": orchestrator.integrity(),
     })))

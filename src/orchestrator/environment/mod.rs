@@ -3,6 +3,7 @@
 pub(crate) mod blocking;
 pub(crate) mod clock;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::fcmp::Signer;
@@ -26,6 +27,8 @@ pub struct Environment {
     pub engines: Arc<dyn Spawner>,
     /// Renders the templates of packages.
     pub renderer: Arc<dyn Renderer>,
+    /// skill-runner's own program, which is started again to install the packages of skills.
+    pub program: PathBuf,
     /// Knows the agent CLIs.
     pub installed_engines: InstalledEngines,
 }
@@ -38,6 +41,7 @@ impl Environment {
             blocking: Blocking::Threads,
             engines: Arc::new(ProcessSpawner),
             renderer: Arc::new(ChildRenderer::this_program()),
+            program: std::env::current_exe().unwrap_or_default(),
             installed_engines: InstalledEngines::new(settings),
         }
     }

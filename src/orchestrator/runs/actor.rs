@@ -14,13 +14,14 @@ use crate::domain::ids::RunId;
 use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
+use crate::engine::Launch;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::log::journal::lost_race;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::turn::at_rest;
-use crate::orchestrator::turn::conclude::conclude;
+use crate::orchestrator::turn::conclude::{conclude, conclude_unbegun};
 use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::prepare::{Prepared, prepare};
@@ -84,14 +85,14 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
             return at_rest::reject(shared, &mut journal, error).await;
         }
     };
-    let Prepared { start, skill, skill_place, script, from, result_before } = prepared;
+    let Prepared { start, skill, skill_place, script, mut from, result_before, mut dependencies } = prepared;
     let Start { mut stage, shown_argv, engine_version, parser_version, isolation, passed, warnings } = start;
-    let process = match process::start(shared, run, &stage.launch, stage.stdout_max).await {
+    let making = dependencies.making(shared, &shared.layout.run(run));
+    let (first, stdout_max) =
+        making.as_ref().map_or((&stage.launch, stage.stdout_max), |it| (&it.launch, it.stdout_max));
+    let mut process = match begin(shared, run, first, stdout_max).await {
         Ok(process) => process,
-        Err(failure) => {
-            let program = stage.launch.argv.first().cloned().unwrap_or_default();
-            return at_rest::reject(shared, &mut journal, process::not_started(&program, &failure)).await;
-        }
+        Err(error) => return at_rest::reject(shared, &mut journal, error).await,
     };
     let pid = process.pid();
     // Scripts that run behind the engine see the machine's.
@@ -117,11 +118,42 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         end(process).await;
         return Err(error);
     }
+    let mut facts = Vec::new();
+    if let Some(making) = making {
+        let installing = dependencies.install(shared, &mut journal, mailbox, process, making, from);
+        let (installed, outcome) = installing.await?;
+        let begun = match outcome {
+            Ok(()) => begin(shared, run, &stage.launch, stage.stdout_max).await,
+            Err(error) => Err(error),
+        };
+        match begun {
+            Ok(begun) => process = begun,
+            Err(error) => {
+                let turn = Turn {
+                    shared,
+                    journal: &mut journal,
+                    mailbox,
+                    skill,
+                    skill_place,
+                    result_before,
+                    deadline: Deadline::after(Duration::ZERO),
+                    facts,
+                    stop: None,
+                    ended: installed.ended.clone(),
+                    secrets: Vec::new(),
+                    _dependencies: dependencies,
+                };
+                return conclude_unbegun(turn, installed, error).await;
+            }
+        }
+        from = Coverage { stdout: installed.ended.stdout.bytes, stderr: installed.ended.stderr.bytes };
+        facts = installed.facts;
+    }
     // The engine's time begins when its start is on record.
     let deadline = Deadline::after(Duration::from_secs(journal.state().options.hard_timeout_seconds));
     let (home, secrets) = (stage.home.take(), stage.launch.secrets.clone());
     let attempt = process::attempt(shared, journal.state(), process, stage, deadline, from, mailbox);
-    let watched = attempt.watch(&mut journal, Vec::new()).await?;
+    let watched = attempt.watch(&mut journal, facts).await?;
     process::settle(shared, run, home).await;
     debug!(exit = ?watched.process.exit, stopped = watched.process.stop.is_some(), "engine ended");
     let turn = Turn {
@@ -136,8 +168,22 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         stop: watched.process.stop.clone(),
         ended: watched.ended.clone(),
         secrets,
+        _dependencies: dependencies,
     };
     conclude(turn, watched, script).await
+}
+
+/// Makes a process of the run; the error is the run's.
+async fn begin(
+    shared: &Shared,
+    run: RunId,
+    launch: &Launch,
+    stdout_max: Option<u64>,
+) -> Result<supervisor::Process, RunError> {
+    process::start(shared, run, launch, stdout_max).await.map_err(|failure| {
+        let program = launch.argv.first().cloned().unwrap_or_default();
+        process::not_started(&program, &failure)
+    })
 }
 
 /// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.

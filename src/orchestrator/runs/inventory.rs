@@ -9,6 +9,7 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
 use crate::domain::time::Timestamp;
+use crate::environments::Totals;
 use crate::files;
 use crate::orchestrator::admission::cache;
 use crate::orchestrator::error::Error;
@@ -24,6 +25,8 @@ const SCAN_PAGE: usize = 256;
 
 /// Runs whose ids are at most this older than a scan may have got their rows during it.
 const CREATION_MAX: Duration = Duration::from_secs(600);
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// What the runs that stay share.
 #[derive(Default)]
@@ -63,6 +66,8 @@ pub struct Cleaned {
     pub requests_deleted: u64,
     pub cache_entries_deleted: u64,
     pub bytes_freed: u64,
+    /// Python packages of skills that nobody has used for long.
+    pub environments_deleted: u64,
 }
 
 impl Needed {
@@ -136,6 +141,9 @@ impl Orchestrator {
             let rows = self.shared.store.runs(before, SCAN_PAGE).await?;
             let Some((last, _)) = rows.last() else {
                 cleaned.bytes_freed += self.remove_unneeded(needed, began).await?;
+                let environments = self.remove_unused_environments().await?;
+                cleaned.environments_deleted = environments.count;
+                cleaned.bytes_freed += environments.bytes;
                 return Ok(cleaned);
             };
             before = Some(*last);
@@ -201,6 +209,13 @@ impl Orchestrator {
         drop(alone);
         let remove = move || aside.iter().map(|folder| files::remove_tree(folder)).sum::<Result<u64, _>>();
         Ok(shared.blocking.run("remove what no run shares", remove).await??)
+    }
+
+    async fn remove_unused_environments(&self) -> Result<Totals, Error> {
+        let shared = self.shared.clone();
+        let unused = Duration::from_secs(shared.settings.python.keep_days * DAY_SECONDS);
+        let remove = move || shared.environments.remove_unused(unused);
+        self.shared.blocking.run("remove unused Python packages", remove).await
     }
 
     /// The bytes that this freed, and the cache entries that went with the run.

@@ -237,6 +237,7 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let listed = shared.blocking.run("sweep left-over folders", move || {
         let _ = files::remove_tree(&owned.layout.tmp());
         owned.shared_skills.sweep();
+        owned.environments.remove_half_made();
         recover_installs(&owned.settings.paths.skills_dir, &owned.layout)?;
         remove_half_made(&owned.layout);
         let mut runs = newest::<RunId>(&owned.layout.runs());

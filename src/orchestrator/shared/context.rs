@@ -1,6 +1,7 @@
 //! The one value that all parts of the orchestrator hold.
 
 use std::collections::{BTreeSet, HashSet};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::domain::ids::RunId;
 use crate::domain::run_file::RunFile;
+use crate::environments::Environments;
 use crate::fcmp::Signer;
 use crate::files;
 use crate::installed_engines::InstalledEngines;
@@ -58,6 +60,9 @@ pub(crate) struct Shared {
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
     pub renderer: Arc<dyn Renderer>,
+    /// skill-runner's own program.
+    pub program: PathBuf,
+    pub environments: Environments,
     pub queue: Arc<Queue>,
     pub single_flight: SingleFlight,
     pub run_locks: Arc<RunLocks>,
@@ -96,6 +101,7 @@ pub(crate) struct Parts {
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
     pub renderer: Arc<dyn Renderer>,
+    pub program: PathBuf,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
     pub installs_max: usize,
@@ -112,6 +118,7 @@ impl Shared {
             shared_skills: SharedSkills::new(parts.layout.skill_copies()),
             shared_results: SharedResults::default(),
             sharing: RwLock::default(),
+            environments: Environments::new(parts.layout.environments()),
             layout: parts.layout,
             settings: parts.settings,
             registry: parts.registry,
@@ -121,6 +128,7 @@ impl Shared {
             blocking: parts.blocking,
             engines: parts.engines,
             renderer: parts.renderer,
+            program: parts.program,
             single_flight: SingleFlight::default(),
             run_locks: Arc::default(),
             sealer: parts.sealer,

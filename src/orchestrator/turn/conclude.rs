@@ -79,6 +79,13 @@ pub(crate) async fn conclude(mut turn: Turn<'_>, engine: Watched, script: Option
     log(turn, concluded).await
 }
 
+/// The engine of a turn could not begin; `before` is the process that came before it. Its end is logged.
+pub(crate) async fn conclude_unbegun(mut turn: Turn<'_>, before: Watched, error: RunError) -> Result<(), Error> {
+    turn.absorb(before);
+    let concluded = close(&mut turn, Verdict::failed(error)).await?;
+    log(turn, concluded).await
+}
+
 /// Judge what was left; unless normalization may help, close the turn at once.
 async fn judge_output(turn: &mut Turn<'_>, judged: JudgedProcess, last: bool) -> Result<AfterJudging, Error> {
     let closing = Closing::of(turn);

@@ -16,6 +16,7 @@ use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::shared::skills::SkillPlace;
 use crate::orchestrator::turn::deadline::Deadline;
+use crate::orchestrator::turn::dependencies::Dependencies;
 use crate::orchestrator::turn::process::{self, Stage};
 use crate::orchestrator::turn::raw_files::RawFiles;
 use crate::orchestrator::turn::result_file::FileMark;
@@ -42,6 +43,8 @@ pub(crate) struct Turn<'a> {
     pub ended: Ended,
     /// Why the whole turn was stopped, if it was.
     pub stop: Option<Stop>,
+    /// The Python packages of its commands, which stay while it runs.
+    pub _dependencies: Dependencies,
     /// What is masked in the output of each of its processes.
     pub secrets: Vec<String>,
 }

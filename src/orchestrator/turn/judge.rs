@@ -57,7 +57,7 @@ pub(crate) fn judge(
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref().filter(|_| part == Judged::Whole);
     let skill_result = result_file::keep(paths, named, result_before, &paths.file(RunFile::SkillResult))?;
     let kept = skill_result.is_some();
-    let FinishedProcess { exit, stop, reader } = process;
+    let FinishedProcess { exit, stop, reader, stderr_from } = process;
     let verdict = match reader {
         TurnReader::Script(_) => {
             let (output, output_json, from) = match part {
@@ -72,7 +72,7 @@ pub(crate) fn judge(
                 exit,
                 stop,
                 stdout: &text_of(stdout),
-                stderr_tail: &read_tail(&paths.file(RunFile::Stderr))?,
+                stderr_tail: &read_tail(&paths.file(RunFile::Stderr), stderr_from)?,
                 skill_result: skill_result.as_deref(),
                 output: skill.output_validator(),
                 raw_output: output.name(),
@@ -100,7 +100,7 @@ pub(crate) fn judge_repair(
     before: Option<FileMark>,
 ) -> Result<Verdict, Error> {
     workspace::reclaim(paths)?;
-    let FinishedProcess { exit, stop, reader } = process;
+    let FinishedProcess { exit, stop, reader, stderr_from: _ } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
         return Ok(Verdict::failed(RunError::new(ErrorCode::Internal, "only an engine can be asked again")));
     };
@@ -122,7 +122,7 @@ pub(crate) fn engine_words(
     workspace::reclaim(paths)?;
     // What the engine wrote there is not the script's result.
     result_file::clear(paths)?;
-    let FinishedProcess { exit, stop, reader } = process;
+    let FinishedProcess { exit, stop, reader, stderr_from: _ } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
         let error = RunError::new(ErrorCode::Internal, "a hybrid skill runs on an engine");
         return Ok(Err(Box::new(Verdict::failed(error))));
@@ -179,7 +179,7 @@ impl Engine<'_> {
 }
 
 /// A script's answer, at most as long as it may be.
-fn read_output(log: &Path, from: u64) -> Result<Vec<u8>, Error> {
+pub(crate) fn read_output(log: &Path, from: u64) -> Result<Vec<u8>, Error> {
     let doing = || format!("read {}", log.display());
     let mut file = open_log(log)?;
     if from > 0 {
@@ -190,11 +190,12 @@ fn read_output(log: &Path, from: u64) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-fn read_tail(log: &Path) -> Result<String, Error> {
+/// The end of what a process wrote, which begins at `from`.
+fn read_tail(log: &Path, from: u64) -> Result<String, Error> {
     let doing = || format!("read {}", log.display());
     let mut file = open_log(log)?;
     let length = file.metadata().map_err(Error::io(doing()))?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(STDERR_TAIL))).map_err(Error::io(doing()))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(STDERR_TAIL).max(from))).map_err(Error::io(doing()))?;
     let mut bytes = Vec::new();
     file.take(STDERR_TAIL).read_to_end(&mut bytes).map_err(Error::io(doing()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

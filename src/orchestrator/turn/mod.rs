@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub(crate) mod conclude;
 pub(crate) mod current;
 pub(crate) mod deadline;
+pub(crate) mod dependencies;
 pub(crate) mod hybrid;
 pub(crate) mod judge;
 pub(crate) mod last_files;

@@ -21,9 +21,10 @@ use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::result_file;
-use crate::orchestrator::turn::script_call::path_variable;
+use crate::orchestrator::turn::script_call::{PythonOf, path_variable};
 use crate::orchestrator::turn::watch::{FinishedProcess, warned};
 use crate::skill::manifest::{EntrypointKind, OutputCommand};
+use crate::skill::python::Command;
 use crate::skill::{Skill, command};
 use crate::supervisor::ProcessExit;
 use crate::verdict::normalize::{NormalizeStep, StepResult, record, warning};
@@ -64,8 +65,13 @@ impl Turn<'_> {
             self.facts.extend(warnings.drain(..).map(warned));
             self.facts.push(Fact::own(Event::Normalized(so_far.clone())));
             let result = match &step {
-                NormalizeStep::Normalizer(command) | NormalizeStep::Fallback(command) => {
-                    self.run_command(step.result_file(), command, raw_output(&error), &mut kept).await?
+                NormalizeStep::Normalizer(command) => {
+                    let which = (Command::Normalizer, command.as_str());
+                    self.run_command(step.result_file(), which, raw_output(&error), &mut kept).await?
+                }
+                NormalizeStep::Fallback(command) => {
+                    let which = (Command::Fallback, command.as_str());
+                    self.run_command(step.result_file(), which, raw_output(&error), &mut kept).await?
                 }
                 NormalizeStep::Repair => self.repair(&so_far, &error).await?,
             };
@@ -86,7 +92,7 @@ impl Turn<'_> {
     async fn run_command(
         &mut self,
         later: RunFile,
-        command: &str,
+        (which, command): (Command, &str),
         raw: String,
         kept: &mut bool,
     ) -> Result<StepResult, Error> {
@@ -112,7 +118,9 @@ impl Turn<'_> {
             .await?;
         let debug = self.journal.state().options.debug;
         let path = path_variable();
-        let launch = script::launch_helper(script::Helper { argv, run_dir: &run_dir, home: &home, path: &path, debug });
+        let mut launch =
+            script::launch_helper(script::Helper { argv, run_dir: &run_dir, home: &home, path: &path, debug });
+        PythonOf::command(self.shared, &self.skill, which).apply(&mut launch);
         let stage = Stage {
             launch,
             reader: TurnReader::Script(script::ScriptParser::default()),

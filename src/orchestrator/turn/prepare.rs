@@ -17,12 +17,14 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::skills::SkillPlace;
+use crate::orchestrator::turn::dependencies::Dependencies;
 use crate::orchestrator::turn::last_files::forget_unlogged_start;
 use crate::orchestrator::turn::prepare_cli::prepare_cli;
 use crate::orchestrator::turn::result_file::{self, FileMark};
-use crate::orchestrator::turn::script_call::ScriptCall;
+use crate::orchestrator::turn::script_call::{PythonOf, ScriptCall};
 use crate::orchestrator::turn::start::{Inputs, Start};
 use crate::skill::manifest::EntrypointKind;
+use crate::skill::python::Command;
 use crate::skill::{Skill, command, inputs};
 use crate::workspace::{self, RunPaths};
 
@@ -37,6 +39,8 @@ pub(crate) struct Prepared {
     pub from: Coverage,
     /// The result file as this turn finds it.
     pub result_before: Option<FileMark>,
+    /// The Python packages of its commands.
+    pub dependencies: Dependencies,
 }
 
 /// Prepare a turn; the inner error is the run's, the outer the runner's.
@@ -91,14 +95,19 @@ fn prepare_blocking(
             return Ok(Err(RunError::new(ErrorCode::MissingInputFiles, message).with("missing", missing.keys)));
         }
     };
+    let dependencies = match Dependencies::of(shared, state, &skill, &skill_place) {
+        Ok(dependencies) => dependencies,
+        Err(error) => return Ok(Err(error)),
+    };
     let given = Inputs { input, parameter: started.parameter };
     let (start, script) = match skill.manifest.entrypoint.kind_on(&state.engine) {
         EntrypointKind::Script => {
-            (script_call(&skill, &skill_place, &given).map(|call| script_start(state, &paths, call)), None)
+            let call = script_call(shared, &skill, &skill_place, &given);
+            (call.map(|call| script_start(state, &paths, call)), None)
         }
         EntrypointKind::Prompt => (prepare_cli(shared, state, &skill, &paths, &given)?, None),
         // A script that cannot be called fails the run before the engine costs anything.
-        EntrypointKind::Hybrid => match script_call(&skill, &skill_place, &given) {
+        EntrypointKind::Hybrid => match script_call(shared, &skill, &skill_place, &given) {
             Ok(call) => (prepare_cli(shared, state, &skill, &paths, &given)?, Some(call)),
             Err(error) => (Err(error), None),
         },
@@ -113,11 +122,11 @@ fn prepare_blocking(
     // A file of that name may be an earlier turn's: only one written in this turn counts.
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let result_before = named.and_then(|named| result_file::mark(&paths, Some(named)));
-    Ok(Ok(Prepared { start, skill, skill_place, script, from: from.unwrap_or_default(), result_before }))
+    Ok(Ok(Prepared { start, skill, skill_place, script, from: from.unwrap_or_default(), result_before, dependencies }))
 }
 
 /// The skill's script with what it is to be told.
-fn script_call(skill: &Skill, place: &SkillPlace, given: &Inputs) -> Result<ScriptCall, RunError> {
+fn script_call(shared: &Shared, skill: &Skill, place: &SkillPlace, given: &Inputs) -> Result<ScriptCall, RunError> {
     let Some(entry) = &skill.manifest.entrypoint.script else {
         return Err(RunError::new(ErrorCode::Internal, "the skill has no entrypoint.script"));
     };
@@ -126,6 +135,7 @@ fn script_call(skill: &Skill, place: &SkillPlace, given: &Inputs) -> Result<Scri
     let parameter = Value::Object(given.parameter.clone());
     Ok(ScriptCall {
         argv: command::in_copy(&words, |word| place.files.join(word).is_file(), &place.seen_at),
+        python: PythonOf::command(shared, skill, Command::Script),
         action: inputs::script_action(skill, Some(&parameter)),
         params: inputs::script_params(&given.input, Some(&parameter)),
     })

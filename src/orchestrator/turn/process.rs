@@ -70,6 +70,7 @@ pub(crate) fn attempt<'a>(
         process,
         stdout: StreamReader::new(Stream::Stdout, from.stdout, stage.line_max),
         stderr: StreamReader::new(Stream::Stderr, from.stderr, stage.line_max),
+        stderr_from: from.stderr,
         reader: stage.reader,
         clocks: Clocks {
             hard: deadline,

@@ -3,9 +3,12 @@
 use serde_json::{Map, Value};
 
 use crate::domain::state::RunState;
-use crate::engine::script;
+use crate::engine::{Launch, script};
+use crate::orchestrator::shared::Shared;
 use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::reader::TurnReader;
+use crate::skill::Skill;
+use crate::skill::python::Command;
 use crate::workspace::RunPaths;
 
 /// Where programs are looked for when the service itself was started without a PATH.
@@ -14,6 +17,7 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// A script's call, as far as it is known before the engine runs.
 pub(crate) struct ScriptCall {
     pub argv: Vec<String>,
+    pub python: PythonOf,
     pub action: String,
     pub params: Map<String, Value>,
 }
@@ -21,7 +25,7 @@ pub(crate) struct ScriptCall {
 impl ScriptCall {
     /// The process of the script.
     pub(crate) fn stage(self, state: &RunState, paths: &RunPaths, engine: Option<script::EngineWords<'_>>) -> Stage {
-        let launch = script::launch(script::Invocation {
+        let mut launch = script::launch(script::Invocation {
             argv: self.argv,
             action: self.action,
             params: self.params,
@@ -34,6 +38,7 @@ impl ScriptCall {
             debug: state.options.debug,
             engine,
         });
+        self.python.apply(&mut launch);
         Stage {
             launch,
             reader: TurnReader::Script(script::ScriptParser::default()),
@@ -41,6 +46,37 @@ impl ScriptCall {
             line_max: script::LINE_MAX,
             home: None,
         }
+    }
+}
+
+/// The Python environment of a command, if it has one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PythonOf(Option<Environment>);
+
+#[derive(Debug, Clone)]
+struct Environment {
+    python: String,
+    variables: [(String, String); 2],
+}
+
+impl PythonOf {
+    pub(crate) fn command(shared: &Shared, skill: &Skill, command: Command) -> Self {
+        Self(skill.python.command(command).map(|needs| Environment {
+            python: shared.environments.python(&needs.id).to_string_lossy().into_owned(),
+            variables: shared.environments.variables(&needs.id, &path_variable()),
+        }))
+    }
+
+    /// Makes a process use it: by its own name for Python, and by its PATH for whatever it starts.
+    pub(crate) fn apply(self, launch: &mut Launch) {
+        let Some(Environment { python, variables }) = self.0 else { return };
+        if let Some(program) =
+            launch.argv.first_mut().filter(|program| matches!(program.as_str(), "python" | "python3"))
+        {
+            *program = python;
+        }
+        launch.env.retain(|(name, _)| variables.iter().all(|(own, _)| own != name));
+        launch.env.extend(variables);
     }
 }
 

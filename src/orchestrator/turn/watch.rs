@@ -61,6 +61,8 @@ pub(crate) struct FinishedProcess {
     /// Why it was stopped, if it was.
     pub stop: Option<Stop>,
     pub reader: TurnReader,
+    /// Where what it wrote to standard error begins in that file.
+    pub stderr_from: u64,
 }
 
 /// An engine being watched.
@@ -68,6 +70,7 @@ pub(crate) struct Attempt<'a> {
     pub process: Process,
     pub stdout: StreamReader,
     pub stderr: StreamReader,
+    pub stderr_from: u64,
     pub reader: TurnReader,
     pub clocks: Clocks,
     pub mailbox: &'a mut Mailbox,
@@ -241,7 +244,7 @@ impl Attempt<'_> {
             facts.push(warned(Warning::new(WarningCode::EngineDidNotExit, message)));
         }
         let exit = if dismissed { ProcessExit::Dismissed } else { ended.exit };
-        let process = FinishedProcess { exit, stop: self.stop, reader: self.reader };
+        let process = FinishedProcess { exit, stop: self.stop, reader: self.reader, stderr_from: self.stderr_from };
         Watched { process, ended, facts }
     }
 

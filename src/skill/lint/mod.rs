@@ -7,6 +7,7 @@ mod identity;
 mod intake;
 mod keys;
 mod open_format;
+mod python;
 mod required;
 mod runner_json;
 mod schemas;
@@ -24,6 +25,7 @@ use super::finding::{Finding, Report};
 use super::front_matter::{self, FrontMatter};
 use super::manifest::{self, Manifest};
 use super::package::PackageFiles;
+use super::python::PythonNeeds;
 use crate::domain::codes::FindingCode;
 
 /// Checks a package whose folder has this name. On refusal the findings include the warnings.
@@ -39,6 +41,7 @@ pub(crate) fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result
     if let Some(runner) = &runner {
         engines::check(runner, &mut report);
         entrypoint::check(runner, files, &mut report);
+        python::check(runner, files, intake, &mut report);
         contents::check(runner, files, schemas.as_ref(), intake, &mut report);
         runner_json::check(runner, intake, &mut report);
     }
@@ -59,6 +62,7 @@ fn assembled(files: &PackageFiles, parts: Parts<'_>, report: &mut Report) -> Opt
     let manifest: Manifest = typed(runner, manifest::PATH, report)?;
     let front_matter: FrontMatter = typed(head, front_matter::PATH, report)?;
     let version = manifest.version.parse().ok()?;
+    let python = PythonNeeds::of(&manifest, files);
     Some(Skill {
         id: manifest.id.clone(),
         version,
@@ -72,6 +76,7 @@ fn assembled(files: &PackageFiles, parts: Parts<'_>, report: &mut Report) -> Opt
         body: body.into(),
         fingerprint: files.fingerprint(),
         findings: Vec::new(),
+        python,
         checks: Checks {
             inline_input: schemas.inline_input,
             parameter: schemas.parameter_check,

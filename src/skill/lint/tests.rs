@@ -418,3 +418,33 @@ fn artifacts_stay_below_their_folder_and_limits_make_sense() {
     assert_eq!(Draft::prompt().skill().timeout_seconds(), None);
     check(Draft::script().runner("/max_attempt", json!(1u64 << 40)), &[(Error, "VALUE_OUT_OF_RANGE", RUNNER, "")]);
 }
+
+#[test]
+fn declared_python_packages_are_checked() {
+    let declared = |python: Value| Draft::script().runner("/runtime", json!({ "python": python }));
+    check(declared(json!({ "requirements": ["requests>=2.31"], "python": ">=3.10,<4" })), &[]);
+    let in_file = || declared(json!({ "requirements": "requirements.txt" }));
+    check(in_file().text("requirements.txt", "# what it needs\nrequests==2.31.0\n"), &[]);
+    let invalid = |pointer: &'static str| [(Error, "DEPENDENCIES_INVALID", RUNNER, pointer)];
+    check(in_file(), &invalid("/runtime/python/requirements"));
+    check(in_file().text("requirements.txt", "-r other.txt\n"), &invalid("/runtime/python/requirements"));
+    check(declared(json!({ "requirements": ["a", "b=1"] })), &invalid("/runtime/python/requirements/1"));
+    check(declared(json!({ "requirements": [], "python": "3.10" })), &invalid("/runtime/python/python"));
+    let unknown = declared(json!({ "requirements": [], "pythn": ">=3" }));
+    check(unknown, &[(Warning, "UNKNOWN_KEY", RUNNER, "/runtime/python/pythn")]);
+    check(declared(json!({ "requirements": 7 })), &[(Error, "SHAPE_INVALID", RUNNER, "/runtime/python/requirements")]);
+    let unused = Draft::prompt().runner("/runtime", json!({ "python": { "requirements": ["a"] } }));
+    check(unused, &[(Warning, "DEPENDENCIES_UNUSED", RUNNER, "/runtime/python")]);
+}
+
+#[test]
+fn packages_declared_in_the_head_of_a_script_are_checked_and_stand_alone() {
+    let script = |head: &str| Draft::script().text("scripts/run.py", &format!("# /// script\n{head}# ///\n"));
+    let good = script("# dependencies = [\"requests\"]\n");
+    assert_eq!(good.skill().python.script.unwrap().requirements[0].text(), "requests");
+    let bad = || script("# dependencies = [\"requests=2\"]\n");
+    check(bad(), &[(Error, "DEPENDENCIES_INVALID", "scripts/run.py", "")]);
+    assert_eq!(bad().findings(Intake::Installed)[0].severity, Warning, "it used to be a comment");
+    let both = good.runner("/runtime", json!({ "python": { "requirements": ["requests"] } }));
+    check(both, &[(Error, "DEPENDENCIES_TWICE", RUNNER, "/runtime/python")]);
+}

@@ -77,6 +77,11 @@ impl Server {
         Server::on(folder, flags)
     }
 
+    /// A server on a folder that another process has used.
+    pub fn on_folder(folder: Arc<tempfile::TempDir>) -> Server {
+        Server::on(folder, &[])
+    }
+
     fn on(folder: Arc<tempfile::TempDir>, flags: &[(&str, &str)]) -> Server {
         Server::on_store(folder, flags, |data| Arc::new(SledStore::open(data, |error| panic!("{error}")).unwrap()))
     }
@@ -108,8 +113,11 @@ impl Server {
         let store = store(&settings.paths.data_dir);
         let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
         let program = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
-        let environment =
-            Environment { renderer: Arc::new(ChildRenderer::new(program)), ..Environment::real(&settings) };
+        let environment = Environment {
+            renderer: Arc::new(ChildRenderer::new(program.clone())),
+            program,
+            ..Environment::real(&settings)
+        };
         let started = Orchestrator::start_in(environment, store, registry, settings);
         let orchestrator = runtime.block_on(started).unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();

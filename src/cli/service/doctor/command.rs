@@ -9,7 +9,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::service::doctor::finding::{Finding, Grade};
-use crate::cli::service::doctor::{engines, folders, machine};
+use crate::cli::service::doctor::{engines, folders, machine, python};
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
@@ -33,6 +33,7 @@ pub(crate) fn doctor(global: &Global, args: &Args) -> Result<(), Failure> {
             let service = running_service(&settings);
             findings.extend(folders::check(&settings, service.as_ref()));
             findings.extend(machine::check(&settings, service.as_ref()));
+            findings.push(python::check(&settings));
             findings.extend(engines::check(&settings));
         }
         // All other checks need the settings.

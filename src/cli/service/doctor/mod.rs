@@ -5,5 +5,6 @@ mod engines;
 mod finding;
 mod folders;
 mod machine;
+mod python;
 
 pub(crate) use command::{Args, doctor};

@@ -1,0 +1,206 @@
+//! The environments of a data folder: found, counted, removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use super::lock::Lock;
+use super::record::{self, Record};
+use crate::domain::causes::chain;
+use crate::files;
+
+/// The environments below a folder. Calls block on the disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Environments {
+    folder: PathBuf,
+}
+
+/// An environment that is not removed while this is held.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    _lock: Lock,
+}
+
+/// How many there are, and how large they were when they were made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Totals {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Environments {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Where the environment with this content is, or will be.
+    pub(crate) fn folder(&self, id: &str) -> PathBuf {
+        self.folder.join(id)
+    }
+
+    /// The variables that make a process use an environment, given its own PATH.
+    pub(crate) fn variables(&self, id: &str, path: &str) -> [(String, String); 2] {
+        let folder = self.folder(id);
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        [
+            ("PATH".to_owned(), format!("{}:{path}", text(record::programs(&folder)))),
+            ("VIRTUAL_ENV".to_owned(), text(record::virtual_environment(&folder))),
+        ]
+    }
+
+    /// Its Python.
+    pub(crate) fn python(&self, id: &str) -> PathBuf {
+        record::python(&self.folder(id))
+    }
+
+    /// An environment, to be used; none when it is not there, is being made, or can no longer be used.
+    pub(crate) fn find(&self, id: &str) -> Option<InUse> {
+        let folder = self.folder(id);
+        let lock = Lock::shared(&folder).ok().flatten()?;
+        Record::usable(&folder)?;
+        record::note_use(&folder);
+        Some(InUse { _lock: lock })
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let records = self.ids().into_iter().filter_map(|id| Record::read(&self.folder(&id)));
+        records.fold(Totals::default(), |so_far, record| Totals {
+            count: so_far.count + 1,
+            bytes: so_far.bytes + record.bytes,
+        })
+    }
+
+    /// Removes what is left of makings that were cut short.
+    pub(crate) fn remove_half_made(&self) {
+        files::remove_hidden(&self.folder);
+        self.remove(|folder| Record::read(folder).is_none());
+    }
+
+    /// Removes what is left of one making that was cut short.
+    pub(crate) fn discard_half_made(&self, id: &str) {
+        let _ = self.remove_one(id, &|folder: &Path| Record::read(folder).is_none());
+    }
+
+    /// Removes environments that nobody has used for so long; how many, and the bytes that this freed.
+    pub(crate) fn remove_unused(&self, for_so_long: Duration) -> Totals {
+        let now = SystemTime::now();
+        let unused = |used: SystemTime| now.duration_since(used).is_ok_and(|age| age >= for_so_long);
+        files::remove_hidden(&self.folder);
+        self.remove(|folder| record::last_used(folder).is_none_or(unused))
+    }
+
+    fn remove(&self, goes: impl Fn(&Path) -> bool) -> Totals {
+        let mut removed = Totals::default();
+        for id in self.ids() {
+            match self.remove_one(&id, &goes) {
+                Ok(Some(bytes)) => {
+                    removed = Totals { count: removed.count + 1, bytes: removed.bytes + bytes };
+                }
+                Ok(None) => {}
+                // The next clean-up tries it again.
+                Err(error) => {
+                    tracing::warn!(environment = id, error = %chain(&error), "an environment could not be removed");
+                }
+            }
+        }
+        removed
+    }
+
+    /// Removes an environment that is to go, unless somebody uses or makes it.
+    fn remove_one(&self, id: &str, goes: &impl Fn(&Path) -> bool) -> Result<Option<u64>, files::Error> {
+        let folder = self.folder(id);
+        let Ok(Some(lock)) = Lock::alone(&folder) else { return Ok(None) };
+        if !goes(&folder) {
+            return Ok(None);
+        }
+        let aside = self.folder.join(format!(".unneeded-{id}"));
+        files::rename(&folder, &aside)?;
+        drop(lock);
+        files::remove_tree(&aside).map(Some)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| !name.starts_with('.')).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(environments: &Environments, id: &str) -> PathBuf {
+        let folder = environments.folder(id);
+        let interpreter = environments.folder.join("python-of-the-machine").canonicalize();
+        let interpreter = interpreter.unwrap_or_else(|_| {
+            fs::create_dir_all(&environments.folder).unwrap();
+            // Not a folder, so it is no environment.
+            fs::write(environments.folder.join("python-of-the-machine"), "").unwrap();
+            environments.folder.join("python-of-the-machine").canonicalize().unwrap()
+        });
+        fs::create_dir_all(record::programs(&folder)).unwrap();
+        std::os::unix::fs::symlink(&interpreter, record::python(&folder)).unwrap();
+        let record = Record {
+            id: id.to_owned(),
+            requirements: vec!["x==1".to_owned()],
+            requires_python: None,
+            python: "3.11.7".to_owned(),
+            interpreter,
+            installer: "pip".to_owned(),
+            packages: vec!["x==1".to_owned()],
+            bytes: 10,
+        };
+        record.write(&folder).unwrap();
+        folder
+    }
+
+    fn environments() -> (tempfile::TempDir, Environments) {
+        let folder = tempfile::tempdir().unwrap();
+        let environments = Environments::new(folder.path().join("environments"));
+        (folder, environments)
+    }
+
+    #[test]
+    fn an_environment_counts_when_its_record_is_there_and_its_python_is_the_one_it_was_made_with() {
+        let (_folder, environments) = environments();
+        assert!(environments.find("a").is_none());
+        let folder = made(&environments, "a");
+        assert!(environments.find("a").is_some());
+        assert_eq!(environments.totals(), Totals { count: 1, bytes: 10 });
+        let other = environments.folder.join("another-python");
+        fs::write(&other, "").unwrap();
+        fs::remove_file(record::python(&folder)).unwrap();
+        std::os::unix::fs::symlink(&other, record::python(&folder)).unwrap();
+        assert!(environments.find("a").is_none(), "the machine's Python was replaced");
+    }
+
+    #[test]
+    fn what_is_in_use_stays_and_what_was_not_used_for_long_goes() {
+        let (_folder, environments) = environments();
+        let folder = made(&environments, "a");
+        made(&environments, "b");
+        assert_eq!(environments.remove_unused(Duration::from_secs(60)), Totals::default(), "both were just made");
+        let used = environments.find("a").unwrap();
+        assert_eq!(environments.remove_unused(Duration::ZERO).count, 1, "b");
+        assert!(folder.exists());
+        drop(used);
+        assert_eq!(environments.remove_unused(Duration::ZERO).count, 1, "a");
+        assert_eq!(environments.totals(), Totals::default());
+    }
+
+    #[test]
+    fn what_was_cut_short_goes_unless_somebody_still_makes_it() {
+        let (_folder, environments) = environments();
+        made(&environments, "whole");
+        let half = environments.folder("half");
+        let making = Lock::wait(&half, || panic!("nobody else")).unwrap();
+        environments.remove_half_made();
+        assert!(half.exists());
+        drop(making);
+        environments.remove_half_made();
+        assert!(!half.exists() && environments.find("whole").is_some());
+    }
+}

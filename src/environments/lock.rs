@@ -1,0 +1,89 @@
+//! The lock of an environment: a lock on its folder, which the system releases when its holder dies.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+/// A held lock.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _folder: File,
+}
+
+impl Lock {
+    /// Shares the lock with others that use the environment; none while somebody makes or removes it, or it is not there.
+    pub(super) fn shared(folder: &Path) -> io::Result<Option<Self>> {
+        Self::at_once(folder, FlockOperation::NonBlockingLockShared)
+    }
+
+    /// The lock for the holder alone, if nobody has it and the folder is there.
+    pub(super) fn alone(folder: &Path) -> io::Result<Option<Self>> {
+        Self::at_once(folder, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn at_once(folder: &Path, operation: FlockOperation) -> io::Result<Option<Self>> {
+        let opened = match open(folder) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match flock(&opened, operation) {
+            Ok(()) => Ok(is_at(&opened, folder).then_some(Self { _folder: opened })),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The lock for the holder alone, of a folder that is made if it is missing. `waits` is called before waiting for others.
+    pub(super) fn wait(folder: &Path, waits: impl FnOnce()) -> io::Result<Self> {
+        let mut waits = Some(waits);
+        loop {
+            std::fs::create_dir_all(folder)?;
+            let opened = match open(folder) {
+                Ok(opened) => opened,
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if let Some(waits) = waits.take() {
+                        waits();
+                    }
+                    flock(&opened, FlockOperation::LockExclusive)?;
+                }
+                Err(error) => return Err(error),
+            }
+            if is_at(&opened, folder) {
+                return Ok(Self { _folder: opened });
+            }
+        }
+    }
+}
+
+fn open(folder: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(folder, flags, Mode::empty())?))
+}
+
+fn flock(file: &File, operation: FlockOperation) -> io::Result<()> {
+    loop {
+        match rustix::fs::flock(file, operation) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return Ok(done?),
+        }
+    }
+}
+
+/// Whether the folder that is locked is still the one at its path: it may have been removed while its lock was waited for.
+fn is_at(opened: &File, folder: &Path) -> bool {
+    let same = || {
+        let (here, there) = (opened.metadata().ok()?, std::fs::symlink_metadata(folder).ok()?);
+        Some((here.dev(), here.ino()) == (there.dev(), there.ino()))
+    };
+    same().unwrap_or(false)
+}
