@@ -24,10 +24,13 @@ pub(super) enum Installer {
 const FOR_BOTH: [(&str, &str); 5] = [
     ("PIP_INDEX_URL", "UV_INDEX_URL"),
     ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL"),
-    ("PIP_FIND_LINKS", "UV_FIND_LINKS"),
-    ("PIP_NO_INDEX", "UV_NO_INDEX"),
+    ("PIP_TRUSTED_HOST", "UV_INSECURE_HOST"),
+    ("PIP_CONSTRAINT", "UV_CONSTRAINT"),
     ("PIP_CERT", "SSL_CERT_FILE"),
 ];
+
+/// Variables of pip that are an option of uv, with each of their words.
+const OPTIONS: [(&str, &str); 2] = [("PIP_FIND_LINKS", "--find-links"), ("PIP_ONLY_BINARY", "--only-binary")];
 
 /// How the installers are told to behave.
 const MANNERS: [(&str, &str); 10] = [
@@ -94,7 +97,7 @@ impl Installer {
         let mut command = match self {
             Self::Uv { .. } => {
                 let mut command = Command::new("uv");
-                command.args(["pip", "install", "--python"]).arg(own);
+                command.args(["pip", "install", "--python"]).arg(own).args(options_of_uv());
                 command
             }
             Self::Pip { .. } => {
@@ -111,6 +114,25 @@ impl Installer {
         command.arg("-r").arg(requirements);
         mannered(command, folder)
     }
+}
+
+/// What the operator has told pip, for uv.
+fn options_of_uv() -> Vec<String> {
+    let told = |name: &str| std::env::var(name).unwrap_or_default();
+    let mut options = Vec::new();
+    for (variable, option) in OPTIONS {
+        let value = told(variable);
+        options.extend(
+            value
+                .split([' ', ','])
+                .filter(|word| !word.is_empty())
+                .flat_map(|word| [option.to_owned(), word.to_owned()]),
+        );
+    }
+    if !["", "0", "false", "no", "off"].contains(&told("PIP_NO_INDEX").to_ascii_lowercase().as_str()) {
+        options.push("--no-index".to_owned());
+    }
+    options
 }
 
 /// What would install packages on this machine, and for which Python; none where there is no Python.

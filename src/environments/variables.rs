@@ -2,7 +2,7 @@
 //! since packages run code of their own while they are installed.
 
 /// Names that are passed on as they are; proxies are added by the end of their names.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "PIP_INDEX_URL",
     "PIP_EXTRA_INDEX_URL",
     "PIP_FIND_LINKS",
@@ -20,8 +20,9 @@ const NAMES: [&str; 23] = [
     "UV_INDEX_URL",
     "UV_EXTRA_INDEX_URL",
     "UV_FIND_LINKS",
-    "UV_NO_INDEX",
     "UV_OFFLINE",
+    "UV_INSECURE_HOST",
+    "UV_CONSTRAINT",
     "UV_CONFIG_FILE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",

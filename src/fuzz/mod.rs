@@ -46,6 +46,7 @@ pub fn targets() -> Vec<Target> {
         target("runner-json", texts::runner_json, texts::MANIFEST),
         target("schema", texts::schema, texts::SCHEMA),
         target("template", texts::template, texts::TEMPLATE),
+        target("python-packages", texts::python_packages, texts::PYTHON),
         target("glob", texts::glob, texts::GLOB),
         target("log-line", texts::log_line, texts::LOG),
         target("zip", files::zip, files::ZIP),

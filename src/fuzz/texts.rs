@@ -12,6 +12,7 @@ use crate::fcmp::read_envelope;
 use crate::skill::front_matter::split;
 use crate::skill::lint::{Intake, lint};
 use crate::skill::package::PackageFiles;
+use crate::skill::python::{Requirement, Specifiers, inline_of};
 use crate::skill::schema::Validator;
 
 pub(super) const JSON: &[&str] = &[
@@ -201,6 +202,31 @@ pub(super) const TEMPLATE: &[&str] = &[
     "endraw",
     "-%}",
 ];
+pub(super) const PYTHON: &[&str] = &[
+    "# /// script\n",
+    "# ///\n",
+    "# dependencies = [",
+    "# requires-python = ",
+    "[",
+    "]",
+    "\"",
+    ">=",
+    "==",
+    "~=",
+    ".*",
+    " @ ",
+    "https://",
+    "./",
+    "run.py",
+    ";",
+    " #",
+    " --hash=",
+    "-r ",
+    "(",
+    ")",
+    ",",
+    "3.10",
+];
 pub(super) const GLOB: &[&str] = &["*", "**", "?", "[", "]", "{", "}", ",", "/", "\\", "!", "a-z", "..", "artifacts/"];
 pub(super) const LOG: &[&str] = &[
     "\"type\":",
@@ -347,6 +373,24 @@ pub(super) fn schema(bytes: &[u8]) -> u64 {
 pub(super) fn template(bytes: &[u8]) -> u64 {
     let fault = bounded::template::fault(&text(bytes));
     way(fault.map(|fault| fault.split_whitespace().take(5).map(str::to_owned).collect::<Vec<_>>()))
+}
+
+pub(super) fn python_packages(bytes: &[u8]) -> u64 {
+    let text = text(bytes);
+    let mut files = PackageFiles::new();
+    files.insert("run.py", text.clone().into_bytes());
+    let head = inline_of("python3 run.py", &files).map(|(_, found)| found.map_err(|fault| about(fault.reason.len())));
+    let lines: Vec<_> = text.lines().take(100).map(|line| Requirement::parse(line, &files).map_err(drop)).collect();
+    for requirement in lines.iter().flatten() {
+        // What was read once is read the same again, and one line stays one.
+        assert_eq!(Requirement::parse(requirement.text(), &files).as_ref(), Ok(requirement), "{text:?}");
+        assert!(!requirement.text().contains(['\n', '\r']), "{text:?}");
+    }
+    way((
+        head.map(|found| found.is_ok()),
+        lines.iter().map(Result::is_ok).collect::<Vec<_>>(),
+        Specifiers::parse(&text).is_ok(),
+    ))
 }
 
 pub(super) fn glob(bytes: &[u8]) -> u64 {

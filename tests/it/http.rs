@@ -233,13 +233,13 @@ fn cleanup_deletes_final_runs_and_nothing_else() {
     let (_, live) = server.create("gated");
     server.wait_for(&live, "raw.stderr", "ready");
     let nothing = server.post("/v1/jobs/cleanup", &json!({"older_than_sec": 3600})).json();
-    let none = json!({"runs_deleted": 0, "requests_deleted": 0, "cache_entries_deleted": 0, "bytes_freed": 0});
+    let none = json!({"runs_deleted": 0, "requests_deleted": 0, "cache_entries_deleted": 0, "bytes_freed": 0, "environments_deleted": 0});
     assert_eq!(nothing, none);
     let cleaned = server.post("/v1/jobs/cleanup", &json!({"keep_last": 1})).json();
     assert!(cleaned["bytes_freed"].as_u64().unwrap() > 0, "{cleaned}");
     assert_eq!(
         without(cleaned, &["bytes_freed"]),
-        json!({"runs_deleted": 1, "requests_deleted": 1, "cache_entries_deleted": 1})
+        json!({"runs_deleted": 1, "requests_deleted": 1, "cache_entries_deleted": 1, "environments_deleted": 0})
     );
     assert_eq!(server.get(&format!("/v1/jobs/{old}")).refusal(), (404, "REQUEST_NOT_FOUND".into()));
     assert!(!server.run_dir(&old).exists());

@@ -61,9 +61,14 @@ fn check(part: &Part, language: &str, file: &str, command: &str, code: &str) {
     let server = Server::with(&[("engines.codex.command", &engine)]);
     let mut runner = part.json("json runner").unwrap_or(json!({"entrypoint": {"type": "script"}}));
     runner["entrypoint"]["script"] = json!({"command": command});
-    let schema = part.json("json input-schema").unwrap_or(json!({"type": "object"}));
+    let schema = |kind: &str| part.json(&format!("json {kind}-schema")).unwrap_or(json!({"type": "object"}));
     let skills = server.folder.path().join("skills");
-    script_skill(&skills, "example", "", json!({"runner": runner, "input": schema}));
+    script_skill(
+        &skills,
+        "example",
+        "",
+        json!({"runner": runner, "input": schema("input"), "parameter": schema("parameter")}),
+    );
     fs::write(skills.join("example").join(file), code).unwrap();
 
     let mut body = part.json("json request").unwrap_or(json!({}));

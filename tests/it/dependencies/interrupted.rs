@@ -1,7 +1,7 @@
 //! Installations that are cut short: by a cancel, by their time, and by a kill -9 of the service.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
@@ -19,6 +19,25 @@ fn a_cancel_ends_the_installation_and_leaves_nothing_of_it() {
     server.finish(&run);
     let job = server.get(&format!("/v1/jobs/{run}")).json();
     assert_eq!((&job["status"], &job["error"]["code"]), (&json!("canceled"), &json!("CANCELED_BY_USER")), "{job}");
+    assert_eq!(server.environments(), Vec::<String>::new());
+}
+
+#[test]
+fn a_kill_of_the_process_that_installs_fails_the_run_and_leaves_nothing_half() {
+    let server = Server::start();
+    slow_skill(&server.skills(), "slow", &server.folder.path().join("waits"));
+    let (_, run) = server.create("slow");
+    let started = server.wait_for(&run, "turn.started", "");
+    server.wait_for(&run, "run.progress", "installing the Python packages of the skill: vendor/slow");
+    let killed = Command::new("kill").args(["-9", &started["data"]["pid"].to_string()]).status().unwrap();
+    assert!(killed.success());
+    server.finish(&run);
+    let job = server.get(&format!("/v1/jobs/{run}")).json();
+    assert_eq!(
+        (&job["status"], &job["error"]["code"]),
+        (&json!("failed"), &json!("DEPENDENCIES_UNAVAILABLE")),
+        "{job}"
+    );
     assert_eq!(server.environments(), Vec::<String>::new());
 }
 

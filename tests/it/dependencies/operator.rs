@@ -39,6 +39,10 @@ fn packages_come_from_where_the_operator_says() {
     assert_eq!(ran.status.code(), Some(0), "{told}");
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(result["greeting"], "good day", "{result}");
+    let doctor = program().arg("doctor").arg("--data-dir").arg(place.path().join("data")).output().unwrap();
+    let told = String::from_utf8_lossy(&doctor.stdout);
+    let line = told.lines().find(|line| line.contains("python packages")).unwrap();
+    assert!(line.contains(" for Python 3.") && line.contains("1 installed for skills"), "{told}");
 }
 
 #[test]

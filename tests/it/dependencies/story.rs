@@ -6,6 +6,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::{GREETS, WHEEL, greeter, progress, python_skill, wheel};
+use crate::interactive::pose::{Pose, says};
 use crate::support::{Server, of_type};
 
 #[test]
@@ -109,4 +110,31 @@ fn other_requirements_are_another_environment_and_another_result() {
     fs::write(folder.join("requirements.txt"), "wheels/greet-2.0-py3-none-any.whl\n").unwrap();
     assert_eq!(cached(&server), "good night");
     assert_eq!(server.environments().len(), 2);
+}
+
+#[test]
+fn the_packages_of_a_hybrid_skill_are_there_before_its_engine_begins() {
+    let pose = Pose::new();
+    pose.plays(&[says("hello from the engine")]);
+    let command = pose.command();
+    let server = Server::with(&[("engines.codex.command", &command)]);
+    let folder = greeter(&server.skills(), "both");
+    let script = "import json, sys, greet\ncontext = json.load(sys.stdin)['context']\n\
+        print(json.dumps({'success': True, 'data': {'engine': context['engine_text'], 'greeting': greet.hello()}}))\n";
+    fs::write(folder.join("scripts/run.py"), script).unwrap();
+    let path = folder.join("assets/runner.json");
+    let mut runner: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    runner["entrypoint"] = json!({"type": "hybrid", "script": {"command": "python3 scripts/run.py"}});
+    fs::write(&path, runner.to_string()).unwrap();
+    let (events, result) = server.ran("both");
+    assert_eq!(result["data"], json!({"engine": "hello from the engine", "greeting": "good day"}), "{result}");
+    let at = |found: &dyn Fn(&Value) -> bool| events.iter().position(found).unwrap();
+    let installed = at(&|event| event["data"]["message"] == "the Python packages of the skill are installed");
+    let said = at(&|event| event["type"] == "assistant.message.final");
+    assert!(installed < said, "{events:?}");
+    // A package that cannot be installed costs no turn of the engine.
+    fs::write(folder.join(WHEEL), "no zip at all").unwrap();
+    let (events, result) = server.ran("both");
+    assert_eq!(result["error"]["code"], "DEPENDENCIES_UNAVAILABLE", "{result}");
+    assert_eq!(of_type(&events, "assistant.message.final"), Vec::<Value>::new());
 }
