@@ -124,16 +124,11 @@ impl Dependencies {
 }
 
 fn wanted(shared: &Shared, needs: &Needs, place: &SkillPlace) -> Wanted {
-    let whole = |path: &str| place.seen_at.join(path).to_string_lossy().into_owned();
-    let lines = needs.requirements.iter().map(|requirement| match requirement.path() {
-        Some(path) => format!("{}{}", whole(path), &requirement.text()[path.len()..]),
-        None => requirement.text().to_owned(),
-    });
     Wanted {
         id: needs.id.clone(),
         folder: shared.environments.folder(&needs.id),
         requirements: needs.requirements.iter().map(ToString::to_string).collect(),
-        lines: lines.collect(),
+        lines: needs.requirements.iter().map(|requirement| requirement.in_package(&place.seen_at)).collect(),
         python: needs.python.clone(),
     }
 }

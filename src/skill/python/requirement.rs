@@ -1,6 +1,7 @@
 //! One requirement: a package with the versions that fit, or a file of the skill's own package.
 
 use std::fmt;
+use std::path::Path;
 
 use super::super::package::{PackageFiles, stays_inside};
 
@@ -17,11 +18,14 @@ impl Fault {
     }
 }
 
+/// What stands before a path.
+const HERE: &str = "./";
+
 /// A requirement as an installer reads it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Requirement {
     text: String,
-    /// How much of the text is the path of a file of the package.
+    /// How long the path of a file of the package is, with which the text then begins, behind `./`.
     path: usize,
 }
 
@@ -47,7 +51,7 @@ impl Requirement {
     }
 
     fn of_path(text: &str, path: &str, files: &PackageFiles) -> Result<Self, String> {
-        let plain = path.strip_prefix("./").unwrap_or(path).trim_end_matches('/');
+        let plain = path.strip_prefix(HERE).unwrap_or(path).trim_end_matches('/');
         let below = format!("{plain}/");
         if !stays_inside(plain) {
             return Err(format!("{path:?} is not a relative path inside the package"));
@@ -55,17 +59,28 @@ impl Requirement {
         if !files.contains(plain) && !files.paths().any(|file| file.starts_with(&below)) {
             return Err(format!("the package has no file {plain:?}"));
         }
-        Ok(Self { text: format!("{plain}{}", &text[path.len()..]), path: plain.len() })
+        Ok(Self { text: format!("{HERE}{plain}{}", &text[path.len()..]), path: plain.len() })
     }
 
-    /// As it is written, with a path relative to the package.
+    /// As it is written, with a path relative to the package, `./` before it.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// The file or folder of the package that is installed, if it is one.
     pub(crate) fn path(&self) -> Option<&str> {
-        (self.path > 0).then(|| &self.text[..self.path])
+        (self.path > 0).then(|| &self.text[HERE.len()..HERE.len() + self.path])
+    }
+
+    /// The same for an installer that is started elsewhere; `package` is where the package is.
+    pub(crate) fn in_package(&self, package: &Path) -> String {
+        match self.path() {
+            Some(path) => {
+                let behind = &self.text[HERE.len() + path.len()..];
+                format!("{}{behind}", package.join(path).to_string_lossy())
+            }
+            None => self.text.clone(),
+        }
     }
 }
 
@@ -184,16 +199,17 @@ mod tests {
             assert_eq!((parsed.text(), parsed.path()), (without_comment(line), None), "{line}");
         }
         for (line, text, path) in [
-            ("./wheels/x-1-py3-none-any.whl", "wheels/x-1-py3-none-any.whl", "wheels/x-1-py3-none-any.whl"),
+            ("./wheels/x-1-py3-none-any.whl", "./wheels/x-1-py3-none-any.whl", "wheels/x-1-py3-none-any.whl"),
             (
                 "wheels/x-1-py3-none-any.whl[extra] ; os_name == 'posix'",
-                "wheels/x-1-py3-none-any.whl[extra] ; os_name == 'posix'",
+                "./wheels/x-1-py3-none-any.whl[extra] ; os_name == 'posix'",
                 "wheels/x-1-py3-none-any.whl",
             ),
-            ("./vendor/tool/", "vendor/tool", "vendor/tool"),
+            ("./vendor/tool/", "./vendor/tool", "vendor/tool"),
         ] {
             let parsed = Requirement::parse(line, &package()).unwrap();
             assert_eq!((parsed.text(), parsed.path()), (text, Some(path)), "{line}");
+            assert_eq!(parsed.in_package(Path::new("/run/skill")), format!("/run/skill{}", &text[1..]));
         }
     }
 

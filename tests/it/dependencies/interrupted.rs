@@ -13,7 +13,7 @@ fn a_cancel_ends_the_installation_and_leaves_nothing_of_it() {
     let server = Server::start();
     slow_skill(&server.skills(), "slow", &server.folder.path().join("waits"));
     let (_, run) = server.create("slow");
-    server.wait_for(&run, "run.progress", "installing the Python packages of the skill: vendor/slow");
+    server.wait_for(&run, "run.progress", "installing the Python packages of the skill: ./vendor/slow");
     let canceled = server.post(&format!("/v1/jobs/{run}/cancel"), &json!({}));
     assert_eq!(canceled.status, 200, "{}", canceled.json());
     server.finish(&run);
@@ -28,7 +28,7 @@ fn a_kill_of_the_process_that_installs_fails_the_run_and_leaves_nothing_half() {
     slow_skill(&server.skills(), "slow", &server.folder.path().join("waits"));
     let (_, run) = server.create("slow");
     let started = server.wait_for(&run, "turn.started", "");
-    server.wait_for(&run, "run.progress", "installing the Python packages of the skill: vendor/slow");
+    server.wait_for(&run, "run.progress", "installing the Python packages of the skill: ./vendor/slow");
     let killed = Command::new("kill").args(["-9", &started["data"]["pid"].to_string()]).status().unwrap();
     assert!(killed.success());
     server.finish(&run);

@@ -23,7 +23,7 @@ fn a_script_runs_with_the_packages_it_declares_and_the_next_run_installs_nothing
     );
     let told = progress(&events);
     assert!(told.iter().any(|line| line.starts_with("making a Python 3.")), "{told:?}");
-    let installing = "installing the Python packages of the skill: wheels/greet-1.0-py3-none-any.whl";
+    let installing = "installing the Python packages of the skill: ./wheels/greet-1.0-py3-none-any.whl";
     assert!(told.iter().any(|line| line == installing), "{told:?}");
     let raw: String = of_type(&events, "raw.stderr").iter().map(|data| data["text"].as_str().unwrap()).collect();
     assert!(raw.contains("greet"), "the installer's own words are in the log: {raw}");
