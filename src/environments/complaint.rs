@@ -141,7 +141,7 @@ fn decisive(said: &str) -> String {
     let drawn = |line: &&str| line.starts_with("╰─▶");
     let found: Vec<&str> = lines().filter(|line| names_error(line) || drawn(line)).collect();
     let text = match &found[..found.len().min(LINES_MAX)] {
-        [] => lines().last().unwrap_or("it said nothing").to_owned(),
+        [] => lines().next_back().unwrap_or("it said nothing").to_owned(),
         found => {
             found.iter().map(|line| line.trim_start_matches(['×', '╰', '─', '▶', ' '])).collect::<Vec<_>>().join("; ")
         }
