@@ -19,6 +19,7 @@ pub mod outcome;
 pub mod proven_file;
 pub mod request;
 pub mod run_file;
+pub(crate) mod similar;
 pub mod state;
 pub mod statechart;
 pub mod time;

@@ -18,7 +18,7 @@ use crate::http::server::access::{self, Gate};
 use crate::http::server::grant::Access::{self, Admin, Read, Run};
 use crate::http::server::request_span;
 use crate::http::server::route_table::{Parameters, RouteTable, Row};
-use crate::http::skills::{installed, packages};
+use crate::http::skills::{installed, lifecycle, packages};
 use crate::http::state::app::App;
 use crate::http::state::turns::Pace;
 use crate::http::system::{health, info};
@@ -83,6 +83,10 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
         .get("/v1/system", Read, &[], info::system)
         .get("/v1/skills", Read, &[], installed::all)
         .get("/v1/skills/{id}", Read, &[], installed::one)
+        // Every archived package is read and checked.
+        .slow_get("/v1/skills/{id}/versions", Read, &[], Pace::Slow, lifecycle::versions)
+        .post("/v1/skills/{id}/rollback", Admin, &[], lifecycle::rollback)
+        .delete("/v1/skills/{id}", Admin, lifecycle::uninstall)
         .upload("/v1/skill-packages/install", Admin, &["wait"], packages::install)
         .get("/v1/skill-packages/{id}", Read, &[], packages::one)
         .get("/v1/engines", Read, &[], engines::status::all)

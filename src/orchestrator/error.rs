@@ -32,12 +32,14 @@ pub enum Error {
         id: String,
     },
     /// No skill has this id.
-    #[error("no skill {id:?} is installed{reason}")]
+    #[error("no skill {id:?} is installed{reason}{}", did_you_mean(similar))]
     SkillNotFound {
         /// What was asked for.
         id: String,
         /// Why a folder of that name does not count, if there is one.
         reason: String,
+        /// The skill that was probably meant.
+        similar: Option<String>,
     },
     /// The package that came with a run breaks the rules; nothing was changed.
     #[error("the package breaks {} rules; correct what the findings name and upload it again", findings.len())]
@@ -197,6 +199,10 @@ impl Error {
         let doing = doing.into();
         move |source| Error::Io { doing, source }
     }
+}
+
+fn did_you_mean(similar: &Option<String>) -> String {
+    similar.as_ref().map(|similar| format!("; did you mean {similar:?}?")).unwrap_or_default()
 }
 
 fn of_shortage(shortage: Shortage) -> ErrorCode {

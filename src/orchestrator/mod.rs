@@ -24,6 +24,6 @@ pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export, OpenedBundle}
 pub(crate) use intake::upload::ZIP_PART;
 pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
 pub use log::{Events, RunLog};
-pub(crate) use packages::{Install, InstallStatus, NotInstalled, install_here};
+pub(crate) use packages::{Change, Install, InstallStatus, NotInstalled, change_here, install_here};
 pub use runs::{Canceled, Cleaned, ListFilter, Listing, PendingQuestion, Replied};
 pub(crate) use shared::skills::SharedSkill;

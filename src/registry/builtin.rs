@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::installed::Installed;
 use crate::domain::cache_key::sha256_hex;
+use crate::skill::{Intake, PackageFiles, lint};
 
 /// A file of a demo skill: the skill, its path in the skill, its content.
 type File = (&'static str, &'static str, &'static [u8]);
@@ -20,6 +22,17 @@ pub(crate) fn ids() -> Vec<&'static str> {
 
 pub(crate) fn has(id: &str) -> bool {
     ids().contains(&id)
+}
+
+/// A demo skill as the program has it, without a folder.
+pub(crate) fn load(id: &str) -> Option<Installed> {
+    let mut files = PackageFiles::new();
+    for (_, path, content) in BUILTIN_SKILLS.iter().filter(|(skill, _, _)| *skill == id) {
+        files.insert(*path, content.to_vec());
+    }
+    let skill = lint(id, &files, Intake::Installed).ok()?.into();
+    let files = files.paths().map(str::to_owned).collect();
+    Some(Installed { skill, dir: PathBuf::new(), files, generated: None })
 }
 
 /// Writes the demo skills below a folder, if they are not there; the skills folder that has them. Blocks.

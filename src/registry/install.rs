@@ -1,6 +1,8 @@
-//! Installing a package: a plan on disk, then renames. After a crash, the next start finds the old skill or the new one,
-//! and finishes it or rolls it back.
+//! Installing a package and every other change of the skills folder: a plan on disk, then renames. After a crash, the next
+//! start finds the old skill or the new one, and finishes the change or takes it back.
 
+#[cfg(test)]
+mod change_tests;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +17,7 @@ use tracing::warn;
 use super::copying;
 use super::installed::Installed;
 use super::load::{self, load_dir};
-use super::plan::{Done, Plan, Step};
+use super::plan::{Action, Done, Plan, Step};
 use super::refused::InstallRefused;
 use super::staging::{SkillsLock, Staging};
 use super::survey::Survey;
@@ -53,20 +55,26 @@ impl Staging {
         files::sync_file_system(&package)?;
         let lock = SkillsLock::acquire(skills_dir)?;
         begun(&installed.skill);
-        let plan = Plan::new(skills_dir, &installed.skill)?;
-        let moves = Moves { staging: self, skills_dir, lock: &lock, plan: &plan };
-        if let Err(error) = plan.steps().iter().try_for_each(|step| moves.take(*step)) {
-            // If that fails too, the plan stays, and the next start tries again.
-            if moves.finish()?.is_none() {
-                self.drop_plan()?;
-                return Err(error.into());
-            }
-        }
+        let plan = Plan::install(skills_dir, &installed.skill)?;
+        self.carry_out(&lock, &plan)?;
         let dir = skills_dir.join(&plan.done.skill_id);
         Ok((Installed { dir, ..installed }, plan.done))
     }
 
-    fn skills_dir(&self) -> &Path {
+    /// Takes every step of a plan. If that fails, nothing was changed, or the next start finishes it.
+    pub(crate) fn carry_out(&self, lock: &SkillsLock, plan: &Plan) -> Result<(), Error> {
+        let moves = Moves { staging: self, skills_dir: self.skills_dir(), lock, plan };
+        if let Err(error) = plan.steps().iter().try_for_each(|step| moves.take(*step)) {
+            // If that fails too, the plan stays, and the next start tries again.
+            if moves.finish()?.is_none() {
+                self.drop_plan()?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn skills_dir(&self) -> &Path {
         self.dir.parent().unwrap_or(Path::new("."))
     }
 }
@@ -108,10 +116,15 @@ impl Moves<'_> {
         self.skills_dir.join(&self.plan.done.skill_id)
     }
 
+    /// Where the package is before it is put in place, and the one it replaces before that is set aside.
+    fn package(&self) -> PathBuf {
+        self.plan.from.as_ref().map_or_else(|| self.staging.package(), |from| self.skills_dir.join(from))
+    }
+
     fn take(&self, step: Step) -> Result<(), Error> {
         match step {
             Step::WritePlan => self.plan.write(self.staging),
-            Step::PutInPlace => self.rename(&self.staging.package(), &self.place()),
+            Step::PutInPlace => self.rename(&self.package(), &self.place()),
             Step::Exchange => match files::step("exchange with", &self.place()).map(|()| self.exchange())? {
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                     self.exchange_in_steps().iter().try_for_each(|(from, to)| self.rename(from, to))
@@ -119,26 +132,27 @@ impl Moves<'_> {
                 Err(error) => Err(Error::on("exchange with", &self.place())(error)),
                 Ok(()) => self.sync(),
             },
-            Step::SetAside => self.set_aside(),
+            Step::SetAside => self.set_aside(&self.package()),
+            Step::TakeAway => self.set_aside(&self.place()),
         }
     }
 
     fn exchange(&self) -> Result<(), Errno> {
-        renameat_with(CWD, self.staging.package(), CWD, self.place(), RenameFlags::EXCHANGE)
+        renameat_with(CWD, self.package(), CWD, self.place(), RenameFlags::EXCHANGE)
     }
 
     /// The renames of an exchange where the file system has none; between the first two there is no skill.
     fn exchange_in_steps(&self) -> [(PathBuf, PathBuf); 3] {
-        let (package, between, place) = (self.staging.package(), self.staging.between(), self.place());
+        let (package, between, place) = (self.package(), self.staging.between(), self.place());
         [(place.clone(), between.clone()), (package.clone(), place), (between, package)]
     }
 
-    fn set_aside(&self) -> Result<(), Error> {
+    fn set_aside(&self, replaced: &Path) -> Result<(), Error> {
         let Some(aside) = &self.plan.set_aside else { return Ok(()) };
         let aside = self.skills_dir.join(aside);
         let folder = aside.parent().unwrap_or(self.skills_dir);
         files::create_folder(folder)?;
-        self.rename(&self.staging.package(), &aside)?;
+        self.rename(replaced, &aside)?;
         for folder in folder.ancestors().take_while(|folder| *folder != self.skills_dir) {
             files::sync(folder)?;
         }
@@ -151,6 +165,9 @@ impl Moves<'_> {
     }
 
     fn sync(&self) -> Result<(), Error> {
+        if let Some(archive) = self.plan.from.as_ref().and_then(|from| from.parent()) {
+            files::sync(&self.skills_dir.join(archive))?;
+        }
         self.lock.sync(self.skills_dir)?;
         self.staging.sync()
     }
@@ -158,7 +175,10 @@ impl Moves<'_> {
     /// Finishes an installation that has begun, wherever it stopped. One that has not begun is rolled back: nothing was moved,
     /// so the caller has only to clear the staging folder.
     fn finish(&self) -> Result<Option<Done>, Error> {
-        let (package, between) = (self.staging.package(), self.staging.between());
+        if self.plan.done.action == Action::Uninstall {
+            return Ok(self.is_taken_away().then(|| self.plan.done.clone()));
+        }
+        let (package, between) = (self.package(), self.staging.between());
         if exists(&between) {
             if !exists(&self.place()) {
                 self.rename(&package, &self.place())?;
@@ -175,15 +195,21 @@ impl Moves<'_> {
         if self.plan.set_aside.is_none() || self.is_new(&package) {
             return Ok(None);
         }
-        self.set_aside()?;
+        self.set_aside(&package)?;
         Ok(Some(self.plan.done.clone()))
+    }
+
+    /// Whether an uninstallation took place: it is a single rename.
+    fn is_taken_away(&self) -> bool {
+        let aside = self.plan.set_aside.as_ref().map(|aside| self.skills_dir.join(aside));
+        aside.is_some_and(|aside| exists(&aside))
     }
 
     /// Whether this is the package that was to be installed. Its path does not tell, since both packages are moved; its content
     /// does, since the one it replaces is another version or broken.
     fn is_new(&self, package: &Path) -> bool {
-        let loaded =
-            Survey::of(package).and_then(|survey| load::load(package, &self.plan.done.skill_id, survey, Intake::New));
+        let loaded = Survey::of(package)
+            .and_then(|survey| load::load(package, &self.plan.done.skill_id, survey, Intake::Installed));
         let found = loaded.and_then(|loaded| loaded.outcome.ok());
         found.is_some_and(|found| found.skill.fingerprint == self.plan.fingerprint)
     }

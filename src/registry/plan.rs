@@ -1,4 +1,4 @@
-//! The plan of an installation, as it is on disk before its first step.
+//! The plan of a change of the skills folder, as it is on disk before its first step.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ const ARCHIVE: &str = ".archive";
 /// Where broken folders go.
 const INVALID: &str = ".invalid";
 
-/// What an installation did.
+/// What was done with a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Action {
@@ -28,14 +28,18 @@ pub(crate) enum Action {
     Install,
     /// There was an older version.
     Update,
+    /// An archived version is in place again.
+    Rollback,
+    /// It is in the archive, and nothing in its place.
+    Uninstall,
 }
 
-/// An installation that is done.
+/// A change of the skills folder that is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) skill_id: String,
-    pub(crate) version: String,
-    /// Whether it is new here.
+    /// The version that is now in place, or that was uninstalled; none if that one was broken.
+    pub(crate) version: Option<String>,
     pub(crate) action: Action,
 }
 
@@ -43,8 +47,11 @@ pub(crate) struct Done {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) done: Done,
-    /// The new package's, to tell it from the one it replaces.
+    /// That of the package to be put in place, to tell it from the one it replaces. Of an uninstallation: of what goes.
     pub(crate) fingerprint: String,
+    /// Where the package is that is to be put in place, relative to the skills folder; none if it is in the staging folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<PathBuf>,
     /// Where the replaced one goes, relative to the skills folder; none when nothing is replaced.
     pub(crate) set_aside: Option<PathBuf>,
 }
@@ -60,42 +67,63 @@ pub(crate) enum Step {
     Exchange,
     /// The old one is moved to where the plan says.
     SetAside,
+    /// The installed one is moved there from its place.
+    TakeAway,
 }
 
 impl Plan {
     pub(crate) fn steps(&self) -> &'static [Step] {
-        match self.set_aside {
-            None => &[Step::WritePlan, Step::PutInPlace],
-            Some(_) => &[Step::WritePlan, Step::Exchange, Step::SetAside],
+        match (self.done.action, &self.set_aside) {
+            (Action::Uninstall, _) => &[Step::WritePlan, Step::TakeAway],
+            (Action::Install | Action::Update | Action::Rollback, None) => &[Step::WritePlan, Step::PutInPlace],
+            (Action::Install | Action::Update | Action::Rollback, Some(_)) => {
+                &[Step::WritePlan, Step::Exchange, Step::SetAside]
+            }
         }
     }
 
-    /// The plan for this skill, as the skills folder is now. The caller has locked it.
-    pub(crate) fn new(skills_dir: &Path, skill: &Skill) -> Result<Self, InstallRefused> {
-        let place = skills_dir.join(&skill.id);
-        let (action, set_aside) = match fs::symlink_metadata(&place) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (Action::Install, None),
-            Err(error) => return Err(Error::on("look at", &place)(error).into()),
-            Ok(_) => match installed_skill(&place, &skill.id) {
-                Some(installed) if !replaces(skill, &installed) => {
-                    let (installed, given) = (installed.version.clone(), skill.version.clone());
-                    return Err(InstallRefused::NotNewer { skill_id: skill.id.clone(), installed, given });
-                }
-                Some(installed) => {
-                    let archive = Path::new(ARCHIVE).join(&skill.id);
-                    // All that name no version have the same one.
-                    let name = if is_unversioned(&installed) {
-                        installed.fingerprint.clone()
-                    } else {
-                        installed.version.to_string()
-                    };
-                    (Action::Update, Some(free_name(skills_dir, &archive, &name)))
-                }
-                None => (Action::Install, Some(free_name(skills_dir, Path::new(INVALID), &skill.id))),
-            },
+    /// The plan to install this skill, as the skills folder is now. The caller has locked it.
+    pub(crate) fn install(skills_dir: &Path, skill: &Skill) -> Result<Self, InstallRefused> {
+        let (action, set_aside) = match InPlace::look(skills_dir, &skill.id)? {
+            InPlace::Nothing => (Action::Install, None),
+            InPlace::Valid(installed) if !replaces(skill, &installed) => {
+                let (installed, given) = (installed.version.clone(), skill.version.clone());
+                return Err(InstallRefused::NotNewer { skill_id: skill.id.clone(), installed, given });
+            }
+            InPlace::Valid(installed) => (Action::Update, Some(archive_path(skills_dir, &installed))),
+            InPlace::Broken => (Action::Install, Some(invalid_path(skills_dir, &skill.id))),
         };
-        let done = Done { skill_id: skill.id.clone(), version: skill.version.to_string(), action };
-        Ok(Self { done, fingerprint: skill.fingerprint.clone(), set_aside })
+        Ok(Self::of(skill, action, None, set_aside))
+    }
+
+    /// The plan to put this archived skill, which is at `from`, in place of what is there now.
+    pub(crate) fn rollback(skills_dir: &Path, skill: &Skill, from: PathBuf, now: &InPlace) -> Self {
+        let set_aside = match now {
+            InPlace::Nothing => None,
+            InPlace::Valid(installed) => Some(archive_path(skills_dir, installed)),
+            InPlace::Broken => Some(invalid_path(skills_dir, &skill.id)),
+        };
+        Self::of(skill, Action::Rollback, Some(from), set_aside)
+    }
+
+    fn of(skill: &Skill, action: Action, from: Option<PathBuf>, set_aside: Option<PathBuf>) -> Self {
+        let done = Done { skill_id: skill.id.clone(), version: Some(skill.version.to_string()), action };
+        Self { done, fingerprint: skill.fingerprint.clone(), from, set_aside }
+    }
+
+    /// The plan to move what is in place to the archive, or to where broken folders go; none if nothing is there.
+    pub(crate) fn uninstall(skills_dir: &Path, id: &str, now: &InPlace) -> Option<Self> {
+        let (version, fingerprint, set_aside) = match now {
+            InPlace::Nothing => return None,
+            InPlace::Valid(installed) => (
+                Some(installed.version.to_string()),
+                installed.fingerprint.clone(),
+                archive_path(skills_dir, installed),
+            ),
+            InPlace::Broken => (None, String::new(), invalid_path(skills_dir, id)),
+        };
+        let done = Done { skill_id: id.to_owned(), version, action: Action::Uninstall };
+        Some(Self { done, fingerprint, from: None, set_aside: Some(set_aside) })
     }
 
     /// The plan of an installation that has begun; none when it has not.
@@ -112,10 +140,44 @@ impl Plan {
     }
 }
 
-/// The skill that is there; none when it is broken.
+/// What is in a skill's place.
+#[derive(Debug)]
+pub(crate) enum InPlace {
+    Nothing,
+    Valid(Arc<Skill>),
+    Broken,
+}
+
+impl InPlace {
+    pub(crate) fn look(skills_dir: &Path, id: &str) -> Result<Self, Error> {
+        let place = skills_dir.join(id);
+        match fs::symlink_metadata(&place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Nothing),
+            Err(error) => Err(Error::on("look at", &place)(error)),
+            Ok(_) => Ok(installed_skill(&place, id).map_or(Self::Broken, Self::Valid)),
+        }
+    }
+}
+
 fn installed_skill(place: &Path, id: &str) -> Option<Arc<Skill>> {
     let survey = Survey::of(place)?;
     Some(load::load(place, id, survey, Intake::Installed)?.outcome.ok()?.skill.clone())
+}
+
+/// Where the archived versions of a skill are.
+pub(crate) fn archive_of(id: &str) -> PathBuf {
+    Path::new(ARCHIVE).join(id)
+}
+
+/// Where this skill goes in the archive.
+fn archive_path(skills_dir: &Path, skill: &Skill) -> PathBuf {
+    // All that name no version have the same one.
+    let name = if is_unversioned(skill) { skill.fingerprint.clone() } else { skill.version.to_string() };
+    free_name(skills_dir, &archive_of(&skill.id), &name)
+}
+
+fn invalid_path(skills_dir: &Path, id: &str) -> PathBuf {
+    free_name(skills_dir, Path::new(INVALID), id)
 }
 
 /// Whether a skill may take the place of the one that is there: it is newer, or that one names no version and differs. By
@@ -125,7 +187,7 @@ fn replaces(skill: &Skill, installed: &Skill) -> bool {
     newer || (is_unversioned(installed) && skill.fingerprint != installed.fingerprint)
 }
 
-fn is_unversioned(skill: &Skill) -> bool {
+pub(crate) fn is_unversioned(skill: &Skill) -> bool {
     skill.version == Version::new(0, 0, 0)
 }
 

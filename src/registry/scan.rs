@@ -9,9 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 
 use super::agents::Agents;
+use super::archive::{KeptVersion, archived};
 use super::installed::{Entry, Installed, NotUsable};
 use super::load;
+use super::plan::archive_of;
 use super::survey::Survey;
+use crate::domain::similar::most_like;
+use crate::files::Error;
 use crate::skill::{Finding, Intake, is_id};
 
 /// The skills folder. Every call looks at the disk, so that a change is seen at once and without a restart; a package
@@ -72,6 +76,37 @@ impl Registry {
         let of_agents = self.agents.iter().flat_map(|agents| agents.list()).filter(|entry| !hidden(entry));
         entries.extend(of_agents);
         entries
+    }
+
+    /// Every version of a skill that is here: the one in place first, then the archived ones, the latest first.
+    pub(crate) fn versions(&self, id: &str) -> Result<Vec<KeptVersion>, Error> {
+        if !is_id(id) {
+            return Ok(Vec::new());
+        }
+        let now = match self.lookup(id) {
+            Ok(found) => Some(KeptVersion::of(&found.dir, true, &Ok(found.skill.clone()))),
+            Err(NotUsable::Invalid { findings }) => {
+                Some(KeptVersion::of(&self.skills_dir.join(id), true, &Err(findings)))
+            }
+            Err(NotUsable::NotFound) => None,
+        };
+        let archived = archived(&self.skills_dir, id)?.into_iter().map(|archived| archived.kept);
+        Ok(now.into_iter().chain(archived).collect())
+    }
+
+    /// Whether a skill of this id is in place, whole or broken, or in the archive.
+    pub(crate) fn knows(&self, id: &str) -> bool {
+        let in_archive = || is_id(id) && self.skills_dir.join(archive_of(id)).is_dir();
+        !matches!(self.lookup(id), Err(NotUsable::NotFound)) || in_archive()
+    }
+
+    /// The id of the skill that was probably meant by one that no skill has.
+    pub(crate) fn similar(&self, id: &str) -> Option<String> {
+        let of_agents = self.agents.iter().flat_map(|agents| agents.list()).filter_map(|entry| match entry {
+            Entry::Valid(found) => Some(found.skill.id.clone()),
+            Entry::Invalid { .. } => None,
+        });
+        most_like(id, self.folders().into_iter().chain(of_agents))
     }
 
     fn folders(&self) -> BTreeSet<String> {

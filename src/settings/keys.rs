@@ -1,6 +1,7 @@
 //! The names of all settings: the one list that the file, the environment and the flags are read against.
 
 use crate::domain::engine::Engine;
+use crate::domain::similar::most_like;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -87,10 +88,5 @@ pub(crate) fn variable(name: &str) -> String {
 
 /// The setting whose name is most like a name that no setting has, if one is.
 pub(crate) fn nearest(name: &str) -> Option<String> {
-    let alike = |key: Key| (strsim::jaro_winkler(name, &key.name), key.name);
-    let best = all().into_iter().map(alike).max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, name)| name)
+    most_like(name, all().into_iter().map(|key| key.name))
 }
-
-/// How alike a name must be to be suggested; 1 is the same.
-const ALIKE: f64 = 0.85;

@@ -3,16 +3,21 @@
 mod authoring;
 mod hostile;
 mod installing;
+mod killed_changes;
 mod killing;
+mod lifecycle;
 mod open_format;
+mod self_tests;
+mod showing;
 
 use std::fs;
 use std::path::Path;
+use std::process::Output;
 
 use serde_json::{Value, json};
 
 use crate::support::zips::zip_folder;
-use crate::support::{Answer, Server, script_skill};
+use crate::support::{Answer, Server, program, script_skill};
 
 /// The zip of a script skill called `demo` of this version, whose answer is its version.
 fn package(version: &str) -> Vec<u8> {
@@ -56,4 +61,14 @@ fn tree(folder: &Path) -> Vec<(String, u64)> {
     }
     found.sort();
     found
+}
+
+/// A command in this folder.
+fn cli(folder: &Path, args: &[&str]) -> Output {
+    program().args(args).current_dir(folder).output().unwrap()
+}
+
+/// The document that a command prints.
+fn json_of(folder: &Path, args: &[&str]) -> Value {
+    serde_json::from_slice(&cli(folder, args).stdout).unwrap()
 }

@@ -18,6 +18,7 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::interaction::InteractionId;
+use crate::domain::similar::most_like;
 use crate::fcmp::read_envelope;
 use crate::orchestrator::{CreateRequest, Created, Delivery, Orchestrator};
 use crate::registry::{Registry, builtin};
@@ -49,7 +50,7 @@ impl Embedded {
         let missing = matches!(registry.lookup(&skill_id), Err(crate::registry::NotUsable::NotFound));
         let carried = missing && matches!(skill, SkillPlace::Installed(_)) && builtin::has(&skill_id);
         if missing && !carried {
-            return Err(unknown_skill(&skill_id, &settings.paths.skills_dir, skill));
+            return Err(unknown_skill(&skill_id, &registry, &settings.paths.skills_dir, skill));
         }
         let closed = data_folder::close(&settings)?;
         // Whoever waits for another process opens again.
@@ -174,7 +175,10 @@ fn parent_and_name(folder: &Path) -> Result<(PathBuf, String), Failure> {
     }
 }
 
-fn unknown_skill(id: &str, skills_dir: &Path, place: &SkillPlace) -> Failure {
+fn unknown_skill(id: &str, registry: &Registry, skills_dir: &Path, place: &SkillPlace) -> Failure {
+    let own = builtin::ids().into_iter().map(str::to_owned);
+    let meant = registry.similar(id).or_else(|| most_like(id, own));
+    let meant = meant.map(|meant| format!("; did you mean {meant:?}?\n  ")).unwrap_or_else(|| "; ".to_owned());
     let message = match place {
         SkillPlace::Folder(_) => format!(
             "a skill's folder is named like the skill, and {id:?} cannot be a skill's name: \
@@ -184,7 +188,7 @@ fn unknown_skill(id: &str, skills_dir: &Path, place: &SkillPlace) -> Failure {
             format!("no skill {id:?} is installed in {}; to run the folder, write ./{id}", skills_dir.display())
         }
         SkillPlace::Installed(_) => format!(
-            "no skill {id:?} is installed in {}; see `skill-runner skill list`, or name another --skills-dir\n  \
+            "no skill {id:?} is installed in {}{meant}see `skill-runner skill list`, or name another --skills-dir\n  \
              the program has demo skills of its own: {}",
             skills_dir.display(),
             builtin::ids().join(", ")

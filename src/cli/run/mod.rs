@@ -8,7 +8,7 @@ mod conversation;
 mod embedded;
 mod event_channel;
 mod in_flags;
-mod input_files;
+pub(crate) mod input_files;
 mod key_value;
 mod outcome;
 pub(crate) mod remote;

@@ -23,13 +23,11 @@ pub(crate) fn new(name: &str, kind: Starter, into: &Path) -> Result<(), Failure>
     write(into, &[package])?;
     let dir = into.join(name);
     let shown = shown(&dir);
-    let script = match kind {
-        Starter::Script => " and scripts/run.py",
-        Starter::Prompt => "",
-    };
+    let script = kind.script().map(|script| format!(" and {script}")).unwrap_or_default();
     output::line(&format!(
         "created {shown}; edit SKILL.md{script}, then run\n  skill-runner skill lint {shown}\n  \
-         skill-runner run {shown} --input text='to be or not to be'\n  skill-runner skill install {shown}"
+         skill-runner skill test {shown}\n  skill-runner run {shown} {}\n  skill-runner skill install {shown}",
+        kind.run_flags()
     ))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
-use crate::cli::skill::{authoring, findings, install};
+use crate::cli::skill::{authoring, findings, install, lifecycle, pack, show, test};
 use crate::cli::terminal::look::{Ink, Look, one_line};
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
@@ -17,19 +17,20 @@ use crate::domain::engine::Engine;
 use crate::registry::{self, Entry, Registry};
 use crate::settings::{LogLevel, Paths};
 use crate::skill::Intake;
-use crate::skill::starter::Starter;
+use crate::skill::starter::{Language, Starter};
 
 /// Longest description in a list.
 const DESCRIPTION_MAX: usize = 60;
 
-/// Writes, checks, installs and lists skills
+/// Writes, checks, tests, installs and shows skills, and takes them back
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   skill-runner skill new word-count
   skill-runner skill lint ./word-count
+  skill-runner skill test ./word-count
   skill-runner skill install ./word-count
-  skill-runner skill list")]
+  skill-runner skill show word-count")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -46,9 +47,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Writes a new skill that runs as it is, as a start for your own
+    /// Writes a new skill that runs as it is and brings its tests, as a start for your own
     #[command(
-        after_help = "Examples:\n  skill-runner skill new word-count\n  skill-runner skill new word-count --type prompt --into ./drafts"
+        after_help = "Examples:\n  skill-runner skill new word-count\n  skill-runner skill new word-count --lang bash\n  skill-runner skill new sum-up --type hybrid --lang node\n  skill-runner skill new greeting --type interactive --into ./drafts"
     )]
     New {
         /// The skill's name: a-z, 0-9 and single -
@@ -56,9 +57,40 @@ enum Command {
         /// What carries out the skill
         #[arg(long = "type", value_enum, default_value_t = Kind::Script)]
         kind: Kind,
+        /// What the script is written in [default: python]
+        #[arg(long, value_enum)]
+        lang: Option<Lang>,
         /// Folder to create the skill in
         #[arg(long, value_name = "DIR", default_value = ".")]
         into: PathBuf,
+    },
+    /// Runs the tests that a skill brings in tests/*.json
+    ///
+    /// Each says what to run and what to expect. Scripts run as they are; what an engine says is recorded output, so no engine is
+    /// called. docs/skills.md describes the files.
+    #[command(
+        after_help = "Examples:\n  skill-runner skill test ./word-count\n  skill-runner skill test word-count --json"
+    )]
+    Test {
+        /// The skill's folder (with a / in it), or an installed skill
+        skill: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Checks a skill and writes its zip, which `skill install` takes; the same files give the same bytes
+    #[command(
+        after_help = "Examples:\n  skill-runner skill pack ./word-count\n  skill-runner skill pack ./word-count -o dist/word-count.zip"
+    )]
+    Pack {
+        /// The skill's folder
+        dir: PathBuf,
+        /// The zip to write [default: NAME-VERSION.zip in the working directory]
+        #[arg(short, long, value_name = "ZIP")]
+        output: Option<PathBuf>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Installs a skill from a zip or a folder; a running service sees it at once
     ///
@@ -86,6 +118,52 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         into: Option<PathBuf>,
     },
+    /// Shows a skill: what it is, takes, returns and may do, its files, and what lint finds
+    #[command(
+        after_help = "Examples:\n  skill-runner skill show demo-echo\n  skill-runner skill show demo-echo --json"
+    )]
+    Show {
+        /// The skill's name
+        name: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Lists the versions of a skill: the one in place, and those in the archive
+    #[command(after_help = "Example:\n  skill-runner skill versions word-count")]
+    Versions {
+        /// The skill's name
+        name: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Puts an archived version of a skill in place; the one that is there goes to the archive
+    ///
+    /// Runs that have begun keep the version they began with. A running service sees the change at once.
+    #[command(
+        after_help = "Examples:\n  skill-runner skill rollback word-count 1.0.0\n  skill-runner skill rollback word-count 3f9a1c2be07d"
+    )]
+    Rollback {
+        /// The skill's name
+        name: String,
+        /// A version of the archive, or the first 8 or more characters of its fingerprint
+        version: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Moves a skill to the archive, from where `skill rollback` brings it back
+    ///
+    /// Runs that have begun, and those that wait for files or answers, keep their copy of it.
+    #[command(after_help = "Example:\n  skill-runner skill uninstall word-count")]
+    Uninstall {
+        /// The skill's name
+        name: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
     /// Lists the installed skills and those of agents' folders
     #[command(after_help = "Example:\n  skill-runner skill list --skills-dir ./skills")]
     List {
@@ -101,25 +179,55 @@ enum Kind {
     Script,
     /// An engine that follows a prompt
     Prompt,
+    /// An engine, then a script that makes the result of what it said
+    Hybrid,
+    /// An engine that asks the user
+    Interactive,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Lang {
+    Python,
+    Bash,
+    Node,
+}
+
+/// What is to be written; a language without a script is a mistake.
+fn starter(kind: Kind, lang: Option<Lang>) -> Result<Starter, Failure> {
+    let language = match lang {
+        None | Some(Lang::Python) => Language::Python,
+        Some(Lang::Bash) => Language::Bash,
+        Some(Lang::Node) => Language::Node,
+    };
+    match kind {
+        Kind::Script => Ok(Starter::Script(language)),
+        Kind::Hybrid => Ok(Starter::Hybrid(language)),
+        Kind::Prompt | Kind::Interactive if lang.is_some() => {
+            let message = "--lang: a skill of this --type has no script; leave it out, or use --type script or hybrid";
+            Err(Failure::Usage(message.to_owned()))
+        }
+        Kind::Prompt => Ok(Starter::Prompt),
+        Kind::Interactive => Ok(Starter::Interactive),
+    }
 }
 
 pub(crate) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     match &args.command {
         Command::Lint { dir, json } => lint(dir, *json),
-        Command::New { name, kind, into } => {
-            let kind = match kind {
-                Kind::Script => Starter::Script,
-                Kind::Prompt => Starter::Prompt,
-            };
-            authoring::new(name, kind, into)
-        }
+        Command::New { name, kind, lang, into } => authoring::new(name, starter(*kind, *lang)?, into),
+        Command::Test { skill, json } => test::test(&global.settings(&[])?, skill, *json),
+        Command::Pack { dir, output, json } => pack::pack(&global.settings(&[])?, dir, output.as_deref(), *json),
+        Command::Show { name, json } => show::show(&global.settings(&[])?, name, *json),
         Command::Install { source, json } => install::install(&global.settings(&[])?, source, *json),
         Command::Import { source, into } => {
             let settings = global.settings(&[])?;
             let into = into.as_ref().unwrap_or(&settings.paths.skills_dir);
             authoring::import(source, into, &install::limits(&settings))
         }
+        Command::Versions { name, json } => lifecycle::versions(&global.settings(&[])?, name, *json),
+        Command::Rollback { name, version, json } => lifecycle::rollback(&global.settings(&[])?, name, version, *json),
+        Command::Uninstall { name, json } => lifecycle::uninstall(&global.settings(&[])?, name, *json),
         Command::List { json } => list(&global.settings(&[])?.paths, *json),
     }
 }

@@ -39,9 +39,10 @@ pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Resu
             findings::show(&installed.skill.findings)?;
             let verb = match done.action {
                 Action::Install => "is installed",
-                Action::Update => "has replaced the older version",
+                Action::Update | Action::Rollback | Action::Uninstall => "has replaced the older version",
             };
-            let message = format!("{} {} {verb} in {}", done.skill_id, done.version, installed.dir.display());
+            let message =
+                format!("{} {} {verb} in {}", done.skill_id, installed.skill.version, installed.dir.display());
             output::line(&Look::of(&io::stdout()).paint(Ink::Good, &message))
         }
         Err(NotInstalled::Refused(InstallRefused::Package { findings })) if as_json => {

@@ -1,8 +1,12 @@
-//! `skill`: writes, checks, installs, imports and lists skills.
+//! `skill`: writes, checks, tests, packs, installs, lists, shows, rolls back and uninstalls skills.
 
 mod authoring;
 mod command;
 mod findings;
 mod install;
+mod lifecycle;
+mod pack;
+mod show;
+mod test;
 
 pub(crate) use command::{Args, skill};

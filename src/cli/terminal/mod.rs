@@ -8,3 +8,4 @@ pub(crate) mod foreign;
 pub(crate) mod look;
 pub(crate) mod output;
 pub(crate) mod screen;
+pub(crate) mod table;

@@ -160,6 +160,8 @@ codes! {
             => request(404, NotFound, each("GET /v1/jobs lists the runs there are", "use the id that `skill-runner run` printed, and the --data-dir of that run")),
         SkillNotFound = "SKILL_NOT_FOUND", "No usable skill with this id is installed."
             => request(404, NotFound, each("GET /v1/skills lists the skills there are", "`skill-runner skill list` lists the skills")),
+        SkillVersionNotFound = "SKILL_VERSION_NOT_FOUND", "The archive has no such version of the skill."
+            => request(404, NotFound, each("GET /v1/skills/{id}/versions lists the versions", "`skill-runner skill versions NAME` lists the versions")),
         EngineNotFound = "ENGINE_NOT_FOUND", "No engine has this name."
             => request(404, NotFound, each("GET /v1/engines lists the engines", "`skill-runner engines` lists the engines")),
         ArtifactNotFound = "ARTIFACT_NOT_FOUND", "The run has no artifact with this path."
@@ -206,6 +208,10 @@ codes! {
             => request(409, Refused, both("start a new run")),
         RunNotFinal = "RUN_NOT_FINAL", "The run has not ended."
             => request(409, Refused, each("cancel it first: POST …/cancel", "cancel it first: `skill-runner cancel`")),
+        SkillVersionInPlace = "SKILL_VERSION_IN_PLACE", "This version of the skill is the installed one."
+            => request(409, Refused, each("nothing: runs use it; GET /v1/skills/{id}/versions lists the others", "nothing: runs use it; `skill-runner skill versions NAME` lists the others")),
+        SkillNotRemovable = "SKILL_NOT_REMOVABLE", "The skill is not a folder of the skills folder, so it can neither be uninstalled nor replaced."
+            => request(409, Refused, both("remove it where it comes from: the agent's folder, the program, or the target of the link")),
         ResultNotReady = "RESULT_NOT_READY", "The run has not ended, so there is no result."
             => request(409, Failed, each("follow …/events, or ask again later", "`skill-runner watch` waits for the end")),
         BundleNotReady = "BUNDLE_NOT_READY", "The run has not ended, so there is no bundle."

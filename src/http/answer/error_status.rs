@@ -179,8 +179,9 @@ fn orchestrator(error: &Error) -> Answer {
         Error::SeqOutOfRange { head, .. } => detailed(code, json!({"head_seq": head})),
         Error::Store(store::Error::TooLarge { limit, .. }) => detailed(code, json!({"limit_bytes": limit})),
         Error::Store(store::Error::Full { available, .. }) => detailed(code, json!({"free_bytes": available})),
+        Error::SkillNotFound { similar: Some(similar), .. } => detailed(code, json!({"did_you_mean": similar})),
         Error::RunNotFound { .. }
-        | Error::SkillNotFound { .. }
+        | Error::SkillNotFound { similar: None, .. }
         | Error::IdempotencyConflict
         | Error::ShuttingDown
         | Error::FieldNotFound { .. }

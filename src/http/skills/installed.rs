@@ -9,7 +9,6 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
-use crate::orchestrator::Error;
 use crate::registry::{Entry, NotUsable};
 use crate::skill::Skill;
 
@@ -29,13 +28,15 @@ pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> 
 pub(crate) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Json<Value>, Problem> {
     let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
     let orchestrator = app.orchestrator().clone();
-    let shown: String = id.chars().take(64).collect();
-    let found = blocking(move || Ok::<_, Problem>(orchestrator.registry().lookup(&id))).await?;
-    match found {
-        Ok(installed) => Ok(Json(whole(&installed.skill))),
-        Err(NotUsable::NotFound) => Err(Error::SkillNotFound { id: shown, reason: String::new() }.into()),
-        Err(NotUsable::Invalid { findings }) => Err(Problem::SkillInvalid { id: shown, findings }),
-    }
+    blocking(move || {
+        let shown = id.chars().take(64).collect();
+        match orchestrator.registry().lookup(&id) {
+            Ok(installed) => Ok(Json(whole(&installed.skill))),
+            Err(NotUsable::NotFound) => Err(orchestrator.no_such_skill(&id).into()),
+            Err(NotUsable::Invalid { findings }) => Err(Problem::SkillInvalid { id: shown, findings }),
+        }
+    })
+    .await
 }
 
 fn summary(skill: &Skill) -> Value {

@@ -374,7 +374,8 @@ impl Shared {
                     format!(": its folder is not a valid skill ({first}); see `skill-runner skill lint`")
                 }
             };
-            Error::SkillNotFound { id: id.chars().take(64).collect(), reason }
+            let similar = if reason.is_empty() { self.registry.similar(id) } else { None };
+            Error::SkillNotFound { id: id.chars().take(64).collect(), reason, similar }
         })
     }
 

@@ -7,6 +7,7 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::domain::causes::chain;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::packages::record::{Install, InstallFailure, InstallStatus, Records};
@@ -79,7 +80,7 @@ impl Installation {
         };
         match installed {
             Ok((found, done)) => {
-                info!(install = %id, skill = done.skill_id, version = done.version, "installed");
+                info!(install = %id, skill = done.skill_id, version = done.version.as_deref(), "installed");
                 let warnings = found.skill.findings.iter().map(|finding| serde_json::json!(finding));
                 self.install.warnings = warnings.collect();
                 self.install.succeed(done);
@@ -132,7 +133,7 @@ pub(crate) fn recover_installs(skills_dir: &Path, layout: &Layout) -> Result<(),
     Ok(())
 }
 
-fn clear(staging: Staging) {
+pub(crate) fn clear(staging: Staging) {
     let id = staging.id();
     if let Err(error) = staging.clear() {
         warn!(install = %id, error = %chain(&error), "the staging folder of an installation could not be removed");
@@ -150,6 +151,18 @@ pub(crate) enum NotInstalled {
     Refused(#[from] InstallRefused),
 }
 
+/// The staging folder of a change that this process makes, after what others left is finished or rolled back.
+pub(crate) fn begin_here(skills_dir: &Path, layout: &Layout) -> Result<Staging, files::Error> {
+    let own = |recovered: &registry::RecoveredInstall| {
+        Records::new(layout).read(recovered.staging.id()).is_ok_and(|it| it.is_none())
+    };
+    // What a service has a record of stays for it to see: what became of it is written down at its next start.
+    for recovered in registry::recover_installs(skills_dir)?.into_iter().filter(own) {
+        recovered.staging.clear()?;
+    }
+    Staging::begin(skills_dir, Uuid::now_v7())
+}
+
 /// Installs a package, a zip or a folder, by this process and without a record. A service may run meanwhile.
 pub(crate) fn install_here(
     source: &Path,
@@ -157,15 +170,7 @@ pub(crate) fn install_here(
     layout: &Layout,
     limits: &UploadLimits,
 ) -> Result<(Installed, Done), NotInstalled> {
-    let own = |recovered: &registry::RecoveredInstall| {
-        Records::new(layout).read(recovered.staging.id()).is_ok_and(|it| it.is_none())
-    };
-    let recovered = registry::recover_installs(skills_dir).map_err(InstallRefused::from)?;
-    // What a service has a record of stays for it to see: what became of it is written down at its next start.
-    for recovered in recovered.into_iter().filter(own) {
-        recovered.staging.clear().map_err(InstallRefused::from)?;
-    }
-    let staging = Staging::begin(skills_dir, Uuid::now_v7()).map_err(InstallRefused::from)?;
+    let staging = begin_here(skills_dir, layout).map_err(InstallRefused::from)?;
     let folder = if source.is_dir() {
         staging.copy(source)?
     } else {

@@ -40,16 +40,16 @@ impl InstallStatus {
     }
 }
 
-/// An installation of a package.
+/// An installation of a package, or another change of an installed skill.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Install {
     pub request_id: Uuid,
     pub status: InstallStatus,
     /// The skill, once that is known.
     pub skill_id: Option<String>,
-    /// The version that was sent.
+    /// The version that was sent, that is to be in place again, or that is uninstalled.
     pub version: Option<String>,
-    /// Whether the skill is new here, once it is installed.
+    /// What was done, once that is known.
     pub(crate) action: Option<Action>,
     pub error: Option<InstallFailure>,
     /// What the author should know about a package that was taken.
@@ -79,8 +79,13 @@ impl InstallFailure {
         }
     }
 
+    /// A change that could not be made.
+    pub(crate) fn broken(error: &Error) -> Self {
+        Self { code: error.code().as_str().to_owned(), message: error.to_string(), details: json!({}) }
+    }
+
     fn interrupted() -> Self {
-        let message = "the service ended before the installation did; nothing was changed, send the package again";
+        let message = "the service ended before this was done; nothing was changed, send it again";
         Self {
             code: ErrorCode::OrchestratorRestartInterrupted.as_str().to_owned(),
             message: message.into(),
@@ -123,10 +128,18 @@ impl Install {
         }
     }
 
+    /// It is under way, and this is what will be done.
+    pub(crate) fn begin(&mut self, done: &Done) {
+        self.status = InstallStatus::Running;
+        self.skill_id = Some(done.skill_id.clone());
+        self.version.clone_from(&done.version);
+        self.action = Some(done.action);
+    }
+
     pub(crate) fn succeed(&mut self, done: Done) {
         self.status = InstallStatus::Succeeded;
         self.skill_id = Some(done.skill_id);
-        self.version = Some(done.version);
+        self.version = done.version;
         self.action = Some(done.action);
         self.finished_at = Some(now());
     }

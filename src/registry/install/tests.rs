@@ -4,7 +4,6 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::registry::plan::Action;
 use crate::registry::{NotUsable, Registry};
 
 /// What is at the skill's path before.
@@ -15,7 +14,7 @@ enum Before {
     Broken,
 }
 
-fn write_package(dir: &Path, version: &str) {
+pub(super) fn write_package(dir: &Path, version: &str) {
     let runner = json!({
         "id": "demo", "version": version, "execution_modes": ["auto"], "schemas": {},
         "entrypoint": { "type": "script", "script": { "command": "sh scripts/run.sh" } }
@@ -49,7 +48,7 @@ fn staged(before: Before) -> (tempfile::TempDir, Staging) {
 }
 
 /// Every file and link below a folder.
-fn tree(folder: &Path) -> Vec<String> {
+pub(super) fn tree(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];
     while let Some(dir) = waiting.pop() {
@@ -66,7 +65,7 @@ fn tree(folder: &Path) -> Vec<String> {
     found
 }
 
-fn of(place: &str) -> Vec<String> {
+pub(super) fn of(place: &str) -> Vec<String> {
     let files = ["SKILL.md", "assets/output.schema.json", "assets/runner.json", "scripts/run.sh"];
     files.map(|file| format!("{place}/{file}")).to_vec()
 }
@@ -92,7 +91,7 @@ fn stopped_after(steps: usize, in_steps: bool, skills: &Path, staging: &Staging)
     let survey = Survey::of(&package).unwrap();
     let skill = load::load(&package, "demo", survey, Intake::New).unwrap().outcome.unwrap().skill;
     let lock = SkillsLock::acquire(skills).unwrap();
-    let plan = Plan::new(skills, &skill).unwrap();
+    let plan = Plan::install(skills, &skill).unwrap();
     let moves = Moves { staging, skills_dir: skills, lock: &lock, plan: &plan };
     let mut left = steps;
     for step in plan.steps() {
@@ -129,7 +128,7 @@ fn check(before: Before, in_steps: bool, steps: usize, finished: bool) {
     let recovered = recover_installs(skills.path()).unwrap();
     let [RecoveredInstall { staging, done }] = recovered.try_into().unwrap();
     let action = if before == Before::Older { Action::Update } else { Action::Install };
-    let whole = Done { skill_id: "demo".into(), version: "2.0.0".into(), action };
+    let whole = Done { skill_id: "demo".into(), version: Some("2.0.0".into()), action };
     assert_eq!((staging.id(), done), (id, finished.then_some(whole)), "{before:?} {in_steps} {steps}");
     staging.clear().unwrap();
     assert_eq!(tree(skills.path()), expected(before, finished), "{before:?} {in_steps} {steps}");

@@ -98,6 +98,8 @@ fn what_brings_code_or_changes_all_runs_needs_admin_and_nothing_is_open_but_heal
     assert_eq!(
         by_need["admin"],
         [
+            "POST /v1/skills/{id}/rollback",
+            "DELETE /v1/skills/{id}",
             "POST /v1/skill-packages/install",
             "POST /v1/engines/upgrades",
             "POST /v1/engines/{engine}/models/snapshots",

@@ -2,18 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{package, tree, write_package};
+use super::{cli, json_of, package, tree, write_package};
+use crate::support::Server;
 use crate::support::zips::deflated;
-use crate::support::{Server, program};
-
-fn cli(folder: &Path, args: &[&str]) -> Output {
-    program().args(args).current_dir(folder).output().unwrap()
-}
 
 #[track_caller]
 fn good(folder: &Path, args: &[&str]) -> String {
@@ -29,10 +24,6 @@ fn refused(folder: &Path, args: &[&str], status: i32) -> String {
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(status), "{args:?}: {text}");
     text
-}
-
-fn json_of(folder: &Path, args: &[&str]) -> Value {
-    serde_json::from_slice(&cli(folder, args).stdout).unwrap()
 }
 
 /// A folder with the agent `clerk`, who sorts mail with the help of a module.

@@ -26,7 +26,7 @@ const WINDOW_MAX: Duration = Duration::from_millis(500);
 const FILES: usize = 40;
 
 /// A package whose every file knows its version.
-fn package(folder: &Path, version: &str) {
+pub(super) fn package(folder: &Path, version: &str) {
     script_skill(folder, "demo", version, json!({"runner": {"version": version}}));
     for number in 0..FILES {
         let file = folder.join(format!("demo/references/part-{number}/{number}.md"));
@@ -37,7 +37,7 @@ fn package(folder: &Path, version: &str) {
 
 /// The version of a package whose every file is of that version.
 #[track_caller]
-fn whole(dir: &Path) -> Version {
+pub(super) fn whole(dir: &Path) -> Version {
     let found = load_dir(&named(dir), Intake::New).unwrap_or_else(|findings| panic!("{}: {findings:?}", dir.display()));
     let version = found.skill.version.clone();
     for number in 0..FILES {
@@ -63,7 +63,7 @@ fn named(dir: &Path) -> std::path::PathBuf {
 
 /// The version in place, if there is one, and those in the archive: all of them whole, and nothing beside them.
 #[track_caller]
-fn versions(skills: &Path) -> (Option<Version>, BTreeSet<Version>) {
+pub(super) fn versions(skills: &Path) -> (Option<Version>, BTreeSet<Version>) {
     let names = |dir: &Path| -> BTreeSet<String> {
         let entries = fs::read_dir(dir).into_iter().flatten().map(Result::unwrap);
         entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
@@ -77,11 +77,11 @@ fn versions(skills: &Path) -> (Option<Version>, BTreeSet<Version>) {
 }
 
 /// The time in which a kill can hit what took so long: a little more than all of it.
-fn window(took: Duration) -> u64 {
+pub(super) fn window(took: Duration) -> u64 {
     u64::try_from((took * 5 / 4).min(WINDOW_MAX).as_millis()).unwrap().max(1)
 }
 
-fn call(address: &str, method: &str, path: &str) -> Call {
+pub(super) fn call(address: &str, method: &str, path: &str) -> Call {
     Call::new(address.parse::<SocketAddr>().unwrap(), method, path)
 }
 
