@@ -52,6 +52,11 @@ use std::borrow::Cow;
 
 use crate::domain::engine::Engine;
 
+/// A turn that says this: an engine, and what it prints.
+pub(crate) fn sample_turn(says: &str) -> (Engine, String) {
+    (Engine::Codex, codex::sample::turn(says))
+}
+
 /// The adapter of an agent CLI; the script engine has none.
 pub fn adapter(engine: Engine) -> Option<&'static Adapter> {
     match engine {

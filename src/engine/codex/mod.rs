@@ -3,6 +3,7 @@
 mod keys;
 mod launch;
 mod parse;
+pub(crate) mod sample;
 mod schema;
 
 use serde_json::{Value, json};

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::manifest;
+use crate::domain::codes::ErrorCode;
+use crate::domain::engine::Engine;
+use crate::engine::sample_turn;
 
 /// What kind of package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +136,7 @@ impl Starter {
                 tests: json!([{
                     "name": "the script makes the result of what the engine said",
                     "input": { "text": "to be or not to be" },
-                    "engine": "codex",
+                    "engine": recorded_engine(),
                     "recording": "recorded/summed-up.jsonl",
                     "expect": { "output": { "words": 6, "summary": "Somebody weighs life against death." } }
                 }]),
@@ -155,7 +158,7 @@ impl Starter {
                 tests: json!([{
                     "name": "asks for the name, then greets",
                     "execution_mode": "interactive",
-                    "engine": "codex",
+                    "engine": recorded_engine(),
                     "recording": ["recorded/asks.jsonl", "recorded/greets.jsonl"],
                     "replies": ["Ann"],
                     "expect": { "output": { "name": "Ann", "greeting": "Hello, Ann!" } }
@@ -230,27 +233,26 @@ fn counts_words(recording: Option<&str>) -> Value {
 }
 
 fn needs_text(recording: Option<&str>) -> Value {
-    test("input without a text is refused", json!({}), recording, json!({ "error": "INPUT_VALIDATION_FAILED" }))
+    test("input without a text is refused", json!({}), recording, json!({ "error": ErrorCode::InputValidationFailed }))
 }
 
 fn test(name: &str, input: Value, recording: Option<&str>, expect: Value) -> Value {
     match recording {
         None => json!({ "name": name, "input": input, "expect": expect }),
         Some(recording) => {
-            json!({ "name": name, "input": input, "engine": "codex", "recording": recording, "expect": expect })
+            json!({ "name": name, "input": input, "engine": recorded_engine(), "recording": recording, "expect": expect })
         }
     }
 }
 
-/// The output of a turn of codex that says this.
+/// The recorded turn of an engine that says this.
 fn recorded(name: &str, says: &str) -> (String, String) {
-    let lines = [
-        json!({ "type": "thread.started", "thread_id": "01a1e212-4294-7d63-8a31-bad9c2b8b85a" }),
-        json!({ "type": "turn.started" }),
-        json!({ "type": "item.completed", "item": { "id": "item_0", "type": "agent_message", "text": says } }),
-        json!({ "type": "turn.completed", "usage": { "input_tokens": 100, "cached_input_tokens": 0, "output_tokens": 20 } }),
-    ];
-    (format!("tests/recorded/{name}.jsonl"), lines.map(|line| format!("{line}\n")).concat())
+    (format!("tests/recorded/{name}.jsonl"), sample_turn(says).1)
+}
+
+/// The engine of the recorded turns.
+fn recorded_engine() -> Engine {
+    sample_turn("").0
 }
 
 fn pretty(value: &Value) -> String {
