@@ -47,6 +47,8 @@ impl Staging {
         let (skill, path) = chosen(id, wanted, archived(skills_dir, id)?, &now)?;
         let plan = Plan::rollback(skills_dir, &skill, path, &now);
         begun(&plan.done);
+        // The name of the staging folder: after a power cut, a change that was made must have its plan.
+        lock.sync(skills_dir)?;
         self.carry_out(&lock, &plan)?;
         Ok(plan.done)
     }
@@ -58,6 +60,8 @@ impl Staging {
         let now = self.look(id)?;
         let plan = Plan::uninstall(skills_dir, id, &now).ok_or(ChangeRefused::NotFound)?;
         begun(&plan.done);
+        // The name of the staging folder: after a power cut, a change that was made must have its plan.
+        lock.sync(skills_dir)?;
         self.carry_out(&lock, &plan)?;
         Ok(plan.done)
     }

@@ -80,7 +80,7 @@ enum Command {
     },
     /// Checks a skill and writes its zip, which `skill install` takes; the same files give the same bytes
     #[command(
-        after_help = "Examples:\n  skill-runner skill pack ./word-count\n  skill-runner skill pack ./word-count -o dist/word-count.zip"
+        after_help = "Examples:\n  skill-runner skill pack ./word-count\n  skill-runner skill pack ./word-count -o words.zip"
     )]
     Pack {
         /// The skill's folder

@@ -126,6 +126,49 @@ fn a_skill_is_replaced_by_one_exchange_between_syncs_of_everything_it_needs() {
     assert_eq!(not_durable(&calls[..recorded], "skills/.archive"), []);
 }
 
+#[test]
+fn a_rollback_is_one_exchange_with_the_archive_and_an_uninstallation_one_rename_after_its_plan() {
+    let place = Place::new();
+    for version in ["1.0.0", "2.0.0"] {
+        let at = if version == "2.0.0" { "skills" } else { "archived" };
+        script_skill(&place.path().join(at), "demo", "echo {}\n", json!({"runner": {"version": version}}));
+    }
+    std::fs::create_dir_all(place.path().join("skills/.archive/demo")).unwrap();
+    let archived = place.path().join("skills/.archive/demo/1.0.0");
+    std::fs::rename(place.path().join("archived/demo"), archived).unwrap();
+    let Some(service) = Watched::serve(&place, &[]) else { return };
+    let touching = |calls: &[FileCall]| -> Vec<Deed> {
+        let touches = |call: &&FileCall| call.path == "skills/demo" || call.to.as_deref() == Some("skills/demo");
+        calls.iter().filter(touches).map(|call| call.deed).collect()
+    };
+    let planned = |calls: &[FileCall], moved: usize| {
+        let plan = first(calls, 0, |call| call.to.as_deref().is_some_and(|to| to.ends_with("/plan.json")));
+        let staging = calls[plan].to.as_deref().unwrap().rsplit_once('/').unwrap().0;
+        assert!(plan < moved);
+        assert_eq!(not_durable(&calls[..moved], staging), []);
+    };
+
+    let call = Call::new(service.address, "POST", "/v1/skills/demo/rollback").json(&json!({"version": "1.0.0"}));
+    assert_eq!(call.send().status, 200);
+    let calls = service.watch.take();
+    // At no moment is there no skill.
+    assert_eq!(touching(&calls), [Deed::Exchange]);
+    let exchanged = first(&calls, 0, renamed_to("skills/demo"));
+    planned(&calls, exchanged);
+    let aside = first(&calls, exchanged, renamed_to("skills/.archive/demo/2.0.0"));
+    assert_eq!(not_durable(&calls[..aside], "skills/demo"), [], "the exchange, before the old one is moved");
+    let recorded = first(&calls, aside, |call| call.path.starts_with("data/"));
+    assert_eq!(not_durable(&calls[..recorded], "skills/.archive"), []);
+
+    assert_eq!(Call::new(service.address, "DELETE", "/v1/skills/demo").send().status, 200);
+    let calls = service.watch.take();
+    assert_eq!(touching(&calls), [Deed::Rename]);
+    let archived = first(&calls, 0, renamed_to("skills/.archive/demo/1.0.0"));
+    planned(&calls, archived);
+    let recorded = first(&calls, archived, |call| call.path.starts_with("data/"));
+    assert_eq!(not_durable(&calls[..recorded], "skills/.archive"), []);
+}
+
 /// The package and its plan are durable before the package is put in its place, and its place before the outcome is on record.
 fn check_install(calls: &[FileCall], placed: usize) {
     let staging = calls[placed].path.rsplit_once('/').unwrap().0;

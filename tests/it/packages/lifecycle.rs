@@ -98,15 +98,15 @@ fn runs_that_have_begun_or_wait_for_files_end_with_the_skill_they_began_with() {
     let uploaded = upload.parts(&[("file", &crate::support::zips::deflated(&[]))]).send();
     assert_eq!(uploaded.status, 200, "{}", uploaded.text());
     // One after the other: how many run at once depends on the machine.
-    for run in [running, waiting] {
-        server.wait_for(&run, "raw.stderr", "ready");
-        server.open_gate(&run, "go");
-        server.finish(&run);
+    for run in [&running, &waiting] {
+        server.wait_for(run, "raw.stderr", "ready");
+        server.open_gate(run, "go");
+        server.finish(run);
         let result = server.get(&format!("/v1/jobs/{run}/result")).json();
         assert_eq!(result["result"]["data"], json!({"version": "1.0.0"}));
-        let again = server.call("POST", &format!("/v1/jobs/{run}/rerun")).send();
-        assert_eq!(again.refusal(), (404, "SKILL_NOT_FOUND".into()));
     }
+    let again = server.call("POST", &format!("/v1/jobs/{running}/rerun")).send();
+    assert_eq!(again.refusal(), (404, "SKILL_NOT_FOUND".into()));
 }
 
 #[test]
