@@ -31,12 +31,6 @@ fn begins_with_drive(name: &str) -> bool {
     matches!(name.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
-/// The name as a file system that ignores case would compare it.
-pub(crate) fn folded(name: &str) -> String {
-    // First to upper case: `ſ` and `s`, or `ß` and `ss`, meet only there.
-    name.strip_suffix('/').unwrap_or(name).to_uppercase().to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -79,14 +73,6 @@ mod tests {
         ] {
             assert_eq!(objection(name), Some(reason), "{name:?}");
         }
-    }
-
-    #[test]
-    fn names_that_differ_only_in_case_fold_to_the_same() {
-        for (one, other) in [("Report.MD", "report.md"), ("É", "é"), ("straße", "STRASSE"), ("dir/", "DIR")] {
-            assert_eq!(folded(one), folded(other));
-        }
-        assert_ne!(folded("a"), folded("b"));
     }
 
     proptest! {

@@ -15,7 +15,8 @@ use zip::unstable::read::ZipIterable;
 use super::entry_name;
 use super::upload_error::UploadError;
 use super::zip_end;
-use crate::files::{self, Error, for_each_chunk};
+use crate::files::{self, Error, for_each_chunk, open_followed};
+use crate::skill::case_fold::{first_clash, folded};
 
 const MIB: u64 = 1024 * 1024;
 /// The bits of a Unix mode that name the kind of file, and the two kinds that are accepted.
@@ -73,7 +74,7 @@ pub struct Archive {
 impl Archive {
     /// Opens a zip and checks its size and all its entries' names, kinds and declared sizes.
     pub fn open(zip: &Path, limits: &UploadLimits) -> Result<Self, UploadError> {
-        let file = File::open(zip).map_err(Error::on("open", zip))?;
+        let file = open_followed(zip).map_err(Error::on("open", zip))?;
         let zip_bytes = file.metadata().map_err(Error::on("look at", zip))?.len();
         within("max_upload_bytes", zip_bytes, limits.max_upload_bytes)?;
         if let Some(reason) = zip_end::objection(&file, zip_bytes).map_err(Error::on("read", zip))? {
@@ -222,15 +223,19 @@ fn checked_name(entry: &ZipFileEntry<'_>) -> Result<String, UploadError> {
 fn check_against_each_other(entries: &[(String, ZipFileEntry<'static>)]) -> Result<(), UploadError> {
     let mut seen = BTreeSet::new();
     for (name, _) in entries {
-        if !seen.insert(entry_name::folded(name)) {
+        if !seen.insert(folded(name)) {
             let reason = "it occurs twice, or differs from another name only in case";
             return Err(UploadError::UnsafePath { name: name.clone(), reason });
         }
     }
+    if let Some(name) = first_clash(entries.iter().map(|(name, _)| name.as_str())) {
+        let reason = "a folder on its way differs from another one only in case";
+        return Err(UploadError::UnsafePath { name: name.to_owned(), reason });
+    }
     let files: BTreeSet<String> =
-        entries.iter().filter(|(name, _)| !name.ends_with('/')).map(|(name, _)| entry_name::folded(name)).collect();
+        entries.iter().filter(|(name, _)| !name.ends_with('/')).map(|(name, _)| folded(name)).collect();
     for (name, _) in entries {
-        let folded = entry_name::folded(name);
+        let folded = folded(name);
         if folded.match_indices('/').any(|(end, _)| files.contains(&folded[..end])) {
             let reason = "a file stands where its folder should be";
             return Err(UploadError::UnsafePath { name: name.clone(), reason });

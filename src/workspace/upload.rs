@@ -170,7 +170,7 @@ fn stage(
 
 /// Whether a file begins as zips do, or is empty.
 pub(crate) fn begins_like_a_zip(path: &Path) -> Result<bool, UploadError> {
-    let file = fs::File::open(path).map_err(Error::on("open", path))?;
+    let file = files::open_followed(path).map_err(Error::on("open", path))?;
     let mut first = Vec::with_capacity(2);
     file.take(2).read_to_end(&mut first).map_err(Error::on("read", path))?;
     Ok(first.is_empty() || first == b"PK")
@@ -182,7 +182,7 @@ fn last_part(name: &str) -> &str {
 
 /// Copies a file; its size and the sha256 of its bytes.
 fn copied(from: &Path, to: &Path) -> Result<(u64, String), UploadError> {
-    let file = fs::File::open(from).map_err(Error::on("open", from))?;
+    let file = files::open_followed(from).map_err(Error::on("open", from))?;
     let mut output = files::create_new(to, false)?;
     let (mut hasher, mut size) = (Sha256::new(), 0);
     files::for_each_chunk(file, Error::on("read", from), |chunk| {

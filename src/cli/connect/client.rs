@@ -1,6 +1,5 @@
 //! A client of a running service.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use ureq::{Agent, Body, SendBody};
 use crate::cli::failure::Failure;
 use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
+use crate::files::open_followed;
 use crate::settings::Secret;
 use crate::workspace::SentPart;
 
@@ -89,7 +89,7 @@ impl Client {
         let mut body: Box<dyn Read + Send + Sync> = Box::new(io::empty());
         for part in files {
             let shown = part.path.display();
-            let file = File::open(&part.path).map_err(Failure::broken(format!("open {shown}")))?;
+            let file = open_followed(&part.path).map_err(Failure::broken(format!("open {shown}")))?;
             let file_name = part.file_name.as_deref().unwrap_or_default();
             let head = format!(
                 "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{}\"; filename=\"{}\"\r\n\

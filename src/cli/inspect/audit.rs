@@ -1,6 +1,5 @@
 //! `audit`: checks a run and prints the report.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -17,6 +16,7 @@ use crate::domain::event::Event;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::statechart::Status;
 use crate::fcmp::{PublicKey, read_envelope};
+use crate::files::read_followed;
 use crate::orchestrator::make_hit_folder;
 use crate::settings::{LogLevel, Settings};
 use crate::workspace::{Layout, read_signing_key};
@@ -81,9 +81,9 @@ pub(crate) fn audit(global: &Global, args: &Args) -> Result<(), Failure> {
 fn public_key(given: &str) -> Result<PublicKey, Failure> {
     let text = match PublicKey::parse(given) {
         Some(key) => return Ok(key),
-        None => fs::read_to_string(given).unwrap_or_default(),
+        None => read_followed(Path::new(given)).unwrap_or_default(),
     };
-    PublicKey::parse(text.trim()).ok_or_else(|| {
+    PublicKey::parse(String::from_utf8_lossy(&text).trim()).ok_or_else(|| {
         let given: String = given.chars().take(200).collect();
         Failure::Usage(format!(
             "--key {given:?} is neither a public key (64 hexadecimal digits) nor a file that holds one"

@@ -1,7 +1,9 @@
 //! `reparse`: parses a stored run's raw bytes again and compares the events with the log. Nothing is changed.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -19,6 +21,7 @@ use crate::domain::outcome::Usage;
 use crate::domain::run_file::RunFile;
 use crate::engine::{self, LINE_MAX, LineParser, StreamReader, script};
 use crate::fcmp::{Envelope, read_envelope};
+use crate::files::open_regular;
 use crate::settings::LogLevel;
 use crate::workspace::{Layout, RunPaths};
 
@@ -150,20 +153,30 @@ fn read_bytes(engine: &str, turn: &LoggedTurn, paths: &RunPaths) -> Result<Vec<S
     {
         let ranges = || turn.standing.iter().filter(|standing| standing.stream == stream);
         let (Some(from), Some(to)) = (ranges().map(|s| s.from).min(), ranges().map(|s| s.to).max()) else { continue };
-        let bytes = fs::read(&path).map_err(Failure::broken(format!("read {}", path.display())))?;
-        let place = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        let Some(bytes) = bytes.get(place(from)..place(to)) else {
-            return Err(Failure::Broken(format!("{} is shorter than the log records", path.display())));
-        };
+        let bytes = range_of(&path, from..to)?;
         let mut facts = Vec::new();
         let mut reader = StreamReader::new(stream, from, line_max);
-        reader.push(bytes, parser.as_mut(), &mut facts);
+        reader.push(&bytes, parser.as_mut(), &mut facts);
         reader.flush(parser.as_mut(), &mut facts);
         for fact in &facts {
             standing.extend(standing_on(fact)?);
         }
     }
     Ok(joined(standing))
+}
+
+/// A part of a stream, which the engine may have replaced by anything.
+fn range_of(path: &Path, range: Range<u64>) -> Result<Vec<u8>, Failure> {
+    let broken = || Failure::broken(format!("read {}", path.display()));
+    let mut file = open_regular(path).map_err(|error| broken()(error.source))?;
+    file.seek(SeekFrom::Start(range.start)).map_err(broken())?;
+    let (mut bytes, length) = (Vec::new(), range.end.saturating_sub(range.start));
+    file.take(length).read_to_end(&mut bytes).map_err(broken())?;
+    if bytes.len() as u64 == length {
+        Ok(bytes)
+    } else {
+        Err(Failure::Broken(format!("{} is shorter than the log records", path.display())))
+    }
 }
 
 fn standing_on(fact: &Fact) -> Result<Option<Standing>, Failure> {

@@ -18,11 +18,9 @@ use crate::workspace::{Layout, UploadError, UploadLimits};
 
 /// Installs a zip or a folder.
 pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Result<(), Failure> {
-    if !source.exists() {
-        return Err(Failure::Usage(format!(
-            "{} does not exist; name a zip or the folder of a skill",
-            source.display()
-        )));
+    if !source.is_dir() && !source.is_file() {
+        let reason = if source.exists() { "is neither a folder nor a file" } else { "does not exist" };
+        return Err(Failure::Usage(format!("{} {reason}; name a zip or the folder of a skill", source.display())));
     }
     let limits = limits(settings);
     let layout = Layout::new(&settings.paths.data_dir);

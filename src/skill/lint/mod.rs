@@ -20,6 +20,7 @@ pub(crate) use identity::is_id;
 pub use intake::Intake;
 pub(crate) use open_format::{generated, is_open, rewritten};
 
+use super::case_fold::first_clash;
 use super::checked::{Checks, Skill};
 use super::finding::{Finding, Report};
 use super::front_matter::{self, FrontMatter};
@@ -33,6 +34,11 @@ pub(crate) fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result
     let mut report = Report::default();
     let is_open = open_format::is_open(files);
     let completed = is_open.then(|| open_format::completed(folder, files));
+    if let Some(path) = first_clash(files.paths()) {
+        let message = "its name, or that of a folder on its way, differs from another one only in case";
+        let hint = "rename one of them: where case is ignored, they are one";
+        report.push(intake.grade(Finding::error(FindingCode::NameClash, path, message, hint)));
+    }
     let (package, files) = (files, completed.as_ref().unwrap_or(files));
     let head = identity::front_matter(folder, files, is_open, &mut report);
     let runner = runner_json::read(files, head.as_ref().map(|(head, _)| head), intake, &mut report);

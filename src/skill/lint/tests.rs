@@ -137,6 +137,14 @@ fn everything_wrong_is_told_at_once() {
 }
 
 #[test]
+fn names_that_are_one_where_case_is_ignored_are_an_error_in_a_new_package_alone() {
+    let draft = || Draft::script().text("docs/a.md", "a").text("Docs/b.md", "b");
+    check(draft(), &[(Error, "NAME_CLASH", "docs/a.md", "")]);
+    let installed = draft().lint(Intake::Installed).unwrap();
+    assert_eq!(installed.findings.iter().map(|finding| finding.severity).collect::<Vec<_>>(), [Warning]);
+}
+
+#[test]
 fn ids_keep_to_their_letters() {
     for good in ["a", "demo-1", "1-2-3", &"x".repeat(64)] {
         assert!(super::is_id(good), "{good}");

@@ -44,6 +44,29 @@ fn a_configuration_file_is_a_short_file_and_nothing_else() {
     assert!(ran.code == Some(2) && ran.stderr.contains("give the file itself with --config (real.yaml)"), "{ran:?}");
 }
 
+#[test]
+fn a_pipe_or_a_device_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    symlink("pipe", at("link")).unwrap();
+    symlink("/dev/zero", at("endless")).unwrap();
+    for file in ["pipe", "link", "endless"] {
+        for (args, told) in [
+            (vec!["skill", "install", file], format!("{file} is neither a folder nor a file; name a zip or")),
+            (vec!["skill", "import", file], format!("{file} is neither a folder nor a zip")),
+            (vec!["audit", file], format!("{file:?} is neither a run's id nor")),
+            (vec!["audit", "--key", file, "skills"], format!("--key {file:?} is neither a public key")),
+            (vec!["replay", file], format!("{file} is not a file")),
+            (vec!["run", "tiny", "--file", &format!("doc={file}")], "it is not a regular file".to_owned()),
+        ] {
+            let ran = place.run(&args);
+            assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
+            assert!(ran.stderr.contains(&told), "{args:?}: {ran:?}");
+        }
+    }
+}
+
 /// Runs a command with a terminal as its standard output, and standard error too; everything it wrote.
 fn on_terminal(mut command: Command) -> String {
     // SAFETY: plain calls on a descriptor that is checked and then owned.

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::cli::failure::Failure;
+use crate::files::read_followed;
 
 /// Plays a recorded turn of an engine: its standard output, its standard error, its end. Of what the engine would have
 /// been given only --version is answered.
@@ -29,7 +30,7 @@ fn say(bytes: &[u8]) -> Result<(), Failure> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(Failure::broken(format!("read {}", path.display())))
+    read_followed(path).map_err(Failure::broken(format!("read {}", path.display())))
 }
 
 /// End with the recorded exit code, or by the recorded signal.
