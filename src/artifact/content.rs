@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::files::{Error, LookupError, for_each_chunk, open_beneath};
+use crate::files::{Error, LookupError, Shortage, for_each_chunk, open_beneath};
 
 /// Most bytes of a run's files that are read. A skill can make a sparse file longer than any disk in no time; to read it to
 /// its end would keep the run from ending for hours.
@@ -40,14 +40,15 @@ pub(crate) fn open(run_root: &Path, path_rel: &str) -> Result<Option<File>, Erro
     match open_beneath(run_root, Path::new(path_rel)) {
         Ok(file) => Ok(Some(file)),
         Err(LookupError::Unsafe { .. } | LookupError::NotFound | LookupError::NotAFile) => Ok(None),
-        Err(LookupError::Io { source }) if can_be_caused_by_a_skill(source.kind()) => Ok(None),
+        Err(LookupError::Io { source }) if is_of_the_file(&source) => Ok(None),
         Err(LookupError::Io { source }) => Err(Error::on("open", &run_root.join(path_rel))(source)),
     }
 }
 
-/// Failures that a skill can cause in its own folder; they are not failures of the runner.
-pub(crate) fn can_be_caused_by_a_skill(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
+/// Whether a failure has to do with the file or folder itself. A skill can cause many of them in its own folder: no
+/// permission, paths longer than can be opened. They last, so the file is left out. Only a shortage of the machine passes.
+pub(crate) fn is_of_the_file(error: &io::Error) -> bool {
+    Shortage::behind(error).is_none()
 }
 
 /// Reads a file to its end and passes on each chunk; returns its length and its sha256 in hex.

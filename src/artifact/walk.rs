@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use super::content::{UNREADABLE, can_be_caused_by_a_skill};
+use super::content::{UNREADABLE, is_of_the_file};
 use crate::domain::run_file::RunFolder;
 use crate::files::Error;
 
@@ -70,23 +70,28 @@ impl Walked {
         let path = root.join(folder);
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
-            Err(error) if can_be_caused_by_a_skill(error.kind()) => {
-                self.refuse(folder.to_owned(), UNREADABLE);
-                return Ok(());
-            }
-            Err(error) => return Err(Error::on("list", &path)(error)),
+            Err(error) => return self.unreadable(folder.to_owned(), error, "list", &path),
         };
         for entry in entries {
             if self.files.len() + self.refused.len() >= SEEN_MAX {
                 return Ok(());
             }
-            let entry = entry.map_err(Error::on("list", &path))?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.unreadable(folder.to_owned(), error, "list", &path),
+            };
             let joined = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
             let Ok(name) = entry.file_name().into_string() else {
                 self.refuse(joined(&entry.file_name().to_string_lossy()), "its name is not UTF-8");
                 continue;
             };
-            let kind = entry.file_type().map_err(Error::on("look at", &entry.path()))?;
+            let kind = match entry.file_type() {
+                Ok(kind) => kind,
+                Err(error) => {
+                    self.unreadable(joined(&name), error, "look at", &entry.path())?;
+                    continue;
+                }
+            };
             match kind_objection(kind) {
                 Some(reason) => self.refuse(joined(&name), reason),
                 None if kind.is_file() => self.files.push(joined(&name)),
@@ -95,6 +100,15 @@ impl Walked {
                 None => self.folder(root, &joined(&name), without, depth + 1)?,
             }
         }
+        Ok(())
+    }
+
+    /// Leaves out what cannot be looked at; only a shortage of the machine is an error.
+    fn unreadable(&mut self, path_rel: String, error: io::Error, doing: &'static str, at: &Path) -> Result<(), Error> {
+        if !is_of_the_file(&error) {
+            return Err(Error::on(doing, at)(error));
+        }
+        self.refuse(path_rel, UNREADABLE);
         Ok(())
     }
 
@@ -118,6 +132,24 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_folder_whose_path_is_longer_than_can_be_opened_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = "d".repeat(200);
+        fs::create_dir(folder.path().join("artifacts")).unwrap();
+        let mut at = fs::File::open(folder.path().join("artifacts")).unwrap();
+        for _ in 0..MAX_DEPTH {
+            rustix::fs::mkdirat(&at, &name, rustix::fs::Mode::RWXU).unwrap();
+            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+            at = rustix::fs::openat(&at, &name, flags, rustix::fs::Mode::empty()).unwrap().into();
+        }
+        fs::write(folder.path().join("artifacts/a.txt"), "a").unwrap();
+        let Walked { files, refused } = walk(folder.path(), "artifacts", None).unwrap();
+        assert_eq!(files, ["artifacts/a.txt"]);
+        assert_eq!(refused.iter().map(|refused| refused.reason).collect::<Vec<_>>(), [UNREADABLE]);
+        crate::files::remove_tree(&folder.path().join("artifacts")).unwrap();
+    }
 
     #[test]
     fn of_more_files_and_links_than_there_may_be_the_first_are_listed_and_the_rest_is_said() {

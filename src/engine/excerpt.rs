@@ -2,18 +2,20 @@
 
 use serde_json::Value;
 
-use super::framer::cut_character;
+use crate::domain::json_text::{JSON_TEXT_MAX, beginning};
 
 /// Most bytes of a tool's input or output that one event carries.
 pub(crate) const EXCERPT_MAX: usize = 64 * 1024;
+/// The same as JSON, in which control characters take six bytes. One event may carry two of them.
+const EXCERPT_JSON_MAX: usize = JSON_TEXT_MAX / 2;
 
 /// The text, or its beginning with a mark that says how much is missing.
 pub(crate) fn text(text: &str) -> String {
-    if text.len() <= EXCERPT_MAX {
+    let kept = beginning(&text[..text.floor_char_boundary(EXCERPT_MAX)], EXCERPT_JSON_MAX);
+    if kept.len() == text.len() {
         return text.to_owned();
     }
-    let kept = EXCERPT_MAX - cut_character(&text.as_bytes()[..EXCERPT_MAX]);
-    format!("{}\n[cut: {} of {} bytes shown]", &text[..kept], kept, text.len())
+    format!("{kept}\n[cut: {} of {} bytes shown]", kept.len(), text.len())
 }
 
 /// The value with its long strings cut; one that is still too large becomes a cut text.

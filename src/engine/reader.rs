@@ -3,9 +3,12 @@
 use super::framer::{LineFramer, Piece, cut_character};
 use crate::domain::event::{Event, RAW_TEXT_MAX};
 use crate::domain::fact::{Fact, RawRange, Stream};
+use crate::domain::json_text::{JSON_TEXT_MAX, json_length};
 
 /// Bytes that can wait for the event they belong to; older ones become raw text.
 const HELD_MAX: usize = 1024 * 1024;
+/// Most bytes of an event, as JSON; a line that would make a longer one is kept as raw text.
+const EVENT_MAX: usize = JSON_TEXT_MAX + 64 * 1024;
 
 /// The meaning of one line.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,7 +153,12 @@ impl Joiner<'_> {
     }
 
     fn claim(&mut self, bytes: &[u8], events: Vec<Event>) {
-        if events.is_empty() {
+        // What an event carries is hardly longer than the line it was read from, so most lines are decided without writing it.
+        let too_long = bytes.len() > JSON_TEXT_MAX && !events.iter().all(fits);
+        if too_long {
+            self.parser.passed_by(self.stream);
+        }
+        if events.is_empty() || too_long {
             return self.keep_raw(bytes);
         }
         self.emit();
@@ -192,7 +200,8 @@ impl Joiner<'_> {
         }
     }
 
-    /// Makes the joined raw text into facts of at most `RAW_TEXT_MAX` bytes each.
+    /// Makes the joined raw text into facts of at most `RAW_TEXT_MAX` bytes each, and fewer of bytes that take more room as
+    /// JSON.
     fn emit(&mut self) {
         let raw = std::mem::take(&mut self.waiting.raw);
         let mut rest = raw.as_slice();
@@ -201,10 +210,16 @@ impl Joiner<'_> {
             if cut < rest.len() {
                 cut -= cut_character(&rest[..cut]);
             }
-            let (piece, after) = rest.split_at(cut);
+            let mut text = String::from_utf8_lossy(&rest[..cut]);
+            while json_length(&text) > JSON_TEXT_MAX {
+                cut /= 2;
+                cut -= cut_character(&rest[..cut]);
+                text = String::from_utf8_lossy(&rest[..cut]);
+            }
+            let text = text.into_owned();
             let range = self.advance(cut);
-            self.facts.push(Fact::raw_text(range, String::from_utf8_lossy(piece).into_owned()));
-            rest = after;
+            self.facts.push(Fact::raw_text(range, text));
+            rest = &rest[cut..];
         }
     }
 
@@ -214,6 +229,12 @@ impl Joiner<'_> {
         self.waiting.from += length as u64;
         RawRange { stream: self.stream, from, to: self.waiting.from }
     }
+}
+
+/// Whether an event is short enough to be stored with others; long texts in it were cut already.
+fn fits(event: &Event) -> bool {
+    let mut data = Vec::new();
+    event.write_data(&mut data).is_ok() && data.len() <= EVENT_MAX
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::failure::Failure;
 use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::event::{AssistantMessage, Event, SessionBound};
+use crate::domain::json_text::{JSON_TEXT_MAX, beginning};
 use crate::domain::outcome::{Usage, Warning, WarningLevel};
 
 /// Characters of standard error kept for the error of a failed turn.
@@ -119,9 +120,8 @@ impl TurnReport {
         if self.handle.as_deref() == Some(handle) {
             return None;
         }
-        if handle.len() > HANDLE_MAX {
-            let message =
-                format!("the engine's name for its session has {} bytes, more than {HANDLE_MAX}", handle.len());
+        if let Some(objection) = objection_to_handle(handle) {
+            let message = format!("the engine's name for its session is not used: {objection}");
             return Some(Event::Warned(Warning::new(WarningCode::SessionHandleInvalid, message)));
         }
         self.handle = Some(handle.to_owned());
@@ -254,13 +254,21 @@ impl TurnReport {
     }
 }
 
+/// Why the name of a session is not given back to the engine as an argument, or nothing. One that begins with `-` would be
+/// an option, and such a name says nothing about who wrote it.
+fn objection_to_handle(handle: &str) -> Option<String> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if handle.len() > HANDLE_MAX {
+        return Some(format!("it has {} bytes, more than {HANDLE_MAX}", handle.len()));
+    }
+    let plain = handle.starts_with(|first: char| first.is_ascii_alphanumeric()) && handle.bytes().all(known);
+    (!plain).then(|| "it must begin with a letter or digit, and have only these and - _ . :".to_owned())
+}
+
 /// A text as events carry it: cut when too long. The stream's file and the verdict have it whole.
 pub(crate) fn shown(text: &str) -> String {
-    if text.len() <= TEXT_MAX {
-        return text.to_owned();
-    }
-    let end = (0..=TEXT_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    format!("{}…", &text[..end])
+    let kept = beginning(&text[..text.floor_char_boundary(TEXT_MAX)], JSON_TEXT_MAX);
+    if kept.len() == text.len() { text.to_owned() } else { format!("{kept}…") }
 }
 
 /// What was used since `before`, for engines that report the sum over a whole session.

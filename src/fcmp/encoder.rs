@@ -13,8 +13,10 @@ use crate::domain::ids::{RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::time::Timestamp;
 
-/// Most bytes of one atomic page of events; the store takes 1 MiB.
-const PAGE_MAX: usize = 768 * 1024;
+/// From so many bytes on a page takes no more events; the last two of a command need room beside each other. With one
+/// long event, and a run's row of hundreds of kilobytes, it must fit an append of the store, 1 MiB.
+const PAGE_FULL: usize = 256 * 1024;
+const LAST_PAGE_FULL: usize = 64 * 1024;
 
 /// Events encoded together, to be appended atomically with the row that follows from them.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +82,8 @@ impl Encoder {
         let mut pages = Pages::default();
         let together_from = (facts.len() + usize::from(terminal.is_some())).saturating_sub(2);
         for (i, fact) in facts.into_iter().enumerate() {
-            if pages.open.len() > PAGE_MAX / 2 && i <= together_from {
+            let full_at = if i == together_from { LAST_PAGE_FULL } else { PAGE_FULL };
+            if pages.open.len() > full_at && i <= together_from {
                 pages.close(self.head.as_ref());
             }
             self.encode_event(&mut pages, &fact.event, fact.raw, now)?;
@@ -257,7 +260,7 @@ mod tests {
         let mut encoder = begun();
         let pages =
             encoder.encode(facts((0..2000).map(|_| progress(1.0)).collect()), Timestamp::from_micros(1)).unwrap();
-        assert!(pages.len() > 1 && pages.iter().all(|page| page.ndjson.len() <= PAGE_MAX));
+        assert!(pages.len() > 1 && pages.iter().all(|page| page.ndjson.len() <= PAGE_FULL + 1024));
         assert!(pages.last().unwrap().count >= 2);
         let mut seq = Seq(1);
         for page in &pages {

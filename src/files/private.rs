@@ -16,6 +16,7 @@ const OF_OTHERS: u32 = 0o077;
 const STICKY: u32 = 0o1000;
 const FOLDER: u32 = 0o700;
 const FILE: u32 = 0o600;
+const ROOT: u32 = 0;
 
 /// Who can reach a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +30,19 @@ pub(crate) enum Reach {
 }
 
 /// Creates a folder for its owner alone, with the usual permissions for parents that are missing; one that exists is closed to
-/// others. A link in its place is followed, since an operator may have put it there.
+/// others. A link in its place is followed if an operator may have put it there: this process's user, or root.
 pub(crate) fn close_folder(path: &Path) -> Result<Reach, Error> {
     create_folder(parent(path))?;
     match DirBuilder::new().mode(FOLDER).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::on("create", path)(error)),
         Ok(()) | Err(_) => {}
+    }
+    let entry = fs::symlink_metadata(path).map_err(Error::on("look at", path))?;
+    let own = rustix::process::geteuid().as_raw();
+    if entry.is_symlink() && ![own, ROOT].contains(&entry.uid()) {
+        // Whoever made it would choose which folder is closed, and used.
+        let message = format!("it is a link of another user (uid {})", entry.uid());
+        return Err(Error::on("open", path)(io::Error::new(io::ErrorKind::PermissionDenied, message)));
     }
     let look = || fs::metadata(path).map_err(Error::on("look at", path));
     let found = look()?;
@@ -49,7 +57,7 @@ pub(crate) fn close_folder(path: &Path) -> Result<Reach, Error> {
     }
     let now = look()?;
     let mode = now.mode() & 0o7777;
-    let own = now.uid() == rustix::process::geteuid().as_raw();
+    let own = now.uid() == own;
     Ok(match mode & OF_OTHERS {
         0 if own && (mode == before || is_empty(path)?) => Reach::Owner,
         0 if own => Reach::OwnerSince { mode: before },
@@ -105,6 +113,23 @@ mod tests {
             assert_eq!((close_folder(&new).unwrap(), mode(&new)), (expected, after), "{before:o}");
             assert_eq!(close_folder(&new).unwrap(), Reach::Owner);
         }
+    }
+
+    #[test]
+    fn a_link_of_another_user_in_the_place_of_the_folder_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        fs::create_dir(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        close_folder(&link).unwrap();
+        fs::set_permissions(&target, Permissions::from_mode(0o755)).unwrap();
+        if let Err(error) = std::os::unix::fs::lchown(&link, Some(12345), None) {
+            eprintln!("NOT RUN: a link of another user is made by root alone: {error}");
+            return;
+        }
+        let refused = close_folder(&link).unwrap_err();
+        assert_eq!(refused.source.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(mode(&target), 0o755);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Hostile requests: each gets its code, and leaves nothing behind.
 
+mod output;
 mod packages;
 mod parsers;
+mod races;
 mod schemas;
 mod templates;
 
@@ -83,6 +85,25 @@ fn hostile_zips_are_refused_and_leave_nothing() {
     let good = server.call("POST", &format!("/v1/jobs/{request}/upload")).parts(&[("file", &whole)]).send();
     assert_eq!(good.status, 200, "a refused upload is not the last word");
     server.finish(server.get(&format!("/v1/jobs/{request}")).json()["run_id"].as_str().unwrap());
+}
+
+#[test]
+fn more_names_than_one_event_holds_are_refused_with_the_reason_and_leave_nothing() {
+    let server = Server::start();
+    let input = json!({"type": "object", "properties": {"docs": {"type": "array", "x-input-source": "files"}}});
+    server.skill("collector", HELLO, json!({"input": input}));
+    let (request, _) = server.create_with(&json!({"skill_id": "collector", "await_upload": true}));
+    let before = server.left_behind();
+    let names: Vec<String> = (0..2000).map(|number| format!("{number:0240}")).collect();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+    let answer = server.call("POST", &format!("/v1/jobs/{request}/upload")).parts(&[("file", &zip_of(&files))]).send();
+    assert_eq!(answer.refusal(), (413, "PAYLOAD_TOO_LARGE".into()));
+    assert!(
+        answer.text().contains("the list of the 2000 files, with their names and hashes, has "),
+        "{}",
+        answer.text()
+    );
+    assert_eq!(server.left_behind(), before);
 }
 
 #[test]

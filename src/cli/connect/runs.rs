@@ -70,11 +70,12 @@ impl Runs {
             if let Some(client) = service_address::running_service(settings) {
                 return Ok(Self::Service(client));
             }
-            if !layout.store().exists() {
-                return Err(Failure::NotFound(format!(
-                    "there are no runs in {}\n  choose the data directory with --data-dir",
-                    settings.paths.data_dir.display()
-                )));
+            let folder = settings.paths.data_dir.display();
+            let choose = "choose the data directory with --data-dir";
+            match layout.store().try_exists() {
+                Ok(true) => {}
+                Ok(false) => return Err(Failure::NotFound(format!("there are no runs in {folder}\n  {choose}"))),
+                Err(error) => return Err(Failure::Usage(format!("{folder} cannot be read: {error}\n  {choose}"))),
             }
             match data_folder::open_store(settings) {
                 // A run in another process ends, or a service begins.

@@ -3,6 +3,7 @@
 use super::answered::AnswerSoFar;
 use crate::domain::event::{Event, Progress};
 use crate::domain::fact::Stream;
+use crate::domain::json_text::{JSON_TEXT_MAX, beginning};
 use crate::engine::reader::{LineParser, Reading};
 
 /// Claims progress lines; everything else stays raw.
@@ -53,7 +54,7 @@ fn progress(line: &str) -> Option<Progress> {
         return None;
     }
     let percent: f64 = number.parse().ok()?;
-    (percent <= 100.0).then(|| Progress { percent, message: message.trim().to_owned() })
+    (percent <= 100.0).then(|| Progress { percent, message: beginning(message.trim(), JSON_TEXT_MAX).to_owned() })
 }
 
 #[cfg(test)]

@@ -19,6 +19,11 @@ pub(crate) fn is_refusal(response: &Response) -> bool {
     response.extensions().get::<Arc<Problem>>().is_some()
 }
 
+/// The status of the problem that a response carries.
+pub(crate) fn refusal_status(response: &Response) -> Option<StatusCode> {
+    response.extensions().get::<Arc<Problem>>().map(|problem| answer(problem).status())
+}
+
 /// Why a request failed with 500: for the log, where the client's `log_id` leads to it.
 #[derive(Debug)]
 pub(crate) struct Cause {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use crate::http::answer::envelope::{finish, is_refusal};
+use crate::domain::ids::RequestId;
+use crate::http::answer::envelope::{finish, is_refusal, refusal_status};
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::only_known;
 use crate::http::request::run_in_path::KnownRequest;
@@ -23,6 +24,7 @@ use crate::http::server::peer::Peer;
 use crate::http::server::route_table::{Parameters, Row, Rows};
 use crate::http::state::app::{App, Changes};
 use crate::http::state::turns::Pace;
+use crate::orchestrator::Error;
 
 /// Most bytes of path and query string.
 const URI_MAX: usize = 16 * 1024;
@@ -49,6 +51,13 @@ impl Gate {
             (None, _) => Access::Read,
         }
     }
+}
+
+/// The answer to a request that failed because its run was deleted meanwhile: its row goes first, then its files. What is
+/// found missing then is not damage.
+async fn gone_meanwhile(gate: &Gate, request: RequestId) -> Option<Problem> {
+    let found = gate.app.orchestrator().resolve(&request.to_string()).await;
+    found.err().filter(|error| matches!(error, Error::RunNotFound { .. })).map(Problem::from)
 }
 
 /// The path of the route that the router chose.
@@ -88,6 +97,13 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
         response = Problem::BodyTimeout { seconds }.into_response();
     } else if is_refusal(&response) && (unread.was_begun() || !sends_when_told) {
         unread.discard().await;
+    }
+    let status = refusal_status(&response);
+    if let Some(request) = known.0.get()
+        && status.is_some_and(|status| [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::GONE].contains(&status))
+        && let Some(gone) = gone_meanwhile(&gate, *request).await
+    {
+        response = gone.into_response();
     }
     let mut response = finish(response, known.0.get().copied());
     if is_chunked {

@@ -30,6 +30,8 @@ use crate::workspace::{self, Manifest, Sent, SentPart, Staged, UploadError, Uplo
 
 /// The part of an upload that is a zip.
 pub(crate) const ZIP_PART: &str = "file";
+/// Longest list of the files of an upload, in bytes of JSON: it is one event.
+const LIST_MAX: usize = 640 * 1024;
 const PACKAGE_MISSING: &str =
     "this run's skill comes with its upload: send the part \"skill_package\" with the package's zip";
 const PACKAGE_UNASKED: &str = "this run has its skill already: leave the part \"skill_package\" out";
@@ -60,6 +62,20 @@ impl Delivery {
     pub fn zip(path: PathBuf) -> Self {
         Self { files: Sent { zip: Some(path), parts: Vec::new() }, package: None }
     }
+}
+
+/// Whether the list of the files fits into an event.
+fn check_list(manifest: &Manifest) -> Result<(), Error> {
+    let bytes = serde_json::to_string(&manifest.files).map_or(0, |text| text.len());
+    if bytes <= LIST_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "the list of the {} files, with their names and hashes, has {bytes} bytes, more than {LIST_MAX}: send fewer files, \
+         give them shorter names, or send them as an archive in one file",
+        manifest.files.len()
+    );
+    Err(rejected(ErrorCode::PayloadTooLarge, message))
 }
 
 impl Orchestrator {
@@ -162,6 +178,10 @@ impl Orchestrator {
             })
             .await;
         let Staged { manifest, ignored } = staged??;
+        if let Err(error) = check_list(&manifest) {
+            let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));
+            return Err(error);
+        }
         let warnings = ignored_entries(&ignored).chain(unexpected_endings(&named, rest.as_ref(), &manifest)).collect();
         Ok((manifest, warnings))
     }

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
     use crate::domain::codes::WarningCode;
     use crate::domain::event::{Event, Progress};
-    use crate::domain::fact::Fact;
+    use crate::domain::fact::{Fact, Stream};
     use crate::domain::outcome::Warning;
     use crate::orchestrator::environment::WallClock;
     use crate::store::MemoryStore;
@@ -332,6 +332,15 @@ mod tests {
             let progress = || Fact::own(Event::Progress(Progress { percent: 1.0, message: "m".repeat(400) }));
             let record = Command::Record((0..facts).map(|_| progress()).collect());
             journal.commit(record).await.unwrap_or_else(|error| panic!("{facts} facts: {error:?}"));
+        }
+        // Whatever an engine writes, in pieces as they are read.
+        for byte in [0, b'"', 0xff] {
+            let mut reader = crate::engine::StreamReader::new(Stream::Stderr, 0, 64 * 1024);
+            let (mut parser, mut facts) = (crate::engine::script::ScriptParser::default(), Vec::new());
+            reader.push(&vec![byte; 2_000_000], &mut parser, &mut facts);
+            reader.flush(&mut parser, &mut facts);
+            assert!(facts.len() >= 30, "{} facts of {byte}", facts.len());
+            journal.commit(Command::Record(facts)).await.unwrap_or_else(|error| panic!("bytes {byte}: {error:?}"));
         }
     }
 

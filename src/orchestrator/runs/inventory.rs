@@ -239,6 +239,8 @@ impl Orchestrator {
                 workspace::remove_run(&paths)
             })
             .await??;
+        // A reader that had begun may have missed a file since.
+        shared.log.damage().clear_run(run);
         Ok((freed, u64::from(entry.is_some())))
     }
 }
