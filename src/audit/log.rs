@@ -71,12 +71,17 @@ impl<'a> LogAudit<'a> {
             if read.map_err(Error::read(EVENTS))? == 0 {
                 return Ok(());
             }
-            if line.last() == Some(&b'\n') {
+            let is_whole = line.last() == Some(&b'\n');
+            if is_whole {
                 line.pop();
             } else {
                 self.violated("FCMP", "the last line has no newline: the log was cut, or this is not a log".to_owned());
             }
             self.take(&line);
+            // What follows a line without end is no event, however much there is of it.
+            if !is_whole {
+                return Ok(());
+            }
         }
     }
 

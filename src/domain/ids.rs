@@ -77,7 +77,7 @@ impl Seq {
     /// The position after this one.
     #[must_use]
     pub(crate) fn next(self) -> Seq {
-        Seq(self.0 + 1)
+        Seq(self.0.saturating_add(1))
     }
 }
 

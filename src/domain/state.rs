@@ -356,14 +356,14 @@ impl RunState {
     /// Count an event of a type this version does not know: it takes a position in the log but changes nothing else.
     pub(crate) fn apply_unknown(&mut self, at: Timestamp) {
         self.head_seq = self.head_seq.next();
-        self.local_seq += 1;
+        self.local_seq = self.local_seq.saturating_add(1);
         self.updated_at = at;
     }
 
     /// The change queued → running opens the next attempt; attempt 1 is open from the first event on.
     fn number(&mut self, event: &Event) {
         self.head_seq = self.head_seq.next();
-        self.local_seq += 1;
+        self.local_seq = self.local_seq.saturating_add(1);
         let starts_turn = matches!(event, Event::StateChanged(change) if change.to == Status::Running);
         if starts_turn && self.turns > 0 {
             self.attempt += 1;

@@ -21,6 +21,8 @@ const HANDLE_MAX: usize = 256;
 const MESSAGES_KEPT: usize = 32 * 1024 * 1024;
 /// How many names of unrecognized output are kept.
 const NAMES_MAX: usize = 20;
+/// Longest of them, in bytes of JSON.
+const NAME_MAX: usize = 200;
 
 /// The end of a turn as the engine reported it.
 #[derive(Debug, Clone, PartialEq)]
@@ -239,6 +241,7 @@ impl TurnReport {
 
     /// Remembers the name of an unknown kind of line.
     pub(crate) fn does_not_know(&mut self, name: String) {
+        let name = beginning(&name, NAME_MAX).to_owned();
         if self.unrecognized.len() < NAMES_MAX && !self.unrecognized.contains(&name) {
             self.unrecognized.push(name);
         }

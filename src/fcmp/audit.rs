@@ -91,7 +91,8 @@ impl Default for Auditor {
 impl Auditor {
     /// Take the next stored event.
     pub fn push(&mut self, line: &[u8]) {
-        self.seq += 1;
+        // A log may say that it is at the last number there is.
+        self.seq = self.seq.saturating_add(1);
         self.schema(line);
         let envelope = match read_envelope(line) {
             Ok(envelope) => envelope,
@@ -168,7 +169,7 @@ impl Auditor {
             self.resolved_in_attempt = self.resolved.len() > self.resolved_before || std::mem::take(&mut self.retried);
             self.resolved_before = self.resolved.len();
         }
-        self.local_seq += 1;
+        self.local_seq = self.local_seq.saturating_add(1);
         if (envelope.meta.attempt, envelope.meta.local_seq) != (self.attempt, self.local_seq) {
             self.violated(
                 "OR-03",

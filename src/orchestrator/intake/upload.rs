@@ -180,6 +180,8 @@ impl Orchestrator {
         let Staged { manifest, ignored } = staged??;
         if let Err(error) = check_list(&manifest) {
             let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));
+            // Where it held nothing else.
+            let _ = std::fs::remove_dir(shared.layout.request(state.request_id));
             return Err(error);
         }
         let warnings = ignored_entries(&ignored).chain(unexpected_endings(&named, rest.as_ref(), &manifest)).collect();

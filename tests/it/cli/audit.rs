@@ -110,6 +110,20 @@ fn a_changed_event_breaks_the_chain_and_is_found_by_its_bytes() {
 }
 
 #[test]
+fn a_log_at_the_last_number_there_is_and_one_without_end_are_audited() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let found =
+        damaged(&place, &run, |root| replace(root.join(EVENTS), "\"seq\":2,", &format!("\"seq\":{},", u64::MAX)));
+    assert_eq!(found[0], violation("OR-03", EVENTS, 2));
+    // A terabyte that takes no space, and has no line in it.
+    let found = damaged(&place, &run, |root| {
+        fs::File::options().write(true).open(root.join(EVENTS)).unwrap().set_len(1 << 40).unwrap();
+    });
+    assert!(found.iter().any(|(rule, file, _)| (rule.as_str(), file.as_str()) == ("FCMP", EVENTS)), "{found:?}");
+}
+
+#[test]
 fn an_event_that_is_no_json_any_more_is_named() {
     let place = Place::new();
     let run = place.finished_run();

@@ -143,7 +143,7 @@ fn what_an_engine_wrote_does_not_control_the_terminal_and_is_left_alone_in_a_pip
 fn a_data_directory_that_cannot_be_looked_into_is_not_said_to_have_no_runs() {
     let place = Place::new();
     fs::write(place.path().join("file"), "").unwrap();
-    for args in [&["runs"][..], &["show", "last"], &["audit", "last"]] {
+    for args in [&["runs"][..], &["show", "last"], &["result", "last"]] {
         let ran = place.run(&[args, &["--data-dir", "file/data"]].concat());
         assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
         assert!(ran.stderr.contains("file/data cannot be read: Not a directory"), "{args:?}: {ran:?}");

@@ -26,13 +26,13 @@ fn bytes_that_take_more_room_in_the_log_than_in_the_stream_are_logged_like_other
     let server = Server::start();
     for (id, byte) in [("control", "0"), ("no-text", "255"), ("quotes", "34")] {
         let print = format!(
-            "import sys\nfor stream in (sys.stderr, sys.stdout):\n    stream.buffer.write(bytes([{byte}]) * 1500000)\n    stream.buffer.flush()"
+            "import sys\nfor stream in (sys.stderr, sys.stdout):\n    stream.buffer.write(bytes([{byte}]) * 300000)\n    stream.buffer.flush()"
         );
         let events = ended(&server, id, &print);
         assert_eq!(verdict(&events), (json!("failed"), json!("OUTPUT_MISSING")), "{id}");
         for stream in ["raw.stdout", "raw.stderr"] {
             let raw = of_type(&events, stream).len();
-            assert!(raw >= 23, "{id}: {raw} events of {stream}");
+            assert!(raw >= 5, "{id}: {raw} events of {stream}");
         }
     }
 }
