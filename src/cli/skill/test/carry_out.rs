@@ -1,4 +1,4 @@
-//! One test of a package, carried out by this process in a data folder of its own.
+//! One test of a package, carried out by this process in a data folder that is thrown away.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,18 +25,24 @@ const WAIT: Duration = Duration::from_secs(60);
 /// How long a test's run is waited for after its end.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Runs the test; what came of it. A test that cannot be run at all is a failure.
-pub(super) async fn carry_out(mut settings: Settings, package: &Installed, test: &OwnTest) -> Result<Came, Failure> {
-    let scratch = tempfile::tempdir().map_err(Failure::broken("make a folder for the test"))?;
+/// Runs the test in a folder that all tests of the package share, so that what their runs need is made once; what came of it. A
+/// test that cannot be run at all is a failure.
+pub(super) async fn carry_out(
+    mut settings: Settings,
+    package: &Installed,
+    test: &OwnTest,
+    scratch: &Path,
+) -> Result<Came, Failure> {
     let skills_dir = package.dir.parent().unwrap_or(Path::new("/"));
-    settings.paths.data_dir = scratch.path().join("data");
+    settings.paths.data_dir = scratch.join("data");
     // Neither logins nor sessions of the user: nothing but the recording speaks.
-    settings.paths.agent_home = scratch.path().join("home");
+    settings.paths.agent_home = scratch.join("home");
     settings.paths.skills_dir = skills_dir.to_owned();
     let engine = engine_of(package, test)?;
     if engine != Engine::Script {
-        let folder = scratch.path().join("recorded");
-        std::fs::create_dir_all(&folder).map_err(Failure::broken("make a folder for the recording"))?;
+        let folder = tempfile::Builder::new().prefix("recorded-").tempdir_in(scratch);
+        // It goes with the scratch folder, when nothing uses it any more.
+        let folder = folder.map_err(Failure::broken("make a folder for the recording"))?.keep();
         let recordings: Vec<PathBuf> = test.recording.iter().map(|path| beside(package, path)).collect();
         let program = recorded::engine(&recordings, &folder)?;
         let command = Some(program.to_string_lossy().into_owned());

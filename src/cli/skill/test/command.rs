@@ -131,6 +131,7 @@ async fn all(
 ) -> Result<Vec<Tested>, Failure> {
     let mut stop = Stop::listen()?;
     let look = Look::of(&io::stdout());
+    let scratch = tempfile::tempdir().map_err(Failure::broken("make a temporary folder"))?;
     let mut tested = Vec::new();
     for file in files {
         let tests = match read(&package.dir.join(file)) {
@@ -144,7 +145,7 @@ async fn all(
         };
         for test in tests {
             let one = tokio::select! {
-                one = one(settings, package, file, &test) => one,
+                one = one(settings, package, file, &test, scratch.path()) => one,
                 _ = stop.next() => return Err(Failure::Reported(Exit::Interrupted)),
             };
             tell(&one, look, as_json)?;
@@ -168,7 +169,7 @@ fn not_run(file: &str, name: String, problem: String) -> Tested {
     Tested { name, file, ok: false, took_ms: 0, status: None, error: None, differences, problem: Some(problem) }
 }
 
-async fn one(settings: &Settings, package: &Installed, file: &str, test: &OwnTest) -> Tested {
+async fn one(settings: &Settings, package: &Installed, file: &str, test: &OwnTest, scratch: &Path) -> Tested {
     let usual = || Path::new(file).file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = test.name.clone().unwrap_or_else(usual);
     let schema = match schema_of(package, test) {
@@ -176,7 +177,7 @@ async fn one(settings: &Settings, package: &Installed, file: &str, test: &OwnTes
         Err(problem) => return not_run(file, name, problem),
     };
     let began = Instant::now();
-    let came = match carry_out(settings.clone(), package, test).await {
+    let came = match carry_out(settings.clone(), package, test, scratch).await {
         Ok(came) => came,
         Err(failure) => return not_run(file, name, said(failure)),
     };
