@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::interactive::pose::{Pose, done, says};
 use crate::interactive::service::Service;
-use crate::support::disk::Disk;
+use crate::support::disk::{Disk, has_own_mounts};
 use crate::support::random::Random;
 use crate::support::zips::zip_folder;
 use crate::support::{Answer, Call, LONG, program, script_skill};
@@ -157,6 +157,10 @@ fn package(folder: &Path, version: &str) {
 
 #[test]
 fn the_power_of_the_whole_service_fails_at_any_moment_and_nothing_acknowledged_is_lost() {
+    const NAME: &str = "the_power_of_the_whole_service_fails_at_any_moment_and_nothing_acknowledged_is_lost";
+    if !has_own_mounts(&format!("durability::power::{NAME}")) {
+        return;
+    }
     let cuts = std::env::var("POWER_CUTS").map_or(CUTS, |text| text.parse().expect("POWER_CUTS is a number"));
     let folder = tempfile::tempdir().unwrap();
     let Some(mut disk) = Disk::make(folder.path(), 2 << 30) else { return };

@@ -4,10 +4,32 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::LONG;
+
+/// Whether this process has mounts of its own; else it runs the test of this name in a process that has them, to its end.
+///
+/// Each run of a service elsewhere that has a mount namespace keeps every disk it found mounted, also one whose power was cut
+/// and that was unmounted here: it could not be mounted anew until that run is over.
+pub fn has_own_mounts(test: &str) -> bool {
+    const MARK: &str = "TEST_HAS_OWN_MOUNTS";
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private"]);
+        command
+    };
+    // Without the right to do so there is no disk of our own either, and that is said when it is made.
+    if std::env::var_os(MARK).is_some() || run(unshare().arg("true")).is_err() {
+        return true;
+    }
+    let mut child = unshare();
+    child.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--include-ignored", "--nocapture"]);
+    let status = child.env(MARK, "1").stdout(Stdio::null()).status().unwrap();
+    assert!(status.success(), "{test} failed in a process with mounts of its own: {status}");
+    false
+}
 
 /// A file system of its own whose power can be cut; unmounted when dropped.
 pub struct Disk {
