@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::request::{RuntimeOptions, SkillRef};
+use super::request::{Caller, RuntimeOptions, SkillRef};
 
 /// Everything that can change a run's output.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub(crate) struct KeyParts<'a> {
     pub(crate) manifest_sha256: &'a str,
     /// Hash of a one-off package.
     pub(crate) package_sha256: Option<&'a str>,
+    /// Who the run is for, if the client said so: its script is told.
+    pub(crate) context: Option<&'a Caller>,
 }
 
 /// One part of a key: what it is, and the hash of its value.
@@ -47,7 +49,9 @@ impl KeyParts<'_> {
             ("uploads", self.manifest_sha256.into()),
             ("package", self.package_sha256.into()),
         ];
-        parts.into_iter().map(|(name, value)| (name, sha256_hex(canonical(&value).as_bytes()))).collect()
+        // Keys are stored: what a request does not have is not in them.
+        let context = self.context.map(|context| ("context", json!(context)));
+        parts.into_iter().chain(context).map(|(name, value)| (name, sha256_hex(canonical(&value).as_bytes()))).collect()
     }
 }
 
@@ -113,6 +117,7 @@ mod tests {
     }
 
     struct Case {
+        context: Option<Caller>,
         skill: SkillRef,
         engine: &'static str,
         model: Option<&'static str>,
@@ -126,6 +131,7 @@ mod tests {
 
     fn case() -> Case {
         Case {
+            context: None,
             skill: SkillRef { id: "demo".into(), version: "1.0.0".into(), fingerprint: "f".into() },
             engine: "codex",
             model: None,
@@ -162,6 +168,7 @@ mod tests {
             input: &object(&case.input),
             manifest_sha256: case.manifest,
             package_sha256: case.package,
+            context: case.context.as_ref(),
         };
         (cache_key(&parts), parts.hashes())
     }

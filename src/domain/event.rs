@@ -9,7 +9,7 @@ use super::artifact::ArtifactEntry;
 use super::ids::{RequestId, RunId};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{Completion, Proof, RunError, Usage, Warning};
-use super::request::{Defaults, ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
+use super::request::{Caller, Defaults, ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
 use super::statechart::{Status, Trigger};
 use super::time::Timestamp;
 
@@ -152,6 +152,9 @@ pub struct Started {
     /// What the client keeps with the run; the runner does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metadata: Option<Map<String, Value>>,
+    /// Who the run is for, as its script is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) context: Option<Box<Caller>>,
     /// The files that the run waits for; not known while its skill is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) awaiting_files: Vec<String>,

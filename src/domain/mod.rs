@@ -17,6 +17,7 @@ pub mod integrity;
 pub mod interaction;
 pub(crate) mod json_text;
 pub mod outcome;
+pub(crate) mod plain_json;
 pub mod proven_file;
 pub mod request;
 pub mod run_file;

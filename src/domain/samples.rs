@@ -56,6 +56,7 @@ pub(crate) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bo
         temporary: false,
         labels: Default::default(),
         metadata: None,
+        context: None,
         awaiting_files: vec![],
         defaults: Box::default(),
     }

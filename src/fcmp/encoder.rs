@@ -225,6 +225,7 @@ mod tests {
             temporary: false,
             labels: Default::default(),
             metadata: None,
+            context: None,
             awaiting_files: Vec::new(),
             defaults: Box::default(),
         };

@@ -14,7 +14,7 @@ use crate::domain::fact::{RawRange, Stream};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
 use crate::domain::outcome::{Completion, Proof, ProofSignature, RunError, StreamProof, Usage, Warning, WarningLevel};
-use crate::domain::request::{Defaults, ExecutionMode, Passed, Retry, RuntimeOptions, SkillRef, UploadedFile};
+use crate::domain::request::{Caller, Defaults, ExecutionMode, Passed, Retry, RuntimeOptions, SkillRef, UploadedFile};
 use crate::domain::statechart::{Status, TRANSITIONS};
 use crate::domain::time::Timestamp;
 
@@ -134,6 +134,7 @@ fn started() -> impl Strategy<Value = Event> {
                 temporary: flag,
                 labels: BTreeMap::from_iter(flag.then(|| ("team".to_owned(), "x".to_owned()))),
                 metadata: flag.then(|| Map::from_iter([("ticket".to_owned(), json!(7))])),
+                context: flag.then(|| Box::new(Caller { user_id: Some("u".to_owned()), agent_id: None })),
                 awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
                 defaults: Box::new(some_defaults(flag)),
             })
@@ -380,7 +381,8 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 11] = [
+const OPTIONAL: [(&str, &str); 12] = [
+    ("conversation.started", "context"),
     ("conversation.started", "awaiting_files"),
     ("conversation.started", "labels"),
     ("conversation.started", "metadata"),

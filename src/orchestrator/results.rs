@@ -31,6 +31,8 @@ pub(crate) struct FinalFiles<'a> {
     pub ending: &'a Ending,
     /// The result's data, of a run that succeeded.
     pub data: Option<Value>,
+    /// What its script says of the success besides.
+    pub remarks: Map<String, Value>,
     pub artifacts: Vec<ArtifactEntry>,
     /// Warnings of this turn, besides those in the state.
     pub warnings: Vec<Warning>,
@@ -55,13 +57,16 @@ pub(crate) struct WrittenFiles {
 pub(crate) fn write_files(paths: &RunPaths, run: FinalFiles<'_>) -> Result<WrittenFiles, Error> {
     let mut warnings = run.state.warnings.clone();
     warnings.extend(run.warnings);
-    let result = json!({
+    let mut result = json!({
         "status": run.ending.status(),
         "data": run.data,
         "artifacts": listed(run.state.request_id, &run.artifacts),
         "validation_warnings": warnings,
         "error": run.ending.error(),
     });
+    if let (Value::Object(members), Some(_)) = (&mut result, &run.data) {
+        members.extend(run.remarks);
+    }
     let mut results = vec![write_own(paths, RunFile::Result, &pretty(&result))?];
     match &run.normalized {
         Some(normalized) => results.push(write_own(paths, RunFile::Validation, &pretty(&json!(normalized)))?),

@@ -50,7 +50,7 @@ pub(crate) fn judge_script(turn: &ScriptTurn<'_>) -> Verdict {
             let said = if matches!(answer, Answer::Success { .. }) { " although its answer says success" } else { "" };
             Verdict::failed(engine_failed(turn, said))
         }
-        Answer::Success { data } => check_script(turn, &parsed, data),
+        Answer::Success { data, remarks } => Verdict { remarks, ..check_script(turn, &parsed, data) },
         Answer::NotAnEnvelope(errors) => {
             let mut steps = steps(&parsed);
             steps.push(NormalizationStep { step: "envelope".into(), ok: false, detail: errors[0].message.clone() });

@@ -1,6 +1,6 @@
 //! What a turn came to: a result, a question, a failure, or output that normalization may still make valid.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::convergence;
 use crate::convergence::{Parsed, Source};
@@ -35,6 +35,8 @@ pub(crate) struct Verdict {
     pub message: Option<usize>,
     /// Whether it failed for a reason that may pass, before it did anything.
     pub transient: bool,
+    /// What a script says of its success besides the data: members of the result.
+    pub remarks: Map<String, Value>,
 }
 
 /// A turn that lacks nothing but valid output.
@@ -47,6 +49,7 @@ pub(crate) struct InvalidOutput {
     pub warnings: Vec<Warning>,
     /// What valid output completes.
     pub completion: Completion,
+    pub remarks: Map<String, Value>,
 }
 
 impl Verdict {
@@ -63,6 +66,7 @@ impl Verdict {
             awaited: None,
             message: None,
             transient: false,
+            remarks: Map::new(),
         }
     }
 
@@ -81,8 +85,13 @@ impl Verdict {
     pub(crate) fn invalid_output(self) -> Result<InvalidOutput, Box<Verdict>> {
         match self {
             Verdict {
-                outcome: Err(error), normalized: Some(normalized), awaited: Some(completion), warnings, ..
-            } => Ok(InvalidOutput { error, normalized, warnings, completion }),
+                outcome: Err(error),
+                normalized: Some(normalized),
+                awaited: Some(completion),
+                warnings,
+                remarks,
+                ..
+            } => Ok(InvalidOutput { error, normalized, warnings, completion, remarks }),
             verdict => Err(Box::new(verdict)),
         }
     }

@@ -23,6 +23,7 @@ mod hybrid;
 mod integrity;
 mod interactive;
 mod normalization;
+mod numbers;
 mod packages;
 mod protocol;
 mod readme;

@@ -43,6 +43,47 @@ fn a_script_is_given_action_params_and_context_and_works_in_its_run_folder() {
 }
 
 #[test]
+fn a_script_is_told_who_its_run_is_for_and_another_user_gets_no_cached_result() {
+    let server = Server::start();
+    let context = |user: &str| json!({"context": {"user_id": user, "agent_id": "analyst"}});
+    for (user, hit) in [("anna", false), ("ben", false), ("anna", true)] {
+        let (job, result) = outcome(&server, MIRROR, json!({}), context(user));
+        assert_eq!((&job["status"], &job["cache_hit"]), (&json!("succeeded"), &json!(hit)), "{user}: {job}");
+        let told = &result["data"]["request"]["context"];
+        assert_eq!((&told["user_id"], &told["agent_id"]), (&json!(user), &json!("analyst")));
+    }
+    for (context, place) in [
+        (json!({"user_id": ""}), "/context/user_id"),
+        (json!({"agent_id": "x".repeat(129)}), "/context/agent_id"),
+        (json!({"agent_id": "a\nb"}), "/context/agent_id"),
+        (json!({"group": "x"}), "/context/group"),
+        (json!(["x"]), "/context"),
+    ] {
+        let refused = server.post("/v1/jobs", &json!({"skill_id": "script", "context": context}));
+        assert_eq!(refused.refusal(), (400, "INVALID_REQUEST".into()), "{context}");
+        let details = refused.json()["error"]["details"].to_string();
+        assert!(details.contains(place), "{context}: {details}");
+    }
+}
+
+#[test]
+fn what_a_script_says_of_its_success_and_of_its_actions_reaches_the_result() {
+    let server = Server::start();
+    let says = r#"{"success":true,"data":{},"message":"all well","metadata":{"execution_time_ms":1234}}"#;
+    let script = format!("cat >/dev/null\nmkdir -p artifacts\necho x > artifacts/a.txt\necho '{says}'\n");
+    let artifact = json!({"runner": {"artifacts": [{"role": "a", "pattern": "a.txt"}]}});
+    // The second run takes the first one's result.
+    for _ in 0..2 {
+        let (_, result) = outcome(&server, &script, artifact.clone(), json!({}));
+        assert_eq!(result["message"], "all well", "{result}");
+        assert_eq!(result["metadata"], json!({"execution_time_ms": 1234}), "{result}");
+    }
+    let says = r#"{"success":false,"error":{"code":"UNKNOWN_ACTION","message":"no","supported_actions":["a","b"]}}"#;
+    let (_, result) = outcome(&server, &format!("cat >/dev/null\necho '{says}'\n"), json!({}), json!({}));
+    assert_eq!(result["error"]["details"], json!({"supported_actions": ["a", "b"]}), "{result}");
+}
+
+#[test]
 fn the_action_is_the_parameters_then_the_skills_and_debug_runs_are_told_so() {
     let server = Server::start();
     let entrypoint = json!({"type": "script", "script": {"command": "sh scripts/run.sh", "action": "count"}});

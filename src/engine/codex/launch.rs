@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::plain_json::Plain;
 use crate::engine::adapter::Adapter;
 use crate::engine::hidden_keys;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
@@ -78,7 +79,7 @@ fn is_plain(key: &str) -> bool {
 /// A value as TOML, without a table head.
 fn inline(key: &str, value: &Value) -> Result<String, TurnRefused> {
     let unfit = |reason: String| TurnRefused::Config { key: key.to_owned(), reason };
-    let value = toml::Value::try_from(value).map_err(|error| unfit(error.to_string()))?;
+    let value = toml::Value::try_from(Plain(value)).map_err(|error| unfit(error.to_string()))?;
     Ok(value.to_string())
 }
 

@@ -12,6 +12,8 @@ pub enum Answer {
     Success {
         /// What the output schema checks.
         data: Value,
+        /// `message` and `metadata`, if it has them.
+        remarks: Map<String, Value>,
     },
     /// It failed, with its own error.
     Failure(AnswerError),
@@ -33,6 +35,10 @@ pub struct AnswerError {
 /// What a script that was asked for an unknown action says it can do.
 const SUPPORTED_ACTIONS: &str = "supported_actions";
 
+/// What a success may say for people and for measurements.
+const MESSAGE: &str = "message";
+const METADATA: &str = "metadata";
+
 /// Longest code taken from a script.
 const CODE_MAX: usize = 100;
 
@@ -45,7 +51,8 @@ pub(crate) fn read_answer(value: &Value) -> Answer {
     };
     match envelope.get("success") {
         Some(Value::Bool(true)) => {
-            Answer::Success { data: envelope.get("data").cloned().unwrap_or_else(|| Value::Object(Map::new())) }
+            let data = envelope.get("data").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+            Answer::Success { data, remarks: remarks(envelope) }
         }
         Some(Value::Bool(false)) => match envelope.get("error") {
             Some(Value::Object(error)) => failure(error),
@@ -53,6 +60,14 @@ pub(crate) fn read_answer(value: &Value) -> Answer {
         },
         _ => wrong("/success", "\"success\" must be true or false"),
     }
+}
+
+/// What a success says besides its data; a member of another type is left in the raw output.
+fn remarks(envelope: &Map<String, Value>) -> Map<String, Value> {
+    let message = envelope.get(MESSAGE).filter(|message| message.is_string());
+    let metadata = envelope.get(METADATA).filter(|metadata| metadata.is_object());
+    let given = [(MESSAGE, message), (METADATA, metadata)].into_iter();
+    given.filter_map(|(name, value)| Some((name.to_owned(), value?.clone()))).collect()
 }
 
 fn failure(error: &Map<String, Value>) -> Answer {
@@ -97,6 +112,19 @@ mod tests {
         let details = Map::from_iter([("supported_actions".to_owned(), json!(["run"]))]);
         let expected = AnswerError { code: "UNSUPPORTED_ACTION".into(), message: "x".into(), details };
         assert_eq!(answer, Answer::Failure(expected));
+    }
+
+    #[test]
+    fn a_success_keeps_its_message_and_metadata_and_nothing_of_another_type() {
+        let remarks = |value: Value| match read_answer(&value) {
+            Answer::Success { data, remarks } => (data, Value::Object(remarks)),
+            other => panic!("{other:?}"),
+        };
+        let both = json!({"message": "done", "metadata": {"execution_time_ms": 1234}});
+        let answer =
+            json!({"success": true, "data": {"n": 1}, "message": "done", "metadata": {"execution_time_ms": 1234}});
+        assert_eq!(remarks(answer), (json!({"n": 1}), both));
+        assert_eq!(remarks(json!({"success": true, "message": 7, "metadata": []})), (json!({}), json!({})));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::domain::request::Caller;
 use crate::engine::launch::{Launch, PoliteSignal, Streams};
 
 /// Everything an invocation depends on.
@@ -16,6 +17,8 @@ pub(crate) struct Invocation<'a> {
     /// Input and parameter values together.
     pub(crate) params: Map<String, Value>,
     pub(crate) skill_id: &'a str,
+    /// Who the run is for; the agent is the skill where nobody said.
+    pub(crate) caller: Caller,
     /// The client's name for the run.
     pub(crate) request_id: String,
     pub(crate) run_id: String,
@@ -44,8 +47,8 @@ pub(crate) fn launch(invocation: Invocation<'_>) -> Launch {
         "action": invocation.action,
         "params": invocation.params,
         "context": {
-            "agent_id": invocation.skill_id,
-            "user_id": null,
+            "agent_id": invocation.caller.agent_id.as_deref().unwrap_or(invocation.skill_id),
+            "user_id": invocation.caller.user_id,
             "request_id": invocation.request_id,
             "run_id": invocation.run_id,
             "run_dir": invocation.run_dir,

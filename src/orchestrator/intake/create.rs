@@ -282,6 +282,9 @@ fn body_hash(request: &CreateRequest) -> String {
     if let Some(metadata) = &request.metadata {
         whole["metadata"] = json!(metadata);
     }
+    if let Some(context) = &request.context {
+        whole["context"] = json!(context);
+    }
     // Hashes of requests without it were stored before there was such an option.
     if let Some(retry) = options.retry {
         whole["runtime_options"]["retry"] = json!(retry);

@@ -117,6 +117,7 @@ fn plan(
         temporary: false,
         labels: request.labels.unwrap_or_default(),
         metadata: request.metadata,
+        context: request.context.map(Box::new),
         awaiting_files: Vec::new(),
         defaults: Box::new(defaults),
     };
@@ -166,6 +167,7 @@ pub(crate) fn plan_without_skill(
         temporary: true,
         labels: request.labels.clone().unwrap_or_default(),
         metadata: request.metadata.clone(),
+        context: request.context.clone().map(Box::new),
         awaiting_files: Vec::new(),
         defaults: Box::default(),
     })
@@ -361,6 +363,7 @@ pub(crate) fn key_of(started: &Started, manifest_sha256: &str, package_sha256: O
         input: &started.input,
         manifest_sha256,
         package_sha256,
+        context: started.context.as_deref(),
     };
     (cache_key(&parts), parts.hashes())
 }

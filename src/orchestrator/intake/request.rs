@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::bounded::object::Object;
 use crate::domain::engine::Engine;
-use crate::domain::request::{ExecutionMode, Retry};
+use crate::domain::request::{Caller, ExecutionMode, Retry};
 
 /// Body of `POST /v1/jobs` and, without the skill's id, of `POST /v1/temp-skill-runs`. Unknown keys are refused.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,6 +34,9 @@ pub struct CreateRequest {
     /// What to keep with the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
+    /// Who the run is for, as its script is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Caller>,
     /// Whether the client named the engine, and not the service for it.
     #[serde(skip)]
     pub(crate) asked_engine: bool,
@@ -97,6 +100,7 @@ enum Field {
     AwaitUpload,
     Labels,
     Metadata,
+    Context,
     Config(Engine),
 }
 
@@ -114,13 +118,14 @@ impl<'de> Deserialize<'de> for Field {
             "await_upload" => Ok(Self::AwaitUpload),
             "labels" => Ok(Self::Labels),
             "metadata" => Ok(Self::Metadata),
+            "context" => Ok(Self::Context),
             other => {
                 let engine = other.strip_suffix(CONFIG_SUFFIX).and_then(|engine| engine.parse().ok()).filter(agent);
                 engine.map(Self::Config).ok_or_else(|| {
                     let configs = Engine::AGENTS.iter().map(|engine| format!(", `{engine}{CONFIG_SUFFIX}`"));
                     D::Error::custom(format!(
                         "unknown field `{other}`, expected one of `skill_id`, `engine`, `input`, `parameter`, `model`, \
-                         `runtime_options`, `await_upload`, `labels`, `metadata`{}",
+                         `runtime_options`, `await_upload`, `labels`, `metadata`, `context`{}",
                         configs.collect::<String>()
                     ))
                 })
@@ -148,6 +153,7 @@ impl<'de> Visitor<'de> for Fields {
         let (mut skill_id, mut engine, mut input, mut parameter) = (None, None, None, None);
         let (mut model, mut await_upload, mut labels, mut metadata) = (None, None, None, None);
         let mut runtime_options: Option<Object<OptionsRequest>> = None;
+        let mut context: Option<Option<Object<Caller>>> = None;
         let mut configs = BTreeMap::new();
         while let Some(field) = map.next_key()? {
             match field {
@@ -160,6 +166,7 @@ impl<'de> Visitor<'de> for Fields {
                 Field::AwaitUpload => once(&mut await_upload, "await_upload", &mut map)?,
                 Field::Labels => once(&mut labels, "labels", &mut map)?,
                 Field::Metadata => once(&mut metadata, "metadata", &mut map)?,
+                Field::Context => once(&mut context, "context", &mut map)?,
                 Field::Config(engine) => {
                     let mut config: Option<Option<Map<String, Value>>> = configs.remove(&engine);
                     once(&mut config, &format!("{engine}{CONFIG_SUFFIX}"), &mut map)?;
@@ -180,6 +187,7 @@ impl<'de> Visitor<'de> for Fields {
             await_upload: await_upload.flatten(),
             labels: labels.flatten(),
             metadata: metadata.flatten(),
+            context: context.flatten().map(|Object(context)| context),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Labels and metadata of a request: what a client finds a run by, and what it keeps with it.
+//! Labels, metadata and context of a request: what a client finds a run by, what it keeps with it, and who it is for.
 
 use serde_json::Value;
 
@@ -16,7 +16,10 @@ const LABEL_VALUE_MAX: usize = 128;
 /// Most bytes of a run's metadata, as JSON.
 const METADATA_MAX: usize = 16 * 1024;
 
-/// Whether labels and metadata may be kept.
+/// Most characters of a user's or an agent's id.
+const ID_MAX: usize = 128;
+
+/// Whether labels, metadata and context may be kept.
 pub(super) fn check_tags(request: &CreateRequest) -> Result<(), Error> {
     let mut details = Vec::new();
     let mut wrong = |path: String, message: String| details.push(ValidationError { path, message });
@@ -45,6 +48,14 @@ pub(super) fn check_tags(request: &CreateRequest) -> Result<(), Error> {
         && Value::Object(metadata.clone()).to_string().len() > METADATA_MAX
     {
         wrong("/metadata".into(), format!("must not be longer than {METADATA_MAX} bytes of JSON"));
+    }
+    let context = request.context.as_ref();
+    let ids = context.map(|context| [("user_id", &context.user_id), ("agent_id", &context.agent_id)]);
+    for (name, id) in ids.into_iter().flatten() {
+        let fits = |id: &String| (1..=ID_MAX).contains(&id.chars().count()) && !id.chars().any(char::is_control);
+        if id.as_ref().is_some_and(|id| !fits(id)) {
+            wrong(format!("/context/{name}"), format!("must have 1 to {ID_MAX} characters and no control characters"));
+        }
     }
     match details.first() {
         None => Ok(()),

@@ -21,6 +21,11 @@ struct ResultFile {
     artifacts: Vec<Value>,
     validation_warnings: Vec<Warning>,
     error: Box<RawValue>,
+    /// What a script said of its success.
+    #[serde(default)]
+    message: Option<Box<RawValue>>,
+    #[serde(default)]
+    metadata: Option<Box<RawValue>>,
 }
 
 /// A result's text, taken apart around its list of artifacts.
@@ -42,7 +47,9 @@ impl ResultText {
         }
         let before = format!("{{\n  \"status\": {},\n  \"data\": {},\n", json!(result.status), result.data.get());
         let after = members(&json!({"validation_warnings": result.validation_warnings}));
-        let after = format!(",\n{after},\n  \"error\": {}\n}}\n", result.error.get());
+        let remarks = [("message", &result.message), ("metadata", &result.metadata)].into_iter();
+        let remarks = remarks.filter_map(|(name, value)| Some(format!(",\n  \"{name}\": {}", value.as_ref()?.get())));
+        let after = format!(",\n{after},\n  \"error\": {}{}\n}}\n", result.error.get(), remarks.collect::<String>());
         Ok(Self { before: before.into_bytes(), lists: true, after: after.into_bytes(), warnings })
     }
 
@@ -115,6 +122,8 @@ mod tests {
             "artifacts": listed(RequestId(Uuid::from_u128(request)), artifacts),
             "validation_warnings": [Warning::new(WarningCode::ArtifactRefused, "m")],
             "error": null,
+            "message": "done",
+            "metadata": {"items": 10, "rate": 0.1000000000000000055511151231257827},
         }))
     }
 

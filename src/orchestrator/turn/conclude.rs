@@ -145,7 +145,7 @@ impl Closing {
         skill: &Skill,
         verdict: Verdict,
     ) -> Result<Concluded, Error> {
-        let Verdict { outcome, normalized, warnings, transient, .. } = verdict;
+        let Verdict { outcome, normalized, warnings, transient, remarks, .. } = verdict;
         let mut facts = std::mem::take(&mut self.facts);
         facts.extend(warnings.into_iter().map(warned));
         let (conclusion, data) = match outcome {
@@ -192,6 +192,7 @@ impl Closing {
                 state,
                 ending: &ending,
                 data: data.filter(|_| succeeded),
+                remarks,
                 artifacts: indexed.entries,
                 warnings,
                 normalized,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Map;
+
 use crate::artifact;
 use crate::domain::Ending;
 use crate::domain::command::LastFiles;
@@ -56,7 +58,16 @@ fn write_blocking(
     let contract = skill.map(|skill| skill.artifact_contract()).unwrap_or_default();
     let artifacts = artifact::index(&paths.root, &contract)?.entries;
     let facts = artifacts.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
-    let files = FinalFiles { state, ending, data: None, artifacts, warnings: Vec::new(), normalized: None, streams };
+    let files = FinalFiles {
+        state,
+        ending,
+        data: None,
+        remarks: Map::new(),
+        artifacts,
+        warnings: Vec::new(),
+        normalized: None,
+        streams,
+    };
     Ok(LastFiles { facts, evidence: write_files(&paths, files)?.evidence })
 }
 

@@ -59,7 +59,7 @@ impl Turn<'_> {
         invalid: InvalidOutput,
         mut kept: bool,
     ) -> Result<Verdict, Error> {
-        let InvalidOutput { error, normalized: mut so_far, mut warnings, completion } = invalid;
+        let InvalidOutput { error, normalized: mut so_far, mut warnings, completion, remarks } = invalid;
         for step in steps {
             // Readers see how far normalization has come while its next step runs.
             self.facts.extend(warnings.drain(..).map(warned));
@@ -82,7 +82,8 @@ impl Turn<'_> {
             }
             if let Some(data) = data {
                 so_far.source = step.name().as_str().to_owned();
-                return Ok(verdict_of(Ok(Outcome::Done(completion, data)), so_far, warnings));
+                let done = verdict_of(Ok(Outcome::Done(completion, data)), so_far, warnings);
+                return Ok(Verdict { remarks, ..done });
             }
         }
         Ok(verdict_of(Err(error), so_far, warnings))

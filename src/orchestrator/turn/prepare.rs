@@ -99,7 +99,8 @@ fn prepare_blocking(
         Ok(dependencies) => dependencies,
         Err(error) => return Ok(Err(error)),
     };
-    let given = Inputs { input, parameter: started.parameter };
+    let caller = started.context.map(|context| *context).unwrap_or_default();
+    let given = Inputs { input, parameter: started.parameter, caller };
     let (start, script) = match skill.manifest.entrypoint.kind_on(&state.engine) {
         EntrypointKind::Script => {
             let call = script_call(shared, &skill, &skill_place, &given);
@@ -138,6 +139,7 @@ fn script_call(shared: &Shared, skill: &Skill, place: &SkillPlace, given: &Input
         python: PythonOf::command(shared, skill, Command::Script),
         action: inputs::script_action(skill, Some(&parameter)),
         params: inputs::script_params(&given.input, Some(&parameter)),
+        caller: given.caller.clone(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::request::Caller;
 use crate::domain::state::RunState;
 use crate::engine::{Launch, script};
 use crate::orchestrator::shared::Shared;
@@ -20,6 +21,7 @@ pub(crate) struct ScriptCall {
     pub python: PythonOf,
     pub action: String,
     pub params: Map<String, Value>,
+    pub caller: Caller,
 }
 
 impl ScriptCall {
@@ -29,6 +31,7 @@ impl ScriptCall {
             argv: self.argv,
             action: self.action,
             params: self.params,
+            caller: self.caller,
             skill_id: &state.skill.id,
             request_id: state.request_id.to_string(),
             run_id: state.run_id.to_string(),

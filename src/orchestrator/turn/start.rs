@@ -3,12 +3,14 @@
 use serde_json::{Map, Value};
 
 use crate::domain::outcome::Warning;
-use crate::domain::request::Passed;
+use crate::domain::request::{Caller, Passed};
 use crate::orchestrator::turn::process::Stage;
 
 pub(crate) struct Inputs {
     pub input: Map<String, Value>,
     pub parameter: Map<String, Value>,
+    /// Who the run is for.
+    pub caller: Caller,
 }
 
 /// What a kind of engine adds to the common preparations.

@@ -15,6 +15,7 @@ use crate::bounded;
 use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
 use crate::domain::outcome::RunError;
+use crate::domain::plain_json::Plain;
 use crate::domain::request::ExecutionMode;
 use crate::skill::Skill;
 use crate::skill::input_schema::properties;
@@ -139,7 +140,7 @@ pub(crate) fn evaluate(template: &str, values: &Value) -> Result<String, Templat
         return Err(TemplateFailed { reason });
     }
     let mut prompt = Bounded(Vec::new());
-    template.render_captured_to(Serde(values), &mut prompt).map_err(failed)?;
+    template.render_captured_to(Serde(Plain(values)), &mut prompt).map_err(failed)?;
     String::from_utf8(prompt.0).map_err(|error| TemplateFailed { reason: error.to_string() })
 }
 

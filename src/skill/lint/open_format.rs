@@ -6,6 +6,7 @@ use super::super::finding::{Finding, Report};
 use super::super::package::PackageFiles;
 use super::super::{front_matter, manifest};
 use crate::domain::codes::FindingCode;
+use crate::domain::plain_json::Plain;
 
 const INPUT: &str = "assets/input.schema.json";
 const OUTPUT: &str = "assets/output.schema.json";
@@ -109,7 +110,7 @@ pub(crate) fn rewritten(folder: &str, text: &str) -> Option<String> {
     if tidied == head {
         return None;
     }
-    Some(format!("---\n{}---\n\n{body}", serde_norway::to_string(&tidied).ok()?))
+    Some(format!("---\n{}---\n\n{body}", serde_norway::to_string(&Plain(&tidied)).ok()?))
 }
 
 /// Tells what the skill is taken for, and where its name is another one.
