@@ -84,7 +84,7 @@ fn list(settings: &Settings, as_json: bool) -> Result<(), Failure> {
         let more = if installed {
             [text("program"), String::new(), text("auth_detail")]
         } else {
-            [text("problem"), text("install_command"), String::new()]
+            [text("problem"), text("advice"), String::new()]
         };
         for line in more.iter().filter(|line| !line.is_empty()) {
             output::line(&look.paint(Ink::Dim, &format!("          {line}")))?;

@@ -83,6 +83,7 @@ fn make_absolute(settings: &mut Settings) -> Result<(), Failure> {
         &mut paths.data_dir,
         &mut paths.skills_dir,
         &mut paths.agents_dir,
+        &mut paths.configs_dir,
         &mut paths.agent_home,
         &mut paths.npm_prefix,
         &mut settings.log.file,

@@ -151,7 +151,7 @@ pub struct Started {
     pub(crate) labels: BTreeMap<String, String>,
     /// What the client keeps with the run; the runner does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) metadata: Option<Map<String, Value>>,
+    pub(crate) metadata: Option<Box<Map<String, Value>>>,
     /// Who the run is for, as its script is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context: Option<Box<Caller>>,

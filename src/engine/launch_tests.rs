@@ -57,10 +57,12 @@ fn plan_passing(
         tmp: Path::new("/tmp/turn"),
         path: "/usr/bin",
         env,
+        has_login: false,
         secrets: &[],
         prompt: "Do it",
         resume: None,
         config: &json!({}),
+        shown_config: &json!({}),
         mode: ExecutionMode::Auto,
         output_schema: Some(OutputSchema { value: &schema, path: Path::new("/run/schema.json") }),
         own_sandbox: true,
@@ -69,9 +71,15 @@ fn plan_passing(
     let mut asked = Asked { model: None, turn };
     change(&mut asked);
     let Asked { model, turn } = asked;
-    let layers = config::Layers { skill_file: None, request: Some(request), model, mode: turn.mode };
+    let layers = config::Layers {
+        operator: &config::Operator::default(),
+        skill_file: None,
+        request: Some(request),
+        model,
+        mode: turn.mode,
+    };
     let config = config::merge(&adapter.config, &layers).unwrap();
-    adapter.launch(&Turn { config: &config, ..turn })
+    adapter.launch(&Turn { config: &config, shown_config: &config, ..turn })
 }
 
 fn argv(plan: &LaunchPlan) -> String {
@@ -171,6 +179,26 @@ fn codex_gets_a_models_name_and_its_effort_apart() {
     let argv = argv(&plan);
     assert!(argv.contains(r#"-c model="gpt-5.2-codex""#), "{argv}");
     assert!(argv.contains(r#"-c model_reasoning_effort="high""#), "{argv}");
+}
+
+#[test]
+fn gemini_logs_in_as_its_variables_say_else_by_the_login_in_its_home() {
+    let chosen = |env: &[(&str, &str)], has_login: bool| {
+        let env: Vec<(String, String)> =
+            env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let plan = plan_passing("gemini", &env, &json!({}), |asked| asked.turn.has_login = has_login).unwrap();
+        let (run, _) = file(&plan, "/run/.gemini/settings.json").unwrap();
+        assert_eq!(run["security"].get("auth"), None, "a run's settings force no login");
+        assert_eq!(run["experimental"]["skills"], true);
+        let (home, keep) = file(&plan, "/home/engine/.gemini/settings.json").unwrap();
+        assert!(keep, "what the operator chose there stays");
+        home["security"]["auth"]["selectedType"].as_str().unwrap().to_owned()
+    };
+    let key = [("GEMINI_API_KEY", "k")];
+    assert_eq!([chosen(&[], true), chosen(&[], false)], ["oauth-personal", "gemini-api-key"]);
+    assert_eq!([chosen(&key, true), chosen(&key, false)], ["gemini-api-key", "gemini-api-key"]);
+    assert_eq!(chosen(&[("GOOGLE_GENAI_USE_GCA", "true")], false), "oauth-personal");
+    assert_eq!(chosen(&[("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GOOGLE_API_KEY", "k")], false), "vertex-ai");
 }
 
 #[test]

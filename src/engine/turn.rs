@@ -24,6 +24,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) path: &'a str,
     /// Variables the operator passes through: keys and endpoints. The adapter's own variables win over them.
     pub(crate) env: &'a [(String, String)],
+    /// Whether a login by hand has left its file in the engine's home.
+    pub(crate) has_login: bool,
     /// Secrets among these and in the engine's home, to be masked in its output.
     pub(crate) secrets: &'a [String],
     pub(crate) prompt: &'a str,
@@ -31,6 +33,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) resume: Option<&'a str>,
     /// The merged configuration with the model in it, see [`super::config::merge`].
     pub(crate) config: &'a Value,
+    /// The same as it may be shown: see [`super::config::Operator::shown`].
+    pub(crate) shown_config: &'a Value,
     pub(crate) mode: ExecutionMode,
     pub(crate) output_schema: Option<OutputSchema<'a>>,
     /// Whether to use the engine's own sandbox, where it has one.

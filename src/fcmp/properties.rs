@@ -133,7 +133,7 @@ fn started() -> impl Strategy<Value = Event> {
                 engine_config_sha256,
                 temporary: flag,
                 labels: BTreeMap::from_iter(flag.then(|| ("team".to_owned(), "x".to_owned()))),
-                metadata: flag.then(|| Map::from_iter([("ticket".to_owned(), json!(7))])),
+                metadata: flag.then(|| Box::new(Map::from_iter([("ticket".to_owned(), json!(7))]))),
                 context: flag.then(|| Box::new(Caller { user_id: Some("u".to_owned()), agent_id: None })),
                 awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
                 defaults: Box::new(some_defaults(flag)),

@@ -6,6 +6,7 @@ mod list_cache;
 mod listing;
 mod login;
 mod model_names;
+pub(crate) mod operator_config;
 mod package_version;
 mod program;
 mod secrets;

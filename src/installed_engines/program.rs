@@ -42,29 +42,29 @@ pub enum Source {
 
 /// Why an engine cannot be started, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{engine} cannot be started: {reason}; {}{install_command}", if *.configured { "" } else { "to install it: " })]
+#[error("{engine} cannot be started: {reason}; {advice}")]
 pub struct NotInstalled {
     pub engine: String,
     /// Why it cannot be started.
     pub reason: String,
-    /// What installs it, or what to do instead.
-    pub install_command: String,
-    /// Whether the operator named the program.
-    pub(crate) configured: bool,
+    /// What to do about it.
+    pub(crate) advice: String,
+    /// The command that installs it, if that helps.
+    pub install_command: Option<String>,
 }
 
 impl NotInstalled {
-    fn new(adapter: &Adapter, npm_prefix: &Path, reason: String) -> Self {
-        let install_command = install_command(adapter, npm_prefix);
-        Self { engine: adapter.name().to_owned(), reason, install_command, configured: false }
+    fn new(adapter: &Adapter, reason: String) -> Self {
+        let (advice, install_command) = (advice(adapter), install_command(adapter));
+        Self { engine: adapter.name().to_owned(), reason, advice, install_command }
     }
 
     /// The program that the operator named cannot be used.
     fn misconfigured(adapter: &Adapter, reason: &str) -> Self {
         let (name, setting) = (adapter.name(), setting(adapter));
         let reason = format!("{setting} names a program that cannot be used: {reason}");
-        let instead = format!("correct {setting}, or remove it to use {name} as it is installed");
-        Self { engine: name.to_owned(), reason, install_command: instead, configured: true }
+        let advice = format!("correct {setting}, or remove it to use {name} as it is installed");
+        Self { engine: name.to_owned(), reason, advice, install_command: None }
     }
 
     /// The program exists but does not work.
@@ -73,8 +73,7 @@ impl NotInstalled {
         if located.source == Source::Configured {
             return Self::misconfigured(adapter, &reason);
         }
-        let install_command = located.install_command.clone();
-        Self { engine: adapter.name().to_owned(), reason, install_command, configured: false }
+        Self::new(adapter, reason)
     }
 }
 
@@ -83,18 +82,18 @@ fn setting(adapter: &Adapter) -> String {
     format!("SKILL_RUNNER_{}_BIN (engines.{}.command)", adapter.name().to_uppercase(), adapter.name())
 }
 
-/// The command that installs an engine, for people.
-pub(crate) fn install_command(adapter: &Adapter, npm_prefix: &Path) -> String {
-    let name = adapter.name();
-    match &adapter.install {
-        Some(install) => format!(
-            "skill-runner engines --install {name} (or: npm install --prefix {} {}@{})",
-            npm_prefix.display(),
-            install.package,
-            install.version
-        ),
+/// The command that installs an engine, where it can be had.
+fn install_command(adapter: &Adapter) -> Option<String> {
+    adapter.install.as_ref().map(|_| format!("skill-runner engines --install {}", adapter.name()))
+}
+
+/// How to come by an engine, for people.
+pub(crate) fn advice(adapter: &Adapter) -> String {
+    match install_command(adapter) {
+        Some(command) => format!("to install it: {command}"),
         None => {
-            format!("it is no longer published; name a program you have with SKILL_RUNNER_{}_BIN", name.to_uppercase())
+            let name = adapter.name().to_uppercase();
+            format!("it is no longer published; name a program you have with SKILL_RUNNER_{name}_BIN")
         }
     }
 }
@@ -112,12 +111,11 @@ pub(crate) struct Located {
     pub(crate) program: Vec<String>,
     pub(crate) path: String,
     pub(crate) source: Source,
-    install_command: String,
 }
 
 /// The program of an engine: the configured one and no other, else the managed one, else the one on the PATH.
 pub(crate) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
-    let missing = |reason| NotInstalled::new(place.adapter, place.npm_prefix, reason);
+    let missing = |reason| NotInstalled::new(place.adapter, reason);
     if let Some(command) = place.command {
         // A configured program that is missing is an error: silently using another one would be unexpected.
         let program =
@@ -137,12 +135,7 @@ pub(crate) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
 }
 
 fn located(place: &Place<'_>, program: Vec<String>, source: Source) -> Located {
-    Located {
-        path: path_for(&program, place.path),
-        program,
-        source,
-        install_command: install_command(place.adapter, place.npm_prefix),
-    }
+    Located { path: path_for(&program, place.path), program, source }
 }
 
 /// The PATH for a program. A script finds its interpreter there; the program's own folder is added last, since a second

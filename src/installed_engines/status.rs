@@ -32,7 +32,9 @@ pub struct Status {
     pub(crate) auth_detail: String,
     /// Why it cannot be started.
     pub(crate) problem: Option<String>,
-    /// The command that installs it.
+    /// What to do about that.
+    pub(crate) advice: Option<String>,
+    /// The command that installs it, if that helps.
     pub(crate) install_command: Option<String>,
 }
 
@@ -55,7 +57,8 @@ impl InstalledEngines {
             auth_ready: login.ready,
             auth_detail: login.detail,
             problem: missing.map(|missing| missing.reason.clone()),
-            install_command: missing.map(|missing| missing.install_command.clone()),
+            advice: missing.map(|missing| missing.advice.clone()),
+            install_command: missing.and_then(|missing| missing.install_command.clone()),
         }
     }
 
@@ -82,6 +85,7 @@ fn built_in() -> Status {
         auth_ready: true,
         auth_detail: "it needs no login".to_owned(),
         problem: None,
+        advice: None,
         install_command: None,
     }
 }

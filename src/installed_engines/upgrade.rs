@@ -66,7 +66,7 @@ impl InstalledEngines {
         let mut wanted = Vec::new();
         for adapter in engines {
             let Some(install) = &adapter.install else {
-                let instead = program::install_command(adapter, &self.0.npm_prefix);
+                let instead = program::advice(adapter);
                 return Err(UpgradeRefused::NotInstallable { engine: adapter.name().to_owned(), instead });
             };
             wanted.push((*adapter, install));

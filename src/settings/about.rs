@@ -33,6 +33,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("data_dir", "folder for runs, the event store and logs"),
     ("skills_dir", "folder of the installed skills"),
     ("agents_dir", "folder of agents, whose skills are used as well"),
+    ("configs_dir", "folder of the operator's configuration of engines"),
     ("agent_home", "home folder of the engines, with their logins"),
     ("npm_prefix", "folder that engines are installed in"),
     ("store", "kind of the event store"),

@@ -12,7 +12,7 @@ pub(crate) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 51] = [
+const PLAIN: [(&str, Option<&str>); 52] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -30,6 +30,7 @@ const PLAIN: [(&str, Option<&str>); 51] = [
     ("data_dir", None),
     ("skills_dir", None),
     ("agents_dir", None),
+    ("configs_dir", None),
     ("agent_home", None),
     ("npm_prefix", None),
     ("store", None),

@@ -61,8 +61,9 @@ fn paths(from: &mut Reader) -> Paths {
     let data_dir = from.path("data_dir", "./data");
     let skills_dir = from.path("skills_dir", "./skills");
     Paths {
-        // In a repository that holds both, the two folders are siblings.
+        // In a repository that holds both, these folders are siblings.
         agents_dir: from.path("agents_dir", skills_dir.with_file_name("agents")),
+        configs_dir: from.path("configs_dir", skills_dir.with_file_name("configs")),
         skills_dir,
         agent_home: from.path("agent_home", data_dir.join("agent-home")),
         npm_prefix: from.path("npm_prefix", data_dir.join("npm")),

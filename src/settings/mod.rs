@@ -94,6 +94,8 @@ pub struct Paths {
     pub skills_dir: PathBuf,
     /// Agents' folders, whose skills can be run as they are.
     pub agents_dir: PathBuf,
+    /// The operator's configuration of engines.
+    pub(crate) configs_dir: PathBuf,
     /// The home folder engines see.
     pub agent_home: PathBuf,
     /// Where managed engines are installed.

@@ -56,7 +56,7 @@ impl Cli {
         let v1 = format!("{root}/v1");
         let (model, home, env): (_, _, Vec<(&str, &str)>) = match name {
             "codex" => {
-                let config = toml::to_string(&codex_config(&v1)).unwrap();
+                let config = codex_config(&v1);
                 ("scripted-1", Some((".codex/config.toml", config)), vec![("SCRIPTED_KEY", KEY)])
             }
             "opencode" => {
@@ -74,14 +74,11 @@ impl Cli {
     }
 }
 
-fn codex_config(base_url: &str) -> Value {
-    json!({
-        "model_provider": "scripted",
-        "model_providers": {"scripted": {
-            "name": "scripted", "base_url": base_url, "wire_api": "responses", "env_key": "SCRIPTED_KEY",
-            "request_max_retries": 1, "stream_max_retries": 1,
-        }},
-    })
+fn codex_config(base_url: &str) -> String {
+    format!(
+        "model_provider = \"scripted\"\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{base_url}\"\n\
+         wire_api = \"responses\"\nenv_key = \"SCRIPTED_KEY\"\nrequest_max_retries = 1\nstream_max_retries = 1\n"
+    )
 }
 
 fn opencode_config(base_url: &str) -> Value {

@@ -52,6 +52,7 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("data_dir", "./data"),
             ("skills_dir", "./skills"),
             ("agents_dir", "./agents"),
+            ("configs_dir", "./configs"),
             ("agent_home", "./data/agent-home"),
             ("npm_prefix", "./data/npm"),
             ("store", "sled"),

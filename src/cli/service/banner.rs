@@ -8,7 +8,7 @@ use crate::cli::failure::Failure;
 use crate::cli::terminal::look::one_line;
 use crate::cli::terminal::output;
 use crate::domain::statechart::Status;
-use crate::installed_engines::InstalledEngines;
+use crate::installed_engines::{InstalledEngines, operator_config};
 use crate::orchestrator::{ListFilter, Orchestrator};
 use crate::registry::Entry;
 use crate::store::RunFilter;
@@ -40,6 +40,9 @@ pub(super) fn tell(orchestrator: &Orchestrator) -> Result<(), Failure> {
     }
     if found.is_empty() {
         no_skills(&paths.skills_dir);
+    }
+    for problem in operator_config::problems(&paths.configs_dir) {
+        warn!("{problem}; runs on that engine fail until it is mended");
     }
     tell_engines(orchestrator.installed_engines())
 }

@@ -9,15 +9,21 @@ use serde_json::json;
 
 use crate::cli::failure::Failure;
 use crate::cli::global::{Global, USUAL_FILE};
+use crate::cli::service::engine_config;
 use crate::cli::terminal::output;
 use crate::settings::{Settings, about, variable};
 
 /// Shows every setting with its value, its source, its variable and what it is for; secrets are masked
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  SKILL_RUNNER_PORT=9000 skill-runner config\n  skill-runner config init")]
+#[command(
+    after_help = "Examples:\n  SKILL_RUNNER_PORT=9000 skill-runner config\n  skill-runner config --engine codex\n  skill-runner config init"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
+    /// Show what this engine is configured with, and who set each value
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -41,6 +47,9 @@ pub(crate) fn config(global: &Global, args: &Args) -> Result<(), Failure> {
         return init(file);
     }
     let settings = global.settings(&[])?;
+    if let Some(engine) = &args.engine {
+        return engine_config::show(&settings, engine, args.json);
+    }
     let described = settings.describe();
     if args.json {
         let listed: Vec<_> = described

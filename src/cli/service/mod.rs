@@ -3,5 +3,6 @@
 mod banner;
 pub(crate) mod config;
 pub(crate) mod doctor;
+mod engine_config;
 pub(crate) mod generate;
 pub(crate) mod serve;

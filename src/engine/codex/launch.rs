@@ -1,51 +1,69 @@
 //! How codex is started: the prompt on standard input, the configuration as overrides that change no shared file.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::domain::plain_json::Plain;
 use crate::engine::adapter::Adapter;
+use crate::engine::config::lay_over;
 use crate::engine::hidden_keys;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
 use crate::engine::turn::{Turn, TurnRefused};
 
 pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
-    let mut arguments = words(&["exec", "--json", "--skip-git-repo-check", "-s"]);
-    arguments.push(if turn.own_sandbox { "workspace-write" } else { "danger-full-access" }.to_owned());
-    arguments.extend(["-C".to_owned(), path_text(turn.run_dir)]);
-    for (key, value) in overrides(adapter, turn)? {
-        arguments.extend(["-c".to_owned(), format!("{key}={value}")]);
-    }
     let mut files = Vec::new();
     if let Some(schema) = turn.output_schema
         && let Some(strict) = adapter.native_schema(turn.mode, schema.value)
     {
-        arguments.extend(["--output-schema".to_owned(), path_text(schema.path)]);
         files.push(ConfigFile::of_run(schema.path.to_owned(), &strict));
+    }
+    let schema = files.first().map(|file| path_text(&file.path));
+    let home = turn.engine_home.join(".codex");
+    // A missing home is an error to codex, even when it has nothing to read from it.
+    files.push(ConfigFile { path: home.join("config.toml"), bytes: Vec::new(), keep_existing: true });
+    let variables = [("CODEX_HOME", path_text(&home))];
+    let plan = adapter.plan(turn, arguments(adapter, turn, turn.config, schema.as_deref())?, &variables);
+    let shown = arguments(adapter, turn, turn.shown_config, schema.as_deref())?;
+    let shown_argv = turn.program.iter().cloned().chain(shown).collect();
+    Ok(LaunchPlan { files, shown_argv, ..plan })
+}
+
+fn arguments(
+    adapter: &Adapter,
+    turn: &Turn<'_>,
+    config: &Value,
+    schema: Option<&str>,
+) -> Result<Vec<String>, TurnRefused> {
+    let mut arguments = words(&["exec", "--json", "--skip-git-repo-check", "-s"]);
+    arguments.push(if turn.own_sandbox { "workspace-write" } else { "danger-full-access" }.to_owned());
+    arguments.extend(["-C".to_owned(), path_text(turn.run_dir)]);
+    for (key, value) in overrides(adapter, turn, config)? {
+        arguments.extend(["-c".to_owned(), format!("{key}={value}")]);
+    }
+    if let Some(schema) = schema {
+        arguments.extend(["--output-schema".to_owned(), schema.to_owned()]);
     }
     if let Some(handle) = turn.resume {
         arguments.extend(["resume".to_owned(), handle.to_owned()]);
     }
     arguments.push("-".to_owned());
-    let home = turn.engine_home.join(".codex");
-    // A missing home is an error to codex, even when it has nothing to read from it.
-    files.push(ConfigFile { path: home.join("config.toml"), bytes: Vec::new(), keep_existing: true });
-    let variables = [("CODEX_HOME", path_text(&home))];
-    Ok(LaunchPlan { files, ..adapter.plan(turn, arguments, &variables) })
+    Ok(arguments)
 }
 
 /// The configuration as `-c` overrides: concurrent runs share codex's home, so none may write its file there.
-fn overrides(adapter: &Adapter, turn: &Turn<'_>) -> Result<Vec<(String, String)>, TurnRefused> {
-    let mut config = turn.config.clone();
-    if turn.own_sandbox && turn.network {
-        config["sandbox_workspace_write"]["network_access"] = true.into();
+fn overrides(adapter: &Adapter, turn: &Turn<'_>, config: &Value) -> Result<Vec<(String, String)>, TurnRefused> {
+    let mut config = config.clone();
+    // What the operator says of the network stands, unless the skill is to have none.
+    let network = config.pointer("/sandbox_workspace_write/network_access").is_some();
+    if turn.own_sandbox && (turn.network != network) {
+        lay_over(&mut config, json!({ "sandbox_workspace_write": { "network_access": turn.network } }));
     }
     if turn.own_sandbox {
         // Commands have the turn's own temporary folder, which is in TMPDIR; the other one is everybody's.
-        config["sandbox_workspace_write"]["exclude_slash_tmp"] = true.into();
+        lay_over(&mut config, json!({ "sandbox_workspace_write": { "exclude_slash_tmp": true } }));
     }
     for name in hidden_keys::names(adapter, turn) {
         // Emptied one by one: a list of names to leave out would take the place of the operator's.
-        config["shell_environment_policy"]["set"][name] = "".into();
+        lay_over(&mut config, json!({ "shell_environment_policy": { "set": { (name): "" } } }));
     }
     let mut leaves = Vec::new();
     if let Value::Object(entries) = &config {

@@ -1,7 +1,8 @@
-//! An engine's configuration in layers: engine default, the skill's file, the request, what is enforced. Below them lies what the
-//! operator wrote into the engine's home, which the engine reads itself.
+//! An engine's configuration in layers: engine default, the operator's default, the skill's file, the request, what the operator enforces, what
+//! the runner needs. Below them lies what the operator wrote into the engine's home, which the engine reads itself.
 
 mod keys;
+mod operator;
 
 use serde_json::{Map, Value};
 
@@ -10,9 +11,13 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
 use crate::domain::request::{ExecutionMode, Passed};
 pub(crate) use keys::{Key, RefusedKey, Takes, refused};
+pub(crate) use operator::{Operator, OperatorLayer, Sourced, sources};
 
 /// Deepest nesting that is merged; nothing an engine reads is nested that far.
 const DEPTH_MAX: usize = 32;
+
+/// The name of a skill's layer in messages.
+pub(crate) const SKILL: &str = "the skill";
 
 /// How an engine's configuration is written, and its lowest and highest layer.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +50,13 @@ pub(crate) struct Effort {
 }
 
 /// What an engine with this configuration is told, by its layers or else by its operator: in a file, whose text `operator` is, or
-/// in a variable that is passed to the engine. No option can be a secret: see [`Takes`].
-pub(crate) fn passed(kind: &Kind, config: &Value, operator: Option<&str>, env: &[(String, String)]) -> Passed {
+/// in a variable that is passed to the engine. `shown` is the configuration as it may be shown: no option in it can be a secret.
+pub(crate) fn passed(
+    kind: &Kind,
+    (config, shown): (&Value, &Value),
+    operator: Option<&str>,
+    env: &[(String, String)],
+) -> Passed {
     let below = operator.and_then(|text| kind.format.read(text).ok()).unwrap_or_default();
     let of = |key: &str| {
         let found = text_at(config, key).or_else(|| text_at(&below, key));
@@ -57,7 +67,7 @@ pub(crate) fn passed(kind: &Kind, config: &Value, operator: Option<&str>, env: &
         let named = |name: &&str| env.iter().find(|(passed, _)| passed == name).map(|(_, value)| value.clone());
         kind.model_variables.iter().find_map(named).filter(|model| is_model_name(model))
     };
-    let mut options = config.clone();
+    let mut options = shown.clone();
     for key in [Some(kind.model_key), kind.effort.map(|effort| effort.key)].into_iter().flatten() {
         remove_at(&mut options, key);
     }
@@ -112,6 +122,14 @@ pub(crate) enum Format {
 }
 
 impl Format {
+    /// What the name of such a file ends with.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::Toml => "toml",
+            Self::Json => "json",
+        }
+    }
+
     /// The text of a file of this format as a JSON value.
     pub(crate) fn read(self, text: &str) -> Result<Value, String> {
         match self {
@@ -124,6 +142,7 @@ impl Format {
 /// The layers that differ from run to run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layers<'a> {
+    pub(crate) operator: &'a Operator,
     /// The text of the skill's file.
     pub(crate) skill_file: Option<&'a str>,
     /// `<engine>_config` of the request.
@@ -137,7 +156,7 @@ pub(crate) struct Layers<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Invalid {
     #[error("the configuration from {layer} cannot be used: {reason}")]
-    Unusable { layer: &'static str, reason: String },
+    Unusable { layer: String, reason: String },
     #[error("the configuration from {layer} is refused: {}", keys::list(refused))]
     Refused { layer: &'static str, refused: Vec<RefusedKey> },
 }
@@ -160,9 +179,10 @@ impl From<Invalid> for RunError {
 /// The configuration in force.
 pub(crate) fn merge(kind: &Kind, layers: &Layers<'_>) -> Result<Value, Invalid> {
     let mut config = (kind.defaults)();
+    layers.operator.lay_default(&mut config);
     if let Some(text) = layers.skill_file {
-        let skill = kind.format.read(text).map_err(|reason| Invalid::Unusable { layer: "the skill", reason })?;
-        lay_over(&mut config, check(skill, kind, "the skill")?);
+        let skill = kind.format.read(text).map_err(|reason| Invalid::Unusable { layer: SKILL.to_owned(), reason })?;
+        lay_over(&mut config, check(skill, kind, SKILL)?);
     }
     if let Some(request) = layers.request {
         lay_over(&mut config, check(request.clone(), kind, "the request")?);
@@ -177,6 +197,7 @@ pub(crate) fn merge(kind: &Kind, layers: &Layers<'_>) -> Result<Value, Invalid> 
             None => lay_over(&mut config, at(kind.model_key, model)),
         }
     }
+    layers.operator.lay_enforced(&mut config);
     lay_over(&mut config, (kind.enforced)(layers.mode));
     Ok(config)
 }
@@ -190,20 +211,26 @@ pub(crate) fn base(kind: &Kind, mode: ExecutionMode) -> Value {
 }
 
 fn check(layer: Value, kind: &Kind, name: &'static str) -> Result<Value, Invalid> {
-    let invalid = |reason: &str| Invalid::Unusable { layer: name, reason: reason.to_owned() };
-    if !layer.is_object() {
-        return Err(invalid("it must be an object of keys and values"));
-    }
-    if depth(&layer) > DEPTH_MAX {
-        return Err(invalid("it is nested too deeply"));
-    }
-    if kind.format == Format::Toml && has_null(&layer) {
-        return Err(invalid("it holds a null, which TOML does not have; leave the key out"));
-    }
+    check_form(&layer, kind)
+        .map_err(|reason| Invalid::Unusable { layer: name.to_owned(), reason: reason.to_owned() })?;
     match refused(kind.allowed, &layer) {
         refused if refused.is_empty() => Ok(layer),
         refused => Err(Invalid::Refused { layer: name, refused }),
     }
+}
+
+/// Why a layer cannot be merged, whoever wrote it.
+fn check_form(layer: &Value, kind: &Kind) -> Result<(), &'static str> {
+    if !layer.is_object() {
+        return Err("it must be an object of keys and values");
+    }
+    if depth(layer) > DEPTH_MAX {
+        return Err("it is nested too deeply");
+    }
+    if kind.format == Format::Toml && has_null(layer) {
+        return Err("it holds a null, which TOML does not have; leave the key out");
+    }
+    Ok(())
 }
 
 fn depth(value: &Value) -> usize {
@@ -224,7 +251,7 @@ fn has_null(value: &Value) -> bool {
 }
 
 /// Objects are merged key by key; everything else is replaced.
-fn lay_over(below: &mut Value, above: Value) {
+pub(crate) fn lay_over(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {
             for (key, value) in above {

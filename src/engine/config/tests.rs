@@ -3,10 +3,12 @@
 use serde_json::json;
 
 use super::*;
+use crate::domain::plain_json::Plain;
 use crate::engine::{adapters, claude, codex, gemini, opencode};
 
 fn layers<'a>(skill_file: Option<&'a str>, request: Option<&'a Value>) -> Layers<'a> {
-    Layers { skill_file, request, model: None, mode: ExecutionMode::Auto }
+    static NONE: Operator = Operator { default: None, enforced: None };
+    Layers { operator: &NONE, skill_file, request, model: None, mode: ExecutionMode::Auto }
 }
 
 #[test]
@@ -55,7 +57,7 @@ fn a_layer_that_cannot_be_used_is_named_with_the_reason() {
     let list = json!([1]);
     assert_eq!(
         reason(&claude::ADAPTER.config, None, Some(&list)),
-        ("the request", "it must be an object of keys and values".to_owned())
+        ("the request".to_owned(), "it must be an object of keys and values".to_owned())
     );
     let null = json!({ "a": [{ "b": null }] });
     assert!(reason(&codex::ADAPTER.config, None, Some(&null)).1.contains("null"));
@@ -70,11 +72,11 @@ fn the_requests_model_beats_the_skills_on_every_engine_and_what_is_passed_is_tol
         let of_skill = at(kind.model_key, "skills-model");
         let text = match kind.format {
             Format::Json => of_skill.to_string(),
-            Format::Toml => toml::to_string(&of_skill).unwrap(),
+            Format::Toml => toml::to_string(&Plain(&of_skill)).unwrap(),
         };
         let told = |skill: Option<&str>, model: Option<&str>, operator: Option<&str>, env: &[(String, String)]| {
             let config = merge(kind, &Layers { skill_file: skill, model, ..layers(None, None) }).unwrap();
-            passed(kind, &config, operator, env)
+            passed(kind, (&config, &config), operator, env)
         };
         let name = adapter.name();
         assert_eq!(told(Some(&text), Some("asked"), None, &[]).model.as_deref(), Some("asked"), "{name}");
@@ -88,14 +90,15 @@ fn the_requests_model_beats_the_skills_on_every_engine_and_what_is_passed_is_tol
         assert_eq!(model(kind, &Value::Object(told(Some(&text), None, None, &[]).options)), None, "{name}");
         if let Some(effort) = kind.effort {
             let config = merge(kind, &layers(None, Some(&at(effort.key, "high")))).unwrap();
-            assert_eq!(passed(kind, &config, None, &[]).effort.as_deref(), Some("high"), "{name}");
+            assert_eq!(passed(kind, (&config, &config), None, &[]).effort.as_deref(), Some("high"), "{name}");
         }
     }
     let codex = &codex::ADAPTER.config;
     let config = merge(codex, &Layers { model: Some("gpt-5.2-codex@high"), ..layers(None, None) }).unwrap();
-    let told = passed(codex, &config, None, &[]);
+    let told = passed(codex, (&config, &config), None, &[]);
     assert_eq!((told.model.as_deref(), told.effort.as_deref()), (Some("gpt-5.2-codex"), Some("high")));
-    let secret = passed(codex, &merge(codex, &layers(None, None)).unwrap(), Some("model = \"{env:KEY} x\""), &[]);
+    let plain = merge(codex, &layers(None, None)).unwrap();
+    let secret = passed(codex, (&plain, &plain), Some("model = \"{env:KEY} x\""), &[]);
     assert_eq!(secret.model, None, "what cannot be a name is not shown");
 }
 

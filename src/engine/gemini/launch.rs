@@ -17,18 +17,30 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         arguments.extend(["--resume".to_owned(), handle.to_owned()]);
     }
     let variables = [("GEMINI_CLI_HOME", path_text(turn.engine_home))];
-    // Without a login choice in its home gemini does not start at all.
-    let home =
-        ConfigFile::of_home(turn.engine_home.join(".gemini/settings.json"), &config::base(&adapter.config, turn.mode));
+    // The way to log in is the operator's choice: the run's settings say nothing of it, and those of the home only if he has none.
+    let mut base = config::base(&adapter.config, turn.mode);
+    config::lay_over(&mut base, json!({ "security": { "auth": { "selectedType": login(turn) } } }));
+    let home = ConfigFile::of_home(turn.engine_home.join(".gemini/settings.json"), &base);
     let mut settings = turn.config.clone();
     let hidden = hidden_keys::names(adapter, turn);
     if !hidden.is_empty() {
         // Without a list of what is allowed, every variable with TOKEN or the like in its name would be hidden.
         let passed = turn.env.iter().map(|(name, _)| name.as_str());
         let shown: Vec<&str> = passed.filter(|name| !hidden.contains(name)).collect();
-        settings["security"]["environmentVariableRedaction"] =
-            json!({ "enabled": true, "blocked": hidden, "allowed": shown });
+        let redaction = json!({ "enabled": true, "blocked": hidden, "allowed": shown });
+        config::lay_over(&mut settings, json!({ "security": { "environmentVariableRedaction": redaction } }));
     }
     let run = ConfigFile::of_run(turn.run_dir.join(".gemini/settings.json"), &settings);
     Ok(LaunchPlan { files: vec![home, run], ..adapter.plan(turn, arguments, &variables) })
+}
+
+/// How gemini logs in where its settings do not say: by what it is passed, else by a login in its home. Without a choice it does not start.
+fn login(turn: &Turn<'_>) -> &'static str {
+    let passed = |name: &str| turn.env.iter().find(|(passed, _)| passed == name).map(|(_, value)| value.as_str());
+    match (passed("GOOGLE_GENAI_USE_GCA"), passed("GOOGLE_GENAI_USE_VERTEXAI"), passed("GEMINI_API_KEY")) {
+        (Some("true"), _, _) => "oauth-personal",
+        (_, Some("true"), _) => "vertex-ai",
+        (_, _, None) if turn.has_login => "oauth-personal",
+        (_, _, Some(_) | None) => "gemini-api-key",
+    }
 }

@@ -7,7 +7,7 @@ mod parse;
 use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State};
-use super::config::{Format, Kind};
+use super::config::{Format, Kind, nothing};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
@@ -34,7 +34,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         skill_file: "assets/gemini_settings.json",
         allowed: keys::KEYS,
         defaults,
-        home,
+        home: nothing,
         enforced,
         model_key: "model.name",
         effort: None,
@@ -71,7 +71,8 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     structured: None,
     has_sandbox: false,
     // One process instead of two: less memory, and signals reach the one that works.
-    switches: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
+    // The settings of an untrusted folder are not read; the flag comes too late for them, and the home may ask for trust.
+    switches: &[("GEMINI_CLI_NO_RELAUNCH", "true"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")],
     launch: launch::launch,
     dialect: parse::dialect,
     lost_session_words: &["Error resuming session"],
@@ -79,12 +80,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
 };
 
 fn defaults() -> Value {
-    json!({ "general": { "maxAttempts": 3 } })
-}
-
-/// The way to log in is the operator's choice, so no run's settings lie over it.
-fn home() -> Value {
-    json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } })
+    json!({ "general": { "maxAttempts": 3 }, "experimental": { "skills": true } })
 }
 
 /// No telemetry, no update, no question whether the folder is trusted.

@@ -277,7 +277,11 @@ impl RunLog {
 
     /// What the client keeps with a run.
     pub(crate) async fn metadata(&self, state: &RunState) -> Result<Option<Map<String, Value>>, Error> {
-        if state.has_metadata { Ok(self.first(state.run_id).await?.metadata) } else { Ok(None) }
+        if state.has_metadata {
+            Ok(self.first(state.run_id).await?.metadata.map(|metadata| *metadata))
+        } else {
+            Ok(None)
+        }
     }
 
     /// The run as it was after one event.

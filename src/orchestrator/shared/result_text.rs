@@ -123,7 +123,7 @@ mod tests {
             "validation_warnings": [Warning::new(WarningCode::ArtifactRefused, "m")],
             "error": null,
             "message": "done",
-            "metadata": {"items": 10, "rate": 0.1000000000000000055511151231257827},
+            "metadata": {"items": 10, "rate": 0.1},
         }))
     }
 

@@ -11,6 +11,7 @@ use crate::domain::state::RunState;
 use crate::engine;
 use crate::engine::{Adapter, ConfigFile, LINE_MAX, LaunchPlan, OutputSchema, Turn, config};
 use crate::files;
+use crate::installed_engines::operator_config;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::results::pretty;
 use crate::orchestrator::shared::Shared;
@@ -113,7 +114,10 @@ fn start_cli(
         Ok(found) => found,
         Err(missing) => {
             let error = RunError::new(ErrorCode::EngineNotInstalled, missing.to_string());
-            return Ok(Err(error.with("install_command", missing.install_command)));
+            return Ok(Err(match missing.install_command {
+                Some(command) => error.with("install_command", command),
+                None => error,
+            }));
         }
     };
     let configured = match configuration(shared, adapter, state, skill, paths)? {
@@ -138,6 +142,7 @@ fn start_cli(
         // The result is the script's, or in a file: the engine's own answer is not held to the schema.
         contract::Answer::Words | contract::Answer::Text | contract::Answer::File(_) => None,
     };
+    let (configured, shown) = (configured.in_force, configured.shown);
     let plan = adapter.launch(&Turn {
         program: &found.program,
         run_dir: &paths.root,
@@ -145,10 +150,12 @@ fn start_cli(
         tmp: &paths.tmp,
         path: &found.path,
         env: &env,
+        has_login: operators_home.join(adapter.login.file).is_file(),
         secrets: &secrets,
         prompt: told.text,
         resume: told.resume,
         config: &configured,
+        shown_config: &shown,
         mode: state.options.execution_mode,
         output_schema,
         own_sandbox,
@@ -164,7 +171,7 @@ fn start_cli(
     let needed = [paths.root.as_path(), &operators_home].into_iter().chain(found.program.iter().map(Path::new));
     launch.own_tmp = !launch.names_tmp() && !needed.into_iter().any(in_tmp);
     let operator = read_operators(&operators_home, adapter.config.operator_file);
-    let passed = config::passed(&adapter.config, &configured, operator.as_deref(), &env);
+    let passed = config::passed(&adapter.config, (&configured, &shown), operator.as_deref(), &env);
     files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&json!(passed)))?;
     let unlisted = passed.model.as_deref().and_then(|model| not_in_catalog(shared, adapter, &found.version, model));
     let longest_wait = shared.settings.times.rate_limit_wait_seconds;
@@ -260,18 +267,29 @@ fn changed_copy(reason: &str) -> RunError {
     RunError::new(ErrorCode::EngineFailed, format!("the run's copy of its skill cannot be used: {reason}"))
 }
 
+/// The configuration of an engine for one turn.
+struct Configured {
+    in_force: Value,
+    /// As it may be shown.
+    shown: Value,
+}
+
 fn configuration(
     shared: &Shared,
     adapter: &Adapter,
     state: &RunState,
     skill: &Skill,
     paths: &RunPaths,
-) -> Result<Result<Value, RunError>, Error> {
+) -> Result<Result<Configured, RunError>, Error> {
     let copy = paths.skill_copy(&state.engine, &state.skill.id);
+    let operator = match operator_config::read(&shared.settings.paths.configs_dir, adapter) {
+        Ok(operator) => operator,
+        Err(invalid) => return Ok(Err(invalid.into())),
+    };
     let named = skill.manifest.engine_configs.get(&adapter.engine).map(String::as_str);
     let skill_file = match copied_text(paths, &copy, named.unwrap_or(adapter.config.skill_file), COPIED_MAX) {
         Ok(text) => text,
-        Err(reason) => return Ok(Err(config::Invalid::Unusable { layer: "the skill", reason }.into())),
+        Err(reason) => return Ok(Err(config::Invalid::Unusable { layer: config::SKILL.to_owned(), reason }.into())),
     };
     let request = match read_optional(&shared.layout.request_engine_config(state.request_id))? {
         None => None,
@@ -281,12 +299,16 @@ fn configuration(
         })?),
     };
     let layers = config::Layers {
+        operator: &operator,
         skill_file: skill_file.as_deref(),
         request: request.as_ref(),
         model: state.model.as_deref(),
         mode: state.options.execution_mode,
     };
-    Ok(config::merge(&adapter.config, &layers).map_err(RunError::from))
+    Ok(match config::merge(&adapter.config, &layers) {
+        Ok(in_force) => Ok(Configured { shown: operator.shown(&adapter.config, &in_force), in_force }),
+        Err(invalid) => Err(invalid.into()),
+    })
 }
 
 fn prompt_text(

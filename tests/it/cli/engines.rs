@@ -46,6 +46,39 @@ fn engines_are_listed_with_version_login_and_what_installs_the_missing() {
 }
 
 #[test]
+fn what_an_engine_is_configured_with_is_shown_with_the_source_of_each_value() {
+    let place = Place::new();
+    let configs = place.path().join("configs/codex");
+    fs::create_dir_all(&configs).unwrap();
+    fs::write(configs.join("default.toml"), "model = \"gpt-5.2-codex\"\n[x]\napi_key = \"canary\"\n").unwrap();
+    let shown = place.run(&["config", "--engine", "codex", "--json"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(!shown.stdout.contains("canary"), "{shown:?}");
+    let document = shown.json();
+    let default = configs.canonicalize().unwrap().join("default.toml");
+    let of = |key: &str| {
+        let values = document["values"].as_array().unwrap();
+        let found = values.iter().find(|value| value["key"] == key).unwrap_or_else(|| panic!("no {key}: {document}"));
+        (found["value"].clone(), found["source"].clone(), found["enforced"].clone())
+    };
+    assert_eq!(of("model"), (json!("gpt-5.2-codex"), json!(default), json!(false)));
+    assert_eq!(of("x.api_key").0, json!("********"));
+    assert_eq!(of("approval_policy"), (json!("never"), json!("built in"), json!(true)));
+    assert_eq!(document["files"]["enforced"]["exists"], false);
+    let told = place.run(&["config", "--engine", "codex"]);
+    assert!(told.stdout.contains("enforced.toml: does not exist"), "{told:?}");
+    fs::write(configs.join("enforced.toml"), "model = ").unwrap();
+    let refused = place.run(&["config", "--engine", "codex"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("enforced.toml") && refused.stderr.contains("it is not TOML"), "{refused:?}");
+    let report = place.run(&["doctor", "--json"]).json();
+    assert_eq!(finding(&report, "engine configuration")["grade"], "broken", "{report}");
+    let unknown = place.run(&["config", "--engine", "vim"]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("it may be codex, gemini"), "{unknown:?}");
+}
+
+#[test]
 fn an_engine_is_installed_and_a_failed_installation_is_exit_status_1() {
     let npm = "mkdir -p node_modules/.bin; echo at work; for word; do package=$word; done
         case $package in @google/*) printf '#!/bin/sh\\necho 0.61.0\\n' > node_modules/.bin/gemini; chmod +x node_modules/.bin/gemini;; *) exit 1;; esac";

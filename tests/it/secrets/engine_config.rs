@@ -99,6 +99,51 @@ fn what_a_request_may_set_reaches_the_engine() {
 }
 
 #[test]
+fn the_operators_files_lie_below_and_above_the_request_and_only_the_engine_is_told_their_values() {
+    let (pose, server) = scene(&[]);
+    let configs = server.folder.path().join("configs/codex");
+    fs::create_dir_all(&configs).unwrap();
+    let roots = format!("[sandbox_workspace_write]\nwritable_roots = [\"/{CANARY}\"]\n");
+    let default = format!("model_verbosity = \"high\"\nmodel_reasoning_summary = \"concise\"\n{roots}");
+    fs::write(configs.join("default.toml"), default).unwrap();
+    fs::write(configs.join("enforced.toml"), "model_reasoning_effort = \"low\"\n").unwrap();
+    let asked = json!({"model_verbosity": "medium", "model_reasoning_effort": "high"});
+    let body = json!({"skill_id": "ask", "engine": "codex", "codex_config": asked});
+    let (_, run) = server.create_with(&body);
+    let events = server.finish(&run);
+    assert_eq!(events.last().unwrap()["type"], "conversation.completed", "{events:#?}");
+    let session = of_type(&events, "session.bound")[0]["handle"].as_str().unwrap().to_owned();
+    let told = &pose.noted(&session, "argv")[0];
+    for (key, value) in [
+        ("model_verbosity", "\"medium\"".to_owned()),
+        ("model_reasoning_summary", "\"concise\"".to_owned()),
+        ("model_reasoning_effort", "\"low\"".to_owned()),
+        ("sandbox_workspace_write.writable_roots", format!("[\"/{CANARY}\"]")),
+    ] {
+        assert!(told.contains(&format!("{key}={value}")), "{key}: {told}");
+    }
+    let shown = of_type(&events, "turn.started")[0].to_string();
+    assert!(shown.contains("model_reasoning_summary") && shown.contains("(set by the operator)"), "{shown}");
+    assert!(!holds_canary(&server.data()), "{shown}");
+}
+
+#[test]
+fn a_file_of_the_operators_that_cannot_be_read_fails_the_run_by_its_name() {
+    let (_pose, server) = scene(&[]);
+    let configs = server.folder.path().join("configs/codex");
+    fs::create_dir_all(&configs).unwrap();
+    fs::write(configs.join("enforced.toml"), "model = ").unwrap();
+    let (_, run) = server.create_with(&json!({"skill_id": "ask", "engine": "codex"}));
+    server.finish(&run);
+    let error = server.get(&format!("/v1/jobs/{run}")).json()["error"].take();
+    assert_eq!(error["code"], "ENGINE_CONFIG_INVALID", "{error}");
+    let file = configs.join("enforced.toml");
+    assert_eq!(error["details"]["layer"], json!(file), "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(file.to_str().unwrap()) && message.contains("it is not TOML"), "{message}");
+}
+
+#[test]
 fn a_package_with_a_key_of_the_operators_is_not_installed_and_the_finding_names_file_and_key() {
     let (_pose, server) = scene(&[]);
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::cli::engines::statuses;
 use crate::cli::service::doctor::finding::Finding;
+use crate::installed_engines::operator_config;
 use crate::settings::Settings;
 
 pub(crate) fn check(settings: &Settings) -> Vec<Finding> {
@@ -14,7 +15,15 @@ pub(crate) fn check(settings: &Settings) -> Vec<Finding> {
             return vec![Finding::broken("engines", "the running service does not list its engines", fix)];
         }
     };
-    all.iter().filter(|status| status["state"] != "built_in").filter_map(one).collect()
+    let configs = operator_config::problems(&settings.paths.configs_dir).into_iter();
+    let configs = configs.map(|problem| {
+        Finding::broken(
+            "engine configuration",
+            problem,
+            "correct the file, or remove it; `skill-runner config --engine NAME` shows what is in force",
+        )
+    });
+    all.iter().filter(|status| status["state"] != "built_in").filter_map(one).chain(configs).collect()
 }
 
 fn one(status: &Value) -> Option<Finding> {
@@ -26,7 +35,7 @@ fn one(status: &Value) -> Option<Finding> {
         // Its vendor has closed the service, so nobody needs the CLI.
         (false, _) if text("state") == "sunset" => return None,
         // A warning: an engine that is not used need not be installed.
-        (false, _) => Finding::warning(&check, text("problem"), text("install_command")),
+        (false, _) => Finding::warning(&check, text("problem"), text("advice")),
         (true, false) => Finding::warning(&check, format!("{} is not logged in", text("program")), text("auth_detail")),
         (true, true) if version.is_empty() => Finding::warning(
             &check,
