@@ -1,6 +1,8 @@
 //! Which files a run produced, and what each is for.
 
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use globset::GlobMatcher;
 
@@ -10,6 +12,7 @@ use super::walk::{self, Refused, Walked};
 use crate::bounded;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::run_file::RunFolder;
+use crate::files;
 use crate::skill::ArtifactRule;
 
 /// A run's artifacts, compared with its skill's contract.
@@ -26,6 +29,15 @@ pub struct Indexed {
 /// Indexes the `artifacts` folder of a run. A file belongs to the first contract entry that fits it; one that fits none
 /// is an artifact too, with role `output`.
 pub fn index(run_root: &Path, contract: &[ArtifactRule]) -> Result<Indexed, Error> {
+    Ok(index_unless(run_root, contract, &AtomicBool::new(false))?.unwrap_or_default())
+}
+
+/// The same, broken off as soon as `stop` is set: then there is no result. Files may be as long as a disk.
+pub(crate) fn index_unless(
+    run_root: &Path,
+    contract: &[ArtifactRule],
+    stop: &AtomicBool,
+) -> Result<Option<Indexed>, Error> {
     let rules = contract.iter().map(Rule::new).collect::<Result<Vec<_>, _>>()?;
     let Walked { files, mut refused } = walk::walk(run_root, RunFolder::Artifacts.name(), None)?;
     let mut entries = Vec::with_capacity(files.len());
@@ -36,8 +48,13 @@ pub fn index(run_root: &Path, contract: &[ArtifactRule]) -> Result<Indexed, Erro
             None => refused.push(Refused { path_rel, reason: UNREADABLE }),
             Some(file) if !budget.allows(&file, &path)? => refused.push(Refused { path_rel, reason: TOO_LARGE }),
             Some(file) => {
-                let content = content::digest(file, &path, |_| Ok(()))?;
-                entries.push(describe(path_rel, content, &rules));
+                let broken_off = || files::Error::on("read", &path)(io::Error::from(io::ErrorKind::Interrupted));
+                let each = |_: &[u8]| if stop.load(Ordering::Relaxed) { Err(broken_off()) } else { Ok(()) };
+                match content::digest(file, &path, each) {
+                    Ok(content) => entries.push(describe(path_rel, content, &rules)),
+                    Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
     }
@@ -46,7 +63,7 @@ pub fn index(run_root: &Path, contract: &[ArtifactRule]) -> Result<Indexed, Erro
         .filter(|rule| rule.entry.required && !entries.iter().any(|entry| rule.fits(&entry.path_rel)))
         .map(|rule| rule.entry.clone())
         .collect();
-    Ok(Indexed { entries, missing, refused })
+    Ok(Some(Indexed { entries, missing, refused }))
 }
 
 struct Rule<'a> {

@@ -10,6 +10,7 @@ mod walk;
 
 pub use bundle::{Bundle, BundleFile, Contents, bundle};
 pub use error::Error;
+pub(crate) use index::index_unless;
 pub use index::{Indexed, index};
 pub use manifest::{Manifest, artifacts_sha256};
 pub(crate) use proven::{is_proven, proven_files};

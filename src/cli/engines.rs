@@ -12,6 +12,7 @@ use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
+use crate::cli::terminal::wrap;
 use crate::domain::codes::Exit;
 use crate::domain::engine::Engine;
 use crate::engine::{self, Adapter};
@@ -87,7 +88,7 @@ fn list(settings: &Settings, as_json: bool) -> Result<(), Failure> {
             [text("problem"), text("advice"), String::new()]
         };
         for line in more.iter().filter(|line| !line.is_empty()) {
-            output::line(&look.paint(Ink::Dim, &format!("          {line}")))?;
+            wrap::line(&look.paint(Ink::Dim, &format!("          {line}")), 10)?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Agent folders: `agent.yaml` and its scripts, turned into full packages of script skills.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,11 +52,10 @@ pub fn id(role: &str, name: &str) -> String {
 /// The packages of an agent folder called `role`, or everything that keeps them from being made.
 pub(crate) fn packages(role: &str, files: &PackageFiles) -> Result<Vec<AgentPackage>, Vec<Finding>> {
     let listed = listed(files).map_err(|finding| vec![finding])?;
-    let scripts: BTreeSet<String> = listed.iter().map(script_path).collect();
     let mut made: Vec<AgentPackage> = Vec::new();
     let mut findings = Vec::new();
     for (index, skill) in listed.iter().enumerate() {
-        match package(role, skill, files, &scripts) {
+        match package(role, skill, files) {
             Ok(package) if made.iter().any(|other| other.id == package.id) => {
                 let message = format!("two skills would be called {:?}", package.id);
                 findings.push(
@@ -87,40 +86,27 @@ fn script_path(skill: &AgentSkill) -> String {
     if entry.contains('/') { entry.into() } else { format!("{SCRIPTS}{entry}") }
 }
 
-fn package(
-    role: &str,
-    skill: &AgentSkill,
-    files: &PackageFiles,
-    scripts: &BTreeSet<String>,
-) -> Result<AgentPackage, Finding> {
+fn package(role: &str, skill: &AgentSkill, files: &PackageFiles) -> Result<AgentPackage, Finding> {
     let id = id(role, &skill.name);
     if !is_id(&id) {
         let hint = "name role and skill with a-z, 0-9 and single -, at most 64 characters together";
         return Err(Finding::error(FindingCode::NameInvalid, PATH, format!("{id:?} cannot be a skill's id"), hint));
     }
     let script = script_path(skill);
-    let text = stays_inside(&script).then(|| files.text(&script).ok()).flatten();
-    let (Some(text), Some((folder, file))) = (text, script.rsplit_once('/')) else {
+    if !stays_inside(&script) || files.text(&script).is_err() {
         let message = format!("the script {script:?} is not a text file of the folder");
         return Err(Finding::error(FindingCode::FileMissing, PATH, message, "correct the entry, or add the script"));
-    };
-    let mut made = contract(&id, role, skill, file);
-    made.insert(format!("scripts/{file}"), text.into());
-    // Modules next to the script that are not skills themselves can be imported by it.
-    for path in files.paths().filter(|path| path.ends_with(".py") && !scripts.contains(*path)) {
-        if let Some((beside, name)) = path.rsplit_once('/')
-            && beside == folder
-            && let Ok(module) = files.text(path)
-        {
-            made.insert(format!("scripts/{name}"), module.into());
-        }
     }
+    // The script finds everything where it is in the agent's folder: modules beside it, and files three folders above.
+    let texts = files.paths().filter_map(|path| Some((path.to_owned(), files.text(path).ok()?.to_owned())));
+    let mut made: BTreeMap<String, String> = texts.collect();
+    made.extend(contract(&id, role, skill, &script));
     Ok(AgentPackage { id, files: made })
 }
 
-fn contract(id: &str, role: &str, skill: &AgentSkill, file: &str) -> BTreeMap<String, String> {
+fn contract(id: &str, role: &str, skill: &AgentSkill, script: &str) -> BTreeMap<String, String> {
     let open = pretty(&json!({ "type": "object", "additionalProperties": true }));
-    let quoted = format!("scripts/{file}").replace('\'', "'\\''");
+    let quoted = script.replace('\'', "'\\''");
     let mut runner = json!({
         "id": id, "version": "1.0.0", "name": skill.name, "execution_modes": ["auto"],
         "entrypoint": { "type": "script", "script": { "command": format!("python3 '{quoted}'") } },
@@ -181,10 +167,11 @@ mod tests {
         let made = packages("accountant", &folder).unwrap();
         let ids: Vec<&str> = made.iter().map(|package| package.id.as_str()).collect();
         assert_eq!(ids, ["accountant-calc-tax", "accountant-report"]);
-        let scripts = |package: &AgentPackage| -> Vec<String> {
-            package.files.keys().filter(|path| path.starts_with("scripts/")).cloned().collect()
-        };
-        assert_eq!(scripts(&made[0]), ["scripts/calc_tax.py", "scripts/shared.py"]);
+        let own = |path: &&String| !path.starts_with("assets/");
+        let paths: Vec<&String> = made[0].files.keys().filter(own).collect();
+        let layout = [".claude/skills/calc_tax.py", ".claude/skills/report.py", ".claude/skills/shared.py"];
+        assert_eq!(paths[..3], layout);
+        assert_eq!(paths[3..], ["SKILL.md", PATH, "notes.py"], "the folder keeps its layout");
         let (tax, report) = (linted(&made[0]), linted(&made[1]));
         assert_eq!((tax.findings.len(), report.findings.len()), (0, 0));
         assert_eq!((tax.timeout_seconds(), report.timeout_seconds()), (Some(30), Some(300)));

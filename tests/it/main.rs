@@ -12,6 +12,7 @@ mod codes;
 mod compat;
 mod crash;
 mod dependencies;
+mod documents;
 mod durability;
 mod engines;
 mod explain;

@@ -39,8 +39,13 @@ fn send(server: &Server, zip: &[u8]) -> Answer {
 /// Sends a package and waits for its end; what became of it.
 fn install(server: &Server, zip: &[u8]) -> Value {
     let answer = send(server, zip);
-    assert_eq!(answer.status, 202, "{}", answer.text());
-    let install = answer.json();
+    let mut install = answer.json();
+    let failed = install["status"] == "failed";
+    assert_eq!(answer.status >= 400, failed, "{}", answer.text());
+    assert!(failed || answer.status == 202, "{}", answer.text());
+    if let Some(error) = install["error"].as_object_mut() {
+        assert_eq!(error.remove("request_id"), Some(Value::Null), "every refusal has the envelope");
+    }
     assert_eq!(server.get(&format!("/v1/skill-packages/{}", install["request_id"].as_str().unwrap())).json(), install);
     install
 }

@@ -11,6 +11,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global::{Global, USUAL_FILE};
 use crate::cli::service::engine_config;
 use crate::cli::terminal::output;
+use crate::cli::terminal::wrap;
 use crate::settings::{Settings, about, variable};
 
 /// Shows every setting with its value, its source, its variable and what it is for; secrets are masked
@@ -66,8 +67,8 @@ pub(crate) fn config(global: &Global, args: &Args) -> Result<(), Failure> {
     };
     let (keys, values) = (width(|found| &found.key), width(|found| &found.value));
     for found in described {
-        output::line(&format!("{:<keys$}  {:<values$}  {}", found.key, found.value, found.source))?;
-        output::line(&format!("    {} ({})", about(&found.key), variable(&found.key)))?;
+        wrap::line(&format!("{:<keys$}  {:<values$}  {}", found.key, found.value, found.source), 4)?;
+        wrap::line(&format!("    {} ({})", about(&found.key), variable(&found.key)), 4)?;
     }
     Ok(())
 }

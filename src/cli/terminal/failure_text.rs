@@ -65,7 +65,7 @@ fn detail_lines(details: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for (key, value) in details.as_object().into_iter().flatten() {
         if !SHOWN_OTHERWISE.contains(&key.as_str()) && !value.is_null() {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = shown(value);
             lines.push(format!("{}: {}", one_line(key, VALUE_MAX), one_line(&value, VALUE_MAX)));
         }
     }
@@ -76,6 +76,16 @@ fn detail_lines(details: &Value) -> Vec<String> {
     lines.extend(processes.iter().take(SHOWN_MAX).map(|process| format!("  {}", process_line(process))));
     lines.extend(block("the last output was:", &details["last_output"]));
     lines
+}
+
+/// A text as it is, texts with commas between them, anything else as JSON.
+fn shown(value: &Value) -> String {
+    let texts: Option<Vec<&str>> = value.as_array().and_then(|items| items.iter().map(Value::as_str).collect());
+    match (value, texts) {
+        (Value::String(text), _) => text.clone(),
+        (_, Some(texts)) => texts.join(", "),
+        (other, None) => other.to_string(),
+    }
 }
 
 fn process_line(process: &Value) -> String {
@@ -129,7 +139,7 @@ mod tests {
                     {"kind": "stream", "precision": "field", "stream": "stdout", "seq": 5, "byte_from": 3, "byte_to": 6}},
                 {"path": "", "message": "no", "origin": {"kind": "unknown"}},
             ],
-            "details": {"hint": "x", "limit": 3, "processes": [{"pid": 4, "command": "sleep 9", "state": "S (sleeping)"}], "last_output": "a\n\nb\u{1b}\n"},
+            "details": {"hint": "x", "limit": 3, "missing": ["a", "b"], "processes": [{"pid": 4, "command": "sleep 9", "state": "S (sleeping)"}], "last_output": "a\n\nb\u{1b}\n"},
             "stderr_tail": "warned\n",
         });
         assert_eq!(
@@ -143,6 +153,7 @@ mod tests {
                 "  the whole output: no",
                 "    the log does not record where it was written",
                 "limit: 3",
+                "missing: a, b",
                 "processes at that time:",
                 "  4 sleep 9, S (sleeping)",
                 "the last output was:\n  a\n  b\u{fffd}",

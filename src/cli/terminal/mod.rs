@@ -9,3 +9,4 @@ pub(crate) mod look;
 pub(crate) mod output;
 pub(crate) mod screen;
 pub(crate) mod table;
+pub(crate) mod wrap;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::keys::refused;
-use super::{Invalid, Kind, check_form, lay_over};
+use super::kind::Kind;
+use super::layer::{Invalid, check_form, lay_over};
 use crate::domain::request::ExecutionMode;
 
 /// What stands in the place of a value that the operator set: it may be anything.

@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::domain::codes::ErrorCode;
+use crate::domain::outcome::RunError;
 use crate::domain::plain_json::Plain;
 use crate::engine::{adapters, claude, codex, gemini, opencode};
 

@@ -7,9 +7,10 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::domain::codes::ErrorCode;
 use crate::http::answer::problem::Problem;
 use crate::http::request::multipart::receive_zip;
 use crate::http::request::path_params::path_params;
@@ -44,19 +45,30 @@ pub(crate) async fn install(State(app): State<App>, mut query: Query, request: R
                 () = app.closed() => {}
             }
             let install = progress.borrow().clone();
-            let mut response = Json(install).into_response();
+            let mut response = ended(&install);
             response.extensions_mut().insert(Waited(began.elapsed()));
             response
         }
-        None => Json(json!({"request_id": id, "status": InstallStatus::Queued})).into_response(),
+        None => {
+            (StatusCode::ACCEPTED, Json(json!({"request_id": id, "status": InstallStatus::Queued}))).into_response()
+        }
     };
-    *response.status_mut() = StatusCode::ACCEPTED;
     let location = HeaderValue::from_str(&format!("/v1/skill-packages/{id}")).ok();
     response.headers_mut().extend(location.map(|location| (Some(header::LOCATION), location)));
     if let Some(seconds) = preferred.filter(|_| asked.is_none()) {
         preference_applied(&mut response, seconds);
     }
     Ok(response)
+}
+
+/// The state of an installation after a wait. One that failed is an error, with its envelope and with everything else that is known.
+fn ended(install: &Install) -> Response {
+    let Some(failure) = &install.error else { return (StatusCode::ACCEPTED, Json(install)).into_response() };
+    let of_code = ErrorCode::from_text(&failure.code).and_then(|code| code.info().http);
+    let status = of_code.and_then(|status| StatusCode::from_u16(status).ok());
+    let mut body = json!(install);
+    body["error"]["request_id"] = Value::Null;
+    (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json(body)).into_response()
 }
 
 pub(crate) async fn one(State(app): State<App>, query: Query, mut parts: Parts) -> Result<Json<Install>, Problem> {

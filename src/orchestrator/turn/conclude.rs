@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::json;
 
@@ -23,6 +24,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Step;
 use crate::orchestrator::results::{FinalFiles, WrittenFiles, write_files};
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::live::CancelMessage;
 use crate::orchestrator::shared::skills::SkillPlace;
 use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::hybrid;
@@ -44,9 +46,22 @@ struct Concluded {
     cached: Option<IndexChange>,
 }
 
+/// What writing the last files led to.
+enum Closed {
+    Concluded(Box<Concluded>),
+    /// A cancel broke it off; these facts are still to be logged.
+    BrokenOff(Vec<Fact>),
+}
+
+impl Closed {
+    fn concluded(step: Step, cached: Option<IndexChange>) -> Self {
+        Self::Concluded(Box::new(Concluded { step, cached }))
+    }
+}
+
 /// What judging a turn's output led to.
 enum AfterJudging {
-    Concluded(Box<Concluded>),
+    Closed(Closed),
     /// The output may still be made valid; `kept` tells whether the engine left a result file.
     Normalize {
         invalid: Box<InvalidOutput>,
@@ -66,8 +81,10 @@ pub(crate) async fn conclude(mut turn: Turn<'_>, engine: Watched, script: Option
         Err(verdict) => close(&mut turn, *verdict).await?,
         Ok(judged) => {
             let steps = steps_for(&turn.skill, turn.shared.settings.runs.repair, &judged.process.reader);
-            match judge_output(&mut turn, judged, steps.is_empty()).await? {
-                AfterJudging::Concluded(concluded) => *concluded,
+            let (judged, cancel) = judge_output(&mut turn, judged, steps.is_empty()).await?;
+            match judged {
+                AfterJudging::Closed(closed) => unless_canceled(&mut turn, closed, cancel).await?,
+                // Whoever asked for a cancel asks again, and meets the next step.
                 AfterJudging::Normalize { invalid, kept, facts } => {
                     turn.facts = facts;
                     let verdict = turn.normalize(steps, *invalid, kept).await?;
@@ -87,20 +104,22 @@ pub(crate) async fn conclude_unbegun(mut turn: Turn<'_>, before: Watched, error:
 }
 
 /// Judge what was left; unless normalization may help, close the turn at once.
-async fn judge_output(turn: &mut Turn<'_>, judged: JudgedProcess, last: bool) -> Result<AfterJudging, Error> {
+async fn judge_output(
+    turn: &mut Turn<'_>,
+    judged: JudgedProcess,
+    last: bool,
+) -> Result<(AfterJudging, Option<CancelMessage>), Error> {
     let closing = Closing::of(turn);
-    turn.blocking(move |paths, state, skill| {
+    turn.blocking_until_canceled(move |paths, state, skill, stop| {
         let shared = closing.shared.clone();
         let _alone = shared.large_output(paths);
         let (verdict, kept) = judge::judge(paths, state, skill, judged)?;
         if last {
-            return closing.write(paths, state, skill, verdict).map(|it| AfterJudging::Concluded(Box::new(it)));
+            return closing.write(paths, state, skill, verdict, stop).map(AfterJudging::Closed);
         }
         match verdict.invalid_output() {
             Ok(invalid) => Ok(AfterJudging::Normalize { invalid: Box::new(invalid), kept, facts: closing.facts }),
-            Err(verdict) => {
-                closing.write(paths, state, skill, *verdict).map(|it| AfterJudging::Concluded(Box::new(it)))
-            }
+            Err(verdict) => closing.write(paths, state, skill, *verdict, stop).map(AfterJudging::Closed),
         }
     })
     .await
@@ -108,11 +127,49 @@ async fn judge_output(turn: &mut Turn<'_>, judged: JudgedProcess, last: bool) ->
 
 async fn close(turn: &mut Turn<'_>, verdict: Verdict) -> Result<Concluded, Error> {
     let closing = Closing::of(turn);
-    turn.blocking(move |paths, state, skill| {
+    let closing = turn.blocking_until_canceled(move |paths, state, skill, stop| {
         workspace::reclaim(paths)?;
-        closing.write(paths, state, skill, verdict)
-    })
-    .await
+        closing.write(paths, state, skill, verdict, stop)
+    });
+    let (closed, cancel) = closing.await?;
+    unless_canceled(turn, closed, cancel).await
+}
+
+/// The end of the turn, or of the cancel that broke it off. What the skill made is then set aside: to read it may take long,
+/// and nothing unread may be among the artifacts.
+async fn unless_canceled(
+    turn: &mut Turn<'_>,
+    closed: Closed,
+    cancel: Option<CancelMessage>,
+) -> Result<Concluded, Error> {
+    let facts = match closed {
+        // Whoever asked for a cancel that came too late looks again, and finds the run's end.
+        Closed::Concluded(concluded) => return Ok(*concluded),
+        Closed::BrokenOff(facts) => facts,
+    };
+    if let Some(CancelMessage { requested_by, reason, answer }) = cancel {
+        turn.journal.commit(Command::Cancel { requested_by, reason }).await?;
+        // Whoever asked may be gone; the cancel is carried out all the same.
+        let _ = answer.send(Ok(Status::Running));
+    }
+    turn.stop = Some(Stop::Canceled);
+    turn.facts = facts;
+    turn.facts.push(warned(unread_artifacts()));
+    let closing = Closing::of(turn);
+    let closed = turn.blocking(move |paths, state, skill| {
+        files::ensure_absent(&paths.folder(RunFolder::Artifacts))?;
+        let canceled = Verdict::failed(Stop::Canceled.error());
+        closing.write(paths, state, skill, canceled, &AtomicBool::new(false))
+    });
+    match closed.await? {
+        Closed::Concluded(concluded) => Ok(*concluded),
+        Closed::BrokenOff(_) => Err(Error::io("end a canceled run")(std::io::ErrorKind::Interrupted.into())),
+    }
+}
+
+fn unread_artifacts() -> Warning {
+    let message = "the run was canceled while its artifacts were being read; they are set aside in its folder";
+    Warning::new(WarningCode::ArtifactRefused, message)
 }
 
 /// What is known of a turn besides the verdict on it.
@@ -144,7 +201,8 @@ impl Closing {
         state: &RunState,
         skill: &Skill,
         verdict: Verdict,
-    ) -> Result<Concluded, Error> {
+        stop: &AtomicBool,
+    ) -> Result<Closed, Error> {
         let Verdict { outcome, normalized, warnings, transient, remarks, .. } = verdict;
         let mut facts = std::mem::take(&mut self.facts);
         facts.extend(warnings.into_iter().map(warned));
@@ -169,9 +227,11 @@ impl Closing {
         if ending(state, &asks).is_none() {
             // The last words of the turn are logged with its question: their bytes come first, as with every event.
             files::sync_files(&paths.root, &[paths.file(RunFile::Stdout), paths.file(RunFile::Stderr)])?;
-            return Ok(Concluded { step: self.command(facts, conclusion).into(), cached: None });
+            return Ok(Closed::concluded(self.command(facts, conclusion).into(), None));
         }
-        let indexed = artifact::index(&paths.root, &skill.artifact_contract())?;
+        let Some(indexed) = artifact::index_unless(&paths.root, &skill.artifact_contract(), stop)? else {
+            return Ok(Closed::BrokenOff(facts));
+        };
         facts.extend(indexed.refused.iter().map(|refused| warned(refused_artifact(refused))));
         let warnings = facts.iter().filter_map(warning_in).cloned().collect();
         facts.extend(normalized.clone().map(|normalized| Fact::own(Event::Normalized(normalized))));
@@ -181,7 +241,7 @@ impl Closing {
         };
         let command = self.command(facts, conclusion);
         let Some(ending) = ending(state, &command) else {
-            return Ok(Concluded { step: command.into(), cached: None });
+            return Ok(Closed::concluded(command.into(), None));
         };
         let found = indexed.entries.iter().map(|entry| Fact::own(Event::ArtifactIndexed(entry.clone()))).collect();
         let succeeded = ending.status() == Status::Succeeded;
@@ -201,7 +261,7 @@ impl Closing {
         )?;
         let last_files = LastFiles { facts: found, evidence };
         let cached = if succeeded { cache::entry(state, &command, &last_files, &results) } else { None };
-        Ok(Concluded { step: Step { command, last_files: Some(last_files) }, cached })
+        Ok(Closed::concluded(Step { command, last_files: Some(last_files) }, cached))
     }
 
     /// A turn that the end of the service cut short is not the engine's failure.

@@ -1,6 +1,7 @@
 //! The turn under way, once its engine has started: its log, its time, and what is still to be logged.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::domain::codes::WarningCode;
 use crate::domain::command::Command;
@@ -13,7 +14,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::log::journal::Journal;
 use crate::orchestrator::shared::Shared;
-use crate::orchestrator::shared::live::Mailbox;
+use crate::orchestrator::shared::live::{CancelMessage, Mailbox};
 use crate::orchestrator::shared::skills::SkillPlace;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::dependencies::Dependencies;
@@ -104,6 +105,28 @@ impl Turn<'_> {
         })
         .await?;
         self.journal.commit(Command::Record(std::mem::take(&mut self.facts))).await
+    }
+
+    /// The same, for work that may take long: a cancel tells it to stop, and is handed on with what it came to. A turn that
+    /// is to be stopped already hears no other one.
+    pub(crate) async fn blocking_until_canceled<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&RunPaths, &RunState, &Skill, &AtomicBool) -> Result<T, Error> + Send + 'static,
+    ) -> Result<(T, Option<CancelMessage>), Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let state = self.journal.state().clone();
+        let paths = self.shared.layout.run(state.run_id);
+        let skill = self.skill.clone();
+        let done = self.shared.blocking.run("conclude the turn", move || work(&paths, &state, &skill, &told));
+        tokio::pin!(done);
+        let canceled = tokio::select! {
+            biased;
+            done = &mut done => return Ok((done??, None)),
+            Some(message) = self.mailbox.recv(), if self.stop.is_none() => message,
+        };
+        stop.store(true, Ordering::Relaxed);
+        Ok((done.await??, Some(canceled)))
     }
 
     /// Work on the run's files, off the runtime's threads.

@@ -12,6 +12,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("engine/mod.rs", "leads from each engine to its folder; the compiler asks for a new one"),
     ("skill/agent.rs", "agent folders keep their scripts in .claude/skills, whichever engine runs them"),
     ("cli/engines.rs", "an example in the help"),
+    ("cli/service/config.rs", "an example in the help"),
     ("cli/inspect/replay/command.rs", "an example in the help"),
 ];
 

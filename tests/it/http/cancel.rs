@@ -144,3 +144,28 @@ fn a_run_nobody_knows_cannot_be_canceled() {
         assert_eq!(answer.refusal(), (404, "REQUEST_NOT_FOUND".into()), "{id}");
     }
 }
+
+#[test]
+fn a_cancel_while_large_artifacts_are_read_takes_effect_at_once() {
+    let server = Server::start();
+    // A hole of 3 GiB takes no disk, and seconds to read.
+    let sh = "cat >/dev/null\nmkdir -p artifacts\ntruncate -s 3G artifacts/large.bin\necho '{\"success\":true,\"data\":{}}'\n";
+    server.skill("large", sh, json!({}));
+    let (request, run) = server.create("large");
+    server.wait_for(&run, "turn.started", "");
+    while !server.run_dir(&run).join("artifacts/large.bin").exists() || !processes_of(&run).is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(cancel(&server, &request)["accepted"], true);
+    let events = server.finish(&run);
+    let last = events.last().unwrap();
+    assert_eq!(
+        (&last["data"]["status"], &last["data"]["error"]["code"]),
+        (&json!("canceled"), &json!("CANCELED_BY_USER"))
+    );
+    let result = server.get(&format!("/v1/jobs/{request}/result")).json()["result"].take();
+    assert_eq!((&result["status"], &result["artifacts"]), (&json!("canceled"), &json!([])), "{result}");
+    let warning = &result["validation_warnings"][0];
+    assert_eq!(warning["code"], "ARTIFACT_REFUSED", "{result}");
+    assert!(server.run_dir(&run).join(".aside-1-artifacts/large.bin").exists(), "nothing is lost");
+}

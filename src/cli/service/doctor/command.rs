@@ -12,6 +12,7 @@ use crate::cli::service::doctor::finding::{Finding, Grade};
 use crate::cli::service::doctor::{engines, folders, machine, python};
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
+use crate::cli::terminal::wrap;
 use crate::domain::codes::Exit;
 use crate::settings::LogLevel;
 
@@ -51,6 +52,9 @@ pub(crate) fn doctor(global: &Global, args: &Args) -> Result<(), Failure> {
     if is_broken { Err(Failure::Reported(Exit::Failed)) } else { Ok(()) }
 }
 
+/// What lies below a grade.
+const HANG: usize = 8;
+
 fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
     let count = |grade: Grade| findings.iter().filter(|finding| finding.grade == grade).count();
     let (broken, warnings) = (count(Grade::Broken), count(Grade::Warning));
@@ -64,9 +68,9 @@ fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
             Grade::Warning => look.paint(Ink::Caution, "warning"),
             Grade::Broken => look.paint(Ink::Bad, "broken "),
         };
-        output::line(&format!("{grade} {}: {}", finding.check, harmless(&finding.message)))?;
+        wrap::line(&format!("{grade} {}: {}", finding.check, harmless(&finding.message)), HANG)?;
         if let Some(fix) = &finding.fix {
-            output::line(&format!("        fix: {}", harmless(fix)))?;
+            wrap::line(&format!("{:HANG$}fix: {}", "", harmless(fix)), HANG)?;
         }
     }
     output::line(&match (broken, warnings) {

@@ -35,7 +35,10 @@ fn one(status: &Value) -> Option<Finding> {
         // Its vendor has closed the service, so nobody needs the CLI.
         (false, _) if text("state") == "sunset" => return None,
         // A warning: an engine that is not used need not be installed.
-        (false, _) => Finding::warning(&check, text("problem"), text("advice")),
+        (false, _) => {
+            let fix = status["install_command"].as_str().unwrap_or(text("advice"));
+            Finding::warning(&check, text("problem"), fix)
+        }
         (true, false) => Finding::warning(&check, format!("{} is not logged in", text("program")), text("auth_detail")),
         (true, true) if version.is_empty() => Finding::warning(
             &check,

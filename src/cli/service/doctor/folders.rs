@@ -91,8 +91,12 @@ fn open(settings: &Settings, service: Option<&Client>) -> Finding {
 
 fn skills(folder: &Path) -> Vec<Finding> {
     let check = "skills";
+    let fix = "write a skill with `skill-runner skill new NAME`, or choose another folder with --skills-dir";
     if let Err(error) = fs::read_dir(folder) {
-        let fix = "create the folder, or choose another with --skills-dir";
+        if error.kind() == std::io::ErrorKind::NotFound {
+            let message = format!("{} does not exist; only the demo skills can be run", folder.display());
+            return vec![Finding::warning(check, message, fix)];
+        }
         return vec![Finding::broken(check, format!("{} cannot be read: {error}", folder.display()), fix)];
     }
     let (mut valid, mut findings) = (0, Vec::new());
