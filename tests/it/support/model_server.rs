@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod chat_completions;
+mod code_assist;
 mod generate_content;
 mod responses;
 
@@ -116,6 +117,9 @@ impl Drop for ModelServer {
 }
 
 async fn answer(State(script): State<Arc<Mutex<Script>>>, uri: Uri, body: Bytes) -> Response {
+    if let Some(answer) = code_assist::account(uri.path()) {
+        return answer;
+    }
     let Some(wire) = wire(uri.path()) else {
         return (StatusCode::NOT_FOUND, "there is only a model here").into_response();
     };
@@ -189,6 +193,8 @@ fn wire(path: &str) -> Option<Wire> {
         Some(responses::WIRE)
     } else if path.ends_with("/chat/completions") {
         Some(chat_completions::WIRE)
+    } else if path == "/v1internal:streamGenerateContent" {
+        Some(code_assist::WIRE)
     } else if path.ends_with(":streamGenerateContent") {
         Some(generate_content::WIRE)
     } else if path.ends_with("/messages") {

@@ -6,7 +6,7 @@ use super::{Act, INPUT_TOKENS, OUTPUT_TOKENS, Tool, Wire, data, pieces, tool, un
 
 pub(super) const WIRE: Wire = Wire { tools, answer, refusal };
 
-fn tools(request: &Value) -> Vec<Tool> {
+pub(super) fn tools(request: &Value) -> Vec<Tool> {
     let groups = request["tools"].as_array().into_iter().flatten();
     let declared = groups.flat_map(|group| group["functionDeclarations"].as_array().into_iter().flatten());
     let schema = |entry: &Value| match &entry["parametersJsonSchema"] {
@@ -16,7 +16,11 @@ fn tools(request: &Value) -> Vec<Tool> {
     declared.filter_map(|entry| tool(&entry["name"], &schema(entry))).collect()
 }
 
-fn answer(_: &Value, acts: &[Act]) -> String {
+fn answer(request: &Value, acts: &[Act]) -> String {
+    data(&events(request, acts))
+}
+
+pub(super) fn events(_: &Value, acts: &[Act]) -> Vec<Value> {
     let id = unique("g");
     let candidate = |part: Value| {
         json!({
@@ -40,10 +44,10 @@ fn answer(_: &Value, acts: &[Act]) -> String {
         "totalTokenCount": INPUT_TOKENS + OUTPUT_TOKENS,
     });
     events.push(last);
-    data(&events)
+    events
 }
 
-fn refusal(status: u16, message: &str) -> Value {
+pub(super) fn refusal(status: u16, message: &str) -> Value {
     let kind = match status {
         401 => "UNAUTHENTICATED",
         429 => "RESOURCE_EXHAUSTED",
