@@ -65,9 +65,11 @@ impl Cli {
                 let key = vec![("SCRIPTED_KEY", KEY)];
                 ("scripted/scripted-1", Some(("config/opencode/opencode.json", config)), key)
             }
-            "gemini" => ("gemini-2.5-flash", None, vec![
-                ("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", &root), ("CODE_ASSIST_ENDPOINT", &root),
-            ]),
+            "gemini" => (
+                "gemini-2.5-flash",
+                None,
+                vec![("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", &root), ("CODE_ASSIST_ENDPOINT", &root)],
+            ),
             "claude" => ("scripted-1", None, vec![("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &root)]),
             "qwen" => ("scripted-1", None, vec![("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &v1)]),
             other => panic!("no CLI of {other} can be had"),
