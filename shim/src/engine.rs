@@ -2,10 +2,12 @@
 
 use core::ptr::null;
 
+use crate::first_process::FirstProcess;
 use crate::program_file::{self, ProgramPath};
+use crate::sandbox::{self, Ports, Refused};
 use crate::sys::{self, Errno, Fd, Limit, Result};
 use crate::text::digits;
-use crate::wire::{FILES, Order, Words};
+use crate::wire::{FILES, Order, SandboxStep, Words};
 
 /// A program file that was just written can be "busy": a process that was forked meanwhile has a copy of the open file
 /// until its exec, which follows within milliseconds.
@@ -17,6 +19,22 @@ const BUSY_PAUSE: u32 = 10;
 pub(crate) enum Refusal {
     Engine(Errno),
     Bind(Errno),
+    /// Step and error in one number.
+    Sandbox(i32),
+}
+
+impl From<Refused> for Refusal {
+    fn from(Refused(step, error): Refused) -> Self {
+        Refusal::Sandbox(step.refused(error.0))
+    }
+}
+
+/// An engine that waits at the gate.
+pub(crate) struct Prepared {
+    pub(crate) engine: i32,
+    /// In a sandbox.
+    pub(crate) first: Option<FirstProcess>,
+    pub(crate) ports: Ports,
 }
 
 impl From<Errno> for Refusal {
@@ -25,12 +43,21 @@ impl From<Errno> for Refusal {
     }
 }
 
-/// Makes the engine's process, which waits at the gate, and gives its pid. The engine's files are closed here, because its
-/// pipes could not end while the shim held them.
-pub(crate) fn prepare(order: Order<'_>, files: [Fd; FILES]) -> core::result::Result<i32, Refusal> {
+/// Makes the engine's process, which waits at the gate, and in a sandbox the process that ends with it. The engine's files are
+/// closed here, because its pipes could not end while the shim held them.
+pub(crate) fn prepare(order: Order<'_>, files: [Fd; FILES]) -> core::result::Result<Prepared, Refusal> {
     let (mut argv, env) = (Pointers::of(order.argv)?, Pointers::of(order.env)?);
+    let confined = order.sandbox.namespaces != 0;
+    let ports = if confined { sandbox::enter(order.sandbox)? } else { Ports::NONE };
+    let first = match confined {
+        true => Some(FirstProcess::start().map_err(|error| Refused(SandboxStep::FirstProcess, error))?),
+        false => None,
+    };
     let (answer, tell_answer) = sys::pipe()?;
-    let Some(pid) = sys::fork()? else {
+    let Some(engine) = sys::fork()? else {
+        if let Some(first) = first {
+            first.close();
+        }
         match make_ready(order, files) {
             Ok(path) => {
                 tell(tell_answer, Ok(()));
@@ -47,7 +74,7 @@ pub(crate) fn prepare(order: Order<'_>, files: [Fd; FILES]) -> core::result::Res
     files.into_iter().for_each(sys::close);
     let heard = hear(answer);
     sys::close(answer);
-    heard.map(|()| pid)
+    heard.map(|()| Prepared { engine, first, ports })
 }
 
 /// In the new process: everything that can fail, except the exec itself. Gives the file to execute.
@@ -56,8 +83,14 @@ fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core
     sys::block_signals(0);
     // If a lower limit is in force already, the environment alone names the run.
     let _ = sys::limit(Limit::RealTime, [order.mark; 2]);
+    // The image of a process would hold its keys.
+    let _ = sys::limit(Limit::CoreFile, [0; 2]);
     if order.open_files != [0; 2] {
         sys::limit(Limit::OpenFiles, order.open_files)?;
+    }
+    let confined = order.sandbox.namespaces != 0;
+    if confined {
+        sandbox::change_mounts(order.sandbox)?;
     }
     bind(order.binds, order.tmp).map_err(Refusal::Bind)?;
     for (from, to) in [(stdin, Fd(0)), (stdout, Fd(1)), (stderr, Fd(2))] {
@@ -65,7 +98,11 @@ fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core
     }
     let (mut cwd, mut argv) = (order.cwd, order.argv);
     sys::change_folder(cwd.next().ok_or(Errno::INVAL)?)?;
-    Ok(program_file::find(argv.next().ok_or(Errno::INVAL)?, order.env)?)
+    let program = program_file::find(argv.next().ok_or(Errno::INVAL)?, order.env)?;
+    if confined {
+        sandbox::drop_privileges(order.sandbox)?;
+    }
+    Ok(program)
 }
 
 fn bind(mut binds: Words<'_>, mut tmp: Words<'_>) -> Result<()> {
@@ -88,6 +125,7 @@ fn tell(answer: Fd, ready: core::result::Result<(), Refusal>) {
         Ok(()) => (0, 0),
         Err(Refusal::Engine(error)) => (1, error.0),
         Err(Refusal::Bind(error)) => (2, error.0),
+        Err(Refusal::Sandbox(refused)) => (3, refused),
     };
     let [a, b, c, d] = i32::to_ne_bytes(error);
     // If the shim is gone, so will be this process.
@@ -102,6 +140,7 @@ fn hear(answer: Fd) -> core::result::Result<(), Refusal> {
     match (read, kind) {
         (5, 0) => Ok(()),
         (5, 2) => Err(Refusal::Bind(error)),
+        (5, 3) => Err(Refusal::Sandbox(error.0)),
         (5, _) => Err(Refusal::Engine(error)),
         // It was killed.
         _ => Err(Refusal::Engine(Errno::IO)),

@@ -8,8 +8,10 @@
 
 mod children;
 mod engine;
+mod first_process;
 mod order;
 mod program_file;
+mod sandbox;
 pub mod serve;
 pub mod stat;
 mod sys;

@@ -5,9 +5,10 @@
 //! socket is closed because the service is gone, it kills until no child is left.
 
 use crate::children::kill_children;
-use crate::engine::{self, Refusal};
+use crate::engine::{self, Prepared, Refusal};
+use crate::first_process::{self, FirstProcess};
 use crate::order;
-use crate::sys::{self, Fd, Waited};
+use crate::sys::{self, Fd, Waited, network};
 use crate::wire::{NAME, Report, Request};
 
 /// How long killed children may take before the shim looks again for new ones, in milliseconds.
@@ -24,15 +25,17 @@ pub fn serve() -> ! {
         Err(error) => Err(Refusal::Engine(error)),
     };
     match ready {
-        Ok(engine) => {
-            report(Report::Ready(engine));
-            Shim { engine: Some(engine), deaths, killing: false, killed: 0, connected: true }.run();
+        Ok(Prepared { engine, first, ports }) => {
+            report_with(Report::Ready(engine), ports.files());
+            ports.files().iter().copied().for_each(sys::close);
+            Shim { engine: Some(engine), first, deaths, killing: false, killed: 0, connected: true }.run();
             sys::exit(0)
         }
         Err(refusal) => {
             report(match refusal {
                 Refusal::Engine(error) => Report::Refused(error.0),
                 Refusal::Bind(error) => Report::BindRefused(error.0),
+                Refusal::Sandbox(refused) => Report::SandboxRefused(refused),
             });
             give_up()
         }
@@ -64,9 +67,21 @@ fn report(report: Report) {
     sys::send(CONTROL, &report.encode());
 }
 
+fn report_with(report: Report, files: &[Fd]) {
+    let _ = match files {
+        [] => {
+            sys::send(CONTROL, &report.encode());
+            Ok(())
+        }
+        files => network::send_with_files(CONTROL, &report.encode(), files),
+    };
+}
+
 struct Shim {
     /// The engine, until it is reaped.
     engine: Option<i32>,
+    /// The first process of the run's pid namespace, until it is reaped; none without a sandbox.
+    first: Option<FirstProcess>,
     deaths: Fd,
     killing: bool,
     killed: i32,
@@ -77,7 +92,7 @@ impl Shim {
     fn run(mut self) {
         while self.reap() {
             if self.killing {
-                kill_children();
+                self.kill();
             }
             self.wait();
             self.receive_requests();
@@ -92,6 +107,14 @@ impl Shim {
                 Waited::Reaped { pid, status } if Some(pid) == self.engine => {
                     self.engine = None;
                     report(Report::EngineEnded(status));
+                    if let Some(first) = self.first {
+                        first.tell(first_process::ENGINE_ENDED);
+                    }
+                }
+                Waited::Reaped { pid, .. } if self.first.is_some_and(|first| first.pid == pid) => {
+                    // With it the whole namespace is gone.
+                    let killed = self.first.take().map_or(0, |first| first.killed());
+                    self.killed = self.killed.saturating_add(killed);
                 }
                 Waited::Reaped { status, .. } => {
                     // The signal that ended a process stands in the lowest bits of its status.
@@ -101,6 +124,18 @@ impl Shim {
                 Waited::NoneEnded => return true,
                 Waited::NoChild => return false,
             }
+        }
+    }
+
+    /// Kills who is left. In a namespace its first process does it, which also counts them; the engine is no child of it.
+    fn kill(&self) {
+        match (self.first, self.engine) {
+            (None, _) => kill_children(),
+            (Some(first), Some(engine)) => {
+                first.tell(first_process::KILL);
+                sys::kill(engine, sys::SIGKILL);
+            }
+            (Some(first), None) => first.tell(first_process::KILL),
         }
     }
 

@@ -21,12 +21,46 @@ pub struct Order<'a> {
     pub cwd: Words<'a>,
     /// Folders that only the run's processes see, read-only, at another place: source, target, source, target.
     pub binds: Words<'a>,
-    /// The folder that only the run's processes see as `/tmp`; one word or none.
+    /// The folder that only the run's processes see as `/tmp`; one word or none. In a sandbox it is one of those shown.
     pub tmp: Words<'a>,
+    /// What the run's processes are confined by; a list of words, see [`Sandbox`]; empty for none.
+    pub sandbox: Sandbox<'a>,
     pub argv: Words<'a>,
     /// Each as `NAME=value`.
     pub env: Words<'a>,
 }
+
+/// What the processes of a run are confined by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sandbox<'a> {
+    /// The namespaces that the run gets for itself, as the kernel's flags; 0 for no sandbox at all.
+    pub namespaces: u64,
+    /// The user and the group that a user namespace maps to themselves.
+    pub ids: [u64; 2],
+    /// Folders in whose place the run sees an empty one; those that are not there are passed over.
+    pub hidden: Words<'a>,
+    /// What the run sees nevertheless: access (`w` to write, `r` to read, `o` to read if it is there), source, target, and so on.
+    /// What holds a later target comes first.
+    pub shown: Words<'a>,
+    /// Ports of the run's own loopback on which the shim listens for the service, in decimal digits.
+    pub ports: Words<'a>,
+    /// Programs that filter system calls: for each its length in instructions, 2 bytes, and then its instructions of 8 bytes.
+    pub filters: &'a [u8],
+}
+
+impl Sandbox<'_> {
+    pub const NONE: Sandbox<'static> = Sandbox {
+        namespaces: 0,
+        ids: [0; 2],
+        hidden: Words(b""),
+        shown: Words(b""),
+        ports: Words(b""),
+        filters: b"",
+    };
+}
+
+/// Most ports of one order.
+pub const PORTS_MAX: usize = 8;
 
 /// A list of words, each ended by a NUL byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,30 +123,90 @@ impl<'a> Iterator for Words<'a> {
 impl<'a> Order<'a> {
     /// The whole message.
     pub fn encode(&self, message: &mut impl for<'b> Extend<&'b u8>) {
-        let [soft, hard] = self.open_files;
-        let numbers = [self.mark, soft, hard, self.binds.len() as u64, self.tmp.len() as u64, self.argv.len() as u64];
-        let lists = [self.cwd.0, self.binds.0, self.tmp.0, self.argv.0, self.env.0];
-        let ended: usize = numbers.iter().map(|number| digits(*number, &mut [0; 20]).len() + 1).sum();
-        let length = ended + lists.iter().map(|list| list.len()).sum::<usize>();
+        let Sandbox { namespaces, ids: [user, group], hidden, shown, ports, filters } = self.sandbox;
+        let ([soft, hard], own) = (self.open_files, [namespaces, user, group, filters.len() as u64]);
+        let counted = [self.binds, self.tmp, hidden, shown, ports, self.argv];
+        let numbers = [self.mark, soft, hard].into_iter().chain(own).chain(counted.map(|list| list.len() as u64));
+        let lists = [self.cwd.0].into_iter().chain(counted.map(|list| list.0)).chain([self.env.0, filters]);
+        let ended: usize = numbers.clone().map(|number| digits(number, &mut [0; 20]).len() + 1).sum();
+        let length = ended + lists.clone().map(<[u8]>::len).sum::<usize>();
         // No system takes arguments of 4 GB.
         message.extend(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
         for number in numbers {
             message.extend(digits(number, &mut [0; 20]));
             message.extend(&[0]);
         }
-        lists.into_iter().for_each(|list| message.extend(list));
+        lists.for_each(|list| message.extend(list));
     }
 
     /// Reads an order without its length.
     pub fn decode(bytes: &'a [u8]) -> Option<Order<'a>> {
         let mut words = Words(bytes);
-        let mark = words.next_number()?;
-        let open_files = [words.next_number()?, words.next_number()?];
-        let (binds, tmp, arguments) = (words.next_number()?, words.next_number()?, words.next_number()?);
-        let (cwd, binds) = (words.split_off(1)?, words.split_off(binds)?);
-        let (tmp, argv) = (words.split_off(tmp)?, words.split_off(arguments)?);
-        let whole = words.is_empty() || bytes.last() == Some(&0);
-        whole.then_some(Order { mark, open_files, cwd, binds, tmp, argv, env: words })
+        let mut numbers = [0; 13];
+        for number in &mut numbers {
+            *number = words.next_number()?;
+        }
+        let [mark, soft, hard, namespaces, user, group, filters, counts @ ..] = numbers;
+        let behind = words.0.len().checked_sub(usize::try_from(filters).ok()?)?;
+        let (before, filters) = words.0.split_at_checked(behind)?;
+        let mut words = Words(before);
+        let cwd = words.split_off(1)?;
+        let [mut binds, mut tmp, mut hidden, mut shown, mut ports, mut argv] = [Words(b""); 6];
+        let lists = [&mut binds, &mut tmp, &mut hidden, &mut shown, &mut ports, &mut argv];
+        for (list, count) in lists.into_iter().zip(counts) {
+            *list = words.split_off(count)?;
+        }
+        let whole = words.is_empty() || before.last() == Some(&0);
+        let sandbox = Sandbox { namespaces, ids: [user, group], hidden, shown, ports, filters };
+        whole.then_some(Order { mark, open_files: [soft, hard], cwd, binds, tmp, sandbox, argv, env: words })
+    }
+}
+
+/// The steps in which a sandbox is made, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum SandboxStep {
+    Namespaces = 1,
+    Ids,
+    Loopback,
+    Ports,
+    FirstProcess,
+    Show,
+    Devices,
+    ReadOnly,
+    Hide,
+    Place,
+    Proc,
+    Privileges,
+    Filter,
+}
+
+impl SandboxStep {
+    const ALL: [(SandboxStep, &'static str); 13] = [
+        (SandboxStep::Namespaces, "make namespaces"),
+        (SandboxStep::Ids, "map the user into a namespace"),
+        (SandboxStep::Loopback, "start the loopback of a network namespace"),
+        (SandboxStep::Ports, "listen in a network namespace"),
+        (SandboxStep::FirstProcess, "start the first process of a namespace"),
+        (SandboxStep::Show, "open what the run may see"),
+        (SandboxStep::Devices, "make /dev"),
+        (SandboxStep::ReadOnly, "make the file system read-only"),
+        (SandboxStep::Hide, "hide a folder"),
+        (SandboxStep::Place, "show the run its folder"),
+        (SandboxStep::Proc, "mount /proc"),
+        (SandboxStep::Privileges, "give up privileges"),
+        (SandboxStep::Filter, "filter system calls"),
+    ];
+
+    /// Step and system error in one number.
+    pub fn refused(self, error: i32) -> i32 {
+        self as i32 * 1000 + error
+    }
+
+    /// What was tried, and the system error.
+    pub fn read(refused: i32) -> (&'static str, i32) {
+        let told = SandboxStep::ALL.iter().find(|(step, _)| *step as i32 == refused / 1000);
+        (told.map_or("make a sandbox", |(_, told)| told), refused % 1000)
     }
 }
 
@@ -135,6 +229,8 @@ pub enum Report {
     Refused(i32),
     /// A folder could not be bound, for this system error.
     BindRefused(i32),
+    /// The sandbox could not be made: the step that failed, a thousand times, and the system error.
+    SandboxRefused(i32),
     /// The engine's wait status.
     EngineEnded(i32),
     /// No process is left; this many besides the engine had to be killed.
@@ -150,6 +246,7 @@ impl Report {
             Report::Ready(pid) => (b'S', pid),
             Report::Refused(error) => (b'R', error),
             Report::BindRefused(error) => (b'B', error),
+            Report::SandboxRefused(error) => (b'X', error),
             Report::EngineEnded(status) => (b'E', status),
             Report::Gone(killed) => (b'G', killed),
         };
@@ -164,6 +261,7 @@ impl Report {
             b'S' => Some(Report::Ready(value)),
             b'R' => Some(Report::Refused(value)),
             b'B' => Some(Report::BindRefused(value)),
+            b'X' => Some(Report::SandboxRefused(value)),
             b'E' => Some(Report::EngineEnded(value)),
             b'G' => Some(Report::Gone(value)),
             _ => None,
@@ -184,10 +282,12 @@ mod tests {
     #[test]
     fn a_report_reads_back_from_its_bytes() {
         let (ready, refused, bind) = (Report::Ready(4_194_304), Report::Refused(2), Report::BindRefused(1));
-        for report in [ready, refused, bind, Report::EngineEnded(-1), Report::Gone(0)] {
+        let sandbox = Report::SandboxRefused(SandboxStep::Proc.refused(1));
+        for report in [ready, refused, bind, sandbox, Report::EngineEnded(-1), Report::Gone(0)] {
             assert_eq!(Report::decode(report.encode()), Some(report));
         }
         assert_eq!(Report::decode(*b"?\0\0\0\0"), None);
+        assert_eq!(SandboxStep::read(SandboxStep::Filter.refused(22)), ("filter system calls", 22));
     }
 
     #[test]
@@ -200,11 +300,20 @@ mod tests {
             cwd: Words::new(b"/a b\0"),
             binds: Words::new(&binds),
             tmp: Words::new(b"/own tmp\0"),
+            sandbox: Sandbox {
+                namespaces: 0x2_0000,
+                ids: [1000, 100],
+                hidden: Words::new(b"/home\0/root\0"),
+                shown: Words::new(b"w\0/a\0/b\0"),
+                ports: Words::new(b"3128\0"),
+                filters: b"\x01\0\0\xff\0\0\0\0\0\0",
+            },
             argv: Words::new(&argv),
             env: Words::new(&env),
         };
         let none = Words::new(b"");
-        let bare = Order { mark: 0, open_files: [0; 2], binds: none, tmp: none, env: none, ..full };
+        let bare =
+            Order { mark: 0, open_files: [0; 2], binds: none, tmp: none, sandbox: Sandbox::NONE, env: none, ..full };
         for order in [full, bare] {
             let mut message = Vec::new();
             order.encode(&mut message);
@@ -225,6 +334,7 @@ mod tests {
             cwd: Words::new(b"/\0"),
             binds: Words::new(b""),
             tmp: Words::new(b""),
+            sandbox: Sandbox::NONE,
             argv: Words::new(&argv),
             env: Words::new(b"A=b\0"),
         };

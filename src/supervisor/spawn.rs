@@ -16,6 +16,7 @@ use super::marks::{RUN_MARKER, mark_of};
 use super::mask::Mask;
 use super::process::{Begin, Kind, Process};
 use super::recorder::Recorder;
+use super::sandbox::Sandbox;
 use super::shim::{self, EnginesEnds, Failure, Order, ReadOnlyBind, Started};
 use super::source::Source;
 use super::tmp_dir;
@@ -44,6 +45,8 @@ pub struct Spec<'a> {
     pub limits: Limits,
     /// Folders that the engine and everything it starts see read-only at another place; only root can do this.
     pub read_only_binds: &'a [ReadOnlyBind],
+    /// What it and everything it starts are confined by.
+    pub sandbox: Option<&'a Sandbox>,
 }
 
 /// Limits of an engine's output.
@@ -106,6 +109,15 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The sandbox could not be made, although it could when the service started.
+    #[error("make a sandbox for run {run}: {step}")]
+    Sandbox {
+        run: RunId,
+        /// What was tried.
+        step: &'static str,
+        #[source]
+        source: io::Error,
+    },
     /// The shim could not be started or did not answer.
     #[error("start the shim for run {run}")]
     Shim {
@@ -165,7 +177,8 @@ impl From<Spec<'_>> for Prepared {
                 open_files: files::inherited_open_files(),
                 cwd: cwd.clone(),
                 binds: spec.read_only_binds.to_vec(),
-                tmp: own_tmp.then(|| spec.tmp_dir.to_owned()),
+                tmp: (*own_tmp && spec.sandbox.is_none()).then(|| spec.tmp_dir.to_owned()),
+                sandbox: spec.sandbox.cloned(),
                 argv: argv.iter().map(OsString::from).collect(),
                 env: env.into_iter().collect(),
             },
@@ -193,7 +206,7 @@ impl Prepared {
         match begun {
             Ok((started, [stdout, stderr])) => {
                 let reading = Reading { stdout: (stdout, stdout_log), stderr: (stderr, stderr_log) };
-                Ok((started, reading, self.order.tmp.is_some()))
+                Ok((started, reading, self.order.tmp.is_some() || self.order.sandbox.is_some()))
             }
             Err(failure) => {
                 let _ = files::remove_tree(&self.tmp_dir);
@@ -230,6 +243,7 @@ impl Prepared {
         match failure {
             Failure::Shim(source) => Error::Shim { run: self.run, source },
             Failure::Bind(source) => Error::ReadOnlyBind { run: self.run, source },
+            Failure::Sandbox(step, source) => Error::Sandbox { run: self.run, step, source },
             Failure::Engine(source) => match source.kind() {
                 io::ErrorKind::NotFound => Error::NotFound { program },
                 io::ErrorKind::PermissionDenied => Error::PermissionDenied { program },
@@ -280,6 +294,7 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
         begin: Some(Begin::Gate(started.pipes.gate)),
         kind: Kind::Real,
         own_tmp,
+        listeners: started.listeners,
     })
 }
 

@@ -67,7 +67,7 @@ impl Control {
         loop {
             match self.next().await? {
                 Report::Gone(killed) => return Some(killed.unsigned_abs()),
-                Report::EngineEnded(_) | Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_) => {}
+                Report::EngineEnded(_) | Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_) | Report::SandboxRefused(_) => {}
             }
         }
     }
@@ -125,7 +125,7 @@ impl Watcher {
             tokio::select! {
                 report = self.control.next() => match report {
                     Some(Report::EngineEnded(status)) => return Some(exit(status)),
-                    Some(Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_)) => {}
+                    Some(Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_) | Report::SandboxRefused(_)) => {}
                     Some(Report::Gone(_)) | None => return None,
                 },
                 changed = self.kill_at.changed() => {
@@ -192,7 +192,7 @@ impl Watcher {
             loop {
                 match self.control.next().await {
                     Some(Report::EngineEnded(status)) => exit_of_killed = Some(exit(status)),
-                    Some(Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_)) => {}
+                    Some(Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_) | Report::SandboxRefused(_)) => {}
                     Some(Report::Gone(killed)) => return Some(killed.unsigned_abs()),
                     None => return None,
                 }

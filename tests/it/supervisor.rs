@@ -17,7 +17,8 @@ use sha2::{Digest, Sha256};
 use skill_runner::domain::ids::RunId;
 use skill_runner::engine::{Launch, PoliteSignal, Streams};
 use skill_runner::supervisor::{
-    Ended, Error, Limits, Output, Process, ProcessExit, ReadOnlyBind, Spec, Stream, StreamTotals, spawn,
+    Access, Ended, Error, Limits, Network, Output, Process, ProcessExit, ReadOnlyBind, Sandbox, Shown, Spec, Stream,
+    StreamTotals, spawn,
 };
 use uuid::Uuid;
 
@@ -69,6 +70,19 @@ impl Room {
         self.launch(&["python3", "-c", script])
     }
 
+    /// The sandbox of its processes, where they are to have one: everything of the room and nothing else can be written.
+    fn sandbox(&self) -> Option<Sandbox> {
+        std::env::var_os("SANDBOXED")?;
+        let write = |source: PathBuf, target: PathBuf| Shown { source, target, access: Access::Write };
+        let tmp = self.root.join("tmp");
+        Some(Sandbox {
+            user_namespace: !rustix::process::geteuid().is_root(),
+            hidden: ["/root", "/home", "/run", "/tmp"].map(PathBuf::from).to_vec(),
+            shown: vec![write(self.root.clone(), self.root.clone()), write(tmp, "/tmp".into())],
+            network: Network::Own { ports: Vec::new() },
+        })
+    }
+
     async fn try_spawn(&self, launch: &Launch, limits: Limits) -> Result<Process, Error> {
         self.try_spawn_with(launch, limits, &[]).await
     }
@@ -82,7 +96,9 @@ impl Room {
         let (stdout_log, stderr_log) = (self.root.join("stdout.txt"), self.root.join("stderr.txt"));
         let tmp_dir = self.root.join("tmp");
         let (stdout_log, stderr_log, tmp_dir) = (&stdout_log, &stderr_log, &tmp_dir);
-        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds }).await
+        let sandbox = self.sandbox();
+        let sandbox = sandbox.as_ref();
+        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds, sandbox }).await
     }
 
     async fn spawn(&self, launch: &Launch) -> Process {

@@ -13,8 +13,10 @@ impl Errno {
     pub(crate) const NOEXEC: Errno = Errno(8);
     pub(crate) const ACCES: Errno = Errno(13);
     pub(crate) const NOTDIR: Errno = Errno(20);
+    pub(crate) const ISDIR: Errno = Errno(21);
     pub(crate) const INVAL: Errno = Errno(22);
     pub(crate) const TXTBSY: Errno = Errno(26);
+    pub(crate) const ROFS: Errno = Errno(30);
 }
 
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
@@ -30,6 +32,8 @@ const LAST_SIGNAL: i32 = 64;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+pub(crate) mod isolate;
+pub(crate) mod network;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -130,12 +134,23 @@ pub(crate) fn executable(ended: &[u8]) -> Result<()> {
     if mode & S_IFMT == S_IFREG { Ok(()) } else { Err(Errno::ACCES) }
 }
 
+const O_CLOEXEC: usize = 0o2_000_000;
+const O_NONBLOCK: usize = 0o4_000;
+
 /// A pipe: where to read, where to write.
 pub(crate) fn pipe() -> Result<(Fd, Fd)> {
-    const O_CLOEXEC: usize = 0o2_000_000;
+    pipe_with(O_CLOEXEC)
+}
+
+/// A pipe on which nobody ever waits.
+pub(crate) fn impatient_pipe() -> Result<(Fd, Fd)> {
+    pipe_with(O_CLOEXEC | O_NONBLOCK)
+}
+
+fn pipe_with(flags: usize) -> Result<(Fd, Fd)> {
     let mut ends = [0_i32; 2];
     // SAFETY: the kernel writes two numbers.
-    unsafe { call(number::PIPE2, [address_mut(&mut ends), O_CLOEXEC]) }?;
+    unsafe { call(number::PIPE2, [address_mut(&mut ends), flags]) }?;
     let [read, write] = ends;
     Ok((Fd(read), Fd(write)))
 }
@@ -265,6 +280,8 @@ pub(crate) fn set_name(name: &str) {
 /// A limit that this process and all its descendants keep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
+    /// Of the image of a process that crashed.
+    CoreFile = 4,
     OpenFiles = 7,
     /// Of real-time CPU, in microseconds.
     RealTime = 15,
@@ -439,6 +456,17 @@ mod tests {
             (number::PRLIMIT64, libc::SYS_prlimit64),
             (number::STATX, libc::SYS_statx),
             (number::CLOSE_RANGE, libc::SYS_close_range),
+            (number::SENDMSG, libc::SYS_sendmsg),
+            (number::SOCKET, libc::SYS_socket),
+            (number::BIND, libc::SYS_bind),
+            (number::LISTEN, libc::SYS_listen),
+            (number::IOCTL, libc::SYS_ioctl),
+            (number::CAPSET, libc::SYS_capset),
+            (number::MKDIRAT, libc::SYS_mkdirat),
+            (number::SYMLINKAT, libc::SYS_symlinkat),
+            (number::OPEN_TREE, libc::SYS_open_tree),
+            (number::MOVE_MOUNT, libc::SYS_move_mount),
+            (number::MOUNT_SETATTR, libc::SYS_mount_setattr),
         ];
         for (ours, theirs) in numbers {
             assert_eq!(i64::try_from(ours).unwrap(), theirs);

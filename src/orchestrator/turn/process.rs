@@ -47,6 +47,7 @@ pub(crate) async fn start(
         launch,
         run,
         read_only_binds: &[],
+        sandbox: None,
         stdout_log: &paths.file(RunFile::Stdout),
         stderr_log: &paths.file(RunFile::Stderr),
         tmp_dir: &paths.tmp,
@@ -119,6 +120,7 @@ pub(crate) fn not_started(program: &str, failure: &supervisor::Error) -> RunErro
                     | supervisor::Error::Start { .. }
                     | supervisor::Error::WorkingDirectory { .. }
                     | supervisor::Error::ReadOnlyBind { .. }
+                    | supervisor::Error::Sandbox { .. }
                     | supervisor::Error::Shim { .. } => ErrorCode::EngineFailed,
                 };
                 RunError::new(code, not_started(&chain(other)))

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use rustix::process::Rlimit;
 use skill_runner_shim::wire::{self, NulByte, Words};
 
+use crate::supervisor::sandbox::Sandbox;
+use crate::supervisor::words::words;
+
 /// A folder that the processes of one run see at another place, read-only. Nobody else sees it there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadOnlyBind {
@@ -25,6 +28,8 @@ pub(crate) struct Order {
     pub(crate) binds: Vec<ReadOnlyBind>,
     /// What the processes of the run see as `/tmp`; the machine's, if nothing is named.
     pub(crate) tmp: Option<PathBuf>,
+    /// What they are confined by; it has a `/tmp` of its own.
+    pub(crate) sandbox: Option<Sandbox>,
     pub(crate) argv: Vec<OsString>,
     /// Each name once.
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -38,6 +43,7 @@ impl Order {
         let folders = self.binds.iter().flat_map(|bind| [&bind.source, &bind.target]);
         let binds = words(folders.map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
         let tmp = words(self.tmp.iter().map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
+        let sandbox = self.sandbox.as_ref().map(Sandbox::encode).transpose().map_err(nul)?;
         let argv = words(self.argv.iter().map(|word| word.as_bytes())).map_err(nul)?;
         let variables = self.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
         let env = words(variables).map_err(nul)?;
@@ -49,6 +55,7 @@ impl Order {
             cwd: Words::new(&cwd),
             binds: Words::new(&binds),
             tmp: Words::new(&tmp),
+            sandbox: sandbox.as_ref().map_or(wire::Sandbox::NONE, |encoded| encoded.as_wire()),
             argv: Words::new(&argv),
             env: Words::new(&env),
         };
@@ -56,12 +63,6 @@ impl Order {
         order.encode(&mut message);
         Ok(message)
     }
-}
-
-fn words(list: impl IntoIterator<Item: AsRef<[u8]>>) -> Result<Vec<u8>, NulByte> {
-    let mut bytes = Vec::new();
-    list.into_iter().try_for_each(|word| Words::push(&mut bytes, word.as_ref()))?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -76,6 +77,7 @@ mod tests {
             cwd: "/work".into(),
             binds: vec![ReadOnlyBind { source: "/from".into(), target: "/to".into() }],
             tmp: Some("/own".into()),
+            sandbox: None,
             argv: vec!["sh".into(), "".into()],
             env: vec![("A".into(), "b=c".into()), ("EMPTY".into(), "".into())],
         };
@@ -86,6 +88,7 @@ mod tests {
             cwd: Words::new(b"/work\0"),
             binds: Words::new(b"/from\0/to\0"),
             tmp: Words::new(b"/own\0"),
+            sandbox: wire::Sandbox::NONE,
             argv: Words::new(b"sh\0\0"),
             env: Words::new(b"A=b=c\0EMPTY=\0"),
         };

@@ -1,7 +1,7 @@
 //! The service's side of a start: a shim, its pipes, an order, and the shim's first report.
 
 use std::ffi::OsStr;
-use std::io::{self, IoSlice, PipeWriter, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, PipeWriter, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -10,9 +10,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
+    sendmsg,
+};
 use rustix::process::{Pid, Signal, kill_process};
-use skill_runner_shim::wire::{FILES, NAME, Report};
+use skill_runner_shim::wire::{FILES, NAME, PORTS_MAX, Report, SandboxStep};
 
 use super::order::Order;
 use super::program;
@@ -28,6 +32,8 @@ pub(crate) struct Started {
     pub(crate) engine: u32,
     pub(crate) control: UnixStream,
     pub(crate) pipes: Pipes,
+    /// Sockets that listen in the run's network namespace, in the order of the ports.
+    pub(crate) listeners: Vec<OwnedFd>,
 }
 
 /// The service's ends of an engine's pipes.
@@ -53,6 +59,8 @@ pub(crate) enum Failure {
     Engine(io::Error),
     /// A folder could not be bound.
     Bind(io::Error),
+    /// The sandbox could not be made: what was tried, and why not.
+    Sandbox(&'static str, io::Error),
 }
 
 /// Starts a shim that makes the engine's process. Blocks until it is ready or was refused.
@@ -76,14 +84,18 @@ pub(crate) fn start(
     drop(command);
     let report = control.write_all(order.get(sent..).unwrap_or_default());
     let report = report.and_then(|()| first_report(&shim, &mut control)).map_err(Failure::Shim);
-    let engine = report.and_then(|report| match report {
-        Some(Report::Ready(engine)) => Ok(engine.unsigned_abs()),
+    let engine = report.and_then(|(report, listeners)| match report {
+        Some(Report::Ready(engine)) => Ok((engine.unsigned_abs(), listeners)),
         Some(Report::Refused(error)) => Err(Failure::Engine(io::Error::from_raw_os_error(error))),
         Some(Report::BindRefused(error)) => Err(Failure::Bind(io::Error::from_raw_os_error(error))),
+        Some(Report::SandboxRefused(refused)) => {
+            let (step, error) = SandboxStep::read(refused);
+            Err(Failure::Sandbox(step, io::Error::from_raw_os_error(error)))
+        }
         Some(Report::EngineEnded(_) | Report::Gone(_)) | None => Err(Failure::Shim(io::ErrorKind::InvalidData.into())),
     });
     match engine {
-        Ok(engine) => Ok(Started { shim: Pid::from_child(&shim), engine, control, pipes }),
+        Ok((engine, listeners)) => Ok(Started { shim: Pid::from_child(&shim), engine, control, pipes, listeners }),
         Err(failure) => {
             // It has exited, or will do so now that its control socket is closed.
             drop(control);
@@ -110,17 +122,31 @@ fn send_order(control: &UnixStream, order: &[u8], written: EnginesEnds) -> io::R
     Ok((Pipes { gate, stdin }, sent))
 }
 
-/// Waits for the shim's first report. An engine can stop its shim before that, so the shim is sent SIGCONT repeatedly.
-fn first_report(shim: &Child, control: &mut UnixStream) -> io::Result<Option<Report>> {
+/// Waits for the shim's first report, and the sockets that come with it. An engine can stop its shim before that, so the shim is
+/// sent SIGCONT repeatedly.
+fn first_report(shim: &Child, control: &mut UnixStream) -> io::Result<(Option<Report>, Vec<OwnedFd>)> {
     control.set_read_timeout(Some(WAKE_AFTER))?;
     let mut report = [0; Report::LEN];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PORTS_MAX))];
     for _ in 0..WAKE_TIMES {
-        match control.read_exact(&mut report) {
-            Ok(()) => return Ok(Report::decode(report)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+        match recvmsg(&*control, &mut [IoSliceMut::new(&mut report)], &mut ancillary, flags) {
+            Ok(received) if received.bytes == Report::LEN => {
+                let mut listeners = Vec::new();
+                for message in ancillary.drain() {
+                    if let RecvAncillaryMessage::ScmRights(files) = message {
+                        listeners.extend(files);
+                    }
+                }
+                return Ok((Report::decode(report), listeners));
+            }
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(Errno::AGAIN) => {
                 let _ = kill_process(Pid::from_child(shim), Signal::CONT);
             }
-            Err(error) => return Err(error),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Err(io::ErrorKind::TimedOut.into())

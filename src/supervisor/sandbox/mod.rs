@@ -1,0 +1,8 @@
+//! The sandbox of a run: what its processes see, what they may change, and whom they reach.
+
+mod filter;
+mod plan;
+
+pub(crate) use filter::encoded as filters;
+pub use plan::{Access, Network, Sandbox, Shown};
+pub(crate) use plan::hidden_of_machine;
