@@ -97,8 +97,7 @@ pub(crate) fn drop_privileges(sandbox: Sandbox<'_>) -> Result<()> {
     let mut filters = sandbox.filters;
     while let Some((length, rest)) = filters.split_first_chunk() {
         let length = usize::from(u16::from_ne_bytes(*length)) * 8;
-        let (filter, rest) =
-            rest.split_at_checked(length).ok_or(Errno::INVAL).or_else(at(SandboxStep::Filter))?;
+        let (filter, rest) = rest.split_at_checked(length).ok_or(Errno::INVAL).or_else(at(SandboxStep::Filter))?;
         isolate::filter_calls(filter).or_else(at(SandboxStep::Filter))?;
         filters = rest;
     }

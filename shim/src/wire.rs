@@ -49,14 +49,8 @@ pub struct Sandbox<'a> {
 }
 
 impl Sandbox<'_> {
-    pub const NONE: Sandbox<'static> = Sandbox {
-        namespaces: 0,
-        ids: [0; 2],
-        hidden: Words(b""),
-        shown: Words(b""),
-        ports: Words(b""),
-        filters: b"",
-    };
+    pub const NONE: Sandbox<'static> =
+        Sandbox { namespaces: 0, ids: [0; 2], hidden: Words(b""), shown: Words(b""), ports: Words(b""), filters: b"" };
 }
 
 /// Most ports of one order.

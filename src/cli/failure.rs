@@ -177,6 +177,7 @@ impl From<orchestrator::Error> for Failure {
             | E::NotReady
             | E::FieldNotFound { .. }
             | E::Contract(_)
+            | E::SandboxMissing { .. }
             | E::Store(_)
             | E::Corrupt { .. }
             | E::Io { .. } => Value::Null,

@@ -12,6 +12,7 @@ use super::outcome::{Completion, Evidence, RunError};
 use super::request::{Passed, UploadedFile};
 use super::statechart::Status;
 use super::validation::ValidationError;
+use crate::domain::isolation::Isolation;
 
 /// What becomes of runs that were queued when the service died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub enum Command {
         /// Which parser reads it.
         parser_version: String,
         /// The tier of isolation in force.
-        isolation: String,
+        isolation: Isolation,
         /// What the engine is told besides its prompt.
         passed: Passed,
     },

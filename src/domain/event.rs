@@ -12,6 +12,7 @@ use super::outcome::{Completion, Proof, RunError, Usage, Warning};
 use super::request::{Caller, Defaults, ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
 use super::statechart::{Status, Trigger};
 use super::time::Timestamp;
+use crate::domain::isolation::Isolation;
 
 pub(crate) use super::validation::{NormalizationLevel, NormalizationStep, Normalized, ValidationError};
 
@@ -244,7 +245,7 @@ pub struct TurnStarted {
     /// Which parser reads its output.
     pub(crate) parser_version: String,
     /// The tier of isolation in force.
-    pub(crate) isolation: String,
+    pub(crate) isolation: Isolation,
     /// The session this turn goes on with.
     pub(crate) resumed_from: Option<String>,
     /// What the engine was told besides its prompt.

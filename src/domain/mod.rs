@@ -15,6 +15,7 @@ pub mod fact;
 pub mod ids;
 pub mod integrity;
 pub mod interaction;
+pub mod isolation;
 pub(crate) mod json_text;
 pub mod outcome;
 pub(crate) mod plain_json;

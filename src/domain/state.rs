@@ -16,6 +16,7 @@ use super::outcome::{RunError, Usage, Warning};
 use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef, WAIT_MAX_SECONDS};
 use super::statechart::Status;
 use super::time::Timestamp;
+use crate::domain::isolation::Isolation;
 
 /// Most warnings kept in the state; the log has them all.
 pub(crate) const WARNINGS_KEPT: usize = 100;
@@ -44,7 +45,7 @@ pub(crate) struct Turn {
     /// What the engine calls itself.
     pub(crate) engine_version: String,
     /// The tier of isolation in force.
-    pub(crate) isolation: String,
+    pub(crate) isolation: Isolation,
     /// What the engine was told besides its prompt. Rows of older versions do not say.
     #[serde(flatten)]
     pub(crate) passed: Passed,

@@ -75,6 +75,8 @@ pub struct Adapter {
     pub(crate) models: ModelCatalog,
     /// Its own structured output, where it has one.
     pub(crate) structured: Option<Structured>,
+    /// The hosts of its model and its login, where the operator names no others.
+    pub(crate) endpoints: &'static [&'static str],
     /// Whether it can confine its commands itself.
     pub(crate) has_sandbox: bool,
     /// Variables set whenever it is started: they switch off updates, telemetry and second processes.

@@ -91,6 +91,9 @@ pub enum Error {
     /// The files of a finished run are not there any more.
     #[error("the files of run {run} are gone: its folder was removed from the data directory")]
     FilesGone { run: RunId },
+    /// The operator wants runs to be confined, and the machine cannot.
+    #[error("sandbox is on, but {reason}")]
+    SandboxMissing { reason: String },
     /// A file operation failed.
     #[error("{doing}")]
     Io {
@@ -161,7 +164,7 @@ impl Error {
             Self::Io { source, .. } => Shortage::behind(source).map_or(ErrorCode::Internal, of_shortage),
             Self::Corrupt { .. } | Self::Damaged { .. } => ErrorCode::DataCorrupt,
             Self::FilesGone { .. } => ErrorCode::RunFilesGone,
-            Self::Contract(_) => ErrorCode::Internal,
+            Self::Contract(_) | Self::SandboxMissing { .. } => ErrorCode::Internal,
         }
     }
 
@@ -186,6 +189,7 @@ impl Error {
             | Self::SeqOutOfRange { .. }
             | Self::NotReady
             | Self::Contract(_)
+            | Self::SandboxMissing { .. }
             | Self::Store(_)
             | Self::Corrupt { .. }
             | Self::Damaged { .. }

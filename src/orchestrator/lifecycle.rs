@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::warn;
+
 use crate::orchestrator::environment::Environment;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
@@ -15,8 +17,9 @@ use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::context::Parts;
 use crate::orchestrator::shared::deadlines::Deadlines;
 use crate::registry::Registry;
-use crate::settings::Settings;
+use crate::settings::{Sandbox, Settings};
 use crate::store::EventStore;
+use crate::supervisor::Confinement;
 use crate::workspace::{self, Layout};
 
 impl Orchestrator {
@@ -34,7 +37,17 @@ impl Orchestrator {
         registry: Registry,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let Environment { clock, signer, blocking, engines, renderer, program, installed_engines } = environment;
+        let Environment { clock, signer, blocking, engines, renderer, program, installed_engines, confinement } =
+            environment;
+        if let Confinement::Missing { reason } = &confinement {
+            if settings.runs.sandbox == Sandbox::On {
+                return Err(Error::SandboxMissing { reason: reason.clone() });
+            }
+            warn!(
+                reason,
+                "runs are not confined: this machine gives no sandbox; set sandbox: off to hear no more of it"
+            );
+        }
         let layout = Layout::new(&settings.paths.data_dir);
         let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
         let log = RunLog::new(store.clone(), layout.clone(), blocking.clone());
@@ -47,6 +60,7 @@ impl Orchestrator {
             settings,
             registry,
             installed_engines,
+            confinement,
             clock,
             signer,
             blocking,

@@ -9,6 +9,7 @@ use crate::domain::event::RecoveryState;
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::integrity::Integrity;
 use crate::domain::interaction::InteractionId;
+use crate::domain::isolation::Isolation;
 use crate::domain::outcome::{RunError, Usage, Warning};
 use crate::domain::request::ExecutionMode;
 use crate::domain::state::RunState;
@@ -29,7 +30,7 @@ pub struct Job {
     /// What the engine calls itself, once it was started.
     pub(crate) engine_version: Option<String>,
     /// The tier of isolation in force, once it was started.
-    pub(crate) isolation: Option<String>,
+    pub(crate) isolation: Option<Isolation>,
     /// The model its engine was told to use; before that, the one that was asked for.
     pub(crate) model: Option<String>,
     /// How hard the model was told to think.

@@ -12,7 +12,7 @@ pub(crate) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 52] = [
+const PLAIN: [(&str, Option<&str>); 55] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -42,6 +42,9 @@ const PLAIN: [(&str, Option<&str>); 52] = [
     ("restart_queued", None),
     ("repair", None),
     ("sandbox", None),
+    ("sandbox_read", None),
+    ("sandbox_write", None),
+    ("egress_allow", None),
     ("python_packages", None),
     ("python_install_timeout_seconds", None),
     ("python_environment_days", None),

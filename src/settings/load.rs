@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use std::path::PathBuf;
+
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
@@ -162,6 +164,10 @@ fn scrub(from: &mut Reader) -> Scrub {
 
 fn runs(from: &mut Reader, cores: usize) -> Runs {
     let restart = [("fail", RestartQueued::Fail), ("requeue", RestartQueued::Requeue)];
+    let absolute = |text: &str| text.starts_with('/') && !text.contains('\0');
+    let paths = |key: &str, from: &mut Reader| {
+        from.list(key, Vec::new(), absolute).into_iter().map(PathBuf::from).collect::<Vec<_>>()
+    };
     let sandbox = [("auto", Sandbox::Auto), ("on", Sandbox::On), ("off", Sandbox::Off)];
     Runs {
         max_running_jobs: from.whole("max_running_jobs", SLOTS_PER_CORE * cores.max(1), 1..=4096),
@@ -169,6 +175,11 @@ fn runs(from: &mut Reader, cores: usize) -> Runs {
         restart_queued: from.choice("restart_queued", RestartQueued::Fail, &restart),
         repair: from.switch("repair", false),
         sandbox: from.choice("sandbox", Sandbox::Auto, &sandbox),
+        sandbox_read: paths("sandbox_read", from),
+        sandbox_write: paths("sandbox_write", from),
+        egress_allow: from.list("egress_allow", Vec::new(), |host| {
+            !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]*".contains(c))
+        }),
     }
 }
 

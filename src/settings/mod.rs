@@ -138,6 +138,12 @@ pub struct Runs {
     pub repair: bool,
     /// Whether engines are confined.
     pub sandbox: Sandbox,
+    /// What confined runs can read besides.
+    pub(crate) sandbox_read: Vec<PathBuf>,
+    /// Where confined runs can write besides.
+    pub(crate) sandbox_write: Vec<PathBuf>,
+    /// Hosts that every confined run may reach.
+    pub(crate) egress_allow: Vec<String>,
 }
 
 /// What a restart does with runs that waited for their turn.

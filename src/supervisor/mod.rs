@@ -5,6 +5,7 @@
 //! service is killed with -9.
 
 mod changes;
+mod egress;
 mod first_process;
 mod follower;
 mod log;
@@ -33,6 +34,8 @@ mod words;
 
 pub use crate::domain::fact::Stream;
 pub use crate::engine::ProcessExit;
+pub(crate) use egress::proxy_variables;
+pub use egress::{Egress, Host};
 pub use first_process::leave_first_process;
 pub use marks::RUN_MARKER;
 pub use output::{Ended, Output, StreamTotals};

@@ -27,6 +27,8 @@ pub enum Output {
         /// The stream that was changed.
         stream: Stream,
     },
+    /// The run tried to reach somebody whom it may not; each is told once.
+    EgressRefused { host: String, port: u16, reason: &'static str },
     /// A log file could not be written; sent once, and nothing more of that stream is kept.
     LogFailed {
         /// The stream whose log failed.

@@ -34,7 +34,9 @@ pub fn probe(folder: &Path) -> Confinement {
     for user_namespace in [false, true] {
         match try_once(folder, user_namespace) {
             Ok(()) => return Confinement::Works { user_namespace },
-            Err(Failure::Sandbox(step, error)) => reason = format!("the kernel does not let the service {step}: {error}"),
+            Err(Failure::Sandbox(step, error)) => {
+                reason = format!("the kernel does not let the service {step}: {error}")
+            }
             Err(Failure::Shim(error) | Failure::Engine(error) | Failure::Bind(error)) => reason = error.to_string(),
         }
     }
@@ -47,7 +49,7 @@ fn try_once(folder: &Path, user_namespace: bool) -> Result<(), Failure> {
         user_namespace,
         hidden: hidden_of_machine(),
         shown: vec![Shown::in_place(&folder, Access::Write)],
-        network: Network::Own { ports: Vec::new() },
+        network: Network::None,
     };
     let order = Order {
         mark: u64::MAX - 1,

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io::{self, PipeWriter, Write};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,19 +50,12 @@ pub struct Process {
     pub(crate) begin: Option<Begin>,
     pub(crate) kind: Kind,
     pub(crate) own_tmp: bool,
-    /// Sockets that listen in its network namespace, in the order of the plan's ports.
-    pub(crate) listeners: Vec<OwnedFd>,
 }
 
 impl Process {
     /// Whether it and everything it starts have a `/tmp` of their own.
     pub fn has_own_tmp(&self) -> bool {
         self.own_tmp
-    }
-
-    /// The sockets that listen in its network namespace, in the order of the plan's ports; for whoever serves them.
-    pub(crate) fn take_listeners(&mut self) -> Vec<OwnedFd> {
-        std::mem::take(&mut self.listeners)
     }
 
     /// The process id of the engine itself.

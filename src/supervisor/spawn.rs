@@ -11,12 +11,13 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
+use super::egress;
 use super::log::Log;
 use super::marks::{RUN_MARKER, mark_of};
 use super::mask::Mask;
 use super::process::{Begin, Kind, Process};
 use super::recorder::Recorder;
-use super::sandbox::Sandbox;
+use super::sandbox::{Network, Sandbox};
 use super::shim::{self, EnginesEnds, Failure, Order, ReadOnlyBind, Started};
 use super::source::Source;
 use super::tmp_dir;
@@ -269,6 +270,10 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
     };
     let stdout = read(Stream::Stdout, reading.stdout, spec.limits.stdout_max)?;
     let stderr = read(Stream::Stderr, reading.stderr, None)?;
+    let served = match spec.sandbox.map(|sandbox| &sandbox.network) {
+        Some(Network::Through(rules)) => egress::serve(started.listeners, rules.clone(), outputs.clone())?,
+        Some(Network::Machine | Network::None) | None => Vec::new(),
+    };
     let watcher = Watcher {
         run: spec.run,
         shim: started.shim,
@@ -284,6 +289,7 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
         tmp_dir: spec.tmp_dir.to_owned(),
         logs: files.clone(),
         outputs: outputs.clone(),
+        served,
     };
     tokio::spawn(watcher.run());
     Ok(Process {
@@ -294,7 +300,6 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
         begin: Some(Begin::Gate(started.pipes.gate)),
         kind: Kind::Real,
         own_tmp,
-        listeners: started.listeners,
     })
 }
 

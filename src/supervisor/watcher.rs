@@ -67,7 +67,11 @@ impl Control {
         loop {
             match self.next().await? {
                 Report::Gone(killed) => return Some(killed.unsigned_abs()),
-                Report::EngineEnded(_) | Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_) | Report::SandboxRefused(_) => {}
+                Report::EngineEnded(_)
+                | Report::Ready(_)
+                | Report::Refused(_)
+                | Report::BindRefused(_)
+                | Report::SandboxRefused(_) => {}
             }
         }
     }
@@ -95,6 +99,8 @@ pub(crate) struct Watcher {
     pub(crate) tmp_dir: PathBuf,
     pub(crate) logs: [Arc<LogFile>; 2],
     pub(crate) outputs: mpsc::Sender<Output>,
+    /// The proxy of the run.
+    pub(crate) served: Vec<JoinHandle<()>>,
 }
 
 impl Watcher {
@@ -107,6 +113,7 @@ impl Watcher {
         // If the receivers are gone, they have read their pipes to the end.
         let _ = self.tree_gone.send(true);
         self.stdin.abort();
+        self.served.iter().for_each(JoinHandle::abort);
         let (Ok(stdout), Ok(stderr)) = ((&mut self.stdout).await, (&mut self.stderr).await) else {
             // Only the runtime's shutdown cancels the readers, and then the owner is gone too.
             return;
@@ -192,7 +199,9 @@ impl Watcher {
             loop {
                 match self.control.next().await {
                     Some(Report::EngineEnded(status)) => exit_of_killed = Some(exit(status)),
-                    Some(Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_) | Report::SandboxRefused(_)) => {}
+                    Some(
+                        Report::Ready(_) | Report::Refused(_) | Report::BindRefused(_) | Report::SandboxRefused(_),
+                    ) => {}
                     Some(Report::Gone(killed)) => return Some(killed.unsigned_abs()),
                     None => return None,
                 }

@@ -19,6 +19,7 @@ mod explain;
 mod export;
 mod homes;
 mod hostile;
+mod hostile_skill;
 mod http;
 mod hybrid;
 mod integrity;

@@ -111,6 +111,7 @@ impl Client {
             | Error::NotReady
             | Error::FieldNotFound { .. }
             | Error::Contract(_)
+            | Error::SandboxMissing { .. }
             | Error::Corrupt { .. }
             | Error::Damaged { .. }
             | Error::Io { .. } => false,

@@ -94,8 +94,9 @@ pub(crate) fn is_folder(file: Fd) -> bool {
     const MODE_AT: usize = 28;
     let mut found = [0_u8; 256];
     // SAFETY: the kernel writes a `struct statx`, which has 256 bytes.
-    let asked =
-        unsafe { call(number::STATX, [word(file.0), EMPTY.as_ptr() as usize, AT_EMPTY_PATH, STATX_TYPE, address_mut(&mut found)]) };
+    let asked = unsafe {
+        call(number::STATX, [word(file.0), EMPTY.as_ptr() as usize, AT_EMPTY_PATH, STATX_TYPE, address_mut(&mut found)])
+    };
     let mode = found.get(MODE_AT..MODE_AT + 2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_ne_bytes);
     asked.is_ok() && mode & 0o170_000 == 0o040_000
 }

@@ -10,10 +10,13 @@ use crate::cli::failure::Failure;
 use crate::domain::causes::chain;
 use crate::domain::codes::Exit;
 use crate::files::{self, Reach};
-use crate::orchestrator::Orchestrator;
+use crate::orchestrator::{self, Orchestrator};
 use crate::registry::Registry;
 use crate::settings::{Problem, Settings};
 use crate::store::{EventStore, SledStore};
+
+/// What to do on a machine that gives no sandbox.
+pub(crate) const NO_SANDBOX: &str = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces), run the service as root, or set sandbox: auto or off";
 
 /// Pause between two looks at a data folder that another process has.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -100,5 +103,11 @@ pub(crate) async fn take_over(
     registry: Registry,
     settings: Settings,
 ) -> Result<Orchestrator, Failure> {
-    Ok(Orchestrator::start(store, registry, settings).await?)
+    Orchestrator::start(store, registry, settings).await.map_err(|error| match error {
+        orchestrator::Error::SandboxMissing { reason } => {
+            let message = format!("no run can be confined here: {reason}\n  {NO_SANDBOX}");
+            Failure::Configuration(vec![Problem { key: "sandbox".to_owned(), place: "on".to_owned(), message }])
+        }
+        other => other.into(),
+    })
 }

@@ -9,6 +9,8 @@ codes! {
             => "let the skill write plain files instead of links",
         AskBlockInvalid = "ASK_BLOCK_INVALID", "The engine asked in a form that cannot be read; its question is put as plain text."
             => "compare the question with the contract at the end of the prompt",
+        EgressRefused = "EGRESS_REFUSED", "The run tried to reach a host that it may not."
+            => "name the host in automation.allowlist of the skill's runner.json, or let the operator name it in egress_allow",
         EngineDidNotExit = "ENGINE_DID_NOT_EXIT", "The engine finished its turn and did not exit, so it was ended."
             => "raise the setting exit_grace_seconds if the engine needs longer",
         EngineError = "ENGINE_ERROR", "The engine reported an error that need not end its turn."
@@ -29,6 +31,8 @@ codes! {
             => "check that it is the right file; the run goes on with it",
         InteractiveCompletedWithoutDoneMarker = "INTERACTIVE_COMPLETED_WITHOUT_DONE_MARKER", "The output is valid, but the engine did not say that it is done."
             => "check that the result is complete",
+        IsolationNotEnforced = "ISOLATION_NOT_ENFORCED", "The skill asks to be confined, and this machine or its settings do not confine it."
+            => "run `skill-runner doctor`, which says why there is no sandbox; run only skills that you trust until then",
         LogLimitExceeded = "LOG_LIMIT_EXCEEDED", "The engine wrote more than max_log_bytes; the rest was dropped."
             => "raise the setting max_log_bytes if the rest matters",
         ModelNotInCatalog = "MODEL_NOT_IN_CATALOG", "The model is not in the list of models of this version of the engine's CLI."

@@ -67,6 +67,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         listing: None,
     },
     structured: Some(Structured { tool: Some("StructuredOutput"), schema: launch::schema }),
+    endpoints: &["api.anthropic.com", "console.anthropic.com", "platform.claude.com"],
     has_sandbox: false,
     switches: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),

@@ -74,6 +74,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         listing: None,
     },
     structured: Some(Structured { tool: None, schema: schema::strict }),
+    endpoints: &["api.openai.com", "auth.openai.com", "chatgpt.com"],
     has_sandbox: true,
     // How long it waits before it sends a request again is told in its log alone.
     switches: &[("RUST_LOG", "error,codex_core::responses_retry=warn")],

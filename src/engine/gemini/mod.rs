@@ -69,6 +69,12 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         listing: None,
     },
     structured: None,
+    endpoints: &[
+        "generativelanguage.googleapis.com",
+        "cloudcode-pa.googleapis.com",
+        "oauth2.googleapis.com",
+        "aiplatform.googleapis.com",
+    ],
     has_sandbox: false,
     // One process instead of two: less memory, and signals reach the one that works.
     // The settings of an untrusted folder are not read; the flag comes too late for them, and the home may ask for trust.

@@ -43,6 +43,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     },
     models: ModelCatalog { names: ModelNames::Plain, snapshot: None, listing: None },
     structured: None,
+    endpoints: &["apis.iflow.cn", "iflow.cn"],
     has_sandbox: false,
     switches: &[],
     launch: launch::launch,

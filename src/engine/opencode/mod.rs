@@ -59,6 +59,14 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         listing: Some(ModelListing { arguments: &["models"], home_variables: launch::home_variables }),
     },
     structured: None,
+    endpoints: &[
+        "opencode.ai",
+        "models.dev",
+        "api.anthropic.com",
+        "api.openai.com",
+        "generativelanguage.googleapis.com",
+        "openrouter.ai",
+    ],
     has_sandbox: false,
     switches: &[
         ("OPENCODE_DISABLE_AUTOUPDATE", "1"),

@@ -188,6 +188,7 @@ fn orchestrator(error: &Error) -> Answer {
         | Error::NotReady
         | Error::Store(_)
         | Error::Contract(_)
+        | Error::SandboxMissing { .. }
         | Error::Corrupt { .. }
         | Error::FilesGone { .. }
         | Error::Io { .. } => plain(code),

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::fcmp::Signer;
 use crate::installed_engines::InstalledEngines;
 use crate::renderer::{ChildRenderer, Renderer};
-use crate::settings::Settings;
-use crate::supervisor::{ProcessSpawner, Spawner};
+use crate::settings::{Sandbox, Settings};
+use crate::supervisor::{self, Confinement, ProcessSpawner, Spawner};
 
 pub use blocking::{Blocking, FileSteps};
 pub use clock::{Clock, WallClock};
@@ -31,6 +31,8 @@ pub struct Environment {
     pub program: PathBuf,
     /// Knows the agent CLIs.
     pub installed_engines: InstalledEngines,
+    /// Whether runs can be confined.
+    pub confinement: Confinement,
 }
 
 impl Environment {
@@ -43,6 +45,10 @@ impl Environment {
             renderer: Arc::new(ChildRenderer::this_program()),
             program: std::env::current_exe().unwrap_or_default(),
             installed_engines: InstalledEngines::new(settings),
+            confinement: match settings.runs.sandbox {
+                Sandbox::Off => Confinement::Off,
+                Sandbox::Auto | Sandbox::On => supervisor::probe(&settings.paths.data_dir),
+            },
         }
     }
 }

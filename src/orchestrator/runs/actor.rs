@@ -11,6 +11,7 @@ use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::domain::command::{Command, Conclusion};
 use crate::domain::ids::RunId;
+use crate::domain::isolation::{Isolation, Part, Tier};
 use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
@@ -28,7 +29,7 @@ use crate::orchestrator::turn::prepare::{Prepared, prepare};
 use crate::orchestrator::turn::process;
 use crate::orchestrator::turn::start::Start;
 use crate::orchestrator::turn::watch::{end, warned};
-use crate::supervisor;
+use crate::supervisor::{self, Sandbox};
 
 /// When a failure that could not be logged is tried again, at first and at last.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -86,23 +87,27 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         }
     };
     let Prepared { start, skill, skill_place, script, mut from, result_before, mut dependencies } = prepared;
-    let Start { mut stage, shown_argv, engine_version, parser_version, isolation, passed, warnings } = start;
+    let Start { mut stage, shown_argv, engine_version, parser_version, mut isolation, passed, warnings } = start;
     let making = dependencies.making(shared, &shared.layout.run(run));
-    let (first, stdout_max) =
-        making.as_ref().map_or((&stage.launch, stage.stdout_max), |it| (&it.launch, it.stdout_max));
-    let mut process = match begin(shared, run, first, stdout_max).await {
+    let (first, stdout_max, sandbox) = {
+        let first = making.as_ref().unwrap_or(&stage);
+        (&first.launch, first.stdout_max, first.sandbox.as_ref())
+    };
+    let mut process = match begin(shared, run, first, stdout_max, sandbox).await {
         Ok(process) => process,
         Err(error) => return at_rest::reject(shared, &mut journal, error).await,
     };
     let pid = process.pid();
-    // Scripts that run behind the engine see the machine's.
-    let own_tmp = process.has_own_tmp() && !skill.manifest.has_scripts();
+    // Without a sandbox, scripts that run behind the engine see the machine's.
+    if isolation.tier == Tier::ProcessTree && process.has_own_tmp() && !skill.manifest.has_scripts() {
+        isolation.parts.push(Part::OwnTmp);
+    }
     let start = Command::StartTurn {
         command: shown_argv,
         pid,
         engine_version,
         parser_version: parser_version.to_owned(),
-        isolation: if own_tmp { format!("{isolation}+own-tmp") } else { isolation.to_owned() },
+        isolation: Isolation::Told(isolation),
         passed,
     };
     if let Err(error) = journal.commit(start).await {
@@ -123,7 +128,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         let installing = dependencies.install(shared, &mut journal, mailbox, process, making, from);
         let (installed, outcome) = installing.await?;
         let begun = match outcome {
-            Ok(()) => begin(shared, run, &stage.launch, stage.stdout_max).await,
+            Ok(()) => begin(shared, run, &stage.launch, stage.stdout_max, stage.sandbox.as_ref()).await,
             Err(error) => Err(error),
         };
         match begun {
@@ -179,8 +184,9 @@ async fn begin(
     run: RunId,
     launch: &Launch,
     stdout_max: Option<u64>,
+    sandbox: Option<&Sandbox>,
 ) -> Result<supervisor::Process, RunError> {
-    process::start(shared, run, launch, stdout_max).await.map_err(|failure| {
+    process::start(shared, run, launch, stdout_max, sandbox).await.map_err(|failure| {
         let program = launch.argv.first().cloned().unwrap_or_default();
         process::not_started(&program, &failure)
     })

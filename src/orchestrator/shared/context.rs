@@ -33,7 +33,7 @@ use crate::registry::Registry;
 use crate::renderer::Renderer;
 use crate::settings::Settings;
 use crate::store::EventStore;
-use crate::supervisor::Spawner;
+use crate::supervisor::{Confinement, Spawner};
 use crate::workspace::{Layout, RunPaths, SharedSkills};
 
 /// Requests that are being checked at once, of those whose check takes long.
@@ -55,6 +55,7 @@ pub(crate) struct Shared {
     /// Held by a run from taking what it shares to its row; alone by whoever removes what no row needs.
     pub sharing: RwLock<()>,
     pub installed_engines: InstalledEngines,
+    pub confinement: Confinement,
     pub clock: Arc<dyn Clock>,
     pub signer: Option<Arc<Signer>>,
     pub blocking: Blocking,
@@ -96,6 +97,7 @@ pub(crate) struct Parts {
     pub settings: Settings,
     pub registry: Registry,
     pub installed_engines: InstalledEngines,
+    pub confinement: Confinement,
     pub clock: Arc<dyn Clock>,
     pub signer: Option<Arc<Signer>>,
     pub blocking: Blocking,
@@ -123,6 +125,7 @@ impl Shared {
             settings: parts.settings,
             registry: parts.registry,
             installed_engines: parts.installed_engines,
+            confinement: parts.confinement,
             clock: parts.clock,
             signer: parts.signer,
             blocking: parts.blocking,

@@ -90,6 +90,8 @@ impl Dependencies {
             stdout_max: Some(script::STDOUT_MAX),
             line_max: script::LINE_MAX,
             home: None,
+            // It writes where the environments are, and needs the operator's index of packages.
+            sandbox: None,
         })
     }
 

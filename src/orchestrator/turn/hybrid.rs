@@ -24,7 +24,8 @@ pub(crate) async fn run_script(
     let state = turn.journal.state();
     let paths = turn.shared.layout.run(state.run_id);
     let place = paths.file(RunFile::EngineOutput);
-    let stage = call.stage(state, &paths, Some(script::EngineWords { text: &text, path: &place }));
+    let stage =
+        call.stage(turn.shared, &turn.skill, state, &paths, Some(script::EngineWords { text: &text, path: &place }));
     let program = stage.launch.argv.first().cloned().unwrap_or_default();
     let stdout_from = turn.ended.stdout.bytes;
     Ok(match turn.run_process(stage, turn.deadline).await? {

@@ -18,10 +18,9 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::results::pretty;
 use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::deadline::Deadline;
-use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::result_file;
-use crate::orchestrator::turn::script_call::{PythonOf, path_variable};
+use crate::orchestrator::turn::script_call::{PythonOf, path_variable, script_stage};
 use crate::orchestrator::turn::watch::{FinishedProcess, warned};
 use crate::skill::manifest::{EntrypointKind, OutputCommand};
 use crate::skill::python::Command;
@@ -122,13 +121,8 @@ impl Turn<'_> {
         let mut launch =
             script::launch_helper(script::Helper { argv, run_dir: &run_dir, home: &home, path: &path, debug });
         PythonOf::command(self.shared, &self.skill, which).apply(&mut launch);
-        let stage = Stage {
-            launch,
-            reader: TurnReader::Script(script::ScriptParser::default()),
-            stdout_max: Some(script::STDOUT_MAX),
-            line_max: script::LINE_MAX,
-            home: None,
-        };
+        let paths = self.shared.layout.run(self.journal.state().run_id);
+        let stage = script_stage(self.shared, &self.skill, &paths, launch);
         let end = match self.run_process(stage, Deadline::after(time)).await? {
             Ok(end) => end,
             Err(failure) => return Ok(StepResult::failed(format!("it could not be started: {}", chain(&failure)))),

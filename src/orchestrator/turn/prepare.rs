@@ -17,6 +17,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::skills::SkillPlace;
+use crate::orchestrator::turn::confine;
 use crate::orchestrator::turn::dependencies::Dependencies;
 use crate::orchestrator::turn::last_files::forget_unlogged_start;
 use crate::orchestrator::turn::prepare_cli::prepare_cli;
@@ -104,7 +105,7 @@ fn prepare_blocking(
     let (start, script) = match skill.manifest.entrypoint.kind_on(&state.engine) {
         EntrypointKind::Script => {
             let call = script_call(shared, &skill, &skill_place, &given);
-            (call.map(|call| script_start(state, &paths, call)), None)
+            (call.map(|call| script_start(shared, &skill, state, &paths, call)), None)
         }
         EntrypointKind::Prompt => (prepare_cli(shared, state, &skill, &paths, &given)?, None),
         // A script that cannot be called fails the run before the engine costs anything.
@@ -143,16 +144,17 @@ fn script_call(shared: &Shared, skill: &Skill, place: &SkillPlace, given: &Input
     })
 }
 
-fn script_start(state: &RunState, paths: &RunPaths, call: ScriptCall) -> Start {
-    let stage = call.stage(state, paths, None);
+fn script_start(shared: &Shared, skill: &Skill, state: &RunState, paths: &RunPaths, call: ScriptCall) -> Start {
+    let stage = call.stage(shared, skill, state, paths, None);
+    let isolation = confine::in_force(stage.sandbox.as_ref(), skill, false, false);
     Start {
+        warnings: confine::not_enforced(shared, skill, &isolation).into_iter().collect(),
         shown_argv: stage.launch.argv.clone(),
         stage,
         engine_version: script::PROTOCOL.to_owned(),
         parser_version: script::PARSER_VERSION,
-        isolation: "process-tree",
+        isolation,
         passed: Passed::default(),
-        warnings: Vec::new(),
     }
 }
 

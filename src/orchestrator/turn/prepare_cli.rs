@@ -15,6 +15,7 @@ use crate::installed_engines::operator_config;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::results::pretty;
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::turn::confine::{self, CliPlaces};
 use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::start::{Inputs, Start};
@@ -131,10 +132,21 @@ fn start_cli(
         Some(home) => home.prepare()?,
         None => files::create_private_folder(&operators_home)?,
     }
-    let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off;
+    let operator = read_operators(&operators_home, adapter.config.operator_file);
     let schema_path = paths.file(RunFile::OutputSchema);
     let env = passed_variables(shared, adapter);
     let secrets = shared.installed_engines.secrets(adapter, &env);
+    let places = CliPlaces {
+        adapter,
+        home: home.as_ref().map_or(&operators_home, EngineHome::path),
+        operators_home: &operators_home,
+        program: &found.program,
+        env: &env,
+        operators_config: operator.as_deref(),
+    };
+    let sandbox = confine::sandbox(shared, paths, skill, &found.path, Some(&places));
+    // An engine's own sandbox cannot be made in another one.
+    let own_sandbox = shared.settings.runs.sandbox != Sandbox::Off && sandbox.is_none();
     let output_schema = match answer_of(adapter, state, skill) {
         contract::Answer::Message | contract::Answer::Tool(_) => {
             Some(OutputSchema { value: &skill.output_schema, path: &schema_path })
@@ -169,22 +181,31 @@ fn start_cli(
     files::ensure_folder(&paths.folder(RunFolder::Raw))?;
     files.iter().try_for_each(write_config)?;
     let needed = [paths.root.as_path(), &operators_home].into_iter().chain(found.program.iter().map(Path::new));
+    launch.env.extend(confine::variables(sandbox.as_ref()));
     launch.own_tmp = !launch.names_tmp() && !needed.into_iter().any(in_tmp);
-    let operator = read_operators(&operators_home, adapter.config.operator_file);
     let passed = config::passed(&adapter.config, (&configured, &shown), operator.as_deref(), &env);
     files::write_own(&paths.file(RunFile::EngineConfig), &pretty(&json!(passed)))?;
     let unlisted = passed.model.as_deref().and_then(|model| not_in_catalog(shared, adapter, &found.version, model));
     let longest_wait = shared.settings.times.rate_limit_wait_seconds;
     let mut parser = Box::new(adapter.parser(told.resume, state.usage).with_longest_wait(longest_wait));
     parser.mask(secrets);
+    let isolation = confine::in_force(sandbox.as_ref(), skill, true, own_sandbox && adapter.has_sandbox);
+    let unenforced = confine::not_enforced(shared, skill, &isolation);
     Ok(Ok(Start {
-        stage: Stage { launch, reader: TurnReader::Cli(parser, adapter), stdout_max: None, line_max: LINE_MAX, home },
+        stage: Stage {
+            launch,
+            reader: TurnReader::Cli(parser, adapter),
+            stdout_max: None,
+            line_max: LINE_MAX,
+            home,
+            sandbox,
+        },
         shown_argv,
         engine_version: found.version,
         parser_version: adapter.parser_version,
         passed,
-        isolation: isolation(own_sandbox && adapter.has_sandbox, skill),
-        warnings: adapter.warning().into_iter().chain(unlisted).collect(),
+        warnings: adapter.warning().into_iter().chain(unlisted).chain(unenforced).collect(),
+        isolation,
     }))
 }
 
@@ -197,12 +218,6 @@ fn in_tmp(path: &Path) -> bool {
 fn run_home(state: &RunState, paths: &RunPaths, adapter: &Adapter, operators_home: &Path) -> Option<EngineHome> {
     let began_in_the_shared_one = state.turns > 0 && !paths.home.exists();
     (!began_in_the_shared_one).then(|| EngineHome::new(paths.home.clone(), operators_home, adapter.home))
-}
-
-/// What confines every process of the turn. The engine's sandbox holds its own commands, not the scripts of the skill that run
-/// behind it.
-fn isolation(engine_sandbox: bool, skill: &Skill) -> &'static str {
-    if engine_sandbox && !skill.manifest.has_scripts() { "process-tree+engine-sandbox" } else { "process-tree" }
 }
 
 /// How the engine is to hand over its answer.
@@ -388,7 +403,13 @@ fn read_optional(path: &Path) -> Result<Option<String>, Error> {
 fn passed_variables(shared: &Shared, adapter: &Adapter) -> Vec<(String, String)> {
     let names =
         shared.settings.engines.get(&adapter.engine).map(|engine| engine.env_pass.as_slice()).unwrap_or_default();
-    names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
+    let names = names.iter().filter(|name| !changes_programs(name));
+    names.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
+}
+
+/// Whether a variable changes how programs are loaded: such a one could take an engine out of its adapter's hands.
+fn changes_programs(name: &str) -> bool {
+    name.starts_with("LD_") || ["GLIBC_TUNABLES", "GCONV_PATH", "BASH_ENV", "ENV", "PYTHONSTARTUP"].contains(&name)
 }
 
 /// A configuration may hold secrets: it is for the owner alone.

@@ -19,7 +19,7 @@ use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::watch::{Attempt, Clocks};
-use crate::supervisor::{self, Limits, Process, Spec};
+use crate::supervisor::{self, Limits, Process, Sandbox, Spec};
 use crate::workspace::EngineHome;
 
 /// What is to be started and how it is read.
@@ -32,6 +32,8 @@ pub(crate) struct Stage {
     pub line_max: usize,
     /// The home of an agent CLI, to be settled when it has ended.
     pub home: Option<EngineHome>,
+    /// What confines it, where anything does.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// Start a process of the run.
@@ -40,6 +42,7 @@ pub(crate) async fn start(
     run: RunId,
     launch: &Launch,
     stdout_max: Option<u64>,
+    sandbox: Option<&Sandbox>,
 ) -> Result<Process, supervisor::Error> {
     let paths = shared.layout.run(run);
     let limits = Limits { stdout_max, log_max: shared.settings.limits.max_log_bytes };
@@ -47,7 +50,7 @@ pub(crate) async fn start(
         launch,
         run,
         read_only_binds: &[],
-        sandbox: None,
+        sandbox,
         stdout_log: &paths.file(RunFile::Stdout),
         stderr_log: &paths.file(RunFile::Stderr),
         tmp_dir: &paths.tmp,

@@ -6,6 +6,7 @@ use crate::domain::request::Caller;
 use crate::domain::state::RunState;
 use crate::engine::{Launch, script};
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::turn::confine;
 use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::skill::Skill;
@@ -26,7 +27,14 @@ pub(crate) struct ScriptCall {
 
 impl ScriptCall {
     /// The process of the script.
-    pub(crate) fn stage(self, state: &RunState, paths: &RunPaths, engine: Option<script::EngineWords<'_>>) -> Stage {
+    pub(crate) fn stage(
+        self,
+        shared: &Shared,
+        skill: &Skill,
+        state: &RunState,
+        paths: &RunPaths,
+        engine: Option<script::EngineWords<'_>>,
+    ) -> Stage {
         let mut launch = script::launch(script::Invocation {
             argv: self.argv,
             action: self.action,
@@ -42,13 +50,21 @@ impl ScriptCall {
             engine,
         });
         self.python.apply(&mut launch);
-        Stage {
-            launch,
-            reader: TurnReader::Script(script::ScriptParser::default()),
-            stdout_max: Some(script::STDOUT_MAX),
-            line_max: script::LINE_MAX,
-            home: None,
-        }
+        script_stage(shared, skill, paths, launch)
+    }
+}
+
+/// A process of the skill's own, confined as the skill and the operator want it.
+pub(crate) fn script_stage(shared: &Shared, skill: &Skill, paths: &RunPaths, mut launch: Launch) -> Stage {
+    let sandbox = confine::sandbox(shared, paths, skill, &path_variable(), None);
+    launch.env.extend(confine::variables(sandbox.as_ref()));
+    Stage {
+        launch,
+        reader: TurnReader::Script(script::ScriptParser::default()),
+        stdout_max: Some(script::STDOUT_MAX),
+        line_max: script::LINE_MAX,
+        home: None,
+        sandbox,
     }
 }
 

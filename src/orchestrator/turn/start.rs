@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::isolation::InForce;
 use crate::domain::outcome::Warning;
 use crate::domain::request::{Caller, Passed};
 use crate::orchestrator::turn::process::Stage;
@@ -20,7 +21,7 @@ pub(crate) struct Start {
     pub shown_argv: Vec<String>,
     pub engine_version: String,
     pub parser_version: &'static str,
-    pub isolation: &'static str,
+    pub isolation: InForce,
     /// What the engine is told besides its prompt.
     pub passed: Passed,
     /// What a user of this engine has to be told.

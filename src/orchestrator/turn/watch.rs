@@ -223,6 +223,10 @@ impl Attempt<'_> {
                 batch.facts.push(warned(rewritten(stream)));
                 Ok(Taken::Nothing)
             }
+            Some(Output::EgressRefused { host, port, reason }) => {
+                batch.facts.push(warned(egress_refused(&host, port, reason)));
+                Ok(Taken::Nothing)
+            }
             Some(Output::LogFailed { stream, error }) => {
                 let disk_full = Shortage::behind(&error) == Some(Shortage::Disk);
                 self.stop(Stop::LogFailed { message: format!("{}: {error}", stream.as_str()), disk_full });
@@ -312,6 +316,13 @@ fn rewritten(stream: Stream) -> Warning {
     let message = format!("the engine changed what it had written to its {name}; some of it may be missing or twice");
     let mut warning = Warning::new(WarningCode::EngineOutputRewritten, message);
     warning.details.insert("stream".into(), name.into());
+    warning
+}
+
+fn egress_refused(host: &str, port: u16, reason: &str) -> Warning {
+    let mut warning = Warning::new(WarningCode::EgressRefused, format!("{host}:{port} was not reached: {reason}"));
+    warning.details.insert("host".into(), host.into());
+    warning.details.insert("port".into(), port.into());
     warning
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is, SeccompCondition,
+    SeccompFilter, SeccompRule,
 };
 
 /// Refused whatever their arguments are.
@@ -90,7 +90,8 @@ const X32: u32 = 0x4000_0000;
 
 /// All programs in the form that the shim reads; empty for a machine that has none.
 pub(crate) fn encoded() -> &'static [u8] {
-    static ENCODED: LazyLock<Vec<u8>> = LazyLock::new(|| programs().map(|programs| encode(&programs)).unwrap_or_default());
+    static ENCODED: LazyLock<Vec<u8>> =
+        LazyLock::new(|| programs().map(|programs| encode(&programs)).unwrap_or_default());
     &ENCODED
 }
 
@@ -106,7 +107,8 @@ fn programs() -> Result<Vec<BpfProgram>, BackendError> {
 
 fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = NEVER.iter().map(|call| (*call, Vec::new())).collect();
-    let namespace = |flag: i32| when(&[(0, Is::MaskedEq(u64::from(flag.unsigned_abs())), u64::from(flag.unsigned_abs()))]);
+    let namespace =
+        |flag: i32| when(&[(0, Is::MaskedEq(u64::from(flag.unsigned_abs())), u64::from(flag.unsigned_abs()))]);
     let namespaces = || NAMESPACES.into_iter().map(namespace).collect::<Result<Vec<_>, _>>();
     rules.insert(libc::SYS_unshare, namespaces()?);
     rules.insert(libc::SYS_clone, namespaces()?);
@@ -123,8 +125,9 @@ fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
 
 /// A rule for calls whose arguments are all so.
 fn when(conditions: &[(u8, Is, u64)]) -> Result<SeccompRule, BackendError> {
-    let conditions =
-        conditions.iter().map(|(argument, is, value)| SeccompCondition::new(*argument, Length::Dword, is.clone(), *value));
+    let conditions = conditions
+        .iter()
+        .map(|(argument, is, value)| SeccompCondition::new(*argument, Length::Dword, is.clone(), *value));
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 

@@ -4,5 +4,5 @@ mod filter;
 mod plan;
 
 pub(crate) use filter::encoded as filters;
-pub use plan::{Access, Network, Sandbox, Shown};
 pub(crate) use plan::hidden_of_machine;
+pub use plan::{Access, Network, Sandbox, Shown};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use skill_runner_shim::wire::{self, NulByte, Words};
 
 use super::filter;
+use crate::supervisor::egress::Egress;
 use crate::supervisor::words::words;
 
 /// What the processes of one run are confined by.
@@ -42,8 +43,10 @@ pub enum Access {
 pub enum Network {
     /// The machine's.
     Machine,
-    /// Its own, with nothing but a loopback, on whose ports the service listens.
-    Own { ports: Vec<u16> },
+    /// Its own, with nothing but a loopback.
+    None,
+    /// Its own, with a proxy of the service that knows whom it may reach.
+    Through(Egress),
 }
 
 impl Shown {
@@ -80,12 +83,12 @@ impl Sandbox {
         if self.user_namespace {
             namespaces |= CLONE_NEWUSER;
         }
+        if self.network != Network::Machine {
+            namespaces |= CLONE_NEWNET;
+        }
         let ports = match &self.network {
-            Network::Machine => &[][..],
-            Network::Own { ports } => {
-                namespaces |= CLONE_NEWNET;
-                ports
-            }
+            Network::Machine | Network::None => Vec::new(),
+            Network::Through(egress) => egress.ports(),
         };
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         let mut shown = Vec::new();
@@ -97,8 +100,11 @@ impl Sandbox {
             };
             shown.extend([access.to_vec(), bytes(&one.source), bytes(&one.target)]);
         }
-        // A folder inside a hidden one is hidden already.
-        let outer = |folder: &&PathBuf| !self.hidden.iter().any(|other| *folder != other && folder.starts_with(other));
+        // A folder inside a hidden one is hidden already, and one in whose place something is shown need not be.
+        let outer = |folder: &&PathBuf| {
+            !self.hidden.iter().any(|other| *folder != other && folder.starts_with(other))
+                && !self.shown.iter().any(|one| one.target == **folder)
+        };
         Ok(Encoded {
             namespaces,
             hidden: words(self.hidden.iter().filter(outer).map(|folder| bytes(folder)))?,
@@ -126,5 +132,26 @@ impl Encoded {
             ports: Words::new(&self.ports),
             filters: filter::encoded(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_another_comes_first_and_what_is_covered_is_not_hidden() {
+        let write = |target: &str| Shown { source: "/s".into(), target: target.into(), access: Access::Write };
+        let sandbox = Sandbox {
+            user_namespace: false,
+            hidden: ["/tmp", "/home", "/home/me/data"].map(PathBuf::from).to_vec(),
+            shown: vec![write("/tmp/x/run"), write("/tmp")],
+            network: Network::None,
+        };
+        let encoded = sandbox.encode().unwrap();
+        assert_eq!(encoded.hidden, b"/home\0");
+        assert_eq!(encoded.shown, b"w\0/s\0/tmp\0w\0/s\0/tmp/x/run\0");
+        assert_eq!(encoded.namespaces & CLONE_NEWUSER, 0);
+        assert_ne!(encoded.namespaces & CLONE_NEWNET, 0);
     }
 }

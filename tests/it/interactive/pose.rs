@@ -49,6 +49,11 @@ impl Pose {
         pose
     }
 
+    /// Where it keeps its notes.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub fn command(&self) -> String {
         self.folder.path().join("codex").to_str().unwrap().to_owned()
     }

@@ -42,6 +42,7 @@ impl Service {
         let mut child = program()
             .args(["serve", "--port", "0", "--data-dir", "data", "--skills-dir", "skills"])
             .env("SKILL_RUNNER_CODEX_BIN", pose.command())
+            .env("SKILL_RUNNER_SANDBOX_WRITE", pose.folder())
             .env("SKILL_RUNNER_MIN_FREE_BYTES", "0")
             .env("LOG_LEVEL", "error")
             .envs(variables.iter().copied())

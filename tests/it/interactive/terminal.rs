@@ -30,7 +30,10 @@ impl Desk {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_skill-runner"));
         command.args(args).current_dir(self.folder.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
-        command.env("SKILL_RUNNER_CODEX_BIN", self.pose.command()).env("SKILL_RUNNER_MIN_FREE_BYTES", "0");
+        command
+            .env("SKILL_RUNNER_CODEX_BIN", self.pose.command())
+            .env("SKILL_RUNNER_SANDBOX_WRITE", self.pose.folder())
+            .env("SKILL_RUNNER_MIN_FREE_BYTES", "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -1,13 +1,11 @@
 //! N3: the engine's session is asked once more, within its turn, when the operator lets it be.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use super::{data, read};
 use crate::interactive::pose::{self, Pose, says};
 use crate::interactive::service::Service;
-use crate::support::{Server, Sse, of_type};
+use crate::support::{Server, Sse, of_type, processes_of};
 
 struct Scene {
     pose: Pose,
@@ -157,7 +155,7 @@ fn a_service_that_is_killed_in_the_middle_of_the_repair_leaves_no_process_and_a_
     let service = Service::set(folder.path(), &pose, &[("SKILL_RUNNER_REPAIR", "on")]);
     assert_eq!(service.ends(&run, "failed")["error"]["code"], "ORCHESTRATOR_RESTART_INTERRUPTED");
     service.audit(&run);
-    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    assert_eq!(processes_of(&run), Vec::<u32>::new(), "{pid}");
     let events = service.history(&run);
     // The answer that was to be repaired is on record; the engine is not asked again by the next service.
     let accounts = of_type(&events, "output.normalized");

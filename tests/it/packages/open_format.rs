@@ -100,7 +100,11 @@ fn write(skills: &Path) {
 
 fn cli(folder: &Path, pose: &Pose, args: &[&str]) -> Output {
     let mut program = program();
-    program.args(args).current_dir(folder).env("SKILL_RUNNER_CODEX_BIN", pose.command());
+    program
+        .args(args)
+        .current_dir(folder)
+        .env("SKILL_RUNNER_CODEX_BIN", pose.command())
+        .env("SKILL_RUNNER_SANDBOX_WRITE", pose.folder());
     program.env("SKILL_RUNNER_MIN_FREE_BYTES", "0").output().unwrap()
 }
 
@@ -198,6 +202,7 @@ fn a_skill_in_the_open_format_is_installed_and_may_ask() {
         .args(["run", "with-references", "--engine", "codex", "--input", "prompt=choose", "--interactive", "--json"])
         .current_dir(place.path())
         .env("SKILL_RUNNER_CODEX_BIN", pose.command())
+        .env("SKILL_RUNNER_SANDBOX_WRITE", pose.folder())
         .env("SKILL_RUNNER_MIN_FREE_BYTES", "0")
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())

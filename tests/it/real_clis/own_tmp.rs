@@ -13,13 +13,16 @@ use super::service::{Service, of_type};
 use super::{on_every_cli, path};
 use crate::interactive::pose;
 use crate::support::model_server::Reply;
-use crate::support::{LONG, clis};
+use crate::support::{LONG, clis, sandbox};
 
 on_every_cli!(a_file_in_tmp_is_seen_by_its_own_run_alone_and_goes_with_it);
 
 /// Whether runs of this service must have a `/tmp` of their own: whoever may mount can give them one, if nothing that they
 /// need is in `/tmp`.
 fn can_have_one(service: &Service) -> bool {
+    if sandbox::works() {
+        return true;
+    }
     let mounts = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
     let needed = [service.folder.path(), &service.cli.prefix].map(|path| path.canonicalize().unwrap());
     let in_tmp = |path: &Path| path.starts_with("/tmp");
@@ -30,7 +33,8 @@ fn can_have_one(service: &Service) -> bool {
 
 /// A service outside of `/tmp` with the skill `say`, and a name that no other test uses for a file in `/tmp`.
 fn service(name: &str, starter: &[&str]) -> (Service, String) {
-    let service = Service::set_in(tempfile::tempdir_in("/var/tmp").unwrap(), starter, name, &[]);
+    let variables: &[_] = if starter.is_empty() { &[] } else { &[("SKILL_RUNNER_SANDBOX", "off")] };
+    let service = Service::set_in(tempfile::tempdir_in("/var/tmp").unwrap(), starter, name, variables);
     pose::skill(&service.skills(), "say", None);
     let left = service.folder.path().file_name().unwrap().to_str().unwrap().replace('.', "own-tmp-");
     (service, left)
@@ -56,13 +60,17 @@ fn heard(pipe: PathBuf) -> String {
 }
 
 /// The isolation that a finished run was told to have, which succeeded.
-fn isolation(service: &Service, run: &str) -> String {
+fn isolation(service: &Service, run: &str) -> Value {
     let events = service.finish(run);
     let job = service.get(&format!("/v1/jobs/{run}"));
     assert_eq!(job["status"], "succeeded", "{job:#}\n{events:#?}");
     let told = &of_type(&events, "turn.started").next().unwrap()["data"]["isolation"];
     assert_eq!(told, &job["isolation"]);
-    told.as_str().unwrap().to_owned()
+    told.clone()
+}
+
+fn has_own_tmp(isolation: &Value) -> bool {
+    isolation["parts"].as_array().unwrap().contains(&json!("own-tmp"))
 }
 
 fn a_file_in_tmp_is_seen_by_its_own_run_alone_and_goes_with_it(name: &str) {
@@ -87,12 +95,12 @@ fn a_file_in_tmp_is_seen_by_its_own_run_alone_and_goes_with_it(name: &str) {
 
         let look = Reply::Shell("ls -a /tmp > seen".to_owned());
         let other = service.start(&[look, done.clone()], say());
-        assert_eq!(isolation(&service, &other).ends_with("+own-tmp"), own);
+        assert_eq!(has_own_tmp(&isolation(&service, &other)), own);
         assert_eq!(sees(&service, &other, "seen"), !own, "another run at the same time");
         service.model.script(&[done]);
         File::options().write(true).open(go).unwrap().write_all(b"go\n").unwrap();
     }
-    assert_eq!(isolation(&service, &run).ends_with("+own-tmp"), own);
+    assert_eq!(has_own_tmp(&isolation(&service, &run)), own);
     let seen_outside = outside.exists();
     let _ = fs::remove_file(outside);
     assert_eq!(seen_outside, writes && !own);
@@ -110,7 +118,7 @@ fn without_the_right_to_mount_nothing_is_claimed_and_only_tmpdir_is_the_runs_own
         return;
     }
     let root = rustix::process::geteuid().is_root();
-    let starter: &[&str] = if root { &["setpriv", "--bounding-set=-sys_admin"] } else { &[] };
+    let starter: &[&str] = if root { &["setpriv", "--bounding-set=-sys_admin"] } else { &["env"] };
     let (mut service, left) = service("claude", starter);
     let outside = Path::new("/tmp").join(&left);
     let look = format!("echo x > {}; echo \"$TMPDIR\" > tmpdir; ls \"$TMPDIR\" > in_tmpdir", outside.display());
@@ -118,7 +126,7 @@ fn without_the_right_to_mount_nothing_is_claimed_and_only_tmpdir_is_the_runs_own
     let told = isolation(&service, &run);
     let seen_outside = outside.exists();
     let _ = fs::remove_file(outside);
-    assert_eq!((told.as_str(), seen_outside), ("process-tree", true));
+    assert_eq!((&told["parts"], seen_outside), (&json!(["process-tree"]), true));
     let noted = |file: &str| fs::read_to_string(service.run_dir(&run).join(file)).unwrap();
     let own = service.folder.path().join("data/tmp").join(&run);
     assert_eq!(Path::new(noted("tmpdir").trim_end()), own);

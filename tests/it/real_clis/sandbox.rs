@@ -1,4 +1,4 @@
-//! The sandbox of codex, the one CLI that has its own: only the operator widens it.
+//! The sandbox around codex, the runner's or its own: only the operator widens it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::contract::service;
 use super::service::Service;
+use crate::interactive::pose;
 use crate::support::model_server::Reply;
 use crate::support::{Call, clis};
 
@@ -36,9 +37,14 @@ fn the_operator_alone_gives_commands_of_codex_another_folder_to_write_to() {
     let path = &answer.json()["error"]["details"][0]["path"];
     assert_eq!(path, "/codex_config/sandbox_workspace_write/writable_roots");
 
+    service.close();
+
+    // The runner's own sandbox is widened by its setting, codex's own by its configuration.
+    let roots = fs::canonicalize(outside.path()).unwrap();
+    let mut service = Service::set("codex", &[("SKILL_RUNNER_SANDBOX_WRITE", roots.to_str().unwrap())]);
+    pose::skill(&service.skills(), "say", None);
     let operators = service.folder.path().join("data/agent-home/codex/.codex/config.toml");
     let mut operators = OpenOptions::new().append(true).open(operators).unwrap();
-    let roots = fs::canonicalize(outside.path()).unwrap();
     write!(operators, "\n[sandbox_workspace_write]\nwritable_roots = [{:?}]\n", roots.to_str().unwrap()).unwrap();
     assert!(writes(&mut service));
     service.close();

@@ -62,7 +62,10 @@ async fn inside_a_flood() {
     while let Some(output) = process.next().await {
         match output {
             Output::Chunk { bytes: chunk, .. } => bytes += chunk.len(),
-            Output::StdoutLimitExceeded | Output::Rewritten { .. } | Output::LogFailed { .. } => panic!("{output:?}"),
+            Output::StdoutLimitExceeded
+            | Output::Rewritten { .. }
+            | Output::EgressRefused { .. }
+            | Output::LogFailed { .. } => panic!("{output:?}"),
             Output::Ended(ended) => assert_eq!(ended.stdout.bytes, 300_000_000),
         }
     }

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cli::connect::client::Client;
+use crate::cli::connect::data_folder::NO_SANDBOX;
 use crate::cli::service::doctor::finding::Finding;
 use crate::installed_engines::tool_version as version_of;
 use crate::settings::{Sandbox, Settings};
-use crate::supervisor::RUN_MARKER;
+use crate::supervisor::{self, Confinement, RUN_MARKER};
 
 /// The major version of node that all agent CLIs support.
 const NODE_WANTED: u32 = 22;
@@ -20,7 +21,7 @@ const BUILT_AFTER: Duration = Duration::from_secs(1_767_225_600);
 const SKEW: Duration = Duration::from_secs(120);
 
 pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Finding> {
-    let mut findings = vec![node(), npm(), python(), sandbox(settings.runs.sandbox)];
+    let mut findings = vec![node(), npm(), python(), sandbox(settings)];
     findings.push(clock(&settings.paths.data_dir));
     match service {
         Some(client) => findings.push(Finding::ok("service", format!("running at {}", client.base()))),
@@ -57,14 +58,32 @@ fn python() -> Finding {
     }
 }
 
-fn sandbox(wanted: Sandbox) -> Finding {
-    let check = "bwrap";
-    let fix = "install bubblewrap (package bubblewrap), or set sandbox: off";
-    match (version_of("bwrap"), wanted) {
-        (Some(version), _) => Finding::ok(check, version),
-        (None, Sandbox::Off) => Finding::ok(check, "not found, and sandbox is off"),
-        (None, Sandbox::Auto) => Finding::warning(check, "not found: engines run without a sandbox", fix),
-        (None, Sandbox::On) => Finding::broken(check, "not found, but sandbox is on: the service does not start", fix),
+fn sandbox(settings: &Settings) -> Finding {
+    let check = "sandbox";
+    let there = settings.paths.data_dir.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+    let tried =
+        tempfile::Builder::new().prefix(".doctor-").tempdir_in(there).map(|folder| supervisor::probe(folder.path()));
+    let found = tried.unwrap_or_else(|error| Confinement::Missing { reason: error.to_string() });
+    match (found, settings.runs.sandbox) {
+        (Confinement::Off, _) => Finding::ok(check, "off"),
+        (Confinement::Works { .. }, Sandbox::Off) => {
+            let message = "it works here, and is switched off: skills run with all rights of the service's user";
+            Finding::warning(check, message, "set sandbox: auto")
+        }
+        (Confinement::Works { user_namespace: false }, _) => Finding::ok(check, "runs are confined"),
+        (Confinement::Works { user_namespace: true }, _) => {
+            Finding::ok(check, "runs are confined, in a user namespace")
+        }
+        (Confinement::Missing { reason }, Sandbox::On) => {
+            Finding::broken(check, format!("sandbox is on, so the service does not start: {reason}"), NO_SANDBOX)
+        }
+        (Confinement::Missing { reason }, Sandbox::Auto) => {
+            let message = format!("runs are not confined, and skills have all rights of the service's user: {reason}");
+            Finding::warning(check, message, NO_SANDBOX)
+        }
+        (Confinement::Missing { reason }, Sandbox::Off) => {
+            Finding::ok(check, format!("switched off; it would not work here: {reason}"))
+        }
     }
 }
 

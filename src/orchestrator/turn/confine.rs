@@ -1,0 +1,310 @@
+//! What confines the processes of a turn: made of what the skill asks, the operator allows and the machine can.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tracing::warn;
+
+use crate::domain::causes::chain;
+use crate::domain::codes::WarningCode;
+use crate::domain::isolation::{Files, InForce, Part, Reach, Tier};
+use crate::domain::outcome::Warning;
+use crate::engine::{Adapter, SharedHome};
+use crate::files;
+use crate::orchestrator::shared::Shared;
+use crate::skill::Skill;
+use crate::skill::manifest::Network as Asked;
+use crate::skill::python::Command;
+use crate::supervisor::{
+    Access, Confinement, Egress, Host, Network, Sandbox, Shown, hidden_of_machine, proxy_variables,
+};
+use crate::workspace::{self, RunPaths, shared_skills};
+
+/// A place that is never hidden as a home, whatever the environment says.
+const SYSTEM: [&str; 12] =
+    ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr", "/var"];
+
+/// An agent CLI, as far as its sandbox depends on it.
+pub(crate) struct CliPlaces<'a> {
+    pub adapter: &'a Adapter,
+    /// The home it has, which is the run's own.
+    pub home: &'a Path,
+    pub operators_home: &'a Path,
+    pub program: &'a [String],
+    /// What the operator tells it: variables, and the text of its configuration.
+    pub env: &'a [(String, String)],
+    pub operators_config: Option<&'a str>,
+}
+
+/// The sandbox of a process, where there is one.
+pub(crate) fn sandbox(
+    shared: &Shared,
+    paths: &RunPaths,
+    skill: &Skill,
+    path: &str,
+    cli: Option<&CliPlaces<'_>>,
+) -> Option<Sandbox> {
+    let user_namespace = match shared.confinement {
+        Confinement::Works { user_namespace } => user_namespace,
+        Confinement::Missing { .. } | Confinement::Off => return None,
+    };
+    let hidden = hidden(shared);
+    let mut shown = own_folders(paths);
+    shown.extend(programs(shared, path, cli).into_iter().filter(|one| is_in(&hidden, &one.target)));
+    if let Some(cli) = cli {
+        shown.extend(homes(cli));
+    }
+    let packages = [Command::Script, Command::Normalizer, Command::Fallback];
+    let packages = packages.into_iter().filter_map(|command| skill.python.command(command));
+    let packages = packages.map(|needs| absolute(&shared.environments.folder(&needs.id)));
+    shown.extend(packages.map(|folder| Shown::in_place(folder, Access::ReadIfThere)));
+    let runs = &shared.settings.runs;
+    shown.extend(runs.sandbox_read.iter().map(|path| Shown::in_place(path, Access::ReadIfThere)));
+    shown.extend(
+        runs.sandbox_write.iter().filter(|path| path.exists()).map(|path| Shown::in_place(path, Access::Write)),
+    );
+    shown.dedup();
+    Some(Sandbox { user_namespace, hidden, shown, network: network(shared, skill, cli) })
+}
+
+/// The variables that lead a process to its way out.
+pub(crate) fn variables(sandbox: Option<&Sandbox>) -> Vec<(String, String)> {
+    match sandbox.map(|sandbox| &sandbox.network) {
+        Some(Network::Through(_)) => proxy_variables(),
+        Some(Network::Machine | Network::None) | None => Vec::new(),
+    }
+}
+
+/// What is in force for every process of the turn.
+pub(crate) fn in_force(sandbox: Option<&Sandbox>, skill: &Skill, is_cli: bool, engine_sandbox: bool) -> InForce {
+    let mut parts = vec![Part::ProcessTree];
+    // The engine's sandbox holds its own commands, not the scripts of the skill that run behind it.
+    if engine_sandbox && !skill.manifest.has_scripts() {
+        parts.push(Part::EngineSandbox);
+    }
+    let Some(sandbox) = sandbox else {
+        return InForce { tier: Tier::ProcessTree, parts, files: Files::Machine, network: Reach::Machine };
+    };
+    parts.extend([Part::ReadOnlyRoot, Part::HiddenHomes, Part::OwnTmp, Part::MinimalDev]);
+    parts.extend([Part::PidNamespace, Part::IpcNamespace, Part::UtsNamespace]);
+    if sandbox.user_namespace {
+        parts.push(Part::UserNamespace);
+    }
+    parts.push(Part::NetworkNamespace);
+    if matches!(sandbox.network, Network::Through(_)) {
+        parts.push(Part::EgressProxy);
+    }
+    parts.extend([Part::NoNewPrivileges, Part::Seccomp]);
+    let network = match (skill.manifest.automation.network, is_cli) {
+        (Some(Asked::Off), true) => Reach::Model,
+        (Some(Asked::Off), false) => Reach::None,
+        (Some(Asked::Allowlist), _) => Reach::Allowlist,
+        (Some(Asked::On) | None, _) => Reach::Open,
+    };
+    InForce { tier: Tier::Sandbox, parts, files: Files::Run, network }
+}
+
+/// The warning for what the skill asks and nothing enforces.
+pub(crate) fn not_enforced(shared: &Shared, skill: &Skill, in_force: &InForce) -> Option<Warning> {
+    let why = match &shared.confinement {
+        Confinement::Works { .. } => return None,
+        Confinement::Off => "sandbox is off".to_owned(),
+        Confinement::Missing { reason } => reason.clone(),
+    };
+    let by_engine = in_force.parts.contains(&Part::EngineSandbox);
+    let automation = &skill.manifest.automation;
+    let network = match automation.network {
+        Some(Asked::Off) if !by_engine => Some("automation.network: off"),
+        Some(Asked::Allowlist) => Some("automation.network: allowlist"),
+        Some(Asked::Off | Asked::On) | None => None,
+    };
+    let files = automation.fs_scope.as_ref().filter(|_| !by_engine).map(|_| "automation.fs_scope");
+    let asked: Vec<&str> = network.into_iter().chain(files).collect();
+    if asked.is_empty() {
+        return None;
+    }
+    let message = format!("{} is not enforced: {why}", asked.join(" and "));
+    let mut warning = Warning::new(WarningCode::IsolationNotEnforced, message);
+    warning.details.insert("asked".into(), json!(asked));
+    Some(warning)
+}
+
+fn hidden(shared: &Shared) -> Vec<PathBuf> {
+    let paths = &shared.settings.paths;
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let own = [Some(paths.data_dir.clone()), Some(paths.agent_home.clone()), home].into_iter().flatten();
+    let own = own.filter_map(|path| path.canonicalize().ok());
+    let mut hidden = hidden_of_machine();
+    hidden.extend(own.filter(|path| !SYSTEM.iter().any(|system| path == Path::new(system))));
+    hidden.sort();
+    hidden.dedup();
+    hidden
+}
+
+fn is_in(hidden: &[PathBuf], path: &Path) -> bool {
+    let real = path.canonicalize();
+    let real = real.as_deref().unwrap_or(path);
+    hidden.iter().any(|folder| path.starts_with(folder) || real.starts_with(folder))
+}
+
+/// What is the run's own: its folder, and its temporary one, which is also `/tmp`.
+fn own_folders(paths: &RunPaths) -> Vec<Shown> {
+    let tmp = absolute(&paths.tmp);
+    let as_tmp = |target: &str| Shown { source: tmp.clone(), target: target.into(), access: Access::Write };
+    vec![
+        Shown::in_place(absolute(&paths.root), Access::Write),
+        Shown::in_place(&tmp, Access::Write),
+        as_tmp("/tmp"),
+        as_tmp("/var/tmp"),
+    ]
+}
+
+/// Where programs are, wherever that is: the PATH, the folder of the installed CLIs, the CLI itself.
+fn programs(shared: &Shared, path: &str, cli: Option<&CliPlaces<'_>>) -> Vec<Shown> {
+    let path = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    let mut places: Vec<PathBuf> = path.flat_map(|folder| tool_folders(&folder)).collect();
+    if let Some(cli) = cli {
+        places.push(absolute(&shared.settings.paths.npm_prefix));
+        for word in cli.program.iter().map(Path::new).filter(|word| word.is_absolute()) {
+            let real = word.canonicalize().ok();
+            places.extend(
+                [Some(word), real.as_deref()].into_iter().flatten().filter_map(Path::parent).map(Path::to_owned),
+            );
+        }
+    }
+    places.retain(|place| place.is_dir());
+    places.sort();
+    places.dedup();
+    places.into_iter().map(|place| Shown::in_place(place, Access::ReadIfThere)).collect()
+}
+
+/// Folders of a home that hold nothing but programs, by the names that their makers give them.
+const TOOLS: [&str; 22] = [
+    ".asdf",
+    ".bun",
+    ".deno",
+    ".fnm",
+    ".goenv",
+    ".jenv",
+    ".linuxbrew",
+    ".nodenv",
+    ".npm-global",
+    ".nvm",
+    ".phpenv",
+    ".pyenv",
+    ".rbenv",
+    ".rvm",
+    ".rye",
+    ".sdkman",
+    ".volta",
+    "anaconda3",
+    "mambaforge",
+    "miniconda3",
+    "miniforge3",
+    "n",
+];
+/// What programs of these folders need from others beside them.
+const NEEDED: [(&str, &[&str]); 2] = [
+    (".cargo", &[".rustup"]),
+    (
+        ".local",
+        &[".local/lib", ".local/pipx", ".local/share/fnm", ".local/share/mise", ".local/share/pipx", ".local/share/uv"],
+    ),
+];
+
+/// A folder of the PATH, with what the programs in it need.
+fn tool_folders(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    if let Some(parent) = folder.parent() {
+        if ["pyvenv.cfg", "conda-meta"].iter().any(|mark| parent.join(mark).exists()) {
+            found.push(parent.to_owned());
+        }
+        found.extend(["lib/node_modules", "libexec"].map(|beside| parent.join(beside)));
+    }
+    for home in folder.ancestors().skip(1) {
+        let Some(name) = folder.strip_prefix(home).ok().and_then(|below| below.iter().next()) else { continue };
+        if TOOLS.iter().any(|tool| name == *tool) {
+            found.push(home.join(name));
+        }
+        let needed = NEEDED.iter().filter(|(tool, _)| name == *tool).flat_map(|(_, needed)| needed.iter());
+        found.extend(needed.map(|needed| home.join(needed)));
+    }
+    found
+}
+
+/// The run's own home of the engine, and what its links lead to.
+fn homes(cli: &CliPlaces<'_>) -> Vec<Shown> {
+    let operators = absolute(cli.operators_home);
+    let mut shown = vec![Shown::in_place(absolute(cli.home), Access::Write)];
+    let linked = |path: &str, access| {
+        Some(operators.join(path)).filter(|path| path.exists()).map(|path| Shown::in_place(path, access))
+    };
+    // A login may be refreshed.
+    shown.extend(cli.adapter.home.logins.iter().filter_map(|path| linked(path, Access::Write)));
+    let SharedHome { settings, caches, .. } = cli.adapter.home;
+    let linked_to = cli.adapter.home.links().filter(|path| !caches.contains(path));
+    shown.extend(linked_to.filter_map(|path| linked(path, Access::Read)));
+    // What one run leaves in a cache could be a program that another one starts: each has its own, with a copy of what is the operator's.
+    for cache in caches {
+        let (operators, source) = (operators.join(cache), absolute(cli.home).join(".caches").join(cache));
+        match own_copy(settings.contains(cache).then_some(&operators), &source) {
+            Ok(()) => shown.push(Shown { source, target: operators, access: Access::Write }),
+            Err(error) => {
+                warn!(error = %chain(&error), "the run has no copy of an engine's cache; it sees the operator's");
+                shown.push(Shown::in_place(operators, Access::ReadIfThere));
+            }
+        }
+    }
+    shown
+}
+
+fn own_copy(of: Option<&PathBuf>, to: &Path) -> Result<(), files::Error> {
+    if let Some(of) = of {
+        files::remove_tree(to)?;
+        files::create_parent(to)?;
+        workspace::copy_skill(of, &shared_skills::files_in(of)?, to)?;
+    }
+    files::create_private_folder(to)
+}
+
+fn network(shared: &Shared, skill: &Skill, cli: Option<&CliPlaces<'_>>) -> Network {
+    let automation = &skill.manifest.automation;
+    if cli.is_none() && automation.network == Some(Asked::Off) {
+        return Network::None;
+    }
+    let mut trusted: Vec<Host> = shared.settings.runs.egress_allow.iter().filter_map(|host| Host::read(host)).collect();
+    if let Some(cli) = cli {
+        trusted.extend(cli.adapter.endpoints.iter().filter_map(|host| Host::read(host)));
+        let told = cli.env.iter().map(|(_, value)| value.as_str()).chain(cli.operators_config);
+        trusted.extend(told.flat_map(Host::in_text));
+    }
+    let forwarded = trusted.iter().filter_map(Host::loopback_port).collect();
+    let named = match automation.network {
+        Some(Asked::Off) => Some(Vec::new()),
+        Some(Asked::Allowlist) => Some(automation.allowlist.iter().filter_map(|host| Host::read(host)).collect()),
+        Some(Asked::On) | None => None,
+    };
+    Network::Through(Egress { trusted, named, forwarded })
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_in_a_home_come_with_what_they_need_and_with_nothing_else() {
+        let of = |folder: &str| {
+            tool_folders(Path::new(folder)).into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert!(of("/root/.pyenv/shims").contains(&"/root/.pyenv".to_owned()));
+        assert!(of("/home/me/.nvm/versions/node/v22/bin").contains(&"/home/me/.nvm".to_owned()));
+        let cargo = of("/home/me/.cargo/bin");
+        assert!(cargo.contains(&"/home/me/.rustup".to_owned()) && !cargo.contains(&"/home/me/.cargo".to_owned()));
+        let own = of("/home/me/work/bin");
+        assert_eq!(own, ["/home/me/work/bin", "/home/me/work/lib/node_modules", "/home/me/work/libexec"]);
+    }
+}

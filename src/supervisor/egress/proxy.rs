@@ -1,0 +1,174 @@
+//! Serves the sockets that listen in a run's network namespace.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::address::is_public;
+use super::request::{self, HEAD_MAX};
+use super::rules::{Allowed, Egress};
+use crate::supervisor::output::Output;
+
+/// Connections of one run at the same time; further ones wait.
+const CONNECTIONS_MAX: usize = 256;
+/// Refusals of one process that are told.
+const TOLD_MAX: usize = 64;
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+struct Proxy {
+    egress: Egress,
+    outputs: mpsc::Sender<Output>,
+    /// Whom the run has been told that it may not reach.
+    told: Mutex<BTreeSet<(String, u16)>>,
+}
+
+/// Serves the run's sockets, the proxy's first, until the task is aborted.
+pub(crate) fn serve(
+    listeners: Vec<OwnedFd>,
+    egress: Egress,
+    outputs: mpsc::Sender<Output>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let ports = egress.ports();
+    let proxy = Arc::new(Proxy { egress, outputs, told: Mutex::default() });
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut tasks = Vec::new();
+    for (at, (listener, port)) in listeners.into_iter().zip(ports).enumerate() {
+        let listener = std::net::TcpListener::from(listener);
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let served = if at == 0 { Served::Proxy(proxy.clone()) } else { Served::Port(port) };
+        tasks.push(tokio::spawn(accept(listener, served, room.clone())));
+    }
+    Ok(tasks)
+}
+
+#[derive(Clone)]
+enum Served {
+    Proxy(Arc<Proxy>),
+    /// A port of the machine's loopback.
+    Port(u16),
+}
+
+async fn accept(listener: TcpListener, served: Served, room: Arc<Semaphore>) {
+    // Dropped with this task, and then everything in it ends.
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        while connections.try_join_next().is_some() {}
+        let Ok((client, _)) = listener.accept().await else {
+            // No free descriptor: perhaps there is one later.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let served = served.clone();
+        connections.spawn(async move {
+            // Either side may break off at any time.
+            let _ = match served {
+                Served::Proxy(proxy) => proxy.answer(client).await,
+                Served::Port(port) => pass_on(client, port).await,
+            };
+            drop(place);
+        });
+    }
+}
+
+async fn pass_on(mut client: TcpStream, port: u16) -> io::Result<()> {
+    let mut host = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    let _ = (client.set_nodelay(true), host.set_nodelay(true));
+    copy_bidirectional(&mut client, &mut host).await.map(drop)
+}
+
+impl Proxy {
+    async fn answer(&self, mut client: TcpStream) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        let head = timeout(HEAD_TIMEOUT, read_head(&mut client, &mut bytes)).await;
+        let Ok(Ok(end)) = head else { return refuse(&mut client, "400 Bad Request", "no request was read").await };
+        let (head, rest) = bytes.split_at_checked(end).unwrap_or((&bytes, &[]));
+        let Some(wanted) = request::read(head) else {
+            return refuse(&mut client, "400 Bad Request", "this is a proxy: CONNECT host:port, or http:// addresses")
+                .await;
+        };
+        let mut host = match self.connect(&wanted.host, wanted.port).await {
+            Ok(host) => host,
+            Err(Closed::Refused(reason)) => {
+                self.tell(&wanted.host, wanted.port, reason).await;
+                return refuse(&mut client, "403 Forbidden", &format!("EGRESS_REFUSED: {reason}")).await;
+            }
+            Err(Closed::Unreachable(error)) => return refuse(&mut client, "502 Bad Gateway", &error.to_string()).await,
+        };
+        let _ = (client.set_nodelay(true), host.set_nodelay(true));
+        match &wanted.head {
+            Some(head) => host.write_all(head).await?,
+            None => client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?,
+        }
+        host.write_all(rest).await?;
+        copy_bidirectional(&mut client, &mut host).await.map(drop)
+    }
+
+    /// Connects to a host that the run may reach. Its name is resolved once, and the address that was looked at is the one
+    /// that is used.
+    async fn connect(&self, name: &str, port: u16) -> Result<TcpStream, Closed> {
+        let Some(allowed) = self.egress.allows(name, port) else {
+            return Err(Closed::Refused("it is not among the hosts that this run may reach"));
+        };
+        let unreachable = |error: io::Error| Closed::Unreachable(error);
+        let late = || Closed::Unreachable(io::ErrorKind::TimedOut.into());
+        let found = timeout(CONNECT_TIMEOUT, lookup_host((name, port))).await.map_err(|_| late())?;
+        let found: Vec<SocketAddr> = found.map_err(unreachable)?.collect();
+        let usable: Vec<SocketAddr> =
+            found.into_iter().filter(|address| allowed == Allowed::Anywhere || is_public(address.ip())).collect();
+        if usable.is_empty() {
+            return Err(Closed::Refused("its address is of this machine or of a private network"));
+        }
+        timeout(CONNECT_TIMEOUT, TcpStream::connect(&usable[..])).await.map_err(|_| late())?.map_err(unreachable)
+    }
+
+    async fn tell(&self, host: &str, port: u16, reason: &'static str) {
+        let new = {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.len() < TOLD_MAX && told.insert((host.to_owned(), port))
+        };
+        if new {
+            let refused = Output::EgressRefused { host: host.to_owned(), port, reason };
+            // If nobody listens any more, the run is over.
+            let _ = self.outputs.send(refused).await;
+        }
+    }
+}
+
+/// Why there is no connection.
+enum Closed {
+    Refused(&'static str),
+    Unreachable(io::Error),
+}
+
+/// Reads until the head is whole; where it ends.
+async fn read_head(client: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        if let Some(end) = request::end_of_head(bytes) {
+            return Ok(end);
+        }
+        if bytes.len() > HEAD_MAX || client.read_buf(bytes).await? == 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+}
+
+async fn refuse(client: &mut TcpStream, status: &str, reason: &str) -> io::Result<()> {
+    let length = reason.len() + 1;
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{reason}\n"
+    );
+    client.write_all(answer.as_bytes()).await?;
+    client.shutdown().await
+}

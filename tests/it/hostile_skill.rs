@@ -1,0 +1,167 @@
+//! A skill that tries to leave its run: by a script, and by the shell of each agent CLI. It gets nowhere, and without the
+//! sandbox the same attempts succeed.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, sandbox};
+
+pub const ATTACK: &str = include_str!("hostile_skill/attack.py");
+
+/// What there is to get outside, for as long as this is held.
+pub struct Bait {
+    home: tempfile::TempDir,
+    tmp: tempfile::TempDir,
+    outside: tempfile::TempDir,
+    victim: Child,
+    _listener: UnixListener,
+    name: String,
+}
+
+impl Bait {
+    pub fn set() -> Bait {
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+        let tmp = tempfile::tempdir_in("/tmp").unwrap();
+        let name = format!("bait-{}", tmp.path().file_name().unwrap().to_str().unwrap());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        let victim = Command::new("sh").args(["-c", "exec sleep 10000", &name]).spawn().unwrap();
+        let bait = Bait {
+            home: tempfile::tempdir_in(home).unwrap(),
+            outside: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+            victim,
+            _listener: UnixListener::bind_addr(&address).unwrap(),
+            name,
+            tmp,
+        };
+        for place in [&bait.home, &bait.tmp] {
+            fs::write(place.path().join("file"), "secret").unwrap();
+        }
+        bait
+    }
+
+    /// The parameters of the attack: `all`, or only what changes nothing where it succeeds.
+    pub fn aim(&self, data: &Path, other_run: &Path, service: SocketAddr, all: bool) -> Value {
+        json!({
+            "all": all,
+            "other_run": other_run,
+            "data_file": data.join("signing-key"),
+            "home_file": self.home.path().join("file"),
+            "tmp_file": self.tmp.path().join("file"),
+            "outside": self.outside.path(),
+            // The victim's own name in the table of processes.
+            "victim": "sleep\u{0}10000",
+            "port": service.port(),
+            "abstract": self.name,
+        })
+    }
+
+    /// Whether something was written where it may not be.
+    pub fn was_written_to(&self) -> bool {
+        self.outside.path().join("planted").exists()
+    }
+}
+
+impl Drop for Bait {
+    fn drop(&mut self) {
+        let _ = self.victim.kill();
+        let _ = self.victim.wait();
+    }
+}
+
+/// The attempts that came to something.
+pub fn successes(report: &Value) -> Vec<(String, String)> {
+    let attempts = report.as_object().unwrap_or_else(|| panic!("{report}"));
+    let told = attempts.iter().map(|(name, outcome)| (name.clone(), outcome.as_str().unwrap().to_owned()));
+    told.filter(|(_, outcome)| !outcome.starts_with("refused")).collect()
+}
+
+/// A server with a run that has a file, and the skill that attacks it.
+fn attacked(bait: &Bait, sandbox: &str, all: bool, network: &str) -> (Server, Value) {
+    let server = Server::with(&[("sandbox", sandbox)]);
+    fs::write(server.data().join("signing-key"), "secret").unwrap();
+    server.skill(
+        "victim",
+        "cat >/dev/null; echo secret > artifacts/own; echo '{\"success\":true,\"data\":{}}'\n",
+        json!({}),
+    );
+    let (_, victim) = server.create("victim");
+    server.finish(&victim);
+    let entrypoint = json!({"type": "script", "script": {"command": "python3 scripts/attack.py"}});
+    let automation = json!({"network": network, "fs_scope": "run"});
+    server.skill("hostile", "", json!({"runner": {"entrypoint": entrypoint, "automation": automation}}));
+    let scripts = server.folder.path().join("skills/hostile/scripts");
+    fs::write(scripts.join("attack.py"), ATTACK).unwrap();
+    let aim = bait.aim(&server.data(), &server.run_dir(&victim).join("input.json"), server.address, all);
+    fs::write(scripts.join("attack.json"), aim.to_string()).unwrap();
+    let (_, run) = server.create("hostile");
+    server.finish(&run);
+    let job = server.get(&format!("/v1/jobs/{run}")).json();
+    assert_eq!(job["status"], "succeeded", "{job:#}");
+    (server, job)
+}
+
+fn report(server: &Server, job: &Value) -> Value {
+    server.get(&format!("/v1/jobs/{}/result", job["run_id"].as_str().unwrap())).json()["result"]["data"].take()
+}
+
+#[test]
+fn a_hostile_script_gets_nowhere_and_its_refused_ways_out_are_told() {
+    if sandbox::left_out("hostile_skill::a_hostile_script_gets_nowhere_and_its_refused_ways_out_are_told") {
+        return;
+    }
+    let bait = Bait::set();
+    for network in ["off", "on", "allowlist"] {
+        let (server, job) = attacked(&bait, "on", true, network);
+        let report = report(&server, &job);
+        assert!(report.as_object().unwrap().len() > 30, "{report:#}");
+        assert_eq!(successes(&report), [], "{network}: {report:#}");
+        assert!(!bait.was_written_to());
+        let isolation = &job["isolation"];
+        let reach = match network {
+            "off" => "none",
+            "on" => "open",
+            other => other,
+        };
+        assert_eq!((&isolation["tier"], &isolation["network"]), (&json!("sandbox"), &json!(reach)), "{isolation:#}");
+        let warnings = job["warnings"].as_array().unwrap();
+        let refused: Vec<&Value> = warnings.iter().filter(|warning| warning["code"] == "EGRESS_REFUSED").collect();
+        let hosts: Vec<&Value> = refused.iter().map(|warning| &warning["details"]["host"]).collect();
+        // Where there is no network at all, there is no proxy that could refuse.
+        let wanted: &[&str] = if network == "off" { &[] } else { &["127.0.0.1", "localhost", "169.254.169.254"] };
+        assert_eq!(hosts, wanted, "{warnings:#?}");
+        assert_eq!(server.get("/healthz").status, 200);
+    }
+}
+
+#[test]
+fn without_the_sandbox_the_same_script_gets_what_it_wants_and_the_log_says_that_nothing_kept_it() {
+    let bait = Bait::set();
+    let (server, job) = attacked(&bait, "off", false, "off");
+    let report = report(&server, &job);
+    let got: Vec<String> = successes(&report).into_iter().map(|(name, _)| name).collect();
+    let all = [
+        "another run",
+        "the data folder",
+        "a home",
+        "the machine's /tmp",
+        "writing outside",
+        "processes of others",
+        "the service",
+        "an abstract socket",
+    ];
+    assert_eq!(got, all, "{report:#}");
+    assert!(bait.was_written_to());
+    assert_eq!(
+        job["isolation"],
+        json!({"tier": "process-tree", "parts": ["process-tree"], "files": "machine", "network": "machine"})
+    );
+    let warnings = job["warnings"].as_array().unwrap();
+    let told = warnings.iter().find(|warning| warning["code"] == "ISOLATION_NOT_ENFORCED").unwrap();
+    assert_eq!(told["details"]["asked"], json!(["automation.network: off", "automation.fs_scope"]));
+}

@@ -1,0 +1,25 @@
+//! Whether this machine gives a sandbox, for tests that need one.
+
+use std::io::Write;
+
+use skill_runner::supervisor::{Confinement, probe};
+
+/// Whether runs are confined here.
+pub fn works() -> bool {
+    matches!(probe(tempfile::tempdir().unwrap().path()), Confinement::Works { .. })
+}
+
+/// Whether a test is left out because this machine gives no sandbox, and says so where the output of a passed test is seen, too. Where
+/// `SKILL_RUNNER_TEST_SANDBOX` is `required`, nothing is left out.
+pub fn left_out(test: &str) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let reason = match probe(folder.path()) {
+        Confinement::Works { .. } => return false,
+        Confinement::Missing { reason } => reason,
+        Confinement::Off => "it is off".to_owned(),
+    };
+    let required = std::env::var_os("SKILL_RUNNER_TEST_SANDBOX").is_some_and(|value| value == "required");
+    assert!(!required, "{test} needs a sandbox: {reason}");
+    let _ = writeln!(std::io::stderr(), "NOT RUN (no sandbox here: {reason}): {test}");
+    true
+}
