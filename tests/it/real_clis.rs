@@ -3,6 +3,7 @@
 mod contract;
 mod documents;
 mod gemini_home;
+mod hostile;
 mod keys;
 mod large;
 mod own_tmp;

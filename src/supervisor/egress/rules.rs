@@ -110,8 +110,14 @@ impl Host {
 impl Egress {
     /// The ports on which the run's own loopback must be listened to, the proxy's first.
     pub(crate) fn ports(&self) -> Vec<u16> {
-        let forwarded = self.forwarded.iter().copied().filter(|port| *port != PROXY_PORT);
-        std::iter::once(PROXY_PORT).chain(forwarded.take(FORWARDED_MAX)).collect()
+        let mut ports = vec![PROXY_PORT];
+        for port in &self.forwarded {
+            // A model may be named twice, in a variable and in a file.
+            if !ports.contains(port) && ports.len() <= FORWARDED_MAX {
+                ports.push(*port);
+            }
+        }
+        ports
     }
 
     /// Whether the run may reach this host, and where.
@@ -152,6 +158,8 @@ mod tests {
             assert_eq!(allows(name, port), None, "{name}");
         }
         assert_eq!(Egress::default().allows("anything", 1), Some(Allowed::InPublic));
+        let twice = Egress { forwarded: vec![9, PROXY_PORT, 9, 10], ..Egress::default() };
+        assert_eq!(twice.ports(), [PROXY_PORT, 9, 10]);
     }
 
     #[test]
