@@ -46,7 +46,9 @@ fn a_login_with_google_in_the_home_is_used_and_nothing_forces_another() {
     fs::write(&preload, SCRIPTED_GOOGLE).unwrap();
     let node = format!("--require={}", preload.display());
     let passed = ("SKILL_RUNNER_ENGINES_GEMINI_ENV_PASS", "CODE_ASSIST_ENDPOINT,NODE_OPTIONS");
-    let mut service = Service::set_in(folder, &[], "gemini", &[passed, ("NODE_OPTIONS", &node)]);
+    let seen = preload.display().to_string();
+    let variables = [passed, ("NODE_OPTIONS", &node), ("SKILL_RUNNER_SANDBOX_READ", &seen)];
+    let mut service = Service::set_in(folder, &[], "gemini", &variables);
     pose::skill(&service.skills(), "say", None);
     let run = service.start(&[Reply::Result(json!({"name": "Ann"}))], json!({"skill_id": "say"}));
     let events = service.finish(&run);

@@ -29,7 +29,7 @@ fn a_command_of_a_hostile_skill_gets_nowhere(name: &str) {
     fs::write(say.join("attack.py"), ATTACK).unwrap();
     let aim = bait.aim(&data, &service.run_dir(&victim).join("input.json"), service.address, true);
     fs::write(say.join("attack.json"), aim.to_string()).unwrap();
-    let attack = "python3 \"$(find . -name attack.py | head -n 1)\" > report.json";
+    let attack = "find . -name attack.py -exec python3 {} ';' > report.json";
     let run = service.start(&[Reply::Shell(attack.to_owned()), done], body);
     let events = service.finish(&run);
     let job = service.get(&format!("/v1/jobs/{run}"));
