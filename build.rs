@@ -1,4 +1,4 @@
-//! Builds what the library carries inside: the demo skills, and the shim's program. The latter is a program without a C library, so it is built by rustc
+//! Builds what the library carries inside: the demo skills, the user interface, and the shim's program. The latter is a program without a C library, so it is built by rustc
 //! alone, with options that no profile of cargo has.
 
 use std::env;
@@ -11,7 +11,8 @@ fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shim/src");
     println!("cargo::rerun-if-changed=skills");
-    match build().and_then(|()| list_builtin_skills()) {
+    println!("cargo::rerun-if-changed=ui");
+    match build().and_then(|()| list_builtin_skills()).and_then(|()| list_ui_files()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             println!("cargo::error={message}");
@@ -56,6 +57,21 @@ fn list_builtin_skills() -> Result<(), String> {
     }
     let place = Path::new(&variable("OUT_DIR")?).join("builtin_skills.rs");
     let list = format!("/// Every file of the demo skills, by skill.\nconst BUILTIN_SKILLS: &[File] = &[\n{rows}];\n");
+    fs::write(&place, list).map_err(|error| format!("write {}: {error}", place.display()))
+}
+
+/// Lists the files of the user interface for `src/http/ui.rs`.
+fn list_ui_files() -> Result<(), String> {
+    let ui = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("ui");
+    let mut files = Vec::new();
+    find_files(&ui, &mut files)?;
+    let mut rows = String::new();
+    for file in files {
+        let path = file.strip_prefix(&ui).map_err(|error| error.to_string())?;
+        rows.push_str(&format!("    ({path:?}, include_bytes!({file:?})),\n"));
+    }
+    let place = Path::new(&variable("OUT_DIR")?).join("ui_files.rs");
+    let list = format!("/// Every file of the user interface.\nconst UI_FILES: &[(&str, &[u8])] = &[\n{rows}];\n");
     fs::write(&place, list).map_err(|error| format!("write {}: {error}", place.display()))
 }
 

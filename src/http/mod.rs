@@ -16,6 +16,7 @@ mod server;
 mod skills;
 mod state;
 mod system;
+mod ui;
 
 pub use router::{Route, all_routes};
 pub use serve::serve;

@@ -13,7 +13,7 @@ use crate::http::inspect::{explain, explain_cache, export};
 use crate::http::jobs::{
     artifacts, bundle, cancel, cleanup, create, delete, interaction, list, rerun, result, status, upload,
 };
-use crate::http::management::{files, run};
+use crate::http::management::{self, files, run};
 use crate::http::server::access::{self, Gate};
 use crate::http::server::grant::Access::{self, Admin, Read, Run};
 use crate::http::server::request_span;
@@ -22,6 +22,7 @@ use crate::http::skills::{installed, lifecycle, packages};
 use crate::http::state::app::App;
 use crate::http::state::turns::Pace;
 use crate::http::system::{health, info};
+use crate::http::ui;
 use crate::settings::Limits;
 
 /// Bytes of a multipart body that are not the file.
@@ -80,6 +81,9 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
     let table = RouteTable::new(upload_limit)
         .health("/healthz", health::alive)
         .health("/readyz", health::ready)
+        .page("/ui", ui::shell)
+        .page("/ui/{*page}", ui::shell)
+        .page("/ui/static/{*path}", ui::file)
         .get("/v1/system", Read, &[], info::system)
         .get("/v1/skills", Read, &[], installed::all)
         .get("/v1/skills/{id}", Read, &[], installed::one)
@@ -139,6 +143,11 @@ fn run_routes(table: RouteTable, prefix: &str, upload: Access) -> RouteTable {
 fn management_routes(table: RouteTable) -> RouteTable {
     let at = |rest: &str| format!("/v1/management/runs{rest}");
     table
+        .get("/v1/management/skills", Read, &[], management::skills::all)
+        .get("/v1/management/skills/{id}", Read, &[], management::skills::one)
+        .get("/v1/management/skills/{id}/schemas", Read, &[], management::skills::schemas)
+        .get("/v1/management/engines", Read, &[], management::engines::all)
+        .get("/v1/management/engines/{engine}", Read, &[], management::engines::one)
         .get(&at(""), Read, LIST, list::list)
         .slow_get(&at("/{id}"), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), run::conversation)
         .delete(&at("/{id}"), Admin, delete::delete)

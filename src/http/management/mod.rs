@@ -1,4 +1,6 @@
-//! `/v1/management/runs`: what front ends need beyond the routes of a job.
+//! `/v1/management`: what front ends need beyond the routes of jobs, skills and engines.
 
+pub(crate) mod engines;
 pub(crate) mod files;
 pub(crate) mod run;
+pub(crate) mod skills;

@@ -101,6 +101,15 @@ impl RouteTable {
         self.add(Method::GET, path, Access::Open, Parameters::Any, Pace::Own, get(handler))
     }
 
+    /// A page or a file of the user interface. It holds no data, so anybody may have it, with any query: the page reads it.
+    pub(crate) fn page<H, T>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.add(Method::GET, path, Access::Open, Parameters::Any, Pace::Own, get(handler))
+    }
+
     fn add(
         mut self,
         method: Method,

@@ -1,5 +1,7 @@
 //! `GET /v1/skills`: the installed skills, and the folders that are not valid skills.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -9,7 +11,7 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
-use crate::registry::{Entry, NotUsable};
+use crate::registry::{Entry, Installed, NotUsable};
 use crate::skill::Skill;
 
 pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
@@ -27,11 +29,16 @@ pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> 
 
 pub(crate) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Json<Value>, Problem> {
     let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
+    Ok(Json(whole(&found(&app, id).await?.skill)))
+}
+
+/// The installed skill of this id.
+pub(crate) async fn found(app: &App, id: String) -> Result<Arc<Installed>, Problem> {
     let orchestrator = app.orchestrator().clone();
     blocking(move || {
         let shown = id.chars().take(64).collect();
         match orchestrator.registry().lookup(&id) {
-            Ok(installed) => Ok(Json(whole(&installed.skill))),
+            Ok(installed) => Ok(installed),
             Err(NotUsable::NotFound) => Err(orchestrator.no_such_skill(&id).into()),
             Err(NotUsable::Invalid { findings }) => Err(Problem::SkillInvalid { id: shown, findings }),
         }
@@ -39,7 +46,7 @@ pub(crate) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Json
     .await
 }
 
-fn summary(skill: &Skill) -> Value {
+pub(crate) fn summary(skill: &Skill) -> Value {
     json!({
         "id": skill.id,
         "version": skill.version.to_string(),
@@ -52,7 +59,7 @@ fn summary(skill: &Skill) -> Value {
     })
 }
 
-fn whole(skill: &Skill) -> Value {
+pub(crate) fn whole(skill: &Skill) -> Value {
     let files = skill.file_fields().into_iter().map(|field| json!({"name": field.name, "required": field.required}));
     let files: Vec<Value> = files.collect();
     let mut answer = summary(skill);

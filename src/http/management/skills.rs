@@ -1,0 +1,75 @@
+//! `GET /v1/management/skills`: the installed skills with their health; one of them with its readme, files and schemas.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::request::Parts;
+use serde_json::{Value, json};
+
+use crate::http::answer::problem::Problem;
+use crate::http::request::path_params::path_params;
+use crate::http::skills::installed;
+use crate::http::state::app::App;
+use crate::http::state::task::blocking;
+use crate::registry::{Entry, Installed};
+use crate::skill::Skill;
+
+pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
+    let orchestrator = app.orchestrator().clone();
+    let entries = blocking(move || Ok::<_, Problem>(orchestrator.registry().list())).await?;
+    let (mut skills, mut invalid) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match entry {
+            Entry::Valid(installed) => {
+                let skill = &installed.skill;
+                skills.push(with(installed::summary(skill), &installed, [("unsupported_engines", unsupported(skill))]));
+            }
+            Entry::Invalid { folder, findings } => {
+                invalid.push(json!({"folder": folder, "health": "invalid", "findings": findings}));
+            }
+        }
+    }
+    Ok(Json(json!({"skills": skills, "invalid": invalid})))
+}
+
+pub(crate) async fn one(State(app): State<App>, parts: Parts) -> Result<Json<Value>, Problem> {
+    let found = asked(&app, parts).await?;
+    let skill = &found.skill;
+    let more = [
+        ("readme", json!(skill.body)),
+        ("files", json!(found.files)),
+        ("automation", json!(skill.manifest.automation)),
+        ("models", json!(skill.manifest.models)),
+    ];
+    Ok(Json(with(installed::whole(skill), &found, more)))
+}
+
+pub(crate) async fn schemas(State(app): State<App>, parts: Parts) -> Result<Json<Value>, Problem> {
+    let found = asked(&app, parts).await?;
+    let skill = &found.skill;
+    Ok(Json(json!({
+        "skill_id": skill.id,
+        "input": skill.input_schema,
+        "parameter": skill.parameter_schema,
+        "output": skill.output_schema,
+    })))
+}
+
+async fn asked(app: &App, mut parts: Parts) -> Result<std::sync::Arc<Installed>, Problem> {
+    installed::found(app, path_params(&mut parts).await?.remove("id").unwrap_or_default()).await
+}
+
+fn unsupported(skill: &Skill) -> Value {
+    json!(skill.manifest.unsupported_engines)
+}
+
+/// What the routes of skills answer, and what front ends need besides.
+fn with<const N: usize>(mut answer: Value, installed: &Installed, more: [(&str, Value); N]) -> Value {
+    let skill = &installed.skill;
+    let health = if skill.findings.is_empty() { "ok" } else { "warning" };
+    if let Some(answer) = answer.as_object_mut() {
+        answer.insert("effective_engines".to_owned(), json!(skill.effective_engines()));
+        answer.insert("health".to_owned(), json!(health));
+        answer.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    }
+    answer
+}

@@ -1,0 +1,122 @@
+// The raw output of a run, a window at a time: from an event to its bytes, and from a line to its event.
+import { html, useEffect, useMemo, useRef, useState } from '../../lib/view.js';
+import { t } from '../../lib/i18n.js';
+import { api, runPath } from '../../lib/api.js';
+import { number } from '../../lib/format.js';
+import { Ansi, plain } from '../../lib/ansi.js';
+import { linesOf, parts, windowOf } from '../../lib/lines.js';
+import { Problem, Tabs, say } from '../basic.js';
+
+const STEP = 64 * 1024;
+const MOST = 256 * 1024;
+
+/**
+ * @typedef {{stream: string, from: number, to: number}} Mark
+ * @param {{id: string, mark: Mark | null, stream: string, setStream: (stream: string) => void, log: import('../../lib/run-log.js').RunLog, choose: (seq: number) => void}} props
+ */
+export function Bytes({ id, mark, stream, setStream, log, choose }) {
+  const [shown, setShown] = useState(/** @type {import('../../lib/lines.js').Window | null} */ (null));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [search, setSearch] = useState('');
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const atEnd = useRef(true);
+  const marked = mark && mark.stream === stream ? mark : null;
+
+  const load = async (/** @type {number} */ from, /** @type {number | null} */ to) => {
+    try {
+      const until = to === null ? '' : `&byte_to=${to}`;
+      setShown(windowOf(await api(runPath(id, `/logs/range?stream=${stream}&byte_from=${Math.max(0, from)}${until}`))));
+      setError(null);
+    } catch (refused) {
+      setError(refused);
+    }
+  };
+  const loadEnd = async () => {
+    try {
+      // An empty range tells the length.
+      const { total_bytes: total } = await api(runPath(id, `/logs/range?stream=${stream}&byte_from=0&byte_to=0`));
+      await load(total - STEP, total);
+    } catch (refused) {
+      setError(refused);
+    }
+  };
+
+  useEffect(() => {
+    setShown(null);
+    if (!marked) loadEnd();
+  }, [id, stream]);
+  useEffect(() => {
+    if (!marked) return;
+    const inside = shown && shown.stream === stream && marked.from >= shown.from && marked.to <= shown.to;
+    if (!inside) load(marked.from - 4096, Math.min(marked.to, marked.from + MOST) + 16 * 1024);
+  }, [id, stream, marked?.from, marked?.to]);
+  useEffect(() => {
+    place.current?.querySelector('mark')?.scrollIntoView({ block: 'center' });
+  }, [shown, marked?.from, marked?.to]);
+  useEffect(() => {
+    // New output is fetched while its end is looked at.
+    let timer = 0;
+    const listener = (/** @type {import('../../lib/run-log.js').Event[]} */ events) => {
+      if (timer || marked || !atEnd.current || !events.some((event) => event.raw_ref?.stream === stream)) return;
+      timer = setTimeout(() => { timer = 0; loadEnd(); }, 400);
+    };
+    log.listeners.add(listener);
+    return () => { log.listeners.delete(listener); clearTimeout(timer); };
+  }, [log, stream, marked]);
+  useEffect(() => {
+    if (!marked && atEnd.current && place.current) place.current.scrollTop = place.current.scrollHeight;
+  }, [shown]);
+
+  const toEvent = async (/** @type {number} */ from, /** @type {number} */ to) => {
+    try {
+      const { events } = await api(runPath(id, `/logs/range?stream=${stream}&byte_from=${from}&byte_to=${to}`));
+      if (events.length === 0) say(t('bytes.noevent'));
+      else choose(events[0]);
+    } catch (refused) {
+      setError(refused);
+    }
+  };
+  const selected = () => {
+    const selection = getSelection();
+    const line = (/** @type {Node | null | undefined} */ node) => (node instanceof Element ? node : node?.parentElement)?.closest('[data-from]');
+    const [one, other] = [line(selection?.anchorNode), line(selection?.focusNode)];
+    if (!one || !other || !place.current?.contains(one) || selection?.isCollapsed) return;
+    const froms = [one, other].map((element) => Number(element.getAttribute('data-from')));
+    const tos = [one, other].map((element) => Number(element.getAttribute('data-to')));
+    toEvent(Math.min(...froms), Math.max(...tos));
+  };
+  const scrolled = () => {
+    const list = place.current;
+    if (list) atEnd.current = list.scrollTop + list.clientHeight >= list.scrollHeight - 40;
+  };
+  const tabs = ['stdout', 'stderr'].map((name) => ({ id: name, name }));
+  return html`<section class="pane" aria-label=${t('bytes.title')}>
+    <header><h2>${t('bytes.title')}</h2><${Tabs} label=${t('bytes.stream')} tabs=${tabs} chosen=${stream} choose=${setStream} /><span class="grow"></span>
+      <input class="input find" type="search" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} placeholder=${t('bytes.search')} aria-label=${t('bytes.search')} /></header>
+    <${Problem} error=${error?.code === 'FILE_NOT_FOUND' ? null : error} />
+    <div class="inner raw" ref=${place} onScroll=${scrolled} onMouseUp=${selected} tabindex="0" role="group" aria-label=${stream}>
+      ${shown && html`<${Lines} shown=${shown} marked=${marked} search=${search} toEvent=${toEvent} />`}
+      ${shown && shown.total === 0 && html`<p class="empty">${t('bytes.none', { stream })}</p>`}
+    </div>
+    ${shown && shown.total > 0 && html`<footer class="row small quiet"><span class="grow" data-testid="bytes-range">${t('bytes.range', { from: number(shown.from), to: number(shown.to), total: number(shown.total) })}</span>
+      ${shown.from > 0 && html`<button type="button" class="button s" onClick=${() => load(shown.from - STEP, Math.min(shown.to, shown.from - STEP + MOST))}>${t('bytes.earlier')}</button>`}
+      ${shown.to < shown.total && html`<button type="button" class="button s" onClick=${() => load(Math.max(shown.from, shown.to + STEP - MOST), shown.to + STEP)}>${t('bytes.later')}</button>`}</footer>`}
+  </section>`;
+}
+
+/** @param {{shown: import('../../lib/lines.js').Window, marked: Mark | null, search: string, toEvent: (from: number, to: number) => void}} props */
+function Lines({ shown, marked, search, toEvent }) {
+  const lines = useMemo(() => linesOf(shown), [shown]);
+  const wanted = search.toLowerCase();
+  const look = plain();
+  let found = 0;
+  const drawn = lines.map((line) => {
+    const [before, lit, after] = parts(line, marked);
+    if (wanted && !(before + lit + after).toLowerCase().includes(wanted)) return null;
+    found += 1;
+    return html`<div class="line" key=${line.from} data-from=${line.from} data-to=${line.to}>
+      <button type="button" class="at" onClick=${() => toEvent(line.from, line.to)} aria-label=${t('bytes.toevent', { at: line.from })} title=${t('bytes.toevent', { at: line.from })}>${line.from}</button>
+      <code><${Ansi} text=${before} look=${look} />${lit !== '' && html`<mark><${Ansi} text=${lit} look=${look} /></mark>`}<${Ansi} text=${after} look=${look} /></code></div>`;
+  });
+  return html`${drawn}${wanted && html`<p class="small quiet pad" role="status">${t('bytes.found', { n: found })}</p>`}`;
+}

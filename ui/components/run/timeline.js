@@ -1,0 +1,58 @@
+// The run as a picture of time: waiting in the queue, attempts, tools, waiting for a person; and a scrubber to any event.
+import { html, useEffect, useMemo, useState } from '../../lib/view.js';
+import { t } from '../../lib/i18n.js';
+import { duration, number, now } from '../../lib/format.js';
+
+/** Longest log that is drawn whole. */
+const MOST = 2000;
+
+/** @param {import('../../lib/run-log.js').Event[]} events @param {number} end */
+function spans(events, end) {
+  /** @type {{kind: string, from: number, to: number, seq: number, text: string}[]} */
+  const found = [];
+  let state = { kind: 'queued', from: new Date(events[0].ts).getTime(), seq: 1 };
+  let before = state.from;
+  for (const event of events) {
+    const at = new Date(event.ts).getTime();
+    if (event.type === 'conversation.state.changed') {
+      found.push({ ...state, to: at, text: t(`status.${state.kind}`) });
+      state = { kind: event.data.to, from: at, seq: event.seq };
+    } else if (event.type === 'assistant.tool_call' || event.type === 'assistant.command_execution') {
+      found.push({ kind: 'tool', from: before, to: at, seq: event.seq, text: event.data.tool ?? event.data.command });
+    }
+    before = at;
+  }
+  if (!['succeeded', 'failed', 'canceled'].includes(state.kind)) found.push({ ...state, to: end, text: t(`status.${state.kind}`) });
+  return found;
+}
+
+/** @param {{log: import('../../lib/run-log.js').RunLog, full: number, at: number | null, setAt: (seq: number | null) => void, choose: (seq: number) => void}} props */
+export function Timeline({ log, full, at, setAt, choose }) {
+  const [events, setEvents] = useState(/** @type {import('../../lib/run-log.js').Event[]} */ ([]));
+  const [moved, setMoved] = useState(/** @type {number | null} */ (null));
+  const head = log.head.value;
+  const short = head > 0 && head <= MOST;
+  useEffect(() => {
+    if (!short || events.length >= head) return;
+    log.history(events.length + 1, head).then((more) => setEvents((old) => (old.length + 1 === more[0]?.seq ? [...old, ...more] : old)), () => {});
+  }, [log, head]);
+  const running = log.state.value === 'live' || log.state.value === 'lost';
+  const end = events.length ? (running ? Math.max(now.value, new Date(events[events.length - 1].ts).getTime()) : new Date(events[events.length - 1].ts).getTime()) : 0;
+  const drawn = useMemo(() => (events.length ? spans(events, end) : []), [events, end]);
+  const begin = events.length ? new Date(events[0].ts).getTime() : 0;
+  const whole = Math.max(1, end - begin);
+  const value = moved ?? at ?? full;
+  useEffect(() => {
+    if (moved === null) return undefined;
+    const timer = setTimeout(() => { setAt(moved >= full ? null : moved); setMoved(null); }, 250);
+    return () => clearTimeout(timer);
+  }, [moved]);
+  return html`<section class="timeline" aria-label=${t('timeline.title')}>
+    ${short && html`<svg class="spans" viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" aria-label=${drawn.map((span) => `${span.text} ${duration(span.to - span.from)}`).slice(0, 20).join(', ')}>
+      ${drawn.map((span) => { const x = ((span.from - begin) / whole) * 1000; const width = Math.max(2, ((span.to - span.from) / whole) * 1000); return html`<rect key=${`${span.seq}${span.kind}`} class=${`span ${span.kind}`} x=${x} width=${width} y=${span.kind === 'tool' ? 13 : 2} height=${span.kind === 'tool' ? 9 : 9} onClick=${() => choose(span.seq)}><title>${`${span.text} · ${duration(span.to - span.from)}`}</title></rect>`; })}</svg>`}
+    <div class="row scrub"><input type="range" min="1" max=${Math.max(1, full)} value=${value} aria-label=${t('timeline.scrub')} aria-valuetext=${t('timeline.seq', { n: value, of: full })} onInput=${(/** @type {any} */ event) => setMoved(Number(event.currentTarget.value))} />
+      <span class="small nowrap">${t('timeline.seq', { n: number(value), of: number(full) })}</span>
+      ${at !== null && html`<button type="button" class="button s" onClick=${() => setAt(null)}>${t('timeline.now')}</button>`}</div>
+    ${at !== null && html`<p class="small note warn" role="status">${t('timeline.past', { n: at })}</p>`}
+  </section>`;
+}

@@ -1,0 +1,36 @@
+// Markdown of skills and engines as elements that hold no script, form, frame or foreign resource.
+import { html, useRef, useLayoutEffect } from './view.js';
+import { marked } from '../vendor/marked.js';
+import DOMPurify from '../vendor/purify.js';
+
+const ALLOWED = {
+  ALLOWED_TAGS: ['p', 'br', 'hr', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'strong', 'em', 'del', 'code', 'pre', 'blockquote', 'ul', 'ol', 'li', 'a', 'table', 'thead', 'tbody', 'tr', 'th', 'td'],
+  ALLOWED_ATTR: ['href', 'title', 'align', 'start'],
+  ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
+  RETURN_DOM_FRAGMENT: true,
+};
+const MAX = 200_000;
+
+/** @param {string} text @returns {DocumentFragment} */
+export function sanitized(text) {
+  const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(marked.parse(text.slice(0, MAX), { async: false, gfm: true }), ALLOWED)));
+  for (const link of fragment.querySelectorAll('a')) {
+    link.rel = 'noopener noreferrer nofollow';
+    link.target = '_blank';
+  }
+  // A page has its own headings; those of a text stand below them.
+  for (const heading of fragment.querySelectorAll('h1, h2, h3, h4, h5, h6')) {
+    const below = document.createElement(`h${Math.min(6, Number(heading.localName[1]) + 2)}`);
+    below.append(...heading.childNodes);
+    heading.replaceWith(below);
+  }
+  for (const block of fragment.querySelectorAll('pre')) block.tabIndex = 0;
+  return fragment;
+}
+
+/** @param {{text: string}} props */
+export function Markdown({ text }) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  useLayoutEffect(() => { place.current?.replaceChildren(sanitized(text)); }, [text]);
+  return html`<div class="md" ref=${place}></div>`;
+}

@@ -1,0 +1,33 @@
+// The service itself: queue, disk, limits, store and what was found damaged.
+import { html } from '../lib/view.js';
+import { t } from '../lib/i18n.js';
+import { useApi } from '../lib/api.js';
+import { bytes, number } from '../lib/format.js';
+import { href } from '../lib/router.js';
+import { Card, Loading, Problem, Time } from '../components/basic.js';
+
+/** A share as a bar. @param {{value: number, of: number, label: string}} props */
+function Share({ value, of, label }) {
+  return html`<div class="bar" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax=${of} aria-valuenow=${value}><svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect width=${of ? Math.min(100, (value / of) * 100) : 0} height="1" /></svg></div>`;
+}
+
+export function System() {
+  const { data, error, reload } = useApi('/v1/system', { every: 2000 });
+  const ready = useApi('/readyz', { every: 4000 });
+  if (!data) return html`<div class="page stack"><h1>${t('nav.system')}</h1>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} />`}</div>`;
+  const { queue, limits, data_dir: disk, integrity, store } = data;
+  const fact = (/** @type {string} */ name, /** @type {any} */ value) => html`<dt>${name}</dt><dd class="any">${value}</dd>`;
+  return html`<div class="page stack"><h1>${t('nav.system')}</h1>
+    <div class="grid">
+      <${Card} title=${t('system.service')} tools=${html`<span class=${`tag ${ready.error ? 'bad' : 'good'}`}>${ready.error ? t('system.notready') : t('system.ready')}</span>`}><dl class="facts">${fact(t('system.version'), data.version)}${fact(t('system.protocol'), data.protocol_version)}</dl>${ready.error?.message && html`<p class="note bad">${ready.error.message}</p>`}<//>
+      <${Card} title=${t('system.queue')}><div class="stack-s">
+        <div class="row"><a class="grow" href=${href([], { status: 'running' })}>${t('system.running')}</a><span>${number(queue.running)} / ${number(queue.max_running_jobs)}</span></div><${Share} value=${queue.running} of=${queue.max_running_jobs} label=${t('system.running')} />
+        <div class="row"><a class="grow" href=${href([], { status: 'queued' })}>${t('system.queued')}</a><span>${number(queue.queued)} / ${number(queue.max_queued_jobs)}</span></div><${Share} value=${queue.queued} of=${queue.max_queued_jobs} label=${t('system.queued')} /></div><//>
+      <${Card} title=${t('system.disk')}><dl class="facts">${fact(t('system.folder'), html`<code>${disk.path}</code>`)}${fact(t('system.free'), bytes(disk.free_bytes))}${fact(t('system.floor'), bytes(limits.min_free_bytes))}</dl><//>
+      <${Card} title=${t('system.store')} tools=${html`<span class=${`tag ${store.trouble || integrity.damaged ? 'bad' : 'good'}`}>${store.trouble || integrity.damaged ? t('system.trouble') : t('system.whole')}</span>`}>
+        <dl class="facts">${fact(t('system.damaged'), number(integrity.damaged))}${fact(t('system.checked'), number(integrity.scrub.runs_checked))}${fact(t('system.passes'), html`${number(integrity.scrub.passes)} <${Time} iso=${integrity.scrub.last_pass_ended_at} />`)}</dl>
+        ${store.trouble && html`<p class="note bad any">${typeof store.trouble === 'string' ? store.trouble : JSON.stringify(store.trouble)}</p>`}
+        ${integrity.damaged_runs.length > 0 && html`<ul>${integrity.damaged_runs.map((/** @type {any} */ run) => html`<li key=${JSON.stringify(run)} class="any mono">${typeof run === 'string' ? html`<a href=${href(['runs', run])}>${run}</a>` : JSON.stringify(run)}</li>`)}</ul>`}<//>
+      <${Card} title=${t('system.limits')}><dl class="facts">${Object.entries(limits).map(([name, value]) => html`<dt class="mono">${name}</dt><dd>${name.endsWith('bytes') ? bytes(/** @type {number} */ (value)) : name.endsWith('seconds') ? `${value} s` : number(/** @type {number} */ (value))}</dd>`)}</dl><//>
+    </div></div>`;
+}
