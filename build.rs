@@ -66,7 +66,9 @@ fn list_ui_files() -> Result<(), String> {
     let mut files = Vec::new();
     find_files(&ui, &mut files)?;
     let mut rows = String::new();
-    for file in files {
+    // Types are for the checker, not for browsers.
+    let for_checker = |file: &Path| ["d.ts", "jsconfig.json"].iter().any(|end| file.to_string_lossy().ends_with(end));
+    for file in files.into_iter().filter(|file| !for_checker(file)) {
         let path = file.strip_prefix(&ui).map_err(|error| error.to_string())?;
         rows.push_str(&format!("    ({path:?}, include_bytes!({file:?})),\n"));
     }

@@ -82,6 +82,7 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
         .health("/healthz", health::alive)
         .health("/readyz", health::ready)
         .page("/ui", ui::shell)
+        .page("/ui/", ui::shell)
         .page("/ui/{*page}", ui::shell)
         .page("/ui/static/{*path}", ui::file)
         .get("/v1/system", Read, &[], info::system)

@@ -45,4 +45,5 @@ mod sse;
 mod store;
 mod supervisor;
 mod temp_runs;
+mod ui;
 mod uploads;

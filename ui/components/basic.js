@@ -27,6 +27,16 @@ export function say(text) {
   setTimeout(() => { if (said.value === text) said.value = ''; }, 2500);
 }
 
+/** Two sheets. Fonts do not all have such a sign. */
+function CopyIcon() {
+  return html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><rect x="5.5" y="5.5" width="8" height="8" rx="1.5" /><path d="M10.5 3.5v-.2c0-.6-.4-1-1-1H3.3c-.6 0-1 .4-1 1v6.2c0 .6.4 1 1 1h.2" /></svg>`;
+}
+
+/** A cross-hair. */
+export function FromIcon() {
+  return html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><circle cx="8" cy="8" r="4.5" /><path d="M8 1.5v4M8 10.5v4M1.5 8h4M10.5 8h4" /></svg>`;
+}
+
 /** @param {{text: string, label?: string}} props */
 export function Copy({ text, label }) {
   const copy = async () => {
@@ -38,7 +48,7 @@ export function Copy({ text, label }) {
     }
   };
   const name = label ?? t('copy.label');
-  return html`<button type="button" class="copy" onClick=${copy} title=${name} aria-label=${name}>⧉</button>`;
+  return html`<button type="button" class="copy" onClick=${copy} title=${name} aria-label=${name}><${CopyIcon} /></button>`;
 }
 
 /** An id, short, copied whole by a click. @param {{id: string, link?: boolean}} props */
@@ -104,7 +114,7 @@ export function Tabs({ label, tabs, chosen, choose }) {
 
 /** Text with a button that copies it. @param {{text: string, label: string}} props */
 export function Code({ text, label }) {
-  return html`<div class="row code" role="group" aria-label=${label}><pre class="grow" tabindex="0">${text}</pre><${Copy} text=${text} /></div>`;
+  return html`<div class="code held" role="group" aria-label=${label}><pre class="grow" tabindex="0">${text}</pre><${Copy} text=${text} /></div>`;
 }
 
 /** Whether a media query holds. @param {string} query */

@@ -18,10 +18,9 @@ function yesterday() {
 }
 
 /** @param {{job: any}} props */
-export function RunLine({ job }) {
-  return html`<span class="row"><${Status} of=${job.status} /><a href=${href(['runs', job.request_id])}>${job.skill_id || t('run.temporary')}</a>
-    <span class="quiet small"><${Time} iso=${job.updated_at} /></span></span>
-    ${job.error && html`<p class="small any clamp">${job.error.message}</p>`}`;
+function RunLine({ job }) {
+  return html`<div class="row needline"><a href=${href(['runs', job.request_id])}>${job.skill_id || t('run.temporary')}</a>
+    <span class="small cut grow">${job.error?.message ?? ''}</span><span class="quiet small"><${Time} iso=${job.updated_at} /></span></div>`;
 }
 
 function NeedsYou() {
@@ -114,7 +113,7 @@ function Runs() {
   const runs = useApi(`/v1/management/runs?${asked}`, { every: EVERY });
   const jobs = runs.data?.jobs;
   const filtered = FILTERS.some((name) => query.get(name));
-  return html`<${Card} title=${t('home.runs')} flush tools=${html`<${Filters} />`}>
+  return html`<${Card} title=${t('home.all')} flush tools=${html`<${Filters} />`}>
     ${runs.error?.code && html`<div class="body"><${Problem} error=${runs.error} /></div>`}
     ${!jobs && !runs.error && html`<${Loading} />`}
     ${jobs && jobs.length === 0 && html`<${Empty} title=${filtered ? t('home.nomatch') : t('home.noruns')}><p><a href=${filtered ? href([]) : href(['skills'])}>${filtered ? t('filter.clear') : t('home.first')}</a></p><//>`}

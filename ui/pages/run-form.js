@@ -122,7 +122,7 @@ function Filled({ skill, from, events }) {
         ${error && html`<${Problem} error=${error} />${known ? null : html`<ul class="bare small">${(error.details ?? []).map((/** @type {any} */ one) => html`<li key=${one.path}><code>${one.path}</code> ${one.message}</li>`)}</ul>`}`}
         <div class="row"><button type="submit" class="button main" disabled=${sending}>${sending ? t('form.sending') : t('action.run')}</button><span class="small quiet"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div>
       </form>
-      <div class="stack"><${Equivalents} body=${body} files=${fileFields.flatMap(([name]) => ((files[name]?.length ? files[name] : [{ name: `${name}.dat` }]).map((file) => ({ name, file: file.name }))))} /></div>
+      <div class="stack"><${Equivalents} body=${body} files=${fileFields.flatMap(([name, field]) => ((files[name]?.length ? files[name] : [{ name: `${name}${/** @type {any} */ (field).extensions?.[0] ?? ''}` }]).map((file) => ({ name, file: file.name }))))} /></div>
     </div>
     ${runs.data?.jobs?.length > 0 && html`<${Card} title=${t('skill.runs')} flush><${RunTable} jobs=${runs.data.jobs} /><//>`}
   </div>`;

@@ -17,11 +17,11 @@ export function Skills() {
     ${!skills.data && !skills.error && html`<${Loading} />`}
     ${skills.data && found.length === 0 && html`<${Empty} title=${wanted ? t('skills.nomatch') : t('skills.none')} />`}
     ${found.length > 0 && html`<ul class="tiles bare">${found.map((/** @type {any} */ skill) => html`<li class="card tile" key=${skill.id}>
-      <div class="row"><h2 class="grow cut"><a href=${href(['skills', skill.id])}>${skill.name}</a></h2>
+      <div class="row keep"><h2 class="grow cut"><a href=${href(['skills', skill.id])}>${skill.name}</a></h2>
         <span class=${`tag ${skill.health === 'ok' ? '' : 'warn'}`}>${skill.health === 'ok' ? t(`kind.${skill.type}`) : t('skills.warnings', { n: skill.warnings.length })}</span></div>
       <p class="small quiet mono">${skill.id} · ${skill.version}</p>
-      <p class="grow clamp3">${skill.description}</p>
-      <div class="row"><span class="small quiet grow cut">${skill.effective_engines.join(', ')}</span>
+      <div class="grow"><p class="clamp3">${skill.description}</p></div>
+      <div class="row keep"><span class="small quiet grow cut">${skill.effective_engines.join(', ')}</span>
         <a class="button s" href=${href(['skills', skill.id, 'run'])} aria-label=${t('skills.run', { skill: skill.name })}>${t('action.run')}</a></div>
     </li>`)}</ul>`}
     ${skills.data?.invalid?.length > 0 && html`<${Card} title=${t('skills.invalid')}><div class="stack">${skills.data.invalid.map((/** @type {any} */ entry) => html`<div key=${entry.folder}><h3 class="mono">${entry.folder}</h3><${Findings} of=${entry.findings} /></div>`)}</div><//>`}

@@ -24,10 +24,7 @@ pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> 
     Ok(Json(json!({"engines": engines})))
 }
 
-pub(crate) async fn one(
-    State(app): State<App>,
-    EngineInPath(adapter): EngineInPath,
-) -> Result<Json<Value>, Problem> {
+pub(crate) async fn one(State(app): State<App>, EngineInPath(adapter): EngineInPath) -> Result<Json<Value>, Problem> {
     let installed = app.installed_engines().clone();
     let (status, models) =
         blocking(move || Ok::<_, Problem>((installed.status(adapter), installed.models(adapter)))).await?;

@@ -21,7 +21,13 @@ const BEARER: &str = "Bearer t0ken";
 /// A path of the route that exists, about things that do not: whatever is let in changes nothing.
 fn path_of(route: &Route) -> String {
     let unknown = "0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11";
-    route.path.replace("{id}", unknown).replace("{engine}", "codex").replace("{*path}", "artifacts/x")
+    route
+        .path
+        .replace("{id}", unknown)
+        .replace("{engine}", "codex")
+        .replace("{*page}", "runs/x")
+        .replace("/ui/static/{*path}", "/ui/static/app.js")
+        .replace("{*path}", "artifacts/x")
 }
 
 /// Asks a route with these credentials. The body is of no type that a route reads, so it changes nothing.
@@ -87,14 +93,15 @@ fn every_route_lets_in_exactly_those_who_have_what_it_needs() {
 }
 
 #[test]
-fn what_brings_code_or_changes_all_runs_needs_admin_and_nothing_is_open_but_health() {
+fn what_brings_code_or_changes_all_runs_needs_admin_and_nothing_is_open_but_health_and_pages() {
     let mut by_need: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for route in all_routes() {
         by_need.entry(route.needs).or_default().push(format!("{} {}", route.method, route.path));
         let reads = route.method == "GET";
         assert_eq!(reads, matches!(route.needs, "open" | "read"), "{} {}", route.method, route.path);
     }
-    assert_eq!(by_need["open"], ["GET /healthz", "GET /readyz"]);
+    let pages = ["GET /healthz", "GET /readyz", "GET /ui", "GET /ui/", "GET /ui/{*page}", "GET /ui/static/{*path}"];
+    assert_eq!(by_need["open"], pages);
     assert_eq!(
         by_need["admin"],
         [

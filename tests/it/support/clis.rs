@@ -40,7 +40,7 @@ pub fn prefix() -> PathBuf {
     prefix
 }
 
-fn cache() -> PathBuf {
+pub fn cache() -> PathBuf {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     folder("SKILL_RUNNER_TEST_CLIS").unwrap_or_else(|| {
         let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));

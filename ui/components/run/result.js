@@ -4,7 +4,7 @@ import { t } from '../../lib/i18n.js';
 import { api, runPath, useApi } from '../../lib/api.js';
 import { bytes, number, shortId } from '../../lib/format.js';
 import { Markdown } from '../../lib/markdown.js';
-import { Card, Copy, Empty, Loading, Problem } from '../basic.js';
+import { Card, Copy, Empty, FromIcon, Loading, Problem } from '../basic.js';
 
 /** Most members of one object or list that are drawn. */
 const MEMBERS = 200;
@@ -36,7 +36,7 @@ export function Result({ id, choose }) {
 
 /** @param {{value: any, path: string, name: string, explain: (path: string) => void}} props @returns {any} */
 function Tree({ value, path, name, explain }) {
-  const from = html`<button type="button" class="from" title=${t('result.from')} aria-label=${t('result.fromfield', { path })} onClick=${() => explain(path)}>⌖</button>`;
+  const from = html`<button type="button" class="from" title=${t('result.from')} aria-label=${t('result.fromfield', { path })} onClick=${() => explain(path)}><${FromIcon} /></button>`;
   const key = html`<span class="key">${name}</span>: `;
   if (value === null || typeof value !== 'object') return html`<ul><li>${key}<span class="any">${JSON.stringify(value)}</span>${from}</li></ul>`;
   const members = Object.entries(value);

@@ -1,0 +1,199 @@
+//! The user interface: what is served, its vendored libraries, its languages, and the pages themselves in a real browser.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sha2::{Digest, Sha256};
+
+use crate::support::{Server, clis};
+
+/// What the tests in the browser need of npm, once per machine.
+const PACKAGES: [&str; 2] = ["playwright-core@1.65.1", "axe-core@4.14.0"];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// The files of the interface that are ours, by path.
+fn sources() -> BTreeMap<String, String> {
+    fn find(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "vendor") {
+                find(root, &path, found);
+            } else if path.is_file() {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    find(&folder("ui"), &folder("ui"), &mut found);
+    found
+}
+
+#[test]
+fn pages_and_files_are_served_with_a_policy_that_allows_nothing_foreign_inline_or_evaluated() {
+    // Whoever has no token sees the pages, and no data in them.
+    let server = Server::with(&[("token", "t0ken")]);
+    let shell = fs::read_to_string(folder("ui/index.html")).unwrap();
+    for path in ["/ui", "/ui/", "/ui/skills/demo-echo/run?from=x", "/ui/runs/0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11"] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, answer.text()), (200, shell.clone()), "{path}");
+        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}");
+    }
+    let types = [("app.js", "text/javascript; charset=utf-8"), ("style/tokens.css", "text/css; charset=utf-8")];
+    for (path, content_type) in
+        [&types[..], &[("locales/zh.json", "application/json"), ("icon.svg", "image/svg+xml")]].concat()
+    {
+        let answer = server.get(&format!("/ui/static/{path}"));
+        assert_eq!((answer.status, answer.header("content-type")), (200, content_type), "{path}");
+        assert_eq!(answer.body, fs::read(folder("ui").join(path)).unwrap(), "{path}");
+        let policy = answer.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; "), "{policy}");
+        assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        let tag = answer.header("etag").to_owned();
+        let again = server.call("GET", &format!("/ui/static/{path}")).header("if-none-match", &tag).send();
+        assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, tag.as_str()), "{path}");
+    }
+    for path in ["/ui/static/nothing.js", "/ui/static/../Cargo.toml", "/ui/static/%2e%2e/Cargo.toml", "/ui/static/lib"]
+    {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+    assert_eq!(server.get("/v1/management/skills").status, 401, "data needs the token");
+}
+
+#[test]
+fn every_vendored_library_is_the_one_its_checksum_was_made_of_and_has_its_licence() {
+    let vendor = folder("ui/vendor");
+    let listed = fs::read_to_string(vendor.join("SHA256SUMS")).unwrap();
+    let mut names = BTreeSet::new();
+    for line in listed.lines() {
+        let (wanted, name) = line.split_once("  ").unwrap();
+        let name = name.trim_start_matches("./");
+        let found = hex::encode(Sha256::digest(fs::read(vendor.join(name)).unwrap()));
+        assert_eq!(found, wanted, "ui/vendor/{name} was changed; scripts/vendor-ui writes it");
+        names.insert(name.to_owned());
+    }
+    let files = fs::read_dir(&vendor).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let unlisted: Vec<String> = files.filter(|name| !names.contains(name) && !name.ends_with(".d.ts")).collect();
+    assert_eq!(unlisted, ["SHA256SUMS"], "every file has a checksum");
+    for library in ["preact", "signals", "signals-core", "htm", "marked", "dompurify"] {
+        assert!(names.contains(&format!("LICENSE.{library}.txt")), "{library} has no licence");
+    }
+}
+
+#[test]
+fn both_languages_have_every_text_that_is_used_and_no_other() {
+    let texts = |language: &str| -> BTreeMap<String, String> {
+        serde_json::from_slice(&fs::read(folder("ui/locales").join(format!("{language}.json"))).unwrap()).unwrap()
+    };
+    let (english, chinese) = (texts("en"), texts("zh"));
+    let keys = |texts: &BTreeMap<String, String>| texts.keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(keys(&english), keys(&chinese));
+    let holes = |text: &str| -> BTreeSet<String> {
+        text.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name.to_owned()).collect()
+    };
+    for (key, text) in &english {
+        assert_eq!(holes(text), holes(&chinese[key]), "{key} has other values to fill in");
+    }
+    let (mut used, mut families) = (BTreeSet::new(), BTreeSet::new());
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.ends_with(".js")) {
+        for rest in text.split("t('").skip(1).chain(text.split("key: '").skip(1)) {
+            let key = rest.split('\'').next().unwrap();
+            if english.contains_key(key) {
+                used.insert(key.to_owned());
+            } else {
+                assert!(
+                    !key.contains('.') || key.contains('/') || key.contains(' '),
+                    "{path} uses {key}, which has no text"
+                );
+            }
+        }
+        // Several keys of a family are made of a name: t(`status.${…}`).
+        families.extend(text.split("(`").skip(1).filter_map(|rest| Some(rest.split_once(".${")?.0.to_owned())));
+        // One of two keys, chosen where it is used.
+        used.extend(english.keys().filter(|key| text.contains(&format!("'{key}'"))).cloned());
+    }
+    let unused: Vec<&String> = english
+        .keys()
+        .filter(|key| !used.contains(*key) && !families.iter().any(|family| key.starts_with(family)))
+        .collect();
+    assert_eq!(unused, Vec::<&String>::new(), "no page has these texts");
+}
+
+#[test]
+fn no_source_makes_html_of_text_or_names_another_host() {
+    for (path, text) in sources() {
+        for way in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "dangerouslySetInnerHTML",
+            "eval(",
+            "new Function",
+        ] {
+            assert!(!text.contains(way), "ui/{path} has {way}");
+        }
+        let named: Vec<&str> =
+            text.split("://").skip(1).map(|rest| rest.split(['/', '"', '\'', '`', ')']).next().unwrap()).collect();
+        let known = |host: &&str| ["www.w3.org", "example.org"].contains(host);
+        assert!(named.iter().all(known), "ui/{path} names {named:?}");
+    }
+}
+
+#[test]
+fn the_pages_work_in_a_real_browser() {
+    let tests = folder("tests/ui");
+    let mut files: Vec<PathBuf> = fs::read_dir(&tests).unwrap().flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.to_str().unwrap().ends_with(".test.mjs"));
+    files.sort();
+    let cases: usize = files.iter().map(|path| fs::read_to_string(path).unwrap().matches("test(").count()).sum();
+    let chromium = std::env::var("UI_TEST_CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
+    if clis::left_out(&format!("{cases} tests of the user interface in a browser")) {
+        return;
+    }
+    if !Path::new(&chromium).exists() {
+        assert!(std::env::var_os("UI_TEST_REQUIRED").is_none(), "{chromium} is not there");
+        let _ =
+            writeln!(std::io::stderr(), "NOT RUN (no {chromium}): {cases} tests of the user interface in a browser");
+        return;
+    }
+    let mut node = Command::new("node");
+    node.args(["--test", "--test-concurrency=1", "--test-timeout=300000"]).args(&files);
+    node.env("UI_TEST_PACKAGES", packages()).env("UI_TEST_PROGRAM", env!("CARGO_BIN_EXE_skill-runner"));
+    let done = node.env("UI_TEST_CHROMIUM", chromium).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    // Figures, past the harness, which shows the output of failed tests alone.
+    for line in said.lines().filter(|line| line.contains("100 000 events: ")) {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+/// The folder with the packages of npm that the tests in the browser need.
+fn packages() -> PathBuf {
+    let cache = clis::cache();
+    fs::create_dir_all(&cache).unwrap();
+    let name = format!("ui-{}", PACKAGES.join("_").replace('@', "-"));
+    // Held until the end of this function, by one test of one process; the others find the work done.
+    let lock = File::create(cache.join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let prefix = cache.join(&name);
+    if !prefix.exists() {
+        let unfinished = cache.join(format!("{name}.unfinished"));
+        let _ = fs::remove_dir_all(&unfinished);
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--ignore-scripts", "--prefix"]);
+        let done = npm.arg(&unfinished).args(PACKAGES).output();
+        let done = done.unwrap_or_else(|error| panic!("the tests of the user interface need npm: {error}"));
+        assert!(done.status.success(), "{PACKAGES:?}: {}", String::from_utf8_lossy(&done.stderr));
+        fs::rename(&unfinished, &prefix).unwrap();
+    }
+    prefix
+}

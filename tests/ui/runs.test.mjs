@@ -1,0 +1,190 @@
+// From the form to the result, a question and its answer, the way to the bytes and back, in both languages and by keyboard alone.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { Service, browser, page } from './support.mjs';
+
+let service;
+let started;
+before(async () => {
+  service = await new Service().start();
+  started = await browser();
+});
+after(async () => {
+  await started?.close();
+  await service?.stop();
+});
+
+test('a script skill goes from the form, with a file dropped on it, to its result, and every field leads to its bytes', async () => {
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/skills`);
+  await opened.getByRole('link', { name: 'Run Prime numbers' }).click();
+  await opened.getByRole('heading', { name: 'Run Prime numbers' }).waitFor();
+  const numbers = fs.readFileSync(path.join(service.folder, 'skills/demo-prime-number/assets/sample-numbers.txt'), 'utf8');
+  const dropped = await opened.evaluateHandle((text) => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([text], 'my numbers.txt', { type: 'text/plain' }));
+    return transfer;
+  }, numbers);
+  await opened.dispatchEvent('.drop', 'drop', { dataTransfer: dropped });
+  await opened.getByText('my numbers.txt', { exact: true }).waitFor();
+  await opened.getByLabel('divisor').fill('three');
+  await opened.getByRole('button', { name: 'Run', exact: true }).click();
+  await opened.getByText('"three" is not of type "integer"').first().waitFor();
+  assert.equal((await service.get('/v1/jobs')).jobs.length, 0, 'a refused form creates nothing');
+
+  await opened.getByLabel('divisor').fill('3');
+  assert.match(await opened.getByRole('tabpanel', { name: 'curl' }).innerText(), /-F 'input_file=@my numbers\.txt'/);
+  await opened.getByRole('tab', { name: 'CLI' }).click();
+  assert.match(await opened.getByRole('tabpanel', { name: 'cli' }).innerText(), /skill-runner run demo-prime-number .*--param divisor=3/);
+  await opened.getByRole('button', { name: 'Run', exact: true }).click();
+  await opened.waitForURL(/\/ui\/runs\//);
+  await opened.getByRole('button', { name: 'Where did /data/count come from?' }).click();
+  const origin = opened.locator('.origin');
+  await origin.getByText('was written by the engine').waitFor();
+  await origin.getByRole('button', { name: /^stdout/ }).click();
+  await opened.waitForFunction(() => document.querySelector('.raw mark')?.textContent === '8');
+  assert.match(opened.url(), /[?&]seq=\d+/);
+
+  await opened.getByRole('button', { name: 'Preview' }).click();
+  await opened.locator('.preview table').waitFor();
+  await opened.getByRole('link', { name: 'Run with changes' }).click();
+  await opened.getByText('The file of the earlier run is used: my numbers.txt').waitFor();
+  assert.equal(await opened.getByLabel('divisor').inputValue(), '3');
+  await opened.getByLabel('divisor').fill('5');
+  await opened.getByRole('button', { name: 'Run', exact: true }).click();
+  await opened.waitForURL(/\/ui\/runs\//);
+  await opened.locator('.tree', { hasText: 'divisible: [5, 15, 100]' }).waitFor();
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('an event leads to its bytes, a line leads to its event, and the address keeps the place', async () => {
+  const job = await service.run('demo-progress');
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
+  const { events } = await service.get(`/v1/jobs/${job.request_id}/events/history`);
+  const progress = events.filter((event) => event.type === 'run.progress')[1];
+  await opened.locator(`#event-${progress.seq}`).click();
+  const marked = await opened.waitForFunction(() => document.querySelector('.raw mark')?.textContent);
+  const range = await service.get(`/v1/jobs/${job.request_id}/logs/range?stream=stderr&byte_from=${progress.raw_ref.byte_from}&byte_to=${progress.raw_ref.byte_to}`);
+  assert.equal(await marked.jsonValue(), range.content.trimEnd());
+  const other = events.filter((event) => event.type === 'run.progress')[0];
+  await opened.getByRole('button', { name: `Event of the line at byte ${other.raw_ref.byte_from}`, exact: true }).click();
+  await opened.locator(`#event-${other.seq}[aria-selected="true"]`).waitFor();
+  await opened.reload();
+  await opened.locator(`#event-${other.seq}[aria-selected="true"]`).waitFor();
+
+  await opened.getByLabel('Filter by type').selectOption('run.progress');
+  await opened.waitForFunction((count) => document.querySelectorAll('.vrow').length === count, events.filter((event) => event.type === 'run.progress').length);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}?at=4`);
+  await opened.getByText('The page shows the run as it was after event 4.').waitFor();
+  await opened.locator('.headline .status', { hasText: 'running' }).waitFor();
+  assert.equal(await opened.getByTestId('event-count').innerText(), '4');
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('a question is seen at home, answered on the page of its run, and the run goes on', async () => {
+  const ask = '<ASK_USER_YAML>\nkind: choose_one\nprompt: Which format do you want?\noptions:\n  - label: Markdown\n    value: md\n  - HTML\ndefault_decision_policy: take Markdown\n</ASK_USER_YAML>';
+  service.codexSays(
+    [{ type: 'reasoning', text: 'I should ask first.' }, { type: 'command_execution', command: 'ls', aggregated_output: 'a\nb\n', exit_code: 0, status: 'completed' }, { type: 'agent_message', text: ask }],
+    [{ type: 'agent_message', text: '{"name": "Ann", "colour": "green"}\n__SKILL_DONE__' }],
+  );
+  const job = await service.run('demo-interview', { engine: 'codex', runtime_options: { execution_mode: 'interactive', interactive_auto_reply: true, interactive_reply_timeout_sec: 600 } });
+  assert.equal(job.status, 'waiting_user');
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui`);
+  await opened.getByText('1 waiting for an answer').waitFor();
+  await opened.locator('.need.waiting').getByRole('link', { name: 'demo-interview' }).click();
+  await opened.getByRole('radio', { name: 'HTML' }).check();
+  await opened.locator('.reply', { hasText: /waits until .* \(\d+:\d\d\)/ }).waitFor();
+  await opened.getByRole('button', { name: 'Send' }).click();
+  await opened.locator('.said.answer', { hasText: 'HTML' }).waitFor();
+  await opened.locator('.headline .status', { hasText: 'succeeded' }).waitFor();
+  await opened.locator('.tree', { hasText: 'colour: "green"' }).waitFor();
+  assert.equal(await opened.locator('.reply').count(), 0, 'no question is open');
+  assert.equal(await opened.locator('.said.command code').first().innerText(), '$ ls');
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('a failed run opens with its cause, the event that decided it and the bytes of each violation', async () => {
+  const job = await service.run('demo-fail-schema');
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
+  const why = opened.getByRole('region', { name: 'Why it failed' });
+  await why.getByText('the output breaks its schema').waitFor();
+  await why.locator('mark', { hasText: '"three"' }).last().waitFor();
+  await why.getByRole('button', { name: /stdout 53–60/ }).click();
+  await opened.waitForFunction(() => document.querySelector('.raw mark')?.textContent === '"three"');
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('a run is canceled, run again and deleted from its page', async () => {
+  const job = await service.post('/v1/jobs', { skill_id: 'demo-hang' });
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
+  await opened.getByRole('button', { name: 'Cancel' }).click();
+  await opened.locator('.headline .status', { hasText: 'canceled' }).waitFor();
+  await opened.getByRole('button', { name: 'Delete' }).click();
+  await opened.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await opened.waitForURL(/\/ui$/);
+  assert.equal((await fetch(`${service.url}/v1/jobs/${job.request_id}`)).status, 404);
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('a browser that asks for Chinese gets Chinese', async () => {
+  const opened = await page(started, { locale: 'zh-CN' });
+  await opened.goto(`${service.url}/ui/skills`);
+  await opened.getByRole('link', { name: '技能' }).waitFor();
+  assert.equal(await opened.evaluate(() => document.documentElement.lang), 'zh-CN');
+  await opened.getByRole('link', { name: '引擎' }).click();
+  await opened.getByRole('heading', { level: 1, name: '引擎' }).waitFor();
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('the way from home to a result needs nothing but the keyboard', async () => {
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui`);
+  await opened.getByRole('heading', { level: 1 }).waitFor();
+  await opened.keyboard.press('g');
+  await opened.keyboard.press('s');
+  await opened.waitForURL(/\/ui\/skills$/);
+  await opened.getByRole('link', { name: 'Run Echo' }).waitFor();
+  await opened.keyboard.press('/');
+  await opened.keyboard.type('demo-echo');
+  await opened.waitForFunction(() => document.querySelectorAll('.tile').length === 1);
+  await tabTo(opened, 'Run Echo');
+  await opened.keyboard.press('Enter');
+  await opened.getByLabel('text').waitFor();
+  await tabTo(opened, 'text');
+  await opened.keyboard.type('by keyboard');
+  await opened.keyboard.press('Control+Enter');
+  await opened.waitForURL(/\/ui\/runs\//);
+  await opened.locator('.tree', { hasText: 'by keyboard' }).waitFor();
+  await tabTo(opened, 'Events', 'listbox');
+  await opened.keyboard.press('Home');
+  await opened.locator('#event-1[aria-selected="true"]').waitFor();
+  await opened.keyboard.press('ArrowDown');
+  await opened.locator('#event-2[aria-selected="true"]').waitFor();
+  await opened.keyboard.press('?');
+  await opened.getByRole('dialog', { name: 'Keyboard' }).waitFor();
+  await opened.keyboard.press('Escape');
+  await opened.getByRole('dialog', { name: 'Keyboard' }).waitFor({ state: 'hidden' });
+  assert.deepEqual(opened.troubles, []);
+});
+
+/** Presses Tab until what has the focus has this name; every stop on the way must be seen to have the focus. */
+async function tabTo(opened, name, role) {
+  for (let step = 0; step < 80; step += 1) {
+    await opened.keyboard.press('Tab');
+    const found = await opened.evaluate(([wanted, wantedRole]) => {
+      const now = document.activeElement;
+      const named = now.getAttribute('aria-label') ?? (now.labels?.[0]?.firstChild?.textContent ?? now.textContent ?? '').trim();
+      const outline = getComputedStyle(now).outlineStyle !== 'none' || now === document.body;
+      return { here: named === wanted && (!wantedRole || now.getAttribute('role') === wantedRole), outline, named };
+    }, [name, role]);
+    assert.ok(found.outline, `the focus on ${found.named} cannot be seen`);
+    if (found.here) return;
+  }
+  assert.fail(`Tab does not reach ${name}`);
+}
