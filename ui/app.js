@@ -90,7 +90,7 @@ function App() {
   const first = path[0] === 'runs' ? undefined : path[0];
   return html`
     <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.focus(); }}>${t('nav.skip')}</a>
-    <header class="top"><nav aria-label=${t('nav.label')}>
+    <header class="masthead"><nav aria-label=${t('nav.label')}>
       <a class="brand" href=${href([])}><img src="/ui/static/icon.svg" alt="" width="20" height="20" />skill-runner</a>
       ${NAV.map((entry) => html`<a href=${href(entry.path)} aria-current=${entry.path[0] === first ? 'page' : undefined}>${t(entry.key)}</a>`)}
       <span class="grow"></span>

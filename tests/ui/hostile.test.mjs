@@ -11,7 +11,7 @@ let service;
 let started;
 before(async () => {
   service = new Service();
-  const quoted = HTML.replaceAll('"', '\\\\"');
+  const quoted = HTML.replaceAll('"', '\\"');
   service.skill('hostile', `cat > /dev/null
 printf '50%% ${HTML}\\n' >&2
 printf '${ESC}[31m${HTML}${ESC}[0m ${ESC}]8;;javascript:window.hit=9${ESC}\\\\link${ESC}]8;;${ESC}\\\\ ${ESC}]0;title${ESC}\\\\ ${ESC}[2J${ESC}[?1049h\\n' >&2

@@ -37,8 +37,8 @@ for (const [colorScheme, width, height] of [['light', 1400, 900], ['dark', 1400,
     for (const [name, address] of pages) {
       await opened.goto(service.url + address);
       await opened.getByRole('heading', { level: 1 }).first().waitFor({ state: 'attached' });
-      await opened.waitForLoadState('networkidle').catch(() => {});
-      if (name.startsWith('run') && name !== 'run-unknown') await opened.locator('.live:not(.loading)').waitFor();
+      await opened.waitForFunction(() => !document.querySelector('.hold, .empty[role="status"]'));
+      if (name.startsWith('run') && name !== 'run-unknown') await opened.locator('.live:not(.is-loading)').waitFor();
       await opened.evaluate(() => new Promise((resolve) => { requestAnimationFrame(() => requestAnimationFrame(resolve)); }));
       if (shots) {
         fs.mkdirSync(shots, { recursive: true });

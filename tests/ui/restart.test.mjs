@@ -24,18 +24,18 @@ test('a page whose service is killed and started again shows every event once, a
   const opened = await page(started);
   // Every event that the page receives, whichever way.
   await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
-  await opened.locator('.live.live').waitFor();
+  await opened.locator('.live.is-live').waitFor();
   for (let round = 0; round < 2; round += 1) {
     await service.kill();
-    await opened.locator('.live.lost').waitFor();
+    await opened.locator('.live.is-lost').waitFor();
     await service.start();
-    await opened.locator('.live.live').waitFor();
+    await opened.locator('.live.is-live').waitFor();
   }
   await opened.locator('.said.recovered').waitFor();
   await opened.locator('.reply textarea').fill('Ann');
   await opened.locator('.reply').getByRole('button', { name: 'Send' }).click();
   await opened.locator('.headline .status', { hasText: 'succeeded' }).waitFor();
-  await opened.locator('.live.ended').waitFor();
+  await opened.locator('.live.is-ended').waitFor();
   const { events } = await service.get(`/v1/jobs/${job.request_id}/events/history`);
   await opened.waitForFunction((count) => document.querySelector('[data-testid="event-count"]').textContent === String(count), events.length);
   // All rows of the list, from the first to the last.
@@ -60,13 +60,13 @@ test('events that come while a page follows are each shown once, however fast th
   const job = await service.post('/v1/jobs', { skill_id: 'steady' });
   const opened = await page(started);
   await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
-  await opened.locator('.live.live').waitFor();
+  await opened.locator('.live.is-live').waitFor();
   await opened.context().setOffline(true);
   await opened.context().setOffline(false);
   const gate = path.join(service.folder, 'data/runs', job.run_id, 'gate');
   await service.until(async () => fs.existsSync(gate), (there) => there);
   fs.writeFileSync(gate, 'go\n');
-  await opened.locator('.live.ended').waitFor();
+  await opened.locator('.live.is-ended').waitFor();
   const { events } = await service.get(`/v1/jobs/${job.request_id}/events/history`);
   assert.ok(events.length > 500, `${events.length} events`);
   await opened.waitForFunction((count) => document.querySelector('[data-testid="event-count"]').textContent === String(count), events.length);

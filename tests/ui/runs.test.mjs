@@ -125,6 +125,11 @@ test('a run is canceled, run again and deleted from its page', async () => {
   await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
   await opened.getByRole('button', { name: 'Cancel' }).click();
   await opened.locator('.headline .status', { hasText: 'canceled' }).waitFor();
+  await opened.getByRole('button', { name: 'Rerun' }).click();
+  await opened.waitForFunction((id) => !location.pathname.includes(id), job.request_id);
+  await opened.getByRole('button', { name: 'Cancel' }).click();
+  await opened.locator('.headline .status', { hasText: 'canceled' }).waitFor();
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
   await opened.getByRole('button', { name: 'Delete' }).click();
   await opened.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await opened.waitForURL(/\/ui$/);

@@ -32,11 +32,11 @@ export function VirtualList({ count, label, chosen, choose, row, idOf, stick }) 
   }, [count, stick]);
   useLayoutEffect(() => {
     const list = place.current;
-    if (!list || chosen < 0) return;
+    if (!list || chosen < 0 || chosen >= count) return;
     const top = chosen * ROW;
     if (top < list.scrollTop || top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top - list.clientHeight / 3;
     look();
-  }, [chosen]);
+  }, [chosen, chosen < count]);
   const keys = (/** @type {KeyboardEvent} */ event) => {
     const page = Math.max(1, Math.floor(view.height / ROW) - 1);
     /** @type {Record<string, number>} */

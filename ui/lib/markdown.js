@@ -1,6 +1,6 @@
 // Markdown of skills and engines as elements that hold no script, form, frame or foreign resource.
 import { html, useRef, useLayoutEffect } from './view.js';
-import { marked } from '../vendor/marked.js';
+import { Marked } from '../vendor/marked.js';
 import DOMPurify from '../vendor/purify.js';
 
 const ALLOWED = {
@@ -11,9 +11,20 @@ const ALLOWED = {
 };
 const MAX = 200_000;
 
+/** @param {string} text */
+function escaped(text) {
+  return text.replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
+}
+
+// HTML in a text is shown as it is written, and an image by its name: nothing is fetched for a text.
+const markdown = new Marked({ gfm: true, async: false, renderer: {
+  html: (/** @type {{text: string}} */ { text }) => escaped(text),
+  image: (/** @type {{text: string, href: string}} */ { text, href }) => escaped(`[${text || href}]`),
+} });
+
 /** @param {string} text @returns {DocumentFragment} */
 export function sanitized(text) {
-  const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(marked.parse(text.slice(0, MAX), { async: false, gfm: true }), ALLOWED)));
+  const fragment = /** @type {DocumentFragment} */ (/** @type {unknown} */ (DOMPurify.sanitize(markdown.parse(text.slice(0, MAX)), ALLOWED)));
   for (const link of fragment.querySelectorAll('a')) {
     link.rel = 'noopener noreferrer nofollow';
     link.target = '_blank';

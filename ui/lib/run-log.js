@@ -138,6 +138,22 @@ export class RunLog {
     this.changed(events);
   }
 
+  /**
+   * Tells a listener what is at the end of the log, then whatever comes, each event once.
+   * @param {(events: Event[]) => void} listener
+   */
+  listen(listener) {
+    const known = [];
+    for (let seq = this.head.value; seq > 0 && known.length < PAGE; seq -= 1) {
+      const event = this.pages.get(Math.floor((seq - 1) / PAGE))?.[(seq - 1) % PAGE];
+      if (!event) break;
+      known.unshift(event);
+    }
+    if (known.length) listener(known);
+    this.listeners.add(listener);
+    return () => { this.listeners.delete(listener); };
+  }
+
   /** @param {Event[]} events */
   changed(events) {
     this.version.value += 1;

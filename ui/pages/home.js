@@ -31,26 +31,26 @@ function NeedsYou() {
   const cards = [];
   const questions = waiting.data?.jobs ?? [];
   if (questions.length) {
-    cards.push(html`<div class="need waiting" key="questions"><h3>◆ ${t('home.questions', { n: count(waiting.data) })}</h3>
+    cards.push(html`<div class="need waiting" key="questions"><h2>◆ ${t('home.questions', { n: count(waiting.data) })}</h2>
       <ul class="bare">${questions.map((/** @type {any} */ job) => html`<li key=${job.run_id}><${RunLine} job=${job} /></li>`)}</ul></div>`);
   }
   const failures = failed.data?.jobs ?? [];
   if (failures.length) {
-    cards.push(html`<div class="need failed" key="failures"><h3>✕ <a href=${href([], { status: 'failed' })}>${t('home.failures', { n: count(failed.data) })}</a></h3>
+    cards.push(html`<div class="need failed" key="failures"><h2>✕ <a href=${href([], { status: 'failed' })}>${t('home.failures', { n: count(failed.data) })}</a></h2>
       <ul class="bare">${failures.slice(0, 3).map((/** @type {any} */ job) => html`<li key=${job.run_id}><${RunLine} job=${job} /></li>`)}</ul></div>`);
   }
   const broken = (engines.data?.engines ?? []).filter((/** @type {any} */ engine) => engine.installed && !engine.auth_ready);
   if (broken.length) {
-    cards.push(html`<div class="need waiting" key="engines"><h3><a href=${href(['engines'])}>${t('home.engines', { n: broken.length })}</a></h3>
+    cards.push(html`<div class="need waiting" key="engines"><h2><a href=${href(['engines'])}>${t('home.engines', { n: broken.length })}</a></h2>
       <p class="small">${broken.map((/** @type {any} */ engine) => engine.engine).join(', ')}</p></div>`);
   }
   const disk = system.data?.data_dir;
   const floor = system.data?.limits?.min_free_bytes ?? 0;
   if (disk && disk.free_bytes < Math.max(floor * 4, 1 << 30)) {
-    cards.push(html`<div class="need failed" key="disk"><h3><a href=${href(['system'])}>${t('home.disk', { free: bytes(disk.free_bytes) })}</a></h3></div>`);
+    cards.push(html`<div class="need failed" key="disk"><h2><a href=${href(['system'])}>${t('home.disk', { free: bytes(disk.free_bytes) })}</a></h2></div>`);
   }
   if (system.data?.store?.trouble || system.data?.integrity?.damaged > 0) {
-    cards.push(html`<div class="need failed" key="store"><h3><a href=${href(['system'])}>${t('home.damage', { n: system.data.integrity.damaged })}</a></h3></div>`);
+    cards.push(html`<div class="need failed" key="store"><h2><a href=${href(['system'])}>${t('home.damage', { n: system.data.integrity.damaged })}</a></h2></div>`);
   }
   if (!waiting.data && waiting.error) return html`<${Problem} error=${waiting.error} retry=${waiting.reload} />`;
   if (!waiting.data || !failed.data || !system.data) return html`<div class="needs hold" aria-hidden="true"></div>`;

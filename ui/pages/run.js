@@ -9,7 +9,7 @@ import { Card, Confirm, Id, Loading, Problem, Status, Tabs, Time, say, useMedia 
 import { FileField } from '../components/form-fields.js';
 import { Conversation } from '../components/run/conversation.js';
 import { Events } from '../components/run/events.js';
-import { Bytes } from '../components/run/bytes.js';
+import { Bytes, showMark } from '../components/run/bytes.js';
 import { Failure } from '../components/run/failure.js';
 import { Reply } from '../components/run/reply.js';
 import { Result } from '../components/run/result.js';
@@ -45,8 +45,8 @@ export function RunPage({ id }) {
       if (timer || !events.some((event) => MOVES.some((move) => event.type.startsWith(move) && event.type !== 'run.progress'))) return;
       timer = setTimeout(() => { timer = 0; job.reload(); }, 50);
     };
-    log.listeners.add(listener);
-    return () => { log.listeners.delete(listener); clearTimeout(timer); };
+    const leave = log.listen(listener);
+    return () => { leave(); clearTimeout(timer); };
   }, [log]);
   if (job.error?.code && !job.data) return html`<div class="page stack"><h1>${t('run.title')}</h1><${Problem} error=${job.error} retry=${job.reload} /></div>`;
   if (!job.data) return html`<div class="page"><h1 class="out">${t('run.title')}</h1><${Loading} /></div>`;
@@ -68,15 +68,14 @@ function Page({ id, job, shown, log, at, seq, reload, problem }) {
     if (bytes) setStream(bytes.stream);
     go(withQuery({ seq: to, tab: small ? (bytes ? 'bytes' : 'events') : null, ...(filter && log.types[to - 1] !== filter ? { type: null } : {}) }), { replace: seq !== null });
   };
-  const event = seq === null ? undefined : log.get(seq);
-  const raw = event?.raw_ref;
+  const raw = useEvent(log, seq)?.raw_ref;
   useEffect(() => { if (raw && (!mark || mark.seq !== seq)) setStream(raw.stream); }, [seq, raw?.stream]);
   const lit = mark && mark.seq === seq ? mark : raw ? { stream: raw.stream, from: raw.byte_from, to: raw.byte_to } : null;
   // What a question waits for is in the first event and in its own.
   const deadline = useDeadline(log, shown);
   const panes = {
     talk: html`<${Conversation} key=${`talk${at}`} log=${log} choose=${choose} />`,
-    events: html`<${Events} log=${log} seq=${seq} choose=${choose} filter=${filter} setFilter=${(/** @type {string} */ type) => go(withQuery({ type }), { replace: true })} seeBytes=${() => { if (small) go(withQuery({ tab: 'bytes' })); else document.querySelector('.raw mark')?.scrollIntoView({ block: 'center' }); }} />`,
+    events: html`<${Events} log=${log} seq=${seq} choose=${choose} filter=${filter} setFilter=${(/** @type {string} */ type) => go(withQuery({ type }), { replace: true })} seeBytes=${() => { if (small) go(withQuery({ tab: 'bytes' })); else showMark(document.querySelector('.raw')); }} />`,
     bytes: html`<${Bytes} id=${id} mark=${lit} stream=${stream} setStream=${(/** @type {string} */ name) => { setStream(name); setMark(null); }} log=${log} choose=${choose} />`,
   };
   const names = [{ id: 'talk', name: t('talk.title') }, { id: 'events', name: t('events.title') }, { id: 'bytes', name: t('bytes.title') }];
@@ -94,6 +93,17 @@ function Page({ id, job, shown, log, at, seq, reload, problem }) {
     ${at === null && final && html`<${RunFiles} id=${id} job=${job} />`}
     ${at === null && job.pending_interaction_id !== null && !FINAL.includes(job.status) && html`<${Reply} id=${id} interaction=${job.pending_interaction_id} deadline=${deadline} done=${reload} />`}
   </div>`;
+}
+
+/** One event of the log, wherever it is. @param {RunLog} log @param {number | null} seq */
+function useEvent(log, seq) {
+  const [event, setEvent] = useState(/** @type {import('../lib/run-log.js').Event | undefined} */ (undefined));
+  useEffect(() => {
+    let left = false;
+    if (seq !== null) log.one(seq).then((found) => { if (!left) setEvent(found); }, () => {});
+    return () => { left = true; };
+  }, [log, seq]);
+  return event?.seq === seq ? event : undefined;
 }
 
 /** When the open question is decided without an answer. @param {RunLog} log @param {any} job */
@@ -133,18 +143,18 @@ function Head({ id, job, shown, log, reload }) {
   return html`<div class="stack-s"><div class="row headline">
       <${Status} of=${shown.status} /><h1><a href=${href(['skills', job.skill_id])}>${job.skill_id || t('run.temporary')}</a> <span class="quiet small">${job.skill_version}</span></h1>
       <span class="quiet">${line}</span><${Id} id=${job.request_id} /><span class="grow"></span>
-      ${!final && html`<button type="button" class="button risk" onClick=${cancel}>${t('action.cancel')}</button>`}
+      <div class="row">${!final && html`<button type="button" class="button risk" onClick=${cancel}>${t('action.cancel')}</button>`}
       <button type="button" class="button" onClick=${rerun}>${t('action.rerun')}</button>
       ${job.skill_id && html`<a class="button" href=${href(['skills', job.skill_id, 'run'], { from: id })}>${t('action.changed')}</a>`}
       ${final && html`<a class="button" href=${runPath(id, '/bundle')} download>${t('action.bundle')}</a><a class="button" href=${runPath(id, '/export')} download>${t('action.export')}</a>
-        <button type="button" class="button risk" onClick=${() => setAsking(true)}>${t('action.delete')}</button>`}
+        <button type="button" class="button risk" onClick=${() => setAsking(true)}>${t('action.delete')}</button>`}</div>
     </div>
     <p class="row small quiet facts-line"><${Time} iso=${job.created_at} /><span>${duration(took)}</span>${used(shown.usage) && html`<span>${used(shown.usage)}</span>`}
       ${shown.queue_position !== null && shown.queue_position !== undefined && html`<span>${t('run.position', { n: shown.queue_position })}</span>`}
       ${job.cache_hit && html`<span class="tag">${t('run.cached')}</span>`}
       ${shown.recovery_state !== 'none' && html`<span class="tag warn">${t('run.recovered')}</span>`}
       ${Object.entries(job.labels ?? {}).map(([name, value]) => html`<a class="tag" key=${name} href=${href([], { label: `${name}:${value}` })}>${name}:${value}</a>`)}
-      <span role="status" class=${`live ${log.state.value}`}>${t(`live.${log.state.value}`)}</span></p>
+      <span role="status" class=${`live is-${log.state.value}`}>${t(`live.${log.state.value}`)}</span></p>
     <${Problem} error=${error} />
     <${Confirm} title=${t('run.deletetitle')} text=${t('run.deletetext')} action=${t('action.delete')} open=${asking} close=${() => setAsking(false)} act=${remove} />
   </div>`;

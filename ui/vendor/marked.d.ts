@@ -1,2 +1,5 @@
 // What the user interface uses of this library, for the type checker.
-export const marked: { parse(text: string, options: object): string };
+export class Marked {
+  constructor(options: object);
+  parse(text: string): string;
+}

@@ -51,7 +51,7 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
     if (!inside) load(marked.from - 4096, Math.min(marked.to, marked.from + MOST) + 16 * 1024);
   }, [id, stream, marked?.from, marked?.to]);
   useEffect(() => {
-    place.current?.querySelector('mark')?.scrollIntoView({ block: 'center' });
+    showMark(place.current);
   }, [shown, marked?.from, marked?.to]);
   useEffect(() => {
     // New output is fetched while its end is looked at.
@@ -60,8 +60,8 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
       if (timer || marked || !atEnd.current || !events.some((event) => event.raw_ref?.stream === stream)) return;
       timer = setTimeout(() => { timer = 0; loadEnd(); }, 400);
     };
-    log.listeners.add(listener);
-    return () => { log.listeners.delete(listener); clearTimeout(timer); };
+    const leave = log.listen(listener);
+    return () => { leave(); clearTimeout(timer); };
   }, [log, stream, marked]);
   useEffect(() => {
     if (!marked && atEnd.current && place.current) place.current.scrollTop = place.current.scrollHeight;
@@ -92,7 +92,7 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
   const tabs = ['stdout', 'stderr'].map((name) => ({ id: name, name }));
   return html`<section class="pane" aria-label=${t('bytes.title')}>
     <header><h2>${t('bytes.title')}</h2><${Tabs} label=${t('bytes.stream')} tabs=${tabs} chosen=${stream} choose=${setStream} /><span class="grow"></span>
-      <input class="input find" type="search" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} placeholder=${t('bytes.search')} aria-label=${t('bytes.search')} /></header>
+      <input class="input find" type="search" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} placeholder=${t('search')} aria-label=${t('bytes.search')} /></header>
     <${Problem} error=${error?.code === 'FILE_NOT_FOUND' ? null : error} />
     <div class="inner raw" ref=${place} onScroll=${scrolled} onMouseUp=${selected} tabindex="0" role="group" aria-label=${stream}>
       ${shown && html`<${Lines} shown=${shown} marked=${marked} search=${search} toEvent=${toEvent} />`}
@@ -102,6 +102,13 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
       ${shown.from > 0 && html`<button type="button" class="button s" onClick=${() => load(shown.from - STEP, Math.min(shown.to, shown.from - STEP + MOST))}>${t('bytes.earlier')}</button>`}
       ${shown.to < shown.total && html`<button type="button" class="button s" onClick=${() => load(Math.max(shown.from, shown.to + STEP - MOST), shown.to + STEP)}>${t('bytes.later')}</button>`}</footer>`}
   </section>`;
+}
+
+/** Scrolls the pane, and nothing else, to the marked bytes. @param {HTMLElement | null} pane */
+export function showMark(pane) {
+  const mark = pane?.querySelector('mark');
+  if (!pane || !mark) return;
+  pane.scrollTop += mark.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
 }
 
 /** @param {{shown: import('../../lib/lines.js').Window, marked: Mark | null, search: string, toEvent: (from: number, to: number) => void}} props */

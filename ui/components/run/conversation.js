@@ -27,8 +27,8 @@ export function Conversation({ log, choose }) {
       begun = true;
       setItems((old) => extended(old, events));
     };
-    log.listeners.add(listener);
-    return () => { log.listeners.delete(listener); };
+    setItems([]);
+    return log.listen(listener);
   }, [log]);
   useEffect(() => {
     if (atEnd.current && place.current) place.current.scrollTop = place.current.scrollHeight;
