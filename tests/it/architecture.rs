@@ -70,11 +70,12 @@ const HTTP: &[&str] = &[
     "server",
     "feeds",
     "jobs",
-    "management",
     "engines",
     "inspect",
     "skills",
+    "management",
     "system",
+    "ui",
     "router",
     "serve",
 ];
