@@ -6,9 +6,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{Server, clis};
+use crate::support::{SHIPPED, Server, clis};
 
 /// What the tests in the browser need of npm, once per machine.
 const PACKAGES: [&str; 2] = ["playwright-core@1.65.1", "axe-core@4.14.0"];
@@ -65,6 +66,40 @@ fn pages_and_files_are_served_with_a_policy_that_allows_nothing_foreign_inline_o
         assert_eq!(server.get(path).status, 404, "{path}");
     }
     assert_eq!(server.get("/v1/management/skills").status, 401, "data needs the token");
+}
+
+#[test]
+fn front_ends_are_told_what_the_routes_of_skills_and_engines_say_and_more() {
+    let server = Server::with(&[SHIPPED]);
+    let holds = |told: &Value, plain: &Value| {
+        for (name, value) in plain.as_object().unwrap() {
+            assert_eq!(&told[name], value, "{name}");
+        }
+    };
+    let (told, plain) = (server.get("/v1/management/skills").json(), server.get("/v1/skills").json());
+    assert_eq!(told["skills"].as_array().unwrap().len(), plain["skills"].as_array().unwrap().len());
+    for (told, plain) in told["skills"].as_array().unwrap().iter().zip(plain["skills"].as_array().unwrap()) {
+        holds(told, plain);
+        assert_eq!((&told["effective_engines"], &told["health"]), (&plain["engines"], &json!("ok")));
+    }
+    let told = server.get("/v1/management/skills/demo-echo").json();
+    holds(&told, &server.get("/v1/skills/demo-echo").json());
+    let page = fs::read_to_string(folder("skills/demo-echo/SKILL.md")).unwrap();
+    assert!(page.ends_with(told["readme"].as_str().unwrap()) && !told["readme"].as_str().unwrap().contains("---\n"));
+    assert!(told["files"].as_array().unwrap().contains(&json!("assets/runner.json")), "{told}");
+    let schemas = server.get("/v1/management/skills/demo-echo/schemas").json();
+    holds(&schemas, &told["schemas"]);
+    assert_eq!(server.get("/v1/management/skills/nothing").refusal(), (404, "SKILL_NOT_FOUND".into()));
+
+    let (told, plain) = (server.get("/v1/management/engines").json(), server.get("/v1/engines").json());
+    for (told, plain) in told["engines"].as_array().unwrap().iter().zip(plain.as_array().unwrap()) {
+        holds(told, plain);
+        let models = server.get(&format!("/v1/engines/{}/models", plain["engine"].as_str().unwrap())).json();
+        assert_eq!(told["models_count"], json!(models["models"].as_array().unwrap().len()));
+    }
+    let told = server.get("/v1/management/engines/codex").json();
+    assert_eq!(told["models"], server.get("/v1/engines/codex/models").json());
+    assert_eq!(server.get("/v1/management/engines/nothing").refusal(), (404, "ENGINE_NOT_FOUND".into()));
 }
 
 #[test]
