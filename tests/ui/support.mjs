@@ -64,7 +64,7 @@ export class Service {
 
   async start() {
     this.port ||= await freePort();
-    const env = { PATH: process.env.PATH, HOME: this.folder, SKILL_RUNNER_CODEX_BIN: path.join(this.folder, 'codex/codex'), SKILL_RUNNER_MIN_FREE_BYTES: '0' };
+    const env = { PATH: process.env.PATH, HOME: this.folder, SKILL_RUNNER_CODEX_BIN: path.join(this.folder, 'codex/codex'), SKILL_RUNNER_MIN_FREE_BYTES: '0', SKILL_RUNNER_SANDBOX_WRITE: path.join(this.folder, 'codex') };
     const args = ['serve', '--port', String(this.port), '--data-dir', path.join(this.folder, 'data'), '--skills-dir', path.join(this.folder, 'skills')];
     this.process = spawn(PROGRAM, args, { env, cwd: this.folder, stdio: ['ignore', 'pipe', 'pipe'] });
     let said = '';

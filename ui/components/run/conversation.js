@@ -79,7 +79,7 @@ function Said({ item, before, choose }) {
       case 'retry': return html`<p class="who warn">${t('talk.retry', { n: data.retry, of: data.times, s: data.wait_seconds })}</p><p class="any">${data.error?.message}</p>`;
       case 'cancel': return html`<p class="who">${t('talk.cancel', { by: data.requested_by })}</p>`;
       case 'cache': return html`<p class="who">${t('talk.cache')}</p>`;
-      case 'turn': return html`<p class="small quiet">${t('talk.turn', { n: data.attempt })} · ${data.isolation} · <${Time} iso=${item.ts} /></p>`;
+      case 'turn': return html`<p class="small quiet">${t('talk.turn', { n: data.attempt })} · ${data.isolation.tier ?? data.isolation} · <${Time} iso=${item.ts} /></p>`;
       default: return html`<p class=${`who ${data.status === 'succeeded' ? 'good' : 'bad'}`}>${t(`talk.${data.status}`)}</p>${data.error && html`<p class="any">${data.error.message}</p>`}`;
     }
   };
