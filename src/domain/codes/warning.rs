@@ -31,7 +31,7 @@ codes! {
             => "check that it is the right file; the run goes on with it",
         InteractiveCompletedWithoutDoneMarker = "INTERACTIVE_COMPLETED_WITHOUT_DONE_MARKER", "The output is valid, but the engine did not say that it is done."
             => "check that the result is complete",
-        IsolationNotEnforced = "ISOLATION_NOT_ENFORCED", "The skill asks to be confined, and this machine or its settings do not confine it."
+        IsolationNotEnforced = "ISOLATION_NOT_ENFORCED", "Something of the run is not confined, though the skill asks for it or the rest of the run is: the message says what."
             => "run `skill-runner doctor`, which says why there is no sandbox; run only skills that you trust until then",
         LogLimitExceeded = "LOG_LIMIT_EXCEEDED", "The engine wrote more than max_log_bytes; the rest was dropped."
             => "raise the setting max_log_bytes if the rest matters",

@@ -23,6 +23,7 @@ use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::turn::at_rest;
 use crate::orchestrator::turn::conclude::{conclude, conclude_unbegun};
+use crate::orchestrator::turn::confine;
 use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::prepare::{Prepared, prepare};
@@ -87,8 +88,11 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         }
     };
     let Prepared { start, skill, skill_place, script, mut from, result_before, mut dependencies } = prepared;
-    let Start { mut stage, shown_argv, engine_version, parser_version, mut isolation, passed, warnings } = start;
+    let Start { mut stage, shown_argv, engine_version, parser_version, mut isolation, passed, mut warnings } = start;
     let making = dependencies.making(shared, &shared.layout.run(run));
+    if making.is_some() && stage.sandbox.is_some() {
+        warnings.push(confine::installer_outside());
+    }
     let (first, stdout_max, sandbox) = {
         let first = making.as_ref().unwrap_or(&stage);
         (&first.launch, first.stdout_max, first.sandbox.as_ref())

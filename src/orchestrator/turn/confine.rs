@@ -129,6 +129,13 @@ pub(crate) fn not_enforced(shared: &Shared, skill: &Skill, in_force: &InForce) -
     Some(warning)
 }
 
+/// The warning for the one process of a turn that is not in its sandbox.
+pub(crate) fn installer_outside() -> Warning {
+    let message =
+        "the Python packages of the skill are installed outside of the sandbox, with the rights of the service's user";
+    Warning::new(WarningCode::IsolationNotEnforced, message)
+}
+
 fn hidden(shared: &Shared) -> Vec<PathBuf> {
     let paths = &shared.settings.paths;
     let home = std::env::var_os("HOME").map(PathBuf::from);

@@ -36,7 +36,16 @@ fn a_script_runs_with_the_packages_it_declares_and_the_next_run_installs_nothing
     .unwrap();
     assert!(record["packages"].as_array().unwrap().contains(&json!("greet==1.0")), "{record}");
 
+    // Where the run has a sandbox, the one process that is not in it is told of.
+    let confined = |events: &[Value]| of_type(events, "turn.started")[0]["isolation"]["tier"] == "sandbox";
+    let outside = |events: &[Value]| {
+        let warnings = of_type(events, "diagnostic.warning");
+        warnings.iter().any(|warning| warning["code"] == "ISOLATION_NOT_ENFORCED")
+    };
+    assert_eq!(outside(&events), confined(&events));
+
     let (events, result) = server.ran("greeter");
+    assert!(!outside(&events));
     assert_eq!(result["data"]["greeting"], "good day");
     assert_eq!((progress(&events), of_type(&events, "raw.stderr")), (vec![], vec![]), "no installer was started");
     assert_eq!(of_type(&events, "turn.started")[0]["command"][0], *command);

@@ -35,8 +35,9 @@ fn what_an_engine_said_is_on_the_disk_before_the_question_it_ends_with() {
     let pose = Pose::new();
     pose.plays(&[says("What is your name?"), done()]);
     pose::skill(&place.path().join("skills"), "ask", None);
-    let program = pose.command();
-    let Some(service) = Watched::serve(&place, &[NO_DELETION, ("SKILL_RUNNER_CODEX_BIN", &program)]) else { return };
+    let (program, notes) = (pose.command(), pose.folder().display().to_string());
+    let posing = [NO_DELETION, ("SKILL_RUNNER_CODEX_BIN", &program), ("SKILL_RUNNER_SANDBOX_WRITE", &notes)];
+    let Some(service) = Watched::serve(&place, &posing) else { return };
     let options = json!({"execution_mode": "interactive"});
     let body = json!({"skill_id": "ask", "engine": "codex", "runtime_options": options});
     let answer = Call::new(service.address, "POST", "/v1/jobs").json(&body).send();

@@ -10,7 +10,7 @@ pub fn works() -> bool {
 }
 
 /// Whether a test is left out because this machine gives no sandbox, and says so where the output of a passed test is seen, too. Where
-/// `SKILL_RUNNER_TEST_SANDBOX` is `required`, nothing is left out.
+/// `SANDBOX_TEST_REQUIRED` is set, nothing is left out.
 pub fn left_out(test: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let reason = match probe(folder.path()) {
@@ -18,7 +18,7 @@ pub fn left_out(test: &str) -> bool {
         Confinement::Missing { reason } => reason,
         Confinement::Off => "it is off".to_owned(),
     };
-    let required = std::env::var_os("SKILL_RUNNER_TEST_SANDBOX").is_some_and(|value| value == "required");
+    let required = std::env::var_os("SANDBOX_TEST_REQUIRED").is_some();
     assert!(!required, "{test} needs a sandbox: {reason}");
     let _ = writeln!(std::io::stderr(), "NOT RUN (no sandbox here: {reason}): {test}");
     true
