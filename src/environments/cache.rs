@@ -1,6 +1,7 @@
 //! The environments of a data folder: found, counted, removed.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -57,8 +58,17 @@ impl Environments {
 
     /// An environment, to be used; none when it is not there, is being made, or can no longer be used.
     pub(crate) fn find(&self, id: &str) -> Option<InUse> {
+        self.used_with(id, Lock::shared)
+    }
+
+    /// An environment that was just made. Others who want to make the same one look at it alone, one after the other: they are waited for.
+    pub(crate) fn find_made(&self, id: &str) -> Option<InUse> {
+        self.used_with(id, Lock::wait_shared)
+    }
+
+    fn used_with(&self, id: &str, lock: impl FnOnce(&Path) -> io::Result<Option<Lock>>) -> Option<InUse> {
         let folder = self.folder(id);
-        let lock = Lock::shared(&folder).ok().flatten()?;
+        let lock = lock(&folder).ok().flatten()?;
         Record::usable(&folder)?;
         record::note_use(&folder);
         Some(InUse { _lock: lock })
@@ -175,6 +185,19 @@ mod tests {
         fs::remove_file(record::python(&folder)).unwrap();
         std::os::unix::fs::symlink(&other, record::python(&folder)).unwrap();
         assert!(environments.find("a").is_none(), "the machine's Python was replaced");
+    }
+
+    #[test]
+    fn one_that_was_just_made_is_found_although_others_look_at_it_alone() {
+        let (_folder, environments) = environments();
+        let folder = made(&environments, "a");
+        let other = Lock::alone(&folder).unwrap().unwrap();
+        assert!(environments.find("a").is_none());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| environments.find_made("a").is_some());
+            drop(other);
+            assert!(waits.join().unwrap());
+        });
     }
 
     #[test]

@@ -16,15 +16,20 @@ pub(crate) struct Lock {
 impl Lock {
     /// Shares the lock with others that use the environment; none while somebody makes or removes it, or it is not there.
     pub(super) fn shared(folder: &Path) -> io::Result<Option<Self>> {
-        Self::at_once(folder, FlockOperation::NonBlockingLockShared)
+        Self::take(folder, FlockOperation::NonBlockingLockShared)
+    }
+
+    /// The same, after whoever makes or removes it; none when it is not there.
+    pub(super) fn wait_shared(folder: &Path) -> io::Result<Option<Self>> {
+        Self::take(folder, FlockOperation::LockShared)
     }
 
     /// The lock for the holder alone, if nobody has it and the folder is there.
     pub(super) fn alone(folder: &Path) -> io::Result<Option<Self>> {
-        Self::at_once(folder, FlockOperation::NonBlockingLockExclusive)
+        Self::take(folder, FlockOperation::NonBlockingLockExclusive)
     }
 
-    fn at_once(folder: &Path, operation: FlockOperation) -> io::Result<Option<Self>> {
+    fn take(folder: &Path, operation: FlockOperation) -> io::Result<Option<Self>> {
         let opened = match open(folder) {
             Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -114,7 +114,7 @@ impl Dependencies {
         let judged = shared.blocking.run("look at the installed packages", move || {
             let outcome = outcome(&paths, stop, exit, from.stdout)?;
             let found =
-                outcome.and_then(|()| ids.iter().map(|id| owned.environments.find(id).ok_or_else(gone)).collect());
+                outcome.and_then(|()| ids.iter().map(|id| owned.environments.find_made(id).ok_or_else(gone)).collect());
             if found.is_err() {
                 ids.iter().for_each(|id| owned.environments.discard_half_made(id));
             }

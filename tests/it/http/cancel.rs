@@ -153,7 +153,13 @@ fn a_cancel_while_large_artifacts_are_read_takes_effect_at_once() {
     server.skill("large", sh, json!({}));
     let (request, run) = server.create("large");
     server.wait_for(&run, "turn.started", "");
-    while !server.run_dir(&run).join("artifacts/large.bin").exists() || !processes_of(&run).is_empty() {
+    // The service is in this process: it reads the file when it has it open.
+    let large = server.run_dir(&run).canonicalize().unwrap().join("artifacts/large.bin");
+    let is_read = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|path| path == large)
+    };
+    while !is_read() {
         std::thread::yield_now();
     }
     assert_eq!(cancel(&server, &request)["accepted"], true);

@@ -47,6 +47,9 @@ pub(super) async fn carry_out(
         let program = recorded::engine(&recordings, &folder)?;
         let command = Some(program.to_string_lossy().into_owned());
         settings.engines.insert(engine, EngineSettings { command, env_pass: Vec::new() });
+        // The recording is played by this program, wherever it is.
+        let own = std::env::current_exe().map_err(Failure::broken("find this program"))?;
+        settings.runs.sandbox_read.extend(own.parent().map(Path::to_owned));
     }
     std::fs::create_dir_all(&settings.paths.data_dir).map_err(Failure::broken("make a folder for the test"))?;
     let store = Arc::new(MemoryStore::default());
