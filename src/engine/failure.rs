@@ -37,7 +37,7 @@ const RATE_WORDS: [&str; 9] = [
 ];
 
 /// Words that mean that the service could not be reached or the connection to it broke, in lower case.
-const CONNECTION_WORDS: [&str; 14] = [
+const CONNECTION_WORDS: [&str; 17] = [
     "connection refused",
     "econnrefused",
     "connection reset",
@@ -52,6 +52,9 @@ const CONNECTION_WORDS: [&str; 14] = [
     "error sending request",
     "stream ended without a finish reason",
     "socket hang up",
+    "cannot connect",
+    "connection was closed",
+    "tunneling socket",
 ];
 
 /// The detail of an error that says when the service can be asked again.
