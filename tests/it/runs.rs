@@ -74,14 +74,11 @@ fn a_hanging_script_is_ended_by_the_wall_clock_and_by_the_stall_clock() {
 #[test]
 fn a_stall_tells_its_process_tree_whom_it_was_connected_to_and_what_it_said_last() {
     let server = Server::start();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let peer = listener.local_addr().unwrap();
-    let sh = format!(
-        "cat >/dev/null\nsleep 1000 &\nexec python3 -c 'import socket, sys\n\
-         link = socket.create_connection((\"127.0.0.1\", {}))\nprint(\"asking the model\", file=sys.stderr, flush=True)\nlink.recv(1)'\n",
-        peer.port()
-    );
-    server.skill("asks-and-hangs", &sh, json!({}));
+    // Both ends are the script's own: the sandbox of a run has a loopback of its own.
+    let sh = "cat >/dev/null\nsleep 1000 &\nexec python3 -c 'import socket, sys\n\
+        model = socket.create_server((\"127.0.0.1\", 0))\nlink = socket.create_connection(model.getsockname())\n\
+        print(\"asking the model\", file=sys.stderr, flush=True)\nlink.recv(1)'\n";
+    server.skill("asks-and-hangs", sh, json!({}));
     let (_, result) =
         ended(&server, &json!({"skill_id": "asks-and-hangs", "runtime_options": {"stall_timeout_seconds": 8}}));
     let details = &result["error"]["details"];
@@ -94,6 +91,8 @@ fn a_stall_tells_its_process_tree_whom_it_was_connected_to_and_what_it_said_last
     assert_eq!((&child["parent"], &child["sockets"]), (&engine["pid"], &json!([])), "{details}");
     assert_eq!((&engine["state"], &child["state"]), (&json!("S (sleeping)"), &json!("S (sleeping)")));
     let sockets: Vec<&str> = engine["sockets"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let listens = sockets.iter().find_map(|it| it.strip_prefix("tcp ")?.strip_suffix(" listening"));
+    let peer = listens.unwrap_or_else(|| panic!("{sockets:?}"));
     let to_peer = |it: &&str| it.starts_with("tcp 127.0.0.1:") && it.ends_with(&format!(" -> {peer} established"));
     assert_eq!(sockets.iter().filter(|it| to_peer(it)).count(), 1, "{sockets:?}");
 }
