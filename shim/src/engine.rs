@@ -2,6 +2,7 @@
 
 use core::ptr::null;
 
+use crate::limits;
 use crate::program_file::{self, ProgramPath};
 use crate::sys::{self, Errno, Fd, Limit, Result};
 use crate::text::digits;
@@ -56,9 +57,7 @@ fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core
     sys::block_signals(0);
     // If a lower limit is in force already, the environment alone names the run.
     let _ = sys::limit(Limit::RealTime, [order.mark; 2]);
-    if order.open_files != [0; 2] {
-        sys::limit(Limit::OpenFiles, order.open_files)?;
-    }
+    limits::apply(&order)?;
     bind(order.binds, order.tmp).map_err(Refusal::Bind)?;
     for (from, to) in [(stdin, Fd(0)), (stdout, Fd(1)), (stderr, Fd(2))] {
         sys::duplicate(from, to)?;

@@ -8,6 +8,7 @@
 
 mod children;
 mod engine;
+mod limits;
 mod order;
 mod program_file;
 pub mod serve;

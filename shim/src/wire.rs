@@ -17,6 +17,10 @@ pub struct Order<'a> {
     pub mark: u64,
     /// The soft and the hard limit of open files; both 0 leaves them as the shim has them.
     pub open_files: [u64; 2],
+    /// The largest size of a file, in bytes; 0 leaves the limit as the shim has it.
+    pub file_bytes: u64,
+    /// The processor time of one process, in seconds; 0 leaves the limit as the shim has it.
+    pub cpu_seconds: u64,
     /// The engine's working directory, one word.
     pub cwd: Words<'a>,
     /// Folders that only the run's processes see, read-only, at another place: source, target, source, target.
@@ -90,7 +94,9 @@ impl<'a> Order<'a> {
     /// The whole message.
     pub fn encode(&self, message: &mut impl for<'b> Extend<&'b u8>) {
         let [soft, hard] = self.open_files;
-        let numbers = [self.mark, soft, hard, self.binds.len() as u64, self.tmp.len() as u64, self.argv.len() as u64];
+        let lengths = [self.binds.len(), self.tmp.len(), self.argv.len()].map(|length| length as u64);
+        let [binds, tmp, argv] = lengths;
+        let numbers = [self.mark, soft, hard, self.file_bytes, self.cpu_seconds, binds, tmp, argv];
         let lists = [self.cwd.0, self.binds.0, self.tmp.0, self.argv.0, self.env.0];
         let ended: usize = numbers.iter().map(|number| digits(*number, &mut [0; 20]).len() + 1).sum();
         let length = ended + lists.iter().map(|list| list.len()).sum::<usize>();
@@ -108,11 +114,12 @@ impl<'a> Order<'a> {
         let mut words = Words(bytes);
         let mark = words.next_number()?;
         let open_files = [words.next_number()?, words.next_number()?];
+        let (file_bytes, cpu_seconds) = (words.next_number()?, words.next_number()?);
         let (binds, tmp, arguments) = (words.next_number()?, words.next_number()?, words.next_number()?);
         let (cwd, binds) = (words.split_off(1)?, words.split_off(binds)?);
         let (tmp, argv) = (words.split_off(tmp)?, words.split_off(arguments)?);
         let whole = words.is_empty() || bytes.last() == Some(&0);
-        whole.then_some(Order { mark, open_files, cwd, binds, tmp, argv, env: words })
+        whole.then_some(Order { mark, open_files, file_bytes, cpu_seconds, cwd, binds, tmp, argv, env: words })
     }
 }
 
@@ -197,6 +204,8 @@ mod tests {
         let full = Order {
             mark: u64::MAX - 1,
             open_files: [1024, u64::MAX],
+            file_bytes: 1 << 40,
+            cpu_seconds: 60,
             cwd: Words::new(b"/a b\0"),
             binds: Words::new(&binds),
             tmp: Words::new(b"/own tmp\0"),
@@ -222,6 +231,8 @@ mod tests {
         let order = Order {
             mark: 7,
             open_files: [0; 2],
+            file_bytes: 0,
+            cpu_seconds: 0,
             cwd: Words::new(b"/\0"),
             binds: Words::new(b""),
             tmp: Words::new(b""),

@@ -18,6 +18,7 @@ pub mod interaction;
 pub mod outcome;
 pub mod proven_file;
 pub mod request;
+pub mod resources;
 pub mod run_file;
 pub mod state;
 pub mod statechart;

@@ -236,6 +236,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 engine_version: "1".into(),
                 parser_version: "1".into(),
                 isolation: "none".into(),
+                limits: None,
                 resumed_from: from,
                 passed,
             })

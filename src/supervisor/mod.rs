@@ -5,8 +5,10 @@
 //! service is killed with -9.
 
 mod changes;
+mod disk_use;
 mod first_process;
 mod follower;
+mod guard;
 mod log;
 mod marks;
 mod mask;
@@ -26,11 +28,13 @@ mod spool;
 mod sweep;
 mod tee;
 mod tmp_dir;
+mod usage;
 mod watcher;
 
 pub use crate::domain::fact::Stream;
 pub use crate::engine::ProcessExit;
 pub use first_process::leave_first_process;
+pub use guard::Resources;
 pub use marks::RUN_MARKER;
 pub use output::{Ended, Output, StreamTotals};
 pub use process::Process;

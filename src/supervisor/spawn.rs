@@ -11,6 +11,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
+use super::guard::{Resources, guard};
 use super::log::Log;
 use super::marks::{RUN_MARKER, mark_of};
 use super::mask::Mask;
@@ -44,6 +45,8 @@ pub struct Spec<'a> {
     pub limits: Limits,
     /// Folders that the engine and everything it starts see read-only at another place; only root can do this.
     pub read_only_binds: &'a [ReadOnlyBind],
+    /// What it and everything it starts may use of the machine; left out, what the machine has.
+    pub resources: Option<Resources<'a>>,
 }
 
 /// Limits of an engine's output.
@@ -162,7 +165,11 @@ impl From<Spec<'_>> for Prepared {
             run: spec.run,
             order: Order {
                 mark: mark_of(spec.run),
-                open_files: files::inherited_open_files(),
+                open_files: match spec.resources {
+                    Some(resources) => Some(files::open_files_within(resources.limits.open_files)),
+                    None => files::inherited_open_files(),
+                },
+                limits: spec.resources.map(|resources| resources.limits),
                 cwd: cwd.clone(),
                 binds: spec.read_only_binds.to_vec(),
                 tmp: own_tmp.then(|| spec.tmp_dir.to_owned()),
@@ -270,6 +277,7 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
         tmp_dir: spec.tmp_dir.to_owned(),
         logs: files.clone(),
         outputs: outputs.clone(),
+        guarded: spec.resources.map(|resources| guard(started.shim, resources, spec.tmp_dir.to_owned())),
     };
     tokio::spawn(watcher.run());
     Ok(Process {

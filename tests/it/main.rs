@@ -31,6 +31,7 @@ mod reconcile;
 mod recording;
 mod registry;
 mod replay;
+mod resources;
 mod restart;
 mod runs;
 mod secrets;

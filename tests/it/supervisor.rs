@@ -82,7 +82,8 @@ impl Room {
         let (stdout_log, stderr_log) = (self.root.join("stdout.txt"), self.root.join("stderr.txt"));
         let tmp_dir = self.root.join("tmp");
         let (stdout_log, stderr_log, tmp_dir) = (&stdout_log, &stderr_log, &tmp_dir);
-        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds }).await
+        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds, resources: None })
+            .await
     }
 
     async fn spawn(&self, launch: &Launch) -> Process {
@@ -102,7 +103,7 @@ impl Room {
 
     fn ended(&self, exit: ProcessExit, stragglers_killed: u32) -> Option<Ended> {
         let (stdout, stderr) = (self.totals("stdout.txt"), self.totals("stderr.txt"));
-        Some(Ended { exit, stdout, stderr, stragglers_killed })
+        Some(Ended { exit, stdout, stderr, stragglers_killed, exceeded: None })
     }
 }
 

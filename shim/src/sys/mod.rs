@@ -106,6 +106,18 @@ pub(crate) fn open(ended: &[u8]) -> Result<Fd> {
     unsafe { call(number::OPENAT, [word(AT_FDCWD), path(ended)?, O_CLOEXEC, 0]) }.map(|fd| Fd(fd as i32))
 }
 
+/// Writes to a file that is there.
+pub(crate) fn write_file(ended: &[u8], bytes: &[u8]) -> Result<()> {
+    const AT_FDCWD: i32 = -100;
+    const O_WRONLY_CLOEXEC: usize = 0o2_000_001;
+    // SAFETY: the path ends with a NUL byte.
+    let file = unsafe { call(number::OPENAT, [word(AT_FDCWD), path(ended)?, O_WRONLY_CLOEXEC, 0]) }?;
+    let file = Fd(file as i32);
+    let written = write(file, bytes);
+    close(file);
+    written.map(drop)
+}
+
 /// Reads entries of a folder; 0 at its end.
 pub(crate) fn read_folder(folder: Fd, into: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel writes no more than the length.
@@ -265,6 +277,10 @@ pub(crate) fn set_name(name: &str) {
 /// A limit that this process and all its descendants keep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
+    /// Of one process, in seconds.
+    Cpu = 0,
+    /// Of one file, in bytes.
+    FileSize = 1,
     OpenFiles = 7,
     /// Of real-time CPU, in microseconds.
     RealTime = 15,

@@ -12,6 +12,7 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::command::{Command, Conclusion};
 use crate::domain::ids::RunId;
 use crate::domain::outcome::RunError;
+use crate::domain::resources::ResourceLimits;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
 use crate::engine::Launch;
@@ -87,10 +88,13 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
     };
     let Prepared { start, skill, skill_place, script, mut from, result_before, mut dependencies } = prepared;
     let Start { mut stage, shown_argv, engine_version, parser_version, isolation, passed, warnings } = start;
+    let resources = process::resources_of(shared, &skill);
     let making = dependencies.making(shared, &shared.layout.run(run));
     let (first, stdout_max) =
         making.as_ref().map_or((&stage.launch, stage.stdout_max), |it| (&it.launch, it.stdout_max));
-    let mut process = match begin(shared, run, first, stdout_max).await {
+    // Packages are installed for all runs, whatever the skill asks for its own.
+    let first_resources = if making.is_some() { process::most_resources(shared) } else { resources };
+    let mut process = match begin(shared, run, first, stdout_max, first_resources).await {
         Ok(process) => process,
         Err(error) => return at_rest::reject(shared, &mut journal, error).await,
     };
@@ -103,6 +107,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         engine_version,
         parser_version: parser_version.to_owned(),
         isolation: if own_tmp { format!("{isolation}+own-tmp") } else { isolation.to_owned() },
+        limits: Some(resources),
         passed,
     };
     if let Err(error) = journal.commit(start).await {
@@ -123,7 +128,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         let installing = dependencies.install(shared, &mut journal, mailbox, process, making, from);
         let (installed, outcome) = installing.await?;
         let begun = match outcome {
-            Ok(()) => begin(shared, run, &stage.launch, stage.stdout_max).await,
+            Ok(()) => begin(shared, run, &stage.launch, stage.stdout_max, resources).await,
             Err(error) => Err(error),
         };
         match begun {
@@ -179,8 +184,9 @@ async fn begin(
     run: RunId,
     launch: &Launch,
     stdout_max: Option<u64>,
+    resources: ResourceLimits,
 ) -> Result<supervisor::Process, RunError> {
-    process::start(shared, run, launch, stdout_max).await.map_err(|failure| {
+    process::start(shared, run, launch, stdout_max, resources).await.map_err(|failure| {
         let program = launch.argv.first().cloned().unwrap_or_default();
         process::not_started(&program, &failure)
     })

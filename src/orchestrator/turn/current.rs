@@ -61,7 +61,8 @@ impl Turn<'_> {
             stage.launch.secrets.clone_from(&self.secrets);
         }
         let raw = self.blocking(|paths, _, _| Ok(RawFiles::read(paths))).await?;
-        let process = match process::start(self.shared, run, &stage.launch, stage.stdout_max).await {
+        let resources = process::resources_of(self.shared, &self.skill);
+        let process = match process::start(self.shared, run, &stage.launch, stage.stdout_max, resources).await {
             Ok(process) => process,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -85,7 +86,7 @@ impl Turn<'_> {
         self.ended = ended;
         // These end the turn, whichever of its processes they met.
         let ends_turn = match &process.stop {
-            Some(Stop::Canceled | Stop::Shutdown | Stop::LogFailed { .. }) => true,
+            Some(Stop::Canceled | Stop::Shutdown | Stop::LogFailed { .. } | Stop::Resources(_)) => true,
             Some(Stop::HardTimeout { .. } | Stop::Stalled { .. } | Stop::OutputLimit { .. }) | None => false,
         };
         if ends_turn {
