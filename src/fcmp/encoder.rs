@@ -222,6 +222,7 @@ mod tests {
             temporary: false,
             labels: Default::default(),
             metadata: None,
+            priority: 0,
             awaiting_files: Vec::new(),
             defaults: Box::default(),
         };

@@ -14,8 +14,8 @@ use crate::domain::fact::{RawRange, Stream};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
 use crate::domain::outcome::{Completion, Proof, ProofSignature, RunError, StreamProof, Usage, Warning, WarningLevel};
-use crate::domain::resources::ResourceLimits;
 use crate::domain::request::{Defaults, ExecutionMode, Passed, Retry, RuntimeOptions, SkillRef, UploadedFile};
+use crate::domain::resources::ResourceLimits;
 use crate::domain::statechart::{Status, TRANSITIONS};
 use crate::domain::time::Timestamp;
 
@@ -134,6 +134,7 @@ fn started() -> impl Strategy<Value = Event> {
                 engine_config_sha256,
                 temporary: flag,
                 labels: BTreeMap::from_iter(flag.then(|| ("team".to_owned(), "x".to_owned()))),
+                priority: if flag { 3 } else { 0 },
                 metadata: flag.then(|| Map::from_iter([("ticket".to_owned(), json!(7))])),
                 awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
                 defaults: Box::new(some_defaults(flag)),
@@ -382,10 +383,11 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 12] = [
+const OPTIONAL: [(&str, &str); 13] = [
     ("conversation.started", "awaiting_files"),
     ("conversation.started", "labels"),
     ("conversation.started", "metadata"),
+    ("conversation.started", "priority"),
     ("conversation.started", "defaults"),
     ("conversation.started", "cache_key"),
     ("conversation.started", "engine_config_sha256"),

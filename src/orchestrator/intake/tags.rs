@@ -1,9 +1,10 @@
-//! Labels and metadata of a request: what a client finds a run by, and what it keeps with it.
+//! Labels, metadata and priority of a request: what a client finds a run by, keeps with it, and prefers it by.
 
 use serde_json::Value;
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::event::ValidationError;
+use crate::domain::fair_queue::PRIORITIES;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::request::CreateRequest;
 
@@ -16,7 +17,7 @@ const LABEL_VALUE_MAX: usize = 128;
 /// Most bytes of a run's metadata, as JSON.
 const METADATA_MAX: usize = 16 * 1024;
 
-/// Whether labels and metadata may be kept.
+/// Whether labels and metadata may be kept, and whether there is such a priority.
 pub(super) fn check_tags(request: &CreateRequest) -> Result<(), Error> {
     let mut details = Vec::new();
     let mut wrong = |path: String, message: String| details.push(ValidationError { path, message });
@@ -45,6 +46,10 @@ pub(super) fn check_tags(request: &CreateRequest) -> Result<(), Error> {
         && Value::Object(metadata.clone()).to_string().len() > METADATA_MAX
     {
         wrong("/metadata".into(), format!("must not be longer than {METADATA_MAX} bytes of JSON"));
+    }
+    if request.priority.is_some_and(|priority| !PRIORITIES.contains(&priority)) {
+        let (least, most) = (PRIORITIES.start(), PRIORITIES.end());
+        wrong("/priority".into(), format!("must be a whole number from {least} to {most}"));
     }
     match details.first() {
         None => Ok(()),
