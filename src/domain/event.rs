@@ -165,7 +165,6 @@ pub struct Started {
 }
 
 /// Whether there is nothing to say of a priority.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 pub(crate) fn is_usual(priority: &i8) -> bool {
     *priority == 0
 }

@@ -81,8 +81,7 @@ impl FairQueue {
         let free_slots = self.bounds.running.saturating_sub(self.running.len());
         let promised: usize = self.promised.values().sum();
         let left = (self.bounds.waiting + free_slots).saturating_sub(self.waiting() + promised);
-        let has_place =
-            if share.is_empty() { left > 0 } else { left > 0 && self.held(share) < left.max(1) + free_slots };
+        let has_place = left > 0 && (share.is_empty() || self.held(share) < left + free_slots);
         if has_place {
             *self.promised.entry(share.to_owned()).or_default() += 1;
         }
@@ -185,11 +184,11 @@ impl FairQueue {
     }
 
     fn find(&self, run: RunId) -> Option<(i8, String, usize)> {
-        let lines = self.levels.iter().flat_map(|(Reverse(priority), level)| {
+        let mut lines = self.levels.iter().flat_map(|(Reverse(priority), level)| {
             level.lines.iter().map(move |(share, line)| (*priority, share, line))
         });
         let at = |line: &Line| line.waiting.iter().position(|waiting| waiting.ticket.run == run);
-        lines.into_iter().find_map(|(priority, share, line)| Some((priority, share.clone(), at(line)?)))
+        lines.find_map(|(priority, share, line)| Some((priority, share.clone(), at(line)?)))
     }
 
     /// About how many runs are to start before this one: those of a higher priority, and of its own priority those that are

@@ -110,7 +110,7 @@ fn body_of(started: Started) -> Result<Value, Error> {
         "await_upload": started.awaiting_upload,
         "labels": started.labels,
         "metadata": started.metadata,
-        "priority": started.priority,
+        "priority": Some(started.priority).filter(|priority| *priority != 0),
     }))
 }
 
