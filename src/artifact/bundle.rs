@@ -1,13 +1,14 @@
 //! A run as one zip: the same files give the same bytes, at any time and on any machine.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Seek, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, DateTime, ZipWriter};
+use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
 use super::content::{self, Budget, TOO_LARGE, UNREADABLE};
 use super::error::Error;
@@ -20,6 +21,8 @@ use crate::projection::check_shown;
 
 /// Shorter files are stored without compression: to set up a compressor costs more than it saves.
 const WORTH_COMPRESSING: u64 = 1024;
+/// The list of a run's input files, in a bundle for debugging.
+const INPUT_MANIFEST: &str = "input_manifest.json";
 /// From this length on a zip entry needs the long form of its sizes.
 const LONG_FORM_BYTES: u64 = 0xffff_0000;
 
@@ -73,11 +76,63 @@ pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path, 
                 Some(file) => listed.push(add(&mut writer, file, &source, path)?),
             }
         }
-        let finished = writer.finish().map_err(files::Error::on("finish", zip))?;
-        finished.into_inner().map(drop).map_err(|error| files::Error::on("write", zip)(error.into_error()))
+        if contents == Contents::Everything {
+            listed.push(add_inputs(&mut writer, &listed, zip)?);
+        }
+        finish(writer, zip)
     })?;
-    files::write_whole(manifest, &pretty(&serde_json::json!({ "files": listed })))?;
+    files::write_whole(manifest, &pretty(&json!({ "files": listed })))?;
     Ok(Bundle { files: listed, refused })
+}
+
+fn finish<W: Write + Seek>(writer: ZipWriter<BufWriter<W>>, zip: &Path) -> Result<(), files::Error> {
+    let finished = writer.finish().map_err(files::Error::on("finish", zip))?;
+    finished.into_inner().map(drop).map_err(|error| files::Error::on("write", zip)(error.into_error()))
+}
+
+/// The list of the files that the run was given.
+fn add_inputs<W: Write + Seek>(
+    writer: &mut ZipWriter<W>,
+    listed: &[BundleFile],
+    zip: &Path,
+) -> Result<BundleFile, files::Error> {
+    let input = |file: &&BundleFile| RunFolder::Uploads.strip(&file.path).is_some();
+    let bytes = pretty(&json!({ "files": listed.iter().filter(input).collect::<Vec<_>>() }));
+    begin(writer, INPUT_MANIFEST, zip, bytes.len() as u64, 0o644)?;
+    writer.write_all(&bytes).map_err(files::Error::on("add to the bundle", zip))?;
+    Ok(BundleFile { path: INPUT_MANIFEST.to_owned(), size: bytes.len() as u64, sha256: sha256_hex(&bytes) })
+}
+
+/// Whether a zip holds an entry of this name.
+pub(crate) fn holds(zip: &Path, name: &str) -> Result<bool, Error> {
+    Ok(open_zip(zip)?.index_for_name(name).is_some())
+}
+
+/// Adds a file to a zip, and to the list of what is in it; both are written whole.
+pub(crate) fn add_to(zip: &Path, manifest: &Path, name: &str, source: &Path, floor: u64) -> Result<(), Error> {
+    let mut there = open_zip(zip)?;
+    let mut added = None;
+    files::write_whole_with(zip, |file| {
+        let mut writer = ZipWriter::new(BufWriter::with_capacity(64 * 1024, WithinRoom::new(file, zip, floor)));
+        for index in 0..there.len() {
+            let entry = there.by_index_raw(index).map_err(files::Error::on("read", zip))?;
+            writer.raw_copy_file(entry).map_err(files::Error::on("add to the bundle", zip))?;
+        }
+        let opened = File::open(source).map_err(files::Error::on("open", source))?;
+        added = Some(add(&mut writer, opened, source, name.to_owned())?);
+        finish(writer, zip)
+    })?;
+    let text = files::read_followed(manifest).map_err(files::Error::on("read", manifest))?;
+    let mut list: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    if let Some(files) = list.get_mut("files").and_then(serde_json::Value::as_array_mut) {
+        files.extend(added.map(|added| json!(added)));
+    }
+    Ok(files::write_whole(manifest, &pretty(&list))?)
+}
+
+fn open_zip(zip: &Path) -> Result<ZipArchive<BufReader<File>>, files::Error> {
+    let file = File::open(zip).map_err(files::Error::on("open", zip))?;
+    ZipArchive::new(BufReader::new(file)).map_err(files::Error::on("read", zip))
 }
 
 fn chosen(run_root: &Path, contents: Contents) -> Result<Walked, Error> {

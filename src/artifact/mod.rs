@@ -9,6 +9,7 @@ mod proven;
 mod walk;
 
 pub use bundle::{Bundle, BundleFile, Contents, bundle};
+pub(crate) use bundle::{add_to, holds};
 pub use error::Error;
 pub(crate) use index::index_unless;
 pub use index::{Indexed, index};

@@ -156,7 +156,11 @@ pub(crate) fn invalid(
     errors: Vec<ValidationError>,
     awaited: Completion,
 ) -> Verdict {
-    let first = errors.first().map(|error| format!("{} at {:?}", error.message, error.path)).unwrap_or_default();
+    let told = |error: &ValidationError| match error.path.as_str() {
+        "" => error.message.clone(),
+        path => format!("{} at {path:?}", error.message),
+    };
+    let first = errors.first().map(told).unwrap_or_default();
     let error = RunError::new(ErrorCode::SchemaValidationFailed, format!("the output breaks its schema: {first}"))
         .with("validation_errors", json!(errors));
     Verdict {

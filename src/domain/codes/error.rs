@@ -92,7 +92,10 @@ codes! {
             => request(503, Failed, both("try it again later, use less, or raise the limit that the message names"))
                 .in_kinds(&[Kind::Request, Kind::Run]),
         SchemaValidationFailed = "SCHEMA_VALIDATION_FAILED", "The output does not match the skill's output schema."
-            => run(both("compare the raw output that details name with the schema; details list the places")),
+            => run(each(
+                "compare the raw output that details name with the schema; details list the places",
+                "correct the places above, or assets/output.schema.json of the skill; `skill-runner logs` shows the whole output",
+            )),
         SchemaTooCostly = "SCHEMA_TOO_COSTLY", "Checking the input or the output against the skill's schema takes too long."
             => request(400, Failed, both("simplify the schema: fewer alternatives, bounded arrays, plain patterns")).in_kinds(&[Kind::Request, Kind::Run]),
         OutputMissing = "OUTPUT_MISSING", "The engine ended without an output."

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
+use tempfile::NamedTempFile;
+
 use crate::artifact::{self, BundleFile, Contents};
-use crate::domain::ids::RunId;
+use crate::domain::ids::{RunId, Seq};
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::{self, LookupError, open_beneath};
 use crate::orchestrator::error::Error;
@@ -13,6 +16,9 @@ use crate::orchestrator::inspect::proven_run::ProvenRun;
 use crate::orchestrator::log::checked::Checked;
 use crate::orchestrator::log::run_log::RunLog;
 use crate::workspace::RunPaths;
+
+/// Bytes of a run's log that are read at once.
+const PAGE_BYTES: usize = 1024 * 1024;
 
 /// A zip of a run.
 pub struct OpenedBundle {
@@ -30,7 +36,33 @@ impl RunLog {
         }
         let proven = self.proven(run).await?.ok_or(Error::NotReady)?;
         let (paths, debug, checked) = (self.paths(run), state.options.debug, self.checked().clone());
+        if debug {
+            self.add_log(run, &paths, floor).await?;
+        }
         self.blocking().run("make a bundle", move || open_or_make(&proven, &paths, debug, &checked, floor)).await?
+    }
+
+    /// The bundle for debugging is made before the run's last event; the log is added when somebody first asks for it.
+    async fn add_log(&self, run: RunId, paths: &RunPaths, floor: u64) -> Result<(), Error> {
+        let (zip, list) = (paths.file(RunFile::DebugBundle), paths.file(RunFile::DebugBundleManifest));
+        let place = zip.clone();
+        let folder = paths.folder(RunFolder::Bundles);
+        let begin = move || match place.exists() && !artifact::holds(&place, RunFile::Events.name())? {
+            true => Ok(Some(NamedTempFile::new_in(&folder).map_err(Error::io("make a bundle"))?)),
+            // One that is missing is told of where it is opened.
+            false => Ok::<_, Error>(None),
+        };
+        let Some(mut log) = self.blocking().run("make a bundle", begin).await?? else { return Ok(()) };
+        let mut events = self.events(run, Seq(0)).in_pages_of(PAGE_BYTES);
+        while let Some(page) = events.next_page().await? {
+            let write = move || {
+                let written = page.iter().try_for_each(|batch| log.write_all(&batch.ndjson));
+                written.map_err(Error::io("make a bundle")).map(|()| log)
+            };
+            log = self.blocking().run("make a bundle", write).await??;
+        }
+        let add = move || artifact::add_to(&zip, &list, RunFile::Events.name(), log.path(), floor);
+        Ok(self.blocking().run("make a bundle", add).await??)
     }
 }
 
