@@ -13,6 +13,9 @@ use crate::files::{self, Error};
 /// Longest login that is written back.
 const LOGIN_MAX: u64 = 1024 * 1024;
 
+/// Where a run in a sandbox has its own copies of what is the operator's, below its home.
+pub(crate) const COPIES: &str = ".caches";
+
 /// Logins are written back one at a time.
 static WRITING_BACK: Mutex<()> = Mutex::new(());
 
@@ -43,15 +46,21 @@ impl EngineHome {
             files::create_private_folder(&self.operators.join(cache))?;
         }
         files::create_private_folder(&self.own)?;
-        self.settle()
+        self.restore_links()
     }
 
     /// To be called when no process of a turn is left: a login that the engine has refreshed is written back, and whatever it put
-    /// in the place of a link is removed, because it may hold a key. Blocks.
+    /// in the place of a link is removed, because it may hold a key; so are copies of settings. Blocks.
     pub(crate) fn settle(&self) -> Result<(), Error> {
         if !self.own.exists() {
             return Ok(());
         }
+        let copied = self.shared.settings.iter().filter(|path| self.shared.caches.contains(path));
+        copied.map(|path| self.own.join(COPIES).join(path)).try_for_each(|copy| files::remove_tree(&copy).map(drop))?;
+        self.restore_links()
+    }
+
+    fn restore_links(&self) -> Result<(), Error> {
         for login in self.shared.logins {
             self.write_back(login)?;
         }
@@ -154,6 +163,23 @@ mod tests {
             self.write("new", text);
             fs::rename(self.at("new"), self.at(path)).unwrap();
         }
+    }
+
+    #[test]
+    fn copies_of_settings_go_with_the_turn_and_caches_stay() {
+        let shared = SharedHome { settings: &["config"], caches: &["config", "cache"], ..SHARED };
+        let place = Place::new();
+        let home = EngineHome::new(place.at("homes/run"), &place.at("operator"), shared);
+        home.prepare().unwrap();
+        for copy in ["config", "cache"] {
+            fs::create_dir_all(place.at("homes/run").join(COPIES).join(copy)).unwrap();
+            place.write(&format!("homes/run/{COPIES}/{copy}/file"), "a key");
+        }
+        home.prepare().unwrap();
+        assert!(place.at("homes/run").join(COPIES).join("config/file").exists(), "the turn is yet to come");
+        home.settle().unwrap();
+        assert!(!place.at("homes/run").join(COPIES).join("config").exists());
+        assert!(place.at("homes/run").join(COPIES).join("cache/file").exists());
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod upload_zip;
 mod zip_end;
 
 pub use crate::domain::request::UploadedFile;
-pub(crate) use engine_home::EngineHome;
+pub(crate) use engine_home::{COPIES, EngineHome};
 pub use folders::{create_for_engine, create_run};
 pub(crate) use folders::{reclaim, remove_run, remove_sealed, remove_unused, sync_run};
 pub use layout::Layout;

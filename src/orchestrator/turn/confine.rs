@@ -18,7 +18,7 @@ use crate::skill::python::Command;
 use crate::supervisor::{
     Access, Confinement, Egress, Host, Network, Sandbox, Shown, hidden_of_machine, proxy_variables,
 };
-use crate::workspace::{self, RunPaths, shared_skills};
+use crate::workspace::{self, COPIES, RunPaths, shared_skills};
 
 /// A place that is never hidden as a home, whatever the environment says.
 const SYSTEM: [&str; 12] =
@@ -253,7 +253,7 @@ fn homes(cli: &CliPlaces<'_>) -> Vec<Shown> {
     shown.extend(linked_to.filter_map(|path| linked(path, Access::Read)));
     // What one run leaves in a cache could be a program that another one starts: each has its own, with a copy of what is the operator's.
     for cache in caches {
-        let (operators, source) = (operators.join(cache), absolute(cli.home).join(".caches").join(cache));
+        let (operators, source) = (operators.join(cache), absolute(cli.home).join(COPIES).join(cache));
         match own_copy(settings.contains(cache).then_some(&operators), &source) {
             Ok(()) => shown.push(Shown { source, target: operators, access: Access::Write }),
             Err(error) => {
