@@ -29,9 +29,10 @@ async fn output_exit_codes_and_signals_are_those_of_the_engine() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_outlives_the_engine_is_killed_and_counted() {
     let Some(room) = confined("who_outlives_the_engine_is_killed_and_counted") else { return };
-    let script = "setsid sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sleep 0.3; exit 3";
+    // The engine ends when all three are there.
+    let script = "setsid sleep 1000 & setsid sh -c 'sleep 1000 & : > up; exec sleep 1000' & while [ ! -e up ]; do :; done; exit 3";
     let finished = room.run(&room.sh(script)).await;
-    assert_eq!(finished.ended, room.ended(ProcessExit::Code(3), 4));
+    assert_eq!(finished.ended, room.ended(ProcessExit::Code(3), 3));
     assert!(of_run(&room).is_empty());
 }
 

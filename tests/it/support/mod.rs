@@ -125,9 +125,9 @@ impl Server {
             .filter_map(|(_, command)| PathBuf::from(command).parent().map(|folder| folder.display().to_string()));
         let beside: Vec<String> = beside.filter(|folder| folder.starts_with('/') && folder.len() > 1).collect();
         all.push(("sandbox_write", beside.join(",")));
-        // Some of them play recordings with this program, which may be below /tmp.
+        // Some of them play recordings of the repository with this program, and both may be below /tmp.
         let own = Path::new(env!("CARGO_BIN_EXE_skill-runner")).parent().unwrap();
-        all.push(("sandbox_read", own.display().to_string()));
+        all.push(("sandbox_read", format!("{},{}", own.display(), env!("CARGO_MANIFEST_DIR"))));
         all.extend(flags.iter().map(|(key, value)| (*key, (*value).to_owned())));
         let flags: BTreeMap<String, String> = all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let flags: Vec<(String, String)> = flags.into_iter().collect();
