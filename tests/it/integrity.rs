@@ -260,6 +260,18 @@ fn the_check_in_the_background_finds_what_nobody_reads() {
 }
 
 #[test]
+fn a_finding_about_a_run_that_is_not_there_goes_with_the_next_check() {
+    let server = Server::start();
+    let gone = "01890000-0000-7000-8000-000000000000";
+    let finding =
+        json!({gone: [{"file": "input.json", "message": "it has changed", "found_at": "2026-01-01T00:00:00Z"}]});
+    fs::write(server.data().join("damage.json"), finding.to_string()).unwrap();
+    let server = server.restarted(&[("scrub", "100000000"), ("scrub_pause_seconds", "1")]);
+    let damaged = || server.get("/v1/system").json()["integrity"]["damaged"].clone();
+    until("the end of the finding", || damaged() == 0);
+}
+
+#[test]
 fn verify_walks_the_whole_data_folder_beside_a_service_and_without_one_and_goes_on_where_it_was() {
     let place = Place::new();
     place.skill("other", super::cli::place::TINY);

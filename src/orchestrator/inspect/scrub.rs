@@ -84,6 +84,7 @@ pub(crate) async fn scrub_often(shared: Weak<Shared>) {
 }
 
 async fn pass(weak: &Weak<Shared>) -> Result<(), Error> {
+    forget_deleted_runs(weak).await;
     let mut before = None;
     let mut checked = 0;
     loop {
@@ -108,6 +109,16 @@ async fn pass(weak: &Weak<Shared>) -> Result<(), Error> {
     }
 }
 
+/// A service that was killed while it deleted a damaged run leaves a finding about a run that is not there.
+async fn forget_deleted_runs(weak: &Weak<Shared>) {
+    let Some(shared) = weak.upgrade() else { return };
+    for run in shared.log.damage().runs() {
+        if let Err(Error::RunNotFound { .. }) = shared.log.head(run).await {
+            shared.log.damage().deleted(run);
+        }
+    }
+}
+
 /// Check one run; whether it was over, and is still there.
 async fn check(shared: &Arc<Shared>, run: RunId) -> bool {
     let pace = Pace::new(shared.settings.scrub.bytes_per_second, shared.closing.clone());
@@ -119,7 +130,7 @@ async fn check(shared: &Arc<Shared>, run: RunId) -> bool {
         Ok(false) => false,
         // It was deleted meanwhile.
         Err(Error::RunNotFound { .. }) => {
-            shared.log.damage().clear_run(run);
+            shared.log.damage().deleted(run);
             false
         }
         Err(error) => {

@@ -229,7 +229,7 @@ impl Orchestrator {
         // The rows go first: files without a row are swept at the next start, a row without files would promise files that are gone.
         shared.sealer.forget(run);
         shared.store.delete_run(&run, keys).await?;
-        shared.log.damage().clear_run(run);
+        shared.log.damage().deleted(run);
         let paths = shared.layout.run(run);
         let request = shared.layout.request(state.request_id);
         let freed = shared
@@ -239,8 +239,6 @@ impl Orchestrator {
                 workspace::remove_run(&paths)
             })
             .await??;
-        // A reader that had begun may have missed a file since.
-        shared.log.damage().clear_run(run);
         Ok((freed, u64::from(entry.is_some())))
     }
 }
