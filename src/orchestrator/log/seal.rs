@@ -2,9 +2,10 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::warn;
@@ -31,12 +32,24 @@ const FIRST_READ_BYTES: usize = 16 * 1024;
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How often the events of sealed runs are deleted from the store.
 const DELETE_EVERY: Duration = Duration::from_secs(1);
+/// Runs whose events are deleted together.
+const DELETED_AT_ONCE: usize = 256;
 
 /// Seals finished runs one after the other, in the background.
 pub(crate) struct Sealer {
     /// Unbounded, because it carries sixteen bytes for each finished run and its reader never waits for a client.
     orders: mpsc::UnboundedSender<Order>,
-    forgotten: Arc<Mutex<HashSet<RunId>>>,
+    pending: Arc<Pending>,
+}
+
+/// Runs that were ordered to be sealed and whose events are still in the store. A run that was deleted is none of them.
+#[derive(Default)]
+struct Pending(Mutex<HashSet<RunId>>);
+
+impl Pending {
+    fn runs(&self) -> MutexGuard<'_, HashSet<RunId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 enum Order {
@@ -49,27 +62,29 @@ impl Sealer {
     /// Seals the runs of this log, whose readers then know that the files are whole.
     pub(crate) fn new(store: Arc<dyn EventStore>, log: &RunLog, grace: Duration) -> Self {
         let (orders, received) = mpsc::unbounded_channel();
-        let forgotten = Arc::new(Mutex::new(HashSet::new()));
+        let pending = Arc::new(Pending::default());
         let (layout, blocking, checked) = (log.layout().clone(), log.blocking().clone(), log.checked().clone());
-        let worker = Worker { store, layout, blocking, checked, grace, forgotten: forgotten.clone() };
+        let worker = Worker { store, layout, blocking, checked, grace, pending: pending.clone() };
         tokio::spawn(worker.work(received));
-        Self { orders, forgotten }
+        Self { orders, pending }
     }
 
     /// Seal a finished run soon.
     pub(crate) fn seal_soon(&self, run: RunId) {
+        self.pending.runs().insert(run);
         // The worker ends only with the service; then the next start seals.
         let _ = self.orders.send(Order::Seal(run));
     }
 
     /// The same for runs of an earlier process: a power cut may have torn sealed files whose events are still in the store.
     pub(crate) fn seal_anew(&self, runs: Vec<RunId>) {
+        self.pending.runs().extend(&runs);
         let _ = self.orders.send(Order::SealAnew(runs));
     }
 
     /// A run was deleted: leave it alone.
     pub(crate) fn forget(&self, run: RunId) {
-        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+        self.pending.runs().remove(&run);
     }
 
     /// Wait until everything ordered so far is sealed.
@@ -87,7 +102,7 @@ struct Worker {
     blocking: Blocking,
     checked: Arc<Checked>,
     grace: Duration,
-    forgotten: Arc<Mutex<HashSet<RunId>>>,
+    pending: Arc<Pending>,
 }
 
 impl Worker {
@@ -126,10 +141,6 @@ impl Worker {
         }
     }
 
-    fn is_forgotten(&self, run: RunId) -> bool {
-        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
-    }
-
     async fn seal_or_later(
         &self,
         run: RunId,
@@ -147,10 +158,10 @@ impl Worker {
 
     /// What is not there any more is read from the store.
     async fn remove_sealed(&self, runs: Vec<RunId>) {
-        let (layout, forgotten) = (self.layout.clone(), self.forgotten.clone());
+        let (layout, pending) = (self.layout.clone(), self.pending.clone());
         let remove = move || {
             for run in runs {
-                if !forgotten.lock().unwrap_or_else(PoisonError::into_inner).contains(&run) {
+                if pending.runs().contains(&run) {
                     let paths = layout.run(run);
                     let _ = std::fs::remove_file(paths.file(RunFile::Events));
                     let _ = workspace::remove_sealed(&paths);
@@ -163,7 +174,7 @@ impl Worker {
     async fn seal(&self, run: RunId) -> Result<(), Error> {
         // What was asked for twice has left the store by now, and an empty log must not take the place of the whole one.
         let head = self.store.head(&run).await?;
-        if self.is_forgotten(run) || head == Seq::START {
+        if head == Seq::START || !self.pending.runs().contains(&run) {
             return Ok(());
         }
         let mut sealing = None;
@@ -197,16 +208,28 @@ impl Worker {
             warn!("sealed logs could not be synced; their events stay in the store");
             return;
         }
-        for (_, run) in sealed.drain(..due) {
-            if self.is_forgotten(run) {
-                self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+        let due: Vec<RunId> = sealed.drain(..due).map(|(_, run)| run).collect();
+        for runs in due.chunks(DELETED_AT_ONCE) {
+            self.delete_events(runs).await;
+        }
+    }
+
+    /// The deletions are asked for together, so that they share the store's commits.
+    async fn delete_events(&self, runs: &[RunId]) {
+        let mut whole = Vec::new();
+        for run in runs {
+            if !self.pending.runs().remove(run) {
                 continue;
             }
-            if !self.is_whole(run).await {
+            if self.is_whole(*run).await {
+                whole.push(*run);
+            } else {
                 warn!(run.id = %run, "the sealed log is not what was sealed; its events stay in the store until the next start");
-                continue;
             }
-            if let Err(error) = self.store.delete_events(&run).await {
+        }
+        let deleted = join_all(whole.iter().map(|run| self.store.delete_events(run))).await;
+        for (run, deleted) in whole.iter().zip(deleted) {
+            if let Err(error) = deleted {
                 warn!(run.id = %run, error = %chain(&error), "events of a sealed run stay in the store");
             }
         }
@@ -215,15 +238,12 @@ impl Worker {
     /// Whether the file holds all that the store holds, byte for byte: after this the store forgets it.
     async fn is_whole(&self, run: RunId) -> bool {
         let Some(path) = self.layout.run(run).sealed_log() else { return false };
-        if let Ok(head) = read_head(&*self.store, run).await {
-            let (path, anew) = (path.clone(), Checked::default());
-            let check = move || check_sealed(&path, &head, &anew).is_ok();
-            if !self.blocking.run("check a sealed log", check).await.unwrap_or(false) {
-                return false;
-            }
-        }
-        let sealed = self.blocking.run("open a sealed log", move || SealedLog::open(&path).map(|log| log.head())).await;
-        let Ok(Ok(sealed)) = sealed else { return false };
+        let row = read_head(&*self.store, run).await.ok();
+        let check = move || {
+            let fits = row.is_none_or(|row| check_sealed(&path, &row, &Checked::default()).is_ok());
+            fits.then(|| SealedLog::open(&path).map(|log| log.head()))
+        };
+        let Ok(Some(Ok(sealed))) = self.blocking.run("check a sealed log", check).await else { return false };
         self.store.head(&run).await.is_ok_and(|head| head == sealed)
     }
 }
@@ -274,8 +294,9 @@ mod tests {
         store.append(append).await.unwrap();
         let layout = Layout::new(data);
         std::fs::create_dir_all(layout.run(RUN).folder(crate::domain::run_file::RunFolder::Logs)).unwrap();
-        let (blocking, grace, forgotten) = (Blocking::Threads, Duration::ZERO, Arc::default());
-        Worker { store: Arc::new(store), layout, blocking, checked: Arc::default(), grace, forgotten }
+        let (blocking, grace, pending) = (Blocking::Threads, Duration::ZERO, Arc::<Pending>::default());
+        pending.runs().insert(RUN);
+        Worker { store: Arc::new(store), layout, blocking, checked: Arc::default(), grace, pending }
     }
 
     #[tokio::test]
@@ -285,6 +306,7 @@ mod tests {
         worker.seal(RUN).await.unwrap();
         worker.delete_due(&mut vec![(Instant::now(), RUN)]).await;
         assert_eq!(worker.store.head(&RUN).await.unwrap(), Seq::START);
+        worker.pending.runs().insert(RUN);
         worker.seal(RUN).await.unwrap();
         assert_eq!(std::fs::read(worker.layout.run(RUN).file(RunFile::Events)).unwrap(), b"{}\n");
     }
