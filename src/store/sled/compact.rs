@@ -126,7 +126,8 @@ impl Compactor {
             self.write_index_anew()?;
         }
         if quiet {
-            // Whatever was at work has left more free memory than it will need soon.
+            // Whatever was at work has left more in memory than will be needed soon.
+            self.few.unload_all();
             heap::give_back_free_memory();
         }
         Ok(())

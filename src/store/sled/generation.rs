@@ -111,7 +111,13 @@ impl Generation {
 
     /// Counts what an earlier process wrote, but for the runs that are deleted.
     pub(super) fn survey(&self, is_deleted: impl Fn(&RunId) -> bool) -> Result<(), Error> {
-        let runs = self.runs().collect::<Result<Vec<_>, Error>>()?;
+        let runs = match self.spans.get() {
+            // It need not be loaded for that.
+            Some(spans) => {
+                spans.iter().map(|(run, (first, last))| Found { run: *run, first: *first, last: *last }).collect()
+            }
+            None => self.runs().collect::<Result<Vec<_>, Error>>()?,
+        };
         let events: u64 = runs.iter().map(Found::events).sum();
         // About half of a file is kept for what was written over.
         let bytes_per_event = self.database.size() / 2 / events.max(1);

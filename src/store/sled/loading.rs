@@ -115,6 +115,11 @@ impl LoadedFew {
         Ok(db)
     }
 
+    /// Unloads all of them; who needs one next loads it again.
+    pub(super) fn unload_all(&self) {
+        std::mem::take(&mut *self.list()).iter().for_each(|database| database.unload());
+    }
+
     /// The database's folder is gone. Who reads from it now can go on.
     pub(super) fn remove(&self, database: &Arc<Loadable>) {
         self.list().retain(|other| !Arc::ptr_eq(other, database));
@@ -169,6 +174,10 @@ mod tests {
             assert_eq!(value, n.to_string().as_bytes());
         }
         assert_eq!(loaded(), [false, false, false, true, true]);
+        few.unload_all();
+        assert_eq!(loaded(), [false; 5]);
+        assert_eq!(few.load(&all[4]).unwrap().get("key").unwrap().unwrap(), b"4");
+        assert_eq!(loaded(), [false, false, false, false, true]);
     }
 
     #[test]
