@@ -3,6 +3,7 @@
 use core::ptr::null;
 
 use crate::first_process::FirstProcess;
+use crate::limits;
 use crate::program_file::{self, ProgramPath};
 use crate::sandbox::{self, Ports, Refused};
 use crate::sys::{self, Errno, Fd, Limit, Result};
@@ -83,11 +84,7 @@ fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core
     sys::block_signals(0);
     // If a lower limit is in force already, the environment alone names the run.
     let _ = sys::limit(Limit::RealTime, [order.mark; 2]);
-    // The image of a process would hold its keys.
-    let _ = sys::limit(Limit::CoreFile, [0; 2]);
-    if order.open_files != [0; 2] {
-        sys::limit(Limit::OpenFiles, order.open_files)?;
-    }
+    limits::apply(&order)?;
     let confined = order.sandbox.namespaces != 0;
     if confined {
         sandbox::change_mounts(order.sandbox)?;

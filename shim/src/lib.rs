@@ -9,6 +9,7 @@
 mod children;
 mod engine;
 mod first_process;
+mod limits;
 mod order;
 mod program_file;
 mod sandbox;

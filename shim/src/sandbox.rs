@@ -21,6 +21,8 @@ fn at<T>(step: SandboxStep) -> impl Fn(Errno) -> core::result::Result<T, Refused
 const CLONE_NEWUSER: u64 = 0x1000_0000;
 const CLONE_NEWNET: u64 = 0x4000_0000;
 const PATH_MAX: usize = 4096;
+/// The memory of a run's files in `/dev/shm`, which nobody sees who looks at its processes.
+const SHARED_MEMORY: &[u8] = b"mode=1777,size=256m,nr_inodes=64k\0";
 
 /// The ports on which the shim listens for the service.
 pub(crate) struct Ports {
@@ -208,6 +210,6 @@ fn place_devices(devices: [Fd; 5]) -> sys::Result<()> {
     isolate::make_folder(b"/dev/pts\0")?;
     isolate::mount_new(b"devpts\0", b"/dev/pts\0", b"newinstance,ptmxmode=0666,mode=620\0", true)?;
     isolate::make_folder(b"/dev/shm\0")?;
-    isolate::mount_new(b"tmpfs\0", b"/dev/shm\0", b"mode=1777\0", false)?;
+    isolate::mount_new(b"tmpfs\0", b"/dev/shm\0", SHARED_MEMORY, false)?;
     isolate::restrict_mount(b"/dev\0", Without::WRITING)
 }

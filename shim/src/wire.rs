@@ -17,6 +17,10 @@ pub struct Order<'a> {
     pub mark: u64,
     /// The soft and the hard limit of open files; both 0 leaves them as the shim has them.
     pub open_files: [u64; 2],
+    /// The largest size of a file, in bytes; 0 leaves the limit as the shim has it.
+    pub file_bytes: u64,
+    /// The processor time of one process, in seconds; 0 leaves the limit as the shim has it.
+    pub cpu_seconds: u64,
     /// The engine's working directory, one word.
     pub cwd: Words<'a>,
     /// Folders that only the run's processes see, read-only, at another place: source, target, source, target.
@@ -119,8 +123,9 @@ impl<'a> Order<'a> {
     pub fn encode(&self, message: &mut impl for<'b> Extend<&'b u8>) {
         let Sandbox { namespaces, ids: [user, group], hidden, shown, ports, filters } = self.sandbox;
         let ([soft, hard], own) = (self.open_files, [namespaces, user, group, filters.len() as u64]);
+        let limits = [self.mark, soft, hard, self.file_bytes, self.cpu_seconds];
         let counted = [self.binds, self.tmp, hidden, shown, ports, self.argv];
-        let numbers = [self.mark, soft, hard].into_iter().chain(own).chain(counted.map(|list| list.len() as u64));
+        let numbers = limits.into_iter().chain(own).chain(counted.map(|list| list.len() as u64));
         let lists = [self.cwd.0].into_iter().chain(counted.map(|list| list.0)).chain([self.env.0, filters]);
         let ended: usize = numbers.clone().map(|number| digits(number, &mut [0; 20]).len() + 1).sum();
         let length = ended + lists.clone().map(<[u8]>::len).sum::<usize>();
@@ -136,11 +141,11 @@ impl<'a> Order<'a> {
     /// Reads an order without its length.
     pub fn decode(bytes: &'a [u8]) -> Option<Order<'a>> {
         let mut words = Words(bytes);
-        let mut numbers = [0; 13];
+        let mut numbers = [0; 15];
         for number in &mut numbers {
             *number = words.next_number()?;
         }
-        let [mark, soft, hard, namespaces, user, group, filters, counts @ ..] = numbers;
+        let [mark, soft, hard, file_bytes, cpu_seconds, namespaces, user, group, filters, counts @ ..] = numbers;
         let behind = words.0.len().checked_sub(usize::try_from(filters).ok()?)?;
         let (before, filters) = words.0.split_at_checked(behind)?;
         let mut words = Words(before);
@@ -152,7 +157,8 @@ impl<'a> Order<'a> {
         }
         let whole = words.is_empty() || before.last() == Some(&0);
         let sandbox = Sandbox { namespaces, ids: [user, group], hidden, shown, ports, filters };
-        whole.then_some(Order { mark, open_files: [soft, hard], cwd, binds, tmp, sandbox, argv, env: words })
+        let open_files = [soft, hard];
+        whole.then_some(Order { mark, open_files, file_bytes, cpu_seconds, cwd, binds, tmp, sandbox, argv, env: words })
     }
 }
 
@@ -291,6 +297,8 @@ mod tests {
         let full = Order {
             mark: u64::MAX - 1,
             open_files: [1024, u64::MAX],
+            file_bytes: 1 << 40,
+            cpu_seconds: 60,
             cwd: Words::new(b"/a b\0"),
             binds: Words::new(&binds),
             tmp: Words::new(b"/own tmp\0"),
@@ -325,6 +333,8 @@ mod tests {
         let order = Order {
             mark: 7,
             open_files: [0; 2],
+            file_bytes: 0,
+            cpu_seconds: 0,
             cwd: Words::new(b"/\0"),
             binds: Words::new(b""),
             tmp: Words::new(b""),

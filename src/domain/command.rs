@@ -10,6 +10,7 @@ use super::interaction::{Interaction, InteractionId};
 use super::outcome::Warning;
 use super::outcome::{Completion, Evidence, RunError};
 use super::request::{Passed, UploadedFile};
+use super::resources::ResourceLimits;
 use super::statechart::Status;
 use super::validation::ValidationError;
 use crate::domain::isolation::Isolation;
@@ -71,6 +72,8 @@ pub enum Command {
         parser_version: String,
         /// The tier of isolation in force.
         isolation: Isolation,
+        /// What its processes may use of the machine.
+        limits: Option<ResourceLimits>,
         /// What the engine is told besides its prompt.
         passed: Passed,
     },

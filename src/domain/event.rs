@@ -10,6 +10,7 @@ use super::ids::{RequestId, RunId};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{Completion, Proof, RunError, Usage, Warning};
 use super::request::{Caller, Defaults, ExecutionMode, Passed, RuntimeOptions, SkillRef, UploadedFile};
+use super::resources::ResourceLimits;
 use super::statechart::{Status, Trigger};
 use super::time::Timestamp;
 use crate::domain::isolation::Isolation;
@@ -246,6 +247,9 @@ pub struct TurnStarted {
     pub(crate) parser_version: String,
     /// The tier of isolation in force.
     pub(crate) isolation: Isolation,
+    /// What its processes may use of the machine. Logs of older versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limits: Option<ResourceLimits>,
     /// The session this turn goes on with.
     pub(crate) resumed_from: Option<String>,
     /// What the engine was told besides its prompt.

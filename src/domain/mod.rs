@@ -21,6 +21,7 @@ pub mod outcome;
 pub(crate) mod plain_json;
 pub mod proven_file;
 pub mod request;
+pub mod resources;
 pub mod run_file;
 pub(crate) mod similar;
 pub mod state;

@@ -86,6 +86,7 @@ pub(crate) fn start_turn() -> Command {
         engine_version: "1".into(),
         parser_version: "2".into(),
         isolation: "none".into(),
+        limits: None,
         passed: Passed::default(),
     }
 }

@@ -15,6 +15,7 @@ use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::interaction::{Interaction, InteractionId, InteractionKind, InteractionOption};
 use crate::domain::outcome::{Completion, Proof, ProofSignature, RunError, StreamProof, Usage, Warning, WarningLevel};
 use crate::domain::request::{Caller, Defaults, ExecutionMode, Passed, Retry, RuntimeOptions, SkillRef, UploadedFile};
+use crate::domain::resources::ResourceLimits;
 use crate::domain::statechart::{Status, TRANSITIONS};
 use crate::domain::time::Timestamp;
 
@@ -237,6 +238,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 engine_version: "1".into(),
                 parser_version: "1".into(),
                 isolation: "none".into(),
+                limits: (attempt > 1).then(|| ResourceLimits { memory_bytes: 1, ..ResourceLimits::default() }),
                 resumed_from: from,
                 passed,
             })
@@ -381,7 +383,7 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 12] = [
+const OPTIONAL: [(&str, &str); 13] = [
     ("conversation.started", "context"),
     ("conversation.started", "awaiting_files"),
     ("conversation.started", "labels"),
@@ -391,6 +393,7 @@ const OPTIONAL: [(&str, &str); 12] = [
     ("conversation.started", "engine_config_sha256"),
     ("conversation.started", "temporary"),
     ("input.uploaded", "package"),
+    ("turn.started", "limits"),
     ("turn.started", "model"),
     ("turn.started", "effort"),
     ("turn.started", "options"),

@@ -31,6 +31,13 @@ pub(crate) fn inherited_open_files() -> Option<Rlimit> {
     INHERITED.get().copied()
 }
 
+/// The limit for a program that may have no more than `most` open files.
+pub(crate) fn open_files_within(most: u64) -> Rlimit {
+    let usual = inherited_open_files().unwrap_or_else(|| getrlimit(Resource::Nofile));
+    let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+    Rlimit { current: least(usual.current), maximum: least(usual.maximum) }
+}
+
 /// Gives it back to this process, which is about to become another program. It makes one system call.
 pub(crate) fn restore_open_files() -> io::Result<()> {
     let Some(inherited) = INHERITED.get() else { return Ok(()) };

@@ -12,7 +12,7 @@ pub(crate) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 55] = [
+const PLAIN: [(&str, Option<&str>); 61] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -59,6 +59,12 @@ const PLAIN: [(&str, Option<&str>); 55] = [
     ("temp_skill_package_max_bytes", Some("TEMP_SKILL_PACKAGE_MAX_BYTES")),
     ("max_log_bytes", None),
     ("min_free_bytes", None),
+    ("limits.memory_bytes", None),
+    ("limits.processes", None),
+    ("limits.cpu_seconds", None),
+    ("limits.file_bytes", None),
+    ("limits.disk_bytes", None),
+    ("limits.open_files", None),
     ("log_level", Some("LOG_LEVEL")),
     ("log_file", Some("LOG_FILE")),
     ("log_max_bytes", Some("LOG_MAX_BYTES")),

@@ -12,8 +12,10 @@ use super::{
     RestartQueued, Runs, Sandbox, Scrub, Settings, Store, StoreKind, Times, UiLogin,
 };
 use crate::domain::engine::Engine;
+use crate::domain::resources::ResourceLimits;
 
 const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 const HOUR: u64 = 3600;
 const WEEK: u64 = 7 * 24 * HOUR;
@@ -43,6 +45,7 @@ impl Settings {
             python: python(from),
             times: times(from),
             limits: limits(from),
+            resources: resources(from),
             engines: Engine::AGENTS.iter().map(|name| (*name, engine(from, *name))).collect(),
             log: log(from, &paths),
             e2e_client: e2e_client(from),
@@ -209,6 +212,18 @@ fn limits(from: &mut Reader) -> Limits {
         temp_skill_package_max_bytes: from.bytes("temp_skill_package_max_bytes", 20_000_000, 1..=TIB),
         max_log_bytes: from.bytes("max_log_bytes", 256 * MIB, 1..=TIB),
         min_free_bytes: from.bytes("min_free_bytes", 128 * MIB, 0..=TIB),
+    }
+}
+
+/// What no honest skill meets, and few machines have to spare.
+fn resources(from: &mut Reader) -> ResourceLimits {
+    ResourceLimits {
+        memory_bytes: from.bytes("limits.memory_bytes", 6 * GIB, MIB..=TIB),
+        processes: from.whole("limits.processes", 4096, 1..=4_000_000),
+        cpu_seconds: from.whole("limits.cpu_seconds", 24 * HOUR, 1..=WEEK * 1000),
+        file_bytes: from.bytes("limits.file_bytes", 8 * GIB, MIB..=TIB),
+        disk_bytes: from.bytes("limits.disk_bytes", 16 * GIB, MIB..=TIB),
+        open_files: from.whole("limits.open_files", 65_536, 16..=1_000_000),
     }
 }
 

@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::domain::engine::Engine;
+use crate::domain::resources::ResourceLimits;
 
 /// Everything a service or a command can be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Settings {
     pub times: Times,
     /// How much of everything.
     pub limits: Limits,
+    /// What a run may use of the machine, at most and if its skill asks for nothing else.
+    pub resources: ResourceLimits,
     /// The agent CLIs; each has an entry.
     pub engines: BTreeMap<Engine, EngineSettings>,
     /// The service's own log.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::engine::Engine;
+use crate::domain::resources::AskedLimits;
 
 /// The path of the manifest in a package.
 pub const PATH: &str = "assets/runner.json";
@@ -186,6 +187,9 @@ pub(crate) struct Automation {
     /// What the skill wants of the file system, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fs_scope: Option<String>,
+    /// What its processes may use of the machine.
+    #[serde(default, skip_serializing_if = "AskedLimits::is_empty")]
+    pub(crate) limits: AskedLimits,
 }
 
 /// What a skill wants of the network.

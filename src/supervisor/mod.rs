@@ -5,9 +5,11 @@
 //! service is killed with -9.
 
 mod changes;
+mod disk_use;
 mod egress;
 mod first_process;
 mod follower;
+mod guard;
 mod log;
 mod marks;
 mod mask;
@@ -29,6 +31,7 @@ mod spool;
 mod sweep;
 mod tee;
 mod tmp_dir;
+mod usage;
 mod watcher;
 mod words;
 
@@ -37,6 +40,7 @@ pub use crate::engine::ProcessExit;
 pub(crate) use egress::proxy_variables;
 pub use egress::{Egress, Host};
 pub use first_process::leave_first_process;
+pub use guard::Resources;
 pub use marks::RUN_MARKER;
 pub use output::{Ended, Output, StreamTotals};
 pub use probe::{Confinement, probe};

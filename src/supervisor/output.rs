@@ -5,6 +5,7 @@ use std::io;
 use bytes::Bytes;
 
 use crate::domain::fact::Stream;
+use crate::domain::resources::Exceeded;
 use crate::engine::ProcessExit;
 
 /// One output of a running engine; those of one stream come in the order in which they were written.
@@ -59,4 +60,6 @@ pub struct Ended {
     pub stderr: StreamTotals,
     /// Processes other than the engine that had to be killed.
     pub stragglers_killed: u32,
+    /// The limit of its resources that it met.
+    pub exceeded: Option<Exceeded>,
 }

@@ -54,6 +54,7 @@ fn try_once(folder: &Path, user_namespace: bool) -> Result<(), Failure> {
     let order = Order {
         mark: u64::MAX - 1,
         open_files: None,
+        limits: None,
         cwd: folder.clone(),
         binds: Vec::new(),
         tmp: None,

@@ -110,7 +110,13 @@ impl SimulatedEngine {
         let Self { stdout, stderr, outputs, tmp_dir, .. } = self;
         // What cannot be removed is removed by the next start.
         let _ = files::remove_tree(&tmp_dir);
-        let ended = Ended { exit, stdout: stdout.finish().await, stderr: stderr.finish().await, stragglers_killed };
+        let ended = Ended {
+            exit,
+            stdout: stdout.finish().await,
+            stderr: stderr.finish().await,
+            stragglers_killed,
+            exceeded: None,
+        };
         // The owner may be gone.
         let _ = outputs.send(Output::Ended(ended)).await;
     }

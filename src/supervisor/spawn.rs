@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use super::egress;
+use super::guard::{Resources, guard};
 use super::log::Log;
 use super::marks::{RUN_MARKER, mark_of};
 use super::mask::Mask;
@@ -48,6 +49,8 @@ pub struct Spec<'a> {
     pub read_only_binds: &'a [ReadOnlyBind],
     /// What it and everything it starts are confined by.
     pub sandbox: Option<&'a Sandbox>,
+    /// What it and everything it starts may use of the machine; left out, what the machine has.
+    pub resources: Option<Resources<'a>>,
 }
 
 /// Limits of an engine's output.
@@ -175,7 +178,11 @@ impl From<Spec<'_>> for Prepared {
             run: spec.run,
             order: Order {
                 mark: mark_of(spec.run),
-                open_files: files::inherited_open_files(),
+                open_files: match spec.resources {
+                    Some(resources) => Some(files::open_files_within(resources.limits.open_files)),
+                    None => files::inherited_open_files(),
+                },
+                limits: spec.resources.map(|resources| resources.limits),
                 cwd: cwd.clone(),
                 binds: spec.read_only_binds.to_vec(),
                 tmp: (*own_tmp && spec.sandbox.is_none()).then(|| spec.tmp_dir.to_owned()),
@@ -290,6 +297,9 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
         logs: files.clone(),
         outputs: outputs.clone(),
         served,
+        guarded: spec
+            .resources
+            .map(|resources| guard(started.shim, spec.sandbox.is_some(), resources, spec.tmp_dir.to_owned())),
     };
     tokio::spawn(watcher.run());
     Ok(Process {

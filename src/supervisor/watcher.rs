@@ -17,12 +17,14 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, interval, sleep_until, timeout};
 use tracing::warn;
 
+use super::guard::Guarded;
 use super::log::LogFile;
 use super::output::{Ended, Output, StreamTotals};
 use super::shim::{Report, Request};
 use super::{processes, sweep};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
+use crate::domain::resources::Exceeded;
 use crate::engine::{PoliteSignal, ProcessExit};
 use crate::files;
 
@@ -101,6 +103,8 @@ pub(crate) struct Watcher {
     pub(crate) outputs: mpsc::Sender<Output>,
     /// The proxy of the run.
     pub(crate) served: Vec<JoinHandle<()>>,
+    /// The watch over what it uses, where that is limited.
+    pub(crate) guarded: Option<Guarded>,
 }
 
 impl Watcher {
@@ -118,8 +122,9 @@ impl Watcher {
             // Only the runtime's shutdown cancels the readers, and then the owner is gone too.
             return;
         };
+        let exceeded = self.verdict(exit).await;
         self.tidy().await;
-        let ended = Ended { exit, stdout, stderr, stragglers_killed };
+        let ended = Ended { exit, stdout, stderr, stragglers_killed, exceeded };
         let _ = self.outputs.send(Output::Ended(ended)).await;
     }
 
@@ -149,6 +154,10 @@ impl Watcher {
                 _ = wake.tick() => {
                     // The shim is a child of this process that is not reaped yet, so its pid cannot mean another process.
                     let _ = kill_process(self.shim, Signal::CONT);
+                }
+                () = too_much(&mut self.guarded) => {
+                    warn!(run.id = %self.run, "engine uses more than it may; killing its tree");
+                    return None;
                 }
                 () = until(kill_at) => {
                     warn!(run.id = %self.run, "engine did not stop in time; killing its tree");
@@ -218,6 +227,15 @@ impl Watcher {
         }
     }
 
+    /// Which limit of its resources the engine met.
+    async fn verdict(&mut self, exit: ProcessExit) -> Option<Exceeded> {
+        let guarded = self.guarded.take()?;
+        match exit {
+            ProcessExit::Code(0) => guarded.verdict(exit),
+            _ => spawn_blocking(move || guarded.verdict(exit)).await.ok().flatten(),
+        }
+    }
+
     /// To be called when no process of the run is left that could change its files again.
     async fn tidy(&self) {
         let (logs, tmp_dir) = (self.logs.clone(), self.tmp_dir.clone());
@@ -261,6 +279,13 @@ pub(crate) async fn reap(shim: Pid) {
         let _ = waitpid(Some(shim), WaitOptions::empty());
     })
     .await;
+}
+
+async fn too_much(guarded: &mut Option<Guarded>) {
+    match guarded {
+        Some(guarded) => guarded.exceeded().await,
+        None => pending().await,
+    }
 }
 
 async fn until(kill_at: Option<Instant>) {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
+use crate::domain::resources::Exceeded;
 
 /// What was there when the time of an engine was over.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,8 @@ pub(crate) enum Stop {
         /// Because there was no room for it.
         disk_full: bool,
     },
+    /// It used more of the machine than it may.
+    Resources(Exceeded),
     Shutdown,
 }
 
@@ -81,10 +84,25 @@ impl Stop {
                 let code = if *disk_full { ErrorCode::InsufficientStorage } else { ErrorCode::Internal };
                 RunError::new(code, format!("the engine's output could not be kept: {message}"))
             }
+            Stop::Resources(exceeded) => resources(exceeded),
             Stop::Shutdown => RunError::new(
                 ErrorCode::OrchestratorRestartInterrupted,
                 "the service ended while the run was under way; start the run again",
             ),
         }
+    }
+}
+
+fn resources(exceeded: &Exceeded) -> RunError {
+    let name = exceeded.resource.name();
+    let message = format!(
+        "the run was stopped because {exceeded}; use less, or raise automation.limits.{name} of the skill or the setting \
+         limits.{name}"
+    );
+    let error = RunError::new(ErrorCode::ResourceLimitExceeded, message);
+    let error = error.with("limit", name).with("value", exceeded.limit).with("seen", exceeded.seen);
+    match exceeded.files {
+        Some(files) => error.with("files", files),
+        None => error,
     }
 }

@@ -34,6 +34,7 @@ mod reconcile;
 mod recording;
 mod registry;
 mod replay;
+mod resources;
 mod restart;
 mod runs;
 mod secrets;

@@ -360,6 +360,7 @@ fn start_turn() -> Command {
         engine_version: "9.9.9".into(),
         parser_version: "codex/1".into(),
         isolation: "process-tree".into(),
+        limits: None,
         passed: skill_runner::domain::request::Passed::default(),
     }
 }

@@ -102,7 +102,8 @@ impl Room {
         let (stdout_log, stderr_log, tmp_dir) = (&stdout_log, &stderr_log, &tmp_dir);
         let sandbox = self.sandbox();
         let sandbox = sandbox.as_ref();
-        spawn(Spec { launch, run: self.run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds, sandbox }).await
+        let (run, resources) = (self.run, None);
+        spawn(Spec { launch, run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds, sandbox, resources }).await
     }
 
     async fn spawn(&self, launch: &Launch) -> Process {
@@ -122,7 +123,7 @@ impl Room {
 
     fn ended(&self, exit: ProcessExit, stragglers_killed: u32) -> Option<Ended> {
         let (stdout, stderr) = (self.totals("stdout.txt"), self.totals("stderr.txt"));
-        Some(Ended { exit, stdout, stderr, stragglers_killed })
+        Some(Ended { exit, stdout, stderr, stragglers_killed, exceeded: None })
     }
 }
 

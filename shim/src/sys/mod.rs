@@ -280,6 +280,10 @@ pub(crate) fn set_name(name: &str) {
 /// A limit that this process and all its descendants keep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
+    /// Of one process, in seconds.
+    Cpu = 0,
+    /// Of one file, in bytes.
+    FileSize = 1,
     /// Of the image of a process that crashed.
     CoreFile = 4,
     OpenFiles = 7,

@@ -91,6 +91,8 @@ codes! {
         ResourceLimitExceeded = "RESOURCE_LIMIT_EXCEEDED", "The run used more of a resource than it may, or the machine had none left for it."
             => request(503, Failed, both("try it again later, use less, or raise the limit that the message names"))
                 .in_kinds(&[Kind::Request, Kind::Run]),
+        SkillLimitsTooHigh = "SKILL_LIMITS_TOO_HIGH", "The skill asks for more memory, processes, processor time, disk space or open files than the settings allow."
+            => request(400, Refused, both("raise the settings that the message names, or lower automation.limits in runner.json")),
         SchemaValidationFailed = "SCHEMA_VALIDATION_FAILED", "The output does not match the skill's output schema."
             => run(both("compare the raw output that details name with the schema; details list the places")),
         SchemaTooCostly = "SCHEMA_TOO_COSTLY", "Checking the input or the output against the skill's schema takes too long."

@@ -69,11 +69,20 @@ fn decide_for(
             let hit = Fact::own(Event::CacheHit(CacheHit { source_run_id: source, cache_key }));
             finish(run, vec![hit], end, Trigger::RunCacheHit, last_files, now)
         }
-        Command::StartTurn { command, pid, engine_version, parser_version, isolation, passed } => {
+        Command::StartTurn { command, pid, engine_version, parser_version, isolation, limits, passed } => {
             let attempt = run.turns + 1;
             let resumed_from = if run.turns == 0 { None } else { run.session_handle.clone() };
-            let started =
-                TurnStarted { attempt, command, pid, engine_version, parser_version, isolation, resumed_from, passed };
+            let started = TurnStarted {
+                attempt,
+                command,
+                pid,
+                engine_version,
+                parser_version,
+                isolation,
+                limits,
+                resumed_from,
+                passed,
+            };
             turn::start(run, started, now)
         }
         Command::Record(facts) => match status {

@@ -109,6 +109,7 @@ fn a_turn_begins_in_the_queue_alone_and_a_later_one_resumes_the_session() {
         engine_version: "1".into(),
         parser_version: "2".into(),
         isolation: "none".into(),
+        limits: None,
         resumed_from: None,
         passed: Passed::default(),
     };

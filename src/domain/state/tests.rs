@@ -117,6 +117,7 @@ fn a_hit_names_its_source_and_a_turn_of_its_own_takes_that_back() {
         engine_version: "e".into(),
         parser_version: "p".into(),
         isolation: "i".into(),
+        limits: None,
         resumed_from: None,
         passed: Passed::default(),
     };

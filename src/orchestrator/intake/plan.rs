@@ -11,6 +11,7 @@ use crate::domain::engine::Engine;
 use crate::domain::event::{Started, ValidationError};
 use crate::domain::ids::RequestId;
 use crate::domain::request::{ExecutionMode, RuntimeOptions, SkillRef};
+use crate::domain::resources::Beyond;
 use crate::engine::{self, config};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::request::{CreateRequest, OptionsRequest};
@@ -79,6 +80,7 @@ fn plan(
         ));
     }
     check_model(skill, &engine, &request)?;
+    check_limits(shared, skill)?;
     let options = options(shared, Some(skill), &request.runtime_options)?;
     let mode = options.execution_mode;
     if !skill.manifest.execution_modes.contains(&mode) {
@@ -349,6 +351,21 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
         stall_timeout_seconds,
         retry,
     })
+}
+
+/// A skill that needs more than the operator allows is refused before its run begins: with less it would fail half-way.
+fn check_limits(shared: &Shared, skill: &Skill) -> Result<(), Error> {
+    let beyond = shared.settings.resources.beyond(&skill.manifest.automation.limits);
+    if beyond.is_empty() {
+        return Ok(());
+    }
+    let told = beyond.iter().map(|Beyond { resource, asked, most }| {
+        let name = resource.name();
+        format!("automation.limits.{name} is {asked}, but the setting limits.{name} allows {most}")
+    });
+    let told: Vec<String> = told.collect();
+    let message = format!("skill {} asks for more than it may use: {}", skill.id, told.join("; "));
+    Err(rejected(ErrorCode::SkillLimitsTooHigh, message))
 }
 
 /// The cache key of a run with these files and, if its skill is its own, this package; and the key's parts.

@@ -313,6 +313,7 @@ mod tests {
             engine_version: "1".into(),
             parser_version: "1".into(),
             isolation: "none".into(),
+            limits: None,
             passed: crate::domain::request::Passed::default(),
         };
         let (store, run) = (Arc::new(MemoryStore::default()), RunId(Uuid::from_u128(1)));

@@ -13,6 +13,7 @@ use crate::domain::command::{Command, Conclusion};
 use crate::domain::ids::RunId;
 use crate::domain::isolation::{Isolation, Part, Tier};
 use crate::domain::outcome::RunError;
+use crate::domain::resources::ResourceLimits;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
 use crate::engine::Launch;
@@ -89,6 +90,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
     };
     let Prepared { start, skill, skill_place, script, mut from, result_before, mut dependencies } = prepared;
     let Start { mut stage, shown_argv, engine_version, parser_version, mut isolation, passed, mut warnings } = start;
+    let resources = process::resources_of(shared, &skill);
     let making = dependencies.making(shared, &shared.layout.run(run));
     if making.is_some() && stage.sandbox.is_some() {
         warnings.push(confine::installer_outside());
@@ -97,7 +99,9 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         let first = making.as_ref().unwrap_or(&stage);
         (&first.launch, first.stdout_max, first.sandbox.as_ref())
     };
-    let mut process = match begin(shared, run, first, stdout_max, sandbox).await {
+    // Packages are installed for all runs, whatever the skill asks for its own.
+    let first_resources = if making.is_some() { process::most_resources(shared) } else { resources };
+    let mut process = match begin(shared, run, first, stdout_max, sandbox, first_resources).await {
         Ok(process) => process,
         Err(error) => return at_rest::reject(shared, &mut journal, error).await,
     };
@@ -112,6 +116,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         engine_version,
         parser_version: parser_version.to_owned(),
         isolation: Isolation::Told(isolation),
+        limits: Some(resources),
         passed,
     };
     if let Err(error) = journal.commit(start).await {
@@ -132,7 +137,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         let installing = dependencies.install(shared, &mut journal, mailbox, process, making, from);
         let (installed, outcome) = installing.await?;
         let begun = match outcome {
-            Ok(()) => begin(shared, run, &stage.launch, stage.stdout_max, stage.sandbox.as_ref()).await,
+            Ok(()) => begin(shared, run, &stage.launch, stage.stdout_max, stage.sandbox.as_ref(), resources).await,
             Err(error) => Err(error),
         };
         match begun {
@@ -189,8 +194,9 @@ async fn begin(
     launch: &Launch,
     stdout_max: Option<u64>,
     sandbox: Option<&Sandbox>,
+    resources: ResourceLimits,
 ) -> Result<supervisor::Process, RunError> {
-    process::start(shared, run, launch, stdout_max, sandbox).await.map_err(|failure| {
+    process::start(shared, run, launch, stdout_max, sandbox, resources).await.map_err(|failure| {
         let program = launch.argv.first().cloned().unwrap_or_default();
         process::not_started(&program, &failure)
     })

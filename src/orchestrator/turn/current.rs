@@ -62,8 +62,11 @@ impl Turn<'_> {
             stage.launch.secrets.clone_from(&self.secrets);
         }
         let raw = self.blocking(|paths, _, _| Ok(RawFiles::read(paths))).await?;
+        let resources = process::resources_of(self.shared, &self.skill);
         let process =
-            match process::start(self.shared, run, &stage.launch, stage.stdout_max, stage.sandbox.as_ref()).await {
+            match process::start(self.shared, run, &stage.launch, stage.stdout_max, stage.sandbox.as_ref(), resources)
+                .await
+            {
                 Ok(process) => process,
                 Err(failure) => return Ok(Err(failure)),
             };
@@ -87,7 +90,7 @@ impl Turn<'_> {
         self.ended = ended;
         // These end the turn, whichever of its processes they met.
         let ends_turn = match &process.stop {
-            Some(Stop::Canceled | Stop::Shutdown | Stop::LogFailed { .. }) => true,
+            Some(Stop::Canceled | Stop::Shutdown | Stop::LogFailed { .. } | Stop::Resources(_)) => true,
             Some(Stop::HardTimeout { .. } | Stop::Stalled { .. } | Stop::OutputLimit { .. }) | None => false,
         };
         if ends_turn {

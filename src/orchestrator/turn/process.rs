@@ -9,17 +9,19 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
 use crate::domain::outcome::RunError;
+use crate::domain::resources::{AskedLimits, ResourceLimits};
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine::{Launch, StreamReader};
-use crate::files::Shortage;
+use crate::files::{self, Shortage};
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::watch::{Attempt, Clocks};
-use crate::supervisor::{self, Limits, Process, Sandbox, Spec};
+use crate::skill::Skill;
+use crate::supervisor::{self, Limits, Process, Resources, Sandbox, Spec};
 use crate::workspace::EngineHome;
 
 /// What is to be started and how it is read.
@@ -36,6 +38,22 @@ pub(crate) struct Stage {
     pub sandbox: Option<Sandbox>,
 }
 
+/// What a run of this skill may use of the machine, as far as the machine itself allows it.
+pub(crate) fn resources_of(shared: &Shared, skill: &Skill) -> ResourceLimits {
+    resources(shared, &skill.manifest.automation.limits)
+}
+
+/// The most that any run may use.
+pub(crate) fn most_resources(shared: &Shared) -> ResourceLimits {
+    resources(shared, &AskedLimits::default())
+}
+
+fn resources(shared: &Shared, asked: &AskedLimits) -> ResourceLimits {
+    let limits = shared.settings.resources.in_force(asked);
+    let open_files = files::open_files_within(limits.open_files).maximum.unwrap_or(limits.open_files);
+    ResourceLimits { open_files, ..limits }
+}
+
 /// Start a process of the run.
 pub(crate) async fn start(
     shared: &Shared,
@@ -43,8 +61,10 @@ pub(crate) async fn start(
     launch: &Launch,
     stdout_max: Option<u64>,
     sandbox: Option<&Sandbox>,
+    resources: ResourceLimits,
 ) -> Result<Process, supervisor::Error> {
     let paths = shared.layout.run(run);
+    let folders = [paths.root.clone(), paths.home.clone()];
     let limits = Limits { stdout_max, log_max: shared.settings.limits.max_log_bytes };
     let spec = Spec {
         launch,
@@ -55,6 +75,7 @@ pub(crate) async fn start(
         stderr_log: &paths.file(RunFile::Stderr),
         tmp_dir: &paths.tmp,
         limits,
+        resources: Some(Resources { limits: resources, folders: &folders }),
     };
     shared.engines.spawn(spec).await
 }

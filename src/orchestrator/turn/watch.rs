@@ -248,7 +248,8 @@ impl Attempt<'_> {
             facts.push(warned(Warning::new(WarningCode::EngineDidNotExit, message)));
         }
         let exit = if dismissed { ProcessExit::Dismissed } else { ended.exit };
-        let process = FinishedProcess { exit, stop: self.stop, reader: self.reader, stderr_from: self.stderr_from };
+        let stop = self.stop.or(ended.exceeded.map(Stop::Resources));
+        let process = FinishedProcess { exit, stop, reader: self.reader, stderr_from: self.stderr_from };
         Watched { process, ended, facts }
     }
 

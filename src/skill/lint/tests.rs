@@ -421,6 +421,16 @@ fn artifacts_stay_below_their_folder_and_limits_make_sense() {
         automation(json!({ "network": "allowlist" })),
         &[(Warning, "ALLOWLIST_UNUSED", RUNNER, "/automation/allowlist")],
     );
+    check(automation(json!({ "limits": { "processes": 8, "memory_bytes": 1 << 30 } })), &[]);
+    let limits = "/automation/limits";
+    check(
+        automation(json!({ "limits": { "processes": 0 } })),
+        &[(Error, "SHAPE_INVALID", RUNNER, &format!("{limits}/processes"))],
+    );
+    check(
+        automation(json!({ "limits": { "memory": 5 } })),
+        &[(Warning, "UNKNOWN_KEY", RUNNER, &format!("{limits}/memory"))],
+    );
     assert_eq!(automation(json!({ "timeout_sec": 5 })).skill().timeout_seconds(), Some(5));
     assert_eq!(Draft::script().skill().timeout_seconds(), Some(300));
     assert_eq!(Draft::prompt().skill().timeout_seconds(), None);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use rustix::process::Rlimit;
 use skill_runner_shim::wire::{self, NulByte, Words};
 
+use crate::domain::resources::ResourceLimits;
 use crate::supervisor::sandbox::Sandbox;
 use crate::supervisor::words::words;
 
@@ -24,6 +25,8 @@ pub(crate) struct Order {
     pub(crate) mark: u64,
     /// The limit of open files, if it is not that of this process.
     pub(crate) open_files: Option<Rlimit>,
+    /// The limits of a run, where it has any.
+    pub(crate) limits: Option<ResourceLimits>,
     pub(crate) cwd: PathBuf,
     pub(crate) binds: Vec<ReadOnlyBind>,
     /// What the processes of the run see as `/tmp`; the machine's, if nothing is named.
@@ -52,6 +55,8 @@ impl Order {
             open_files: self.open_files.map_or([0; 2], |Rlimit { current, maximum }| {
                 [current, maximum].map(|limit| limit.unwrap_or(u64::MAX))
             }),
+            file_bytes: self.limits.map_or(0, |limits| limits.file_bytes),
+            cpu_seconds: self.limits.map_or(0, |limits| limits.cpu_seconds),
             cwd: Words::new(&cwd),
             binds: Words::new(&binds),
             tmp: Words::new(&tmp),
@@ -74,6 +79,7 @@ mod tests {
         let order = Order {
             mark: 5,
             open_files: Some(Rlimit { current: Some(1024), maximum: None }),
+            limits: Some(ResourceLimits { file_bytes: 7, cpu_seconds: 8, ..ResourceLimits::default() }),
             cwd: "/work".into(),
             binds: vec![ReadOnlyBind { source: "/from".into(), target: "/to".into() }],
             tmp: Some("/own".into()),
@@ -85,6 +91,8 @@ mod tests {
         let decoded = wire::Order {
             mark: 5,
             open_files: [1024, u64::MAX],
+            file_bytes: 7,
+            cpu_seconds: 8,
             cwd: Words::new(b"/work\0"),
             binds: Words::new(b"/from\0/to\0"),
             tmp: Words::new(b"/own\0"),
