@@ -120,7 +120,10 @@ fn every_setting_stands_on_the_operators_page() {
         .iter()
         .map(|setting| setting.key.clone())
         // One row stands for all engines.
-        .map(|key| if let Some((_, what)) = key.rsplit_once('.') { format!("engines.<name>.{what}") } else { key })
+        .map(|key| match key.strip_prefix("engines.").and_then(|of_one| of_one.rsplit_once('.')) {
+            Some((_, what)) => format!("engines.<name>.{what}"),
+            None => key,
+        })
         .filter(|key| !operations.contains(&format!("`{key}`")))
         .collect();
     assert_eq!(missing, Vec::<String>::new());
