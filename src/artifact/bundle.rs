@@ -1,5 +1,6 @@
 //! A run as one zip: the same files give the same bytes, at any time and on any machine.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
@@ -12,11 +13,11 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 use super::content::{self, Budget, TOO_LARGE, UNREADABLE};
 use super::error::Error;
 use super::manifest::{Manifest, pretty};
-use super::walk::{self, Refused, Walked};
+use super::walk::{self, Refused};
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::{self, WithinRoom};
-use crate::projection::check_shown;
+use crate::projection::{check_shown, is_in_skill_copy};
 
 /// Shorter files are stored without compression: to set up a compressor costs more than it saves.
 const WORTH_COMPRESSING: u64 = 1024;
@@ -24,12 +25,17 @@ const WORTH_COMPRESSING: u64 = 1024;
 const LONG_FORM_BYTES: u64 = 0xffff_0000;
 
 /// Which files go into a bundle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Contents {
     /// Result, artifacts and their manifest.
     Result,
-    /// Everything in the run's folder that may be shown, but the bundles themselves.
-    Everything,
+    /// Everything in the run's folder that may be shown, but the bundles themselves and what is made of the log.
+    Everything {
+        /// Whether the run's copy of its skill is among it.
+        with_skill: bool,
+        /// Files that are not in the folder, or take the place of those that are, by their paths.
+        added: Vec<(&'static str, File)>,
+    },
 }
 
 /// A file in a bundle.
@@ -51,23 +57,35 @@ pub struct Bundle {
     pub refused: Vec<Refused>,
 }
 
+impl Bundle {
+    /// Whether a file was left out because of its length.
+    pub(crate) fn is_too_large(&self, path: &str) -> bool {
+        self.refused.iter().any(|refused| refused.path_rel == path && refused.reason == TOO_LARGE)
+    }
+}
+
 /// Writes the zip and the list of what is in it. Both are written whole; the caller makes them durable, together with the
 /// run's other files. It fails as on a full disk before less than `floor` bytes are free.
 pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path, floor: u64) -> Result<Bundle, Error> {
-    let Walked { files: paths, mut refused } = chosen(run_root, contents)?;
-    let mut listed = Vec::with_capacity(paths.len());
+    let without_list = matches!(contents, Contents::Result);
+    let (chosen, mut refused) = chosen(run_root, contents)?;
+    let mut listed = Vec::with_capacity(chosen.len());
     files::write_whole_with(zip, |file| {
         let file = WithinRoom::new(file, run_root, floor);
         let mut writer = ZipWriter::new(BufWriter::with_capacity(64 * 1024, file));
         let mut budget = Budget::new();
-        for path in paths {
+        for (path, added) in chosen {
             let source = run_root.join(&path);
-            match content::open(run_root, &path)? {
+            let opened = match added {
+                Some(added) => Some(added),
+                None => content::open(run_root, &path)?,
+            };
+            match opened {
                 None => refused.push(Refused { path_rel: path, reason: UNREADABLE }),
                 Some(file) if !budget.allows(&file, &source)? => {
                     refused.push(Refused { path_rel: path, reason: TOO_LARGE });
                 }
-                Some(file) if contents == Contents::Result && path == RunFile::Manifest.name() => {
+                Some(file) if without_list && path == RunFile::Manifest.name() => {
                     listed.push(add_manifest(&mut writer, file, &source, path)?);
                 }
                 Some(file) => listed.push(add(&mut writer, file, &source, path)?),
@@ -80,13 +98,23 @@ pub fn bundle(run_root: &Path, contents: Contents, zip: &Path, manifest: &Path, 
     Ok(Bundle { files: listed, refused })
 }
 
-fn chosen(run_root: &Path, contents: Contents) -> Result<Walked, Error> {
+/// The files of a bundle by their paths, with those that are given open; and what is left out.
+type Chosen = (BTreeMap<String, Option<File>>, Vec<Refused>);
+
+fn chosen(run_root: &Path, contents: Contents) -> Result<Chosen, Error> {
     match contents {
-        Contents::Everything => {
+        Contents::Everything { with_skill, added } => {
             let mut walked = walk::walk(run_root, "", Some(RunFolder::Bundles))?;
-            walked.files.retain(|path| check_shown(path).is_ok());
-            walked.refused.retain(|refused| check_shown(&refused.path_rel).is_ok());
-            Ok(walked)
+            let is_chosen = |path: &str| {
+                check_shown(path).is_ok()
+                    && path != RunFile::EventsIndex.name()
+                    && (with_skill || !is_in_skill_copy(path))
+            };
+            walked.files.retain(|path| is_chosen(path));
+            walked.refused.retain(|refused| is_chosen(&refused.path_rel));
+            let mut chosen = in_folder(walked.files);
+            chosen.extend(added.into_iter().map(|(path, file)| (path.to_owned(), Some(file))));
+            Ok((chosen, walked.refused))
         }
         Contents::Result => {
             let mut walked = walk::walk(run_root, RunFolder::Artifacts.name(), None)?;
@@ -96,10 +124,13 @@ fn chosen(run_root: &Path, contents: Contents) -> Result<Walked, Error> {
             }
             let results = walk::walk(run_root, RunFolder::Result.name(), None)?.files;
             walked.files.extend(results.into_iter().filter(|path| path == result));
-            // In this order the paths are sorted: `artifacts/…`, `manifest.json`, `result/…`.
-            Ok(walked)
+            Ok((in_folder(walked.files), walked.refused))
         }
     }
+}
+
+fn in_folder(paths: Vec<String>) -> BTreeMap<String, Option<File>> {
+    paths.into_iter().map(|path| (path, None)).collect()
 }
 
 fn add<W: Write + Seek>(

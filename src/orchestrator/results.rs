@@ -7,7 +7,7 @@ use std::path::Path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-use crate::artifact::{self, Contents, Manifest};
+use crate::artifact::{self, Manifest};
 use crate::domain::Ending;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::sha256_hex;
@@ -15,7 +15,7 @@ use crate::domain::event::Normalized;
 use crate::domain::ids::RequestId;
 use crate::domain::outcome::{Evidence, StreamProof, Warning};
 use crate::domain::proven_file::{ProvenFile, files_sha256};
-use crate::domain::run_file::{RunFile, RunFolder};
+use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::export::Piece;
 use crate::files;
@@ -77,9 +77,6 @@ pub(crate) fn write_files(paths: &RunPaths, run: FinalFiles<'_>) -> Result<Writt
     }
     workspace::remove_unused(paths, &paths.skill_copy(&run.state.engine, &run.state.skill.id));
     let evidence = prove(paths, run.streams, run.artifacts, &results)?;
-    if run.state.options.debug {
-        write_debug_bundle(paths)?;
-    }
     workspace::sync_run(paths)?;
     Ok(WrittenFiles { evidence, results })
 }
@@ -117,18 +114,6 @@ pub(crate) fn evidence(
         files_sha256: files_sha256(files, artifacts),
         result_sha256: result.map(|result| result.sha256.clone()).unwrap_or_default(),
     }
-}
-
-/// Bytes that a bundle for debugging leaves free, so that the end of its run can be recorded.
-const DEBUG_BUNDLE_LEAVES: u64 = 64 * 1024 * 1024;
-
-/// The bundle for debugging is made when the run ends, because it holds what is removed then. The other one is made when
-/// somebody asks for it.
-pub(crate) fn write_debug_bundle(paths: &RunPaths) -> Result<(), Error> {
-    files::ensure_folder(&paths.folder(RunFolder::Bundles))?;
-    let (zip, list) = (paths.file(RunFile::DebugBundle), paths.file(RunFile::DebugBundleManifest));
-    artifact::bundle(&paths.root, Contents::Everything, &zip, &list, DEBUG_BUNDLE_LEAVES)?;
-    Ok(())
 }
 
 /// Artifacts as a result lists them.

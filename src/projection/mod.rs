@@ -14,4 +14,4 @@ pub(crate) use job::Job;
 pub use job::job;
 pub(crate) use locate::places;
 pub(crate) use pointer::{Pointer, span};
-pub(crate) use shown::{Hidden, check_shown, may_lead_to_shown};
+pub(crate) use shown::{Hidden, check_shown, is_in_skill_copy, may_lead_to_shown};

@@ -58,6 +58,11 @@ pub(crate) fn may_lead_to_shown(folder: &str) -> bool {
         || skills_folders().any(|skills| skills == folder || is_above(&skills) || below(&skills, folder).is_some())
 }
 
+/// Whether a file of a run's folder is in the run's copy of its skill.
+pub(crate) fn is_in_skill_copy(path: &str) -> bool {
+    in_skill_copy(path).is_some()
+}
+
 /// The path in the skill's package of a file in a run's copy of it.
 fn in_skill_copy(path: &str) -> Option<&str> {
     let in_skills = skills_folders().find_map(|folder| below(&folder, path))?;

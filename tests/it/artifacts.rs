@@ -187,7 +187,7 @@ fn files_longer_than_can_be_read_in_a_while_are_refused_and_the_rest_is_kept() {
     let small = entry("output", "artifacts/small", "application/octet-stream", b"x", false);
     let expected = Indexed { entries: vec![small], missing: vec![], refused: left_out.clone() };
     assert_eq!(index(run.path(), &[]).unwrap(), expected);
-    for contents in [Contents::Result, Contents::Everything] {
+    for contents in [Contents::Result, everything()] {
         let (bundle, _, _) = make(run.path(), contents);
         let paths: Vec<&str> = bundle.files.iter().map(|file| file.path.as_str()).collect();
         assert_eq!((paths, &bundle.refused), (vec!["artifacts/small"], &left_out));
@@ -254,6 +254,11 @@ fn finished_run() -> tempfile::TempDir {
     run
 }
 
+/// Everything in the folder, and nothing besides.
+fn everything() -> Contents {
+    Contents::Everything { with_skill: true, added: Vec::new() }
+}
+
 fn make(run: &Path, contents: Contents) -> (Bundle, serde_json::Value, Vec<u8>) {
     let (zip, manifest) = (run.join("bundle/b.zip"), run.join("bundle/m.json"));
     let made = bundle(run, contents, &zip, &manifest, 0).unwrap();
@@ -286,7 +291,7 @@ fn the_result_bundle_holds_result_artifacts_and_manifest_and_lists_them() {
 #[test]
 fn the_debug_bundle_holds_everything_but_the_bundles() {
     let run = finished_run();
-    let (made, _, _) = make(run.path(), Contents::Everything);
+    let (made, _, _) = make(run.path(), everything());
     let paths: Vec<&str> = made.files.iter().map(|file| file.path.as_str()).collect();
     let expected = [
         ".codex/skills/s/scripts/run.sh",
@@ -305,17 +310,17 @@ fn the_debug_bundle_holds_everything_but_the_bundles() {
 #[test]
 fn the_same_files_give_the_same_bundle_bytes() {
     let (one, other) = (finished_run(), finished_run());
-    for contents in [Contents::Result, Contents::Everything] {
-        let (_, _, bytes) = make(one.path(), contents);
-        assert_eq!(bytes, make(one.path(), contents).2);
-        assert_eq!(bytes, make(other.path(), contents).2);
+    for contents in [|| Contents::Result, everything] {
+        let (_, _, bytes) = make(one.path(), contents());
+        assert_eq!(bytes, make(one.path(), contents()).2);
+        assert_eq!(bytes, make(other.path(), contents()).2);
     }
 }
 
 #[test]
 fn a_bundle_leaves_no_temporary_file_and_replaces_the_old_one() {
     let run = finished_run();
-    make(run.path(), Contents::Everything);
+    make(run.path(), everything());
     make(run.path(), Contents::Result);
     let mut names: Vec<_> =
         fs::read_dir(run.path().join("bundle")).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -29,11 +29,9 @@ fn server() -> Server {
 /// A finished run whose events are in its file alone.
 fn sealed(server: &Server, skill: &str) -> String {
     let (_, run) = server.create_with(&json!({"skill_id": skill, "runtime_options": {"no_cache": true}}));
-    // Watched before they leave: the channel of a run closes when its events leave the store.
-    let mut head = server.orchestrator.log().watch(RunId(run.parse().unwrap()));
+    let left = server.watch_leave(&run);
     server.finish(&run);
-    let gone = async { tokio::time::timeout(LONG, async { while head.changed().await.is_ok() {} }).await };
-    server.block_on(gone).unwrap();
+    left.wait(server);
     run
 }
 

@@ -172,6 +172,24 @@ fn a_package_is_kept_where_that_is_asked_for() {
 }
 
 #[test]
+fn the_debug_bundle_holds_a_package_that_is_kept_and_no_other() {
+    let server = Server::start();
+    let zip = package("one-off", HELLO, json!({}));
+    for (keep, expected) in [(true, true), (false, false)] {
+        let body = json!({"runtime_options": {"debug": true, "debug_keep_temp": keep}});
+        let (_, run) = finished(&server, &body, &[("skill_package", &zip)]);
+        // Before and after the package is removed.
+        let bundle = || server.get(&format!("/v1/jobs/{run}/bundle")).body;
+        let first = bundle();
+        server.orchestrator_sweeps();
+        std::fs::remove_dir_all(server.run_dir(&run).join("bundle")).unwrap();
+        assert!(bundle() == first, "the bundle has other bytes, keep: {keep}");
+        let zip = zip::ZipArchive::new(std::io::Cursor::new(first)).unwrap();
+        assert_eq!(zip.index_for_name(".script/skills/one-off/SKILL.md").is_some(), expected);
+    }
+}
+
+#[test]
 fn a_prompt_skill_is_uploaded_the_same_way() {
     let pose = Pose::new();
     let command = pose.command();

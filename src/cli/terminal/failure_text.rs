@@ -158,7 +158,7 @@ mod tests {
                 "  4 sleep 9, S (sleeping)",
                 "the last output was:\n  a\n  b\u{fffd}",
                 "standard error ends with:\n  warned",
-                "next: compare the raw output that details name with the schema; details list the places",
+                "next: change what the skill writes at these places, or its output schema; `skill-runner logs r1` shows the whole output",
             ]
         );
     }

@@ -94,7 +94,10 @@ codes! {
         SkillLimitsTooHigh = "SKILL_LIMITS_TOO_HIGH", "The skill asks for more memory, processes, processor time, disk space or open files than the settings allow."
             => request(400, Refused, both("raise the settings that the message names, or lower automation.limits in runner.json")),
         SchemaValidationFailed = "SCHEMA_VALIDATION_FAILED", "The output does not match the skill's output schema."
-            => run(both("compare the raw output that details name with the schema; details list the places")),
+            => run(each(
+                "compare the raw output that details name with the schema; details list the places",
+                "change what the skill writes at these places, or its output schema; `skill-runner logs` shows the whole output",
+            )),
         SchemaTooCostly = "SCHEMA_TOO_COSTLY", "Checking the input or the output against the skill's schema takes too long."
             => request(400, Failed, both("simplify the schema: fewer alternatives, bounded arrays, plain patterns")).in_kinds(&[Kind::Request, Kind::Run]),
         OutputMissing = "OUTPUT_MISSING", "The engine ended without an output."

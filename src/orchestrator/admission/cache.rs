@@ -24,7 +24,7 @@ use crate::domain::statechart::Status;
 use crate::files::{self, Marks};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Step;
-use crate::orchestrator::results::{evidence, no_streams, prove, write_debug_bundle};
+use crate::orchestrator::results::{evidence, no_streams, prove};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::result_text::ResultText;
 use crate::orchestrator::shared::shared_results::SharedResult;
@@ -81,7 +81,6 @@ fn read(root: &Path, file: &Path) -> Option<Vec<u8>> {
 pub(crate) struct Wanted {
     pub run: RunId,
     pub request: RequestId,
-    pub debug: bool,
     pub key: String,
 }
 
@@ -89,7 +88,7 @@ impl Wanted {
     /// A queued run, if an equal run's result may stand for its own.
     pub(crate) fn of(state: &RunState) -> Option<Self> {
         let key = state.shared_key()?.to_owned();
-        Some(Self { run: state.run_id, request: state.request_id, debug: state.options.debug, key })
+        Some(Self { run: state.run_id, request: state.request_id, key })
     }
 }
 
@@ -234,9 +233,6 @@ fn copy_result(from: &RunPaths, to: &RunPaths, entry: &Entry, wanted: &Wanted) -
     }
     write_own_result(to, &result, wanted.request, &artifacts)?;
     let evidence = prove(to, no_streams(), artifacts.clone(), &[]).map_err(|error| chain(&error))?;
-    if wanted.debug {
-        write_debug_bundle(to).map_err(|error| error.to_string())?;
-    }
     workspace::sync_run(to).map_err(|error| error.to_string())?;
     Ok(last_files(&result.warnings, &artifacts, evidence))
 }

@@ -1,7 +1,7 @@
 //! A finished run as one file.
 
 use std::collections::BTreeMap;
-use std::io::{Seek, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,27 +58,13 @@ impl RunLog {
         let root = proven.root().to_owned();
         let mut files = self.blocking().run("look at the run's files", move || pieces(&root)).await??;
         if !files.iter().any(|(name, _)| name == EVENTS) {
-            files.push((EVENTS.to_owned(), self.unsealed(run, state.head_seq).await?));
+            // It is still to be sealed.
+            let log = self.log_copy(run, state.head_seq).await?;
+            let log = Piece::whole(log).map_err(Error::io("look at the log"))?;
+            files.push((EVENTS.to_owned(), log));
         }
         let (request_id, events) = (state.request_id, state.head_seq.0);
         Ok(Export { about: About { run_id: run, request_id, status: state.status(), events }, files, proven })
-    }
-
-    /// The log of a run whose sealed file is still to come.
-    async fn unsealed(&self, run: RunId, head: Seq) -> Result<Piece, Error> {
-        let doing = "copy the log";
-        // In the data folder, because the one for temporary files may be memory.
-        let mut copy = tempfile::tempfile_in(self.layout().data()).map_err(Error::io(doing))?;
-        let mut events = self.events(run, Seq::START);
-        while let Some(page) = events.next_page().await? {
-            let write = move || page.iter().try_for_each(|batch| copy.write_all(&batch.ndjson)).map(|()| copy);
-            copy = self.blocking().run(doing, write).await?.map_err(Error::io(doing))?;
-        }
-        if events.at() != head {
-            let message = format!("it ends at {}, before {head}", events.at());
-            return Err(Error::Corrupt { run: run.to_string(), message });
-        }
-        copy.rewind().and_then(|()| Piece::whole(copy)).map_err(Error::io(doing))
     }
 }
 

@@ -8,5 +8,6 @@ pub(crate) mod journal;
 pub(crate) mod run_log;
 pub(crate) mod seal;
 pub(crate) mod sealed_check;
+pub(crate) mod whole_log;
 
 pub use run_log::{Events, RunLog};

@@ -1,5 +1,6 @@
 //! Artifacts and bundles: lists, downloads, validators, ranges.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use serde_json::json;
@@ -189,4 +190,98 @@ fn a_bundle_is_made_once_for_all_who_ask_and_never_of_what_a_skill_forged_or_dam
     assert!(!folder.join("bundle/run_bundle.zip").exists());
     std::fs::write(folder.join("artifacts/a.txt"), "one\n").unwrap();
     assert_eq!(server.get(&path).body, bodies[0]);
+}
+
+fn unzipped(bundle: &[u8]) -> BTreeMap<String, Vec<u8>> {
+    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bundle)).unwrap();
+    let count = zip.len();
+    let read = |at: usize| {
+        let mut entry = zip.by_index(at).unwrap();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        (entry.name().unwrap().into_owned(), content)
+    };
+    (0..count).map(read).collect()
+}
+
+#[test]
+fn the_debug_bundle_has_the_list_of_inputs_and_the_whole_log_and_is_held_against_the_proof() {
+    let server = Server::with(&[("seal_grace_seconds", "0")]);
+    let input = json!({"type": "object", "properties": {"paper": {"type": "string"}}, "required": ["paper"]});
+    let copying = "cat >/dev/null\nmkdir -p artifacts\ncp uploads/paper artifacts/copy\n\
+        echo '{\"success\":true,\"data\":{}}'\n";
+    server.skill("copying", copying, json!({"input": input}));
+    let body = json!({"skill_id": "copying", "runtime_options": {"debug": true}});
+    let (request, run) = server.create_with(&body);
+    let upload = server.call("POST", &format!("/v1/jobs/{request}/upload")).files(&[("paper", "mine.txt", b"words")]);
+    let left = server.watch_leave(&run);
+    assert_eq!(upload.send().status, 200);
+    server.finish(&run);
+    let path = format!("/v1/jobs/{request}/bundle");
+    let bodies: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..6).map(|_| scope.spawn(|| server.get(&path).body)).collect();
+        asking.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert!(bodies.iter().all(|body| *body == bodies[0]), "those who asked at once got different bytes");
+    let files = unzipped(&bodies[0]);
+    let names: Vec<&str> = files.keys().map(String::as_str).collect();
+    let expected = [
+        ".script/skills/copying/SKILL.md",
+        ".script/skills/copying/assets/input.schema.json",
+        ".script/skills/copying/assets/output.schema.json",
+        ".script/skills/copying/assets/parameter.schema.json",
+        ".script/skills/copying/assets/runner.json",
+        ".script/skills/copying/scripts/run.sh",
+        "artifacts/copy",
+        "input.json",
+        "input_manifest.json",
+        "logs/events.jsonl",
+        "logs/stderr.txt",
+        "logs/stdout.txt",
+        "manifest.json",
+        "raw/engine_output.json",
+        "raw/engine_output.txt",
+        "result/result.json",
+        "result/validation.json",
+        "skill.json",
+        "uploads/paper",
+    ];
+    assert_eq!(names, expected);
+    let list: serde_json::Value = serde_json::from_slice(&files["input_manifest.json"]).unwrap();
+    let paper = json!({"name": "paper", "size": 5, "sha256": sha256(b"words"), "file_name": "mine.txt"});
+    assert_eq!(list["files"], json!([paper]));
+    let log: Vec<serde_json::Value> = files["logs/events.jsonl"]
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    assert_eq!(json!(log), server.get(&format!("/v1/jobs/{run}/events/history")).json()["events"]);
+    assert_eq!(log.last().unwrap()["type"], "conversation.completed");
+    let uploaded = log.iter().find(|event| event["type"] == "input.uploaded").unwrap();
+    assert_eq!(list["manifest_sha256"], uploaded["data"]["manifest_sha256"]);
+    let told: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(server.run_dir(&run).join("bundle/manifest_debug.json")).unwrap())
+            .unwrap();
+    let listed: Vec<serde_json::Value> = files
+        .iter()
+        .map(|(path, content)| json!({"path": path, "size": content.len(), "sha256": sha256(content)}))
+        .collect();
+    assert_eq!(told, json!({"files": listed}));
+
+    // Made of the sealed log, it has the same bytes; made of a file that is not what it was, there is none.
+    left.wait(&server);
+    let folder = server.run_dir(&run);
+    std::fs::remove_dir_all(folder.join("bundle")).unwrap();
+    assert!(server.get(&path).body == bodies[0], "made of the sealed log, the bundle has other bytes");
+    for name in ["uploads/paper", "input.json", "logs/stdout.txt", "logs/events.jsonl", "raw/engine_output.txt"] {
+        std::fs::remove_dir_all(folder.join("bundle")).unwrap();
+        let whole = std::fs::read(folder.join(name)).unwrap();
+        let mut changed = whole.clone();
+        changed[0] ^= 1;
+        std::fs::write(folder.join(name), changed).unwrap();
+        assert_eq!(server.get(&path).refusal(), (500, "DATA_CORRUPT".into()), "{name}");
+        assert!(!folder.join("bundle/run_bundle_debug.zip").exists(), "{name}");
+        std::fs::write(folder.join(name), whole).unwrap();
+        assert!(server.get(&path).body == bodies[0], "{name}");
+    }
 }

@@ -20,13 +20,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use skill_runner::domain::ids::{RunId, Seq};
 use skill_runner::orchestrator::{Environment, ListFilter, Orchestrator};
 use skill_runner::registry::Registry;
 use skill_runner::renderer::ChildRenderer;
 use skill_runner::settings::Settings;
 use skill_runner::store::{EventStore, SledStore};
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub use client::{Answer, Call, Sse};
 pub use package::script_skill;
@@ -209,6 +210,11 @@ impl Server {
         events
     }
 
+    /// Be told when the events of a run have left the store. To be watched before they leave.
+    pub fn watch_leave(&self, run: &str) -> Leaving {
+        Leaving(self.orchestrator.log().watch(RunId(run.parse().unwrap())))
+    }
+
     /// Follow a run's events.
     pub fn events(&self, id: &str, cursor: u64) -> Sse {
         Sse::open(self.address, &format!("/v1/jobs/{id}/events?cursor={cursor}"), &[])
@@ -267,6 +273,17 @@ impl Server {
             found.iter().map(|path| path.strip_prefix(&data).unwrap().to_string_lossy().into_owned()).collect();
         found.sort();
         found
+    }
+}
+
+/// Events that will leave the store.
+pub struct Leaving(watch::Receiver<Seq>);
+
+impl Leaving {
+    /// Wait until they have left: the log is in its file alone. The channel of a run closes then.
+    pub fn wait(mut self, server: &Server) {
+        let gone = async { tokio::time::timeout(LONG, async { while self.0.changed().await.is_ok() {} }).await };
+        server.block_on(gone).unwrap();
     }
 }
 
