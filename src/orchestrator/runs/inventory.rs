@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
 use crate::domain::codes::ErrorCode;
@@ -22,6 +23,8 @@ use crate::workspace;
 
 /// Rows looked at in one step of a scan.
 const SCAN_PAGE: usize = 256;
+/// Runs that are deleted side by side: they share the store's commits, so that a clean-up keeps up with those who create runs.
+const DELETED_AT_ONCE: usize = 16;
 
 /// Runs whose ids are at most this older than a scan may have got their rows during it.
 const CREATION_MAX: Duration = Duration::from_secs(600);
@@ -147,6 +150,7 @@ impl Orchestrator {
                 return Ok(cleaned);
             };
             before = Some(*last);
+            let mut due = Vec::new();
             for (run, row) in rows {
                 let state = parse_head(run, &row)?.state;
                 let old = older_than.is_none_or(|moment| state.updated_at < moment);
@@ -156,7 +160,13 @@ impl Orchestrator {
                     needed.add(state);
                     continue;
                 }
-                let (bytes, entries) = self.delete(&state).await?;
+                due.push(state);
+            }
+            let delete = |state: RunState| async move { self.delete(&state).await };
+            let deleted = stream::iter(due).map(delete).buffer_unordered(DELETED_AT_ONCE);
+            // Those under way go to their end, also where another fails: no folder is left without its row.
+            for deleted in deleted.collect::<Vec<_>>().await {
+                let (bytes, entries) = deleted?;
                 cleaned.bytes_freed += bytes;
                 cleaned.cache_entries_deleted += entries;
                 cleaned.runs_deleted += 1;
