@@ -23,7 +23,7 @@ pub struct Rejection {
     pub(crate) code: ErrorCode,
     /// What was wrong and what to do.
     pub(crate) message: String,
-    /// The places, relative to `input` or `parameter`.
+    /// The places in the body of the request.
     pub(crate) details: Vec<Violation>,
 }
 
@@ -136,7 +136,7 @@ fn object(value: Option<&Value>, code: ErrorCode, what: &str) -> Result<Map<Stri
         Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Err(Rejection {
             code,
             message: format!("`{what}` is not a JSON object; send its fields as {{\"name\": value}}"),
-            details: vec![Violation { path: String::new(), message: "an object is expected".into() }],
+            details: vec![Violation { path: format!("/{what}"), message: "an object is expected".into() }],
         }),
     }
 }
@@ -188,13 +188,15 @@ fn without_reserved_action(skill: &Skill, mut parameter: Map<String, Value>) -> 
 }
 
 fn check(validator: &Validator, fields: Map<String, Value>, code: ErrorCode, what: &str) -> Result<(), Rejection> {
-    let details = validator.errors(&Value::Object(fields)).map_err(|costly| Rejection {
+    let in_body = |violation: Violation| Violation { path: format!("/{what}{}", violation.path), ..violation };
+    let found = validator.errors(&Value::Object(fields)).map_err(|costly| Rejection {
         code: ErrorCode::SchemaTooCostly,
         message: format!("`{what}` is not taken: {costly}; send less of it, or simplify the skill's schema"),
-        details: vec![costly.into()],
+        details: vec![in_body(costly.into())],
     })?;
+    let details: Vec<Violation> = found.into_iter().map(in_body).collect();
     let Some(first) = details.first() else { return Ok(()) };
-    let place = if first.path.is_empty() { String::new() } else { format!(" at {}", first.path) };
+    let place = if first.path.matches('/').count() < 2 { String::new() } else { format!(" at {}", first.path) };
     let more = if details.len() > 1 { format!(" (and {} more)", details.len() - 1) } else { String::new() };
     let message = format!(
         "`{what}` does not keep the skill's schema{place}: {}{more}; correct it and send it again",
@@ -203,8 +205,9 @@ fn check(validator: &Validator, fields: Map<String, Value>, code: ErrorCode, wha
     Err(Rejection { code, message, details })
 }
 
+/// One violation for each of these fields of `input`.
 fn at_each(keys: &[String], message: &str) -> Vec<Violation> {
-    keys.iter().map(|key| Violation { path: format!("/{}", escape(key)), message: message.into() }).collect()
+    keys.iter().map(|key| Violation { path: format!("/input/{}", escape(key)), message: message.into() }).collect()
 }
 
 #[cfg(test)]
@@ -259,28 +262,33 @@ mod tests {
                 json!({ "doc": "a.txt", "title": "x" }),
                 None,
                 "FILE_INPUT_INLINE",
-                violation("/doc", "this field is a file: upload it"),
+                violation("/input/doc", "this field is a file: upload it"),
             ),
-            (json!({ "tilte": "x" }), None, "UNKNOWN_INPUT_KEY", violation("/tilte", "the skill has no such input")),
+            (
+                json!({ "tilte": "x" }),
+                None,
+                "UNKNOWN_INPUT_KEY",
+                violation("/input/tilte", "the skill has no such input"),
+            ),
             (
                 json!({ "title": 1 }),
                 None,
                 "INPUT_VALIDATION_FAILED",
-                violation("/title", "1 is not of type \"string\""),
+                violation("/input/title", "1 is not of type \"string\""),
             ),
-            (json!({}), None, "INPUT_VALIDATION_FAILED", violation("", "\"title\" is a required property")),
-            (json!([]), None, "INPUT_VALIDATION_FAILED", violation("", "an object is expected")),
+            (json!({}), None, "INPUT_VALIDATION_FAILED", violation("/input", "\"title\" is a required property")),
+            (json!([]), None, "INPUT_VALIDATION_FAILED", violation("/input", "an object is expected")),
             (
                 json!({ "title": "x" }),
                 Some(json!({ "depth": "2" })),
                 "PARAMETER_VALIDATION_FAILED",
-                violation("/depth", "\"2\" is not of type \"integer\""),
+                violation("/parameter/depth", "\"2\" is not of type \"integer\""),
             ),
             (
                 json!({ "title": "x" }),
                 Some(json!(3)),
                 "PARAMETER_VALIDATION_FAILED",
-                violation("", "an object is expected"),
+                violation("/parameter", "an object is expected"),
             ),
         ];
         for (input, parameter, code, detail) in cases {

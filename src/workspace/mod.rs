@@ -12,9 +12,9 @@ mod skill_copy;
 mod spare_copies;
 mod unpack;
 mod upload;
+mod upload_copy;
 mod upload_error;
 mod upload_fields;
-mod upload_zip;
 mod zip_end;
 
 pub use crate::domain::request::UploadedFile;
@@ -32,6 +32,6 @@ pub(crate) use spare_copies::Lent;
 pub use unpack::{Archive, UploadLimits};
 pub(crate) use upload::begins_like_a_zip;
 pub use upload::{Manifest, Sent, SentPart, Staged, promote_uploads, stage_uploads};
+pub(crate) use upload_copy::{CopyError, copy_uploads};
 pub use upload_error::UploadError;
 pub use upload_fields::UploadFields;
-pub(crate) use upload_zip::zip_uploads;

@@ -20,12 +20,11 @@ function part(schema, files) {
 function messages(error, place) {
   /** @type {Record<string, string[]>} */
   const found = {};
-  const fits = { input: ['INPUT_VALIDATION_FAILED', 'UNKNOWN_INPUT_KEY', 'FILE_INPUT_INLINE', 'MISSING_INPUT_FILES'], parameter: ['PARAMETER_VALIDATION_FAILED'] }[place];
-  if (!fits.includes(error?.code)) return found;
-  for (const { path, message } of error.details) {
+  for (const { path, message } of error?.details ?? []) {
+    if (path !== `/${place}` && !path?.startsWith(`/${place}/`)) continue;
     // What is missing is told of the object; it is shown at the field.
     const missing = /^"([^"]+)" is a required property$/.exec(message);
-    const at = missing ? `${path}/${missing[1]}` : path;
+    const at = `${path}${missing ? `/${missing[1]}` : ''}`.slice(`/${place}`.length);
     (found[at] ??= []).push(message);
   }
   return found;

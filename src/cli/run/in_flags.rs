@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use crate::cli::failure::Failure;
-use crate::domain::codes::ErrorCode;
 
 /// Words of the API, and the flags that mean the same.
 const WORDS: [(&str, &str); 6] = [
@@ -18,27 +17,26 @@ const WORDS: [(&str, &str); 6] = [
 pub(super) fn in_flags(failure: Failure) -> Failure {
     let Failure::Refused { code, message, mut details } = failure else { return failure };
     let message = WORDS.iter().fold(message, |message, (word, flag)| message.replace(word, flag));
-    let flag = if code == ErrorCode::InputValidationFailed {
-        Some("--input")
-    } else if code == ErrorCode::ParameterValidationFailed {
-        Some("--param")
-    } else {
-        None
-    };
     for detail in details.as_array_mut().into_iter().flatten() {
-        if let (Some(flag), Some(path)) = (flag, detail["path"].as_str().filter(|path| !path.is_empty())) {
-            detail["path"] = Value::String(named(flag, path));
+        if let Some(named) = detail["path"].as_str().and_then(named) {
+            detail["path"] = Value::String(named);
         }
     }
     Failure::Refused { code, message, details }
 }
 
-/// `/items/0` is `--input items, at /0`.
-fn named(flag: &str, path: &str) -> String {
-    let rest = path.trim_start_matches('/');
-    match rest.split_once('/') {
-        Some((name, below)) => format!("{flag} {name}, at /{below}"),
-        None => format!("{flag} {rest}"),
+/// Members of the request's body, and the flags that fill them.
+const FLAGS: [(&str, &str); 4] =
+    [("/input", "--input"), ("/parameter", "--param"), ("/model", "--model"), ("/engine", "--engine")];
+
+/// `/input/items/0` is `--input items, at /0`; none for a place that no flag fills.
+fn named(path: &str) -> Option<String> {
+    let (flag, rest) = FLAGS.iter().find_map(|(member, flag)| Some((flag, path.strip_prefix(member)?)))?;
+    match rest.strip_prefix('/').map(|rest| rest.split_once('/').ok_or(rest)) {
+        Some(Ok((name, below))) => Some(format!("{flag} {name}, at /{below}")),
+        Some(Err(name)) => Some(format!("{flag} {name}")),
+        None if rest.is_empty() => Some((*flag).to_owned()),
+        None => None,
     }
 }
 
@@ -50,7 +48,9 @@ mod tests {
 
     #[test]
     fn a_refusal_speaks_of_flags() {
-        let details = json!([{"path": "/n", "message": "no"}, {"path": "/list/0", "message": "no"}, {"path": "", "message": "no"}]);
+        let places = ["/input/n", "/input/list/0", "/input", "/parameter/k", "/model", "/inputs", "/labels/a", ""];
+        let details: Vec<Value> = places.iter().map(|path| json!({"path": path, "message": "no"})).collect();
+        let details = Value::Array(details);
         let (code, message) = ("INPUT_VALIDATION_FAILED".to_owned(), "leave \"model\" out".to_owned());
         let Failure::Refused { message, details, .. } = in_flags(Failure::Refused { code, message, details }) else {
             panic!("it is a refusal");
@@ -58,6 +58,9 @@ mod tests {
         assert_eq!(message, "leave --model out");
         let paths: Vec<&str> =
             details.as_array().unwrap().iter().filter_map(|detail| detail["path"].as_str()).collect();
-        assert_eq!(paths, ["--input n", "--input list, at /0", ""]);
+        assert_eq!(
+            paths,
+            ["--input n", "--input list, at /0", "--input", "--param k", "--model", "/inputs", "/labels/a", ""]
+        );
     }
 }

@@ -11,7 +11,7 @@ use crate::domain::cache_key::{canonical, sha256_hex};
 use crate::domain::codes::ErrorCode;
 use crate::domain::command::Command;
 use crate::domain::engine::Engine;
-use crate::domain::event::{Started, ValidationError};
+use crate::domain::event::Started;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -21,7 +21,7 @@ use crate::orchestrator::admission::cache::Wanted;
 use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
-use crate::orchestrator::intake::plan::plan_without_skill;
+use crate::orchestrator::intake::plan::{plan_without_skill, rejected_at};
 use crate::orchestrator::intake::request::CreateRequest;
 use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::{FirstRows, Journal, Step};
@@ -223,11 +223,7 @@ fn plan_uploaded(shared: &Shared, request: &CreateRequest, key: Option<String>) 
 
 /// A body that does not fit, said as for any other field.
 fn wrong_body(path: &str, message: &str) -> Error {
-    Error::Rejected {
-        code: ErrorCode::InvalidRequest,
-        message: format!("the body is not valid: {message}"),
-        details: vec![ValidationError { path: path.to_owned(), message: message.to_owned() }],
-    }
+    rejected_at(ErrorCode::InvalidRequest, path, message, format!("the body is not valid: {message}"))
 }
 
 /// What a new run wants of the cache.

@@ -36,6 +36,11 @@ pub(crate) fn rejected(code: ErrorCode, message: String) -> Error {
     Error::Rejected { code, message, details: Vec::new() }
 }
 
+/// Refuses a request for one place in its body, with what is wrong there.
+pub(crate) fn rejected_at(code: ErrorCode, path: impl Into<String>, flaw: &str, message: String) -> Error {
+    Error::Rejected { code, message, details: vec![ValidationError { path: path.into(), message: flaw.to_owned() }] }
+}
+
 impl Shared {
     /// The first event of the run, if the request is right. What takes long to check holds up nobody else.
     pub(crate) async fn plan_checked(
@@ -74,10 +79,8 @@ fn plan(
         engine_config.map(|config| sha256_hex(canonical(&Value::Object(config.clone())).as_bytes()));
     check_engine(skill, &engine)?;
     if engine == Engine::Script.as_str() && request.model.is_some() {
-        return Err(rejected(
-            ErrorCode::ModelNotAllowed,
-            "a script skill runs without a model: leave \"model\" out".into(),
-        ));
+        let message = "a script skill runs without a model: leave \"model\" out";
+        return Err(rejected_at(ErrorCode::ModelNotAllowed, "/model", "a script has no model", message.into()));
     }
     check_model(skill, &engine, &request)?;
     check_limits(shared, skill)?;
@@ -85,7 +88,9 @@ fn plan(
     let mode = options.execution_mode;
     if !skill.manifest.execution_modes.contains(&mode) {
         let message = format!("skill {} does not support execution_mode {:?}", skill.id, mode.as_str());
-        return Err(rejected(ErrorCode::SkillExecutionModeUnsupported, message));
+        let path = "/runtime_options/execution_mode";
+        let flaw = "not a mode of the skill";
+        return Err(rejected_at(ErrorCode::SkillExecutionModeUnsupported, path, flaw, message));
     }
     let mut input = request.input.unwrap_or_default();
     let mut parameter = request.parameter.unwrap_or_default();
@@ -144,11 +149,12 @@ pub(crate) fn plan_without_skill(
     check_tags(request)?;
     let engine = request.engine.as_deref().unwrap_or(UNTIL_UPLOAD);
     if let Some(Err(unknown)) = request.engine.as_deref().map(str::parse::<Engine>) {
-        return Err(rejected(ErrorCode::SkillEngineUnsupported, unknown.to_string()));
+        let (code, flaw) = (ErrorCode::SkillEngineUnsupported, "not the name of an engine");
+        return Err(rejected_at(code, "/engine", flaw, unknown.to_string()));
     }
     if request.await_upload == Some(false) {
         let message = "a temporary skill comes with the upload: leave \"await_upload\" out";
-        return Err(rejected(ErrorCode::InvalidRequest, message.into()));
+        return Err(rejected_at(ErrorCode::InvalidRequest, "/await_upload", "must not be false", message.into()));
     }
     let runtime_options = options(shared, None, &request.runtime_options)?;
     let (input, parameter) = (request.input.clone().unwrap_or_default(), request.parameter.clone().unwrap_or_default());
@@ -254,10 +260,9 @@ fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
     if engines.iter().any(|supported| supported.as_str() == engine) {
         return Ok(());
     }
-    Err(rejected(
-        ErrorCode::SkillEngineUnsupported,
-        format!("skill {} does not run on engine {engine:?}; it runs on {}", skill.id, Engine::names(&engines)),
-    ))
+    let runs_on = Engine::names(&engines);
+    let message = format!("skill {} does not run on engine {engine:?}; it runs on {runs_on}", skill.id);
+    Err(rejected_at(ErrorCode::SkillEngineUnsupported, "/engine", "not an engine of the skill", message))
 }
 
 /// Whether the model that the request names, in whichever way, is one that the skill lists for this engine, if it lists any.
@@ -274,11 +279,9 @@ fn check_model(skill: &Skill, engine: &str, request: &CreateRequest) -> Result<(
     let in_body = request.model.as_deref().map(|model| ("/model".to_owned(), model));
     for (path, model) in in_body.into_iter().chain(in_config) {
         if !listed.iter().any(|allowed| allowed == model) {
-            return Err(Error::Rejected {
-                code: ErrorCode::ModelNotAllowed,
-                message: format!("skill {} runs on {engine} with {} only", skill.id, listed.join(", ")),
-                details: vec![ValidationError { path, message: format!("{model:?} is not in its list") }],
-            });
+            let message = format!("skill {} runs on {engine} with {} only", skill.id, listed.join(", "));
+            let flaw = format!("{model:?} is not in its list");
+            return Err(rejected_at(ErrorCode::ModelNotAllowed, path, &flaw, message));
         }
     }
     Ok(())
@@ -295,14 +298,8 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
     let hard = asked.hard_timeout_seconds.or(defaults.hard_timeout_seconds).or(skill_timeout);
     let hard_timeout_seconds = hard.unwrap_or(settings.times.hard_timeout_seconds);
     if hard_timeout_seconds == 0 {
-        return Err(Error::Rejected {
-            code: ErrorCode::InvalidRequest,
-            message: "hard_timeout_seconds must be at least 1".into(),
-            details: vec![ValidationError {
-                path: "/runtime_options/hard_timeout_seconds".into(),
-                message: "must be at least 1".into(),
-            }],
-        });
+        let (path, flaw) = ("/runtime_options/hard_timeout_seconds", "must be at least 1");
+        return Err(rejected_at(ErrorCode::InvalidRequest, path, flaw, format!("hard_timeout_seconds {flaw}")));
     }
     let stall_timeout_seconds =
         asked.stall_timeout_seconds.or(defaults.stall_timeout_seconds).unwrap_or(settings.times.stall_timeout_seconds);
@@ -314,13 +311,8 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
         ("interactive_reply_timeout_sec", interactive_reply_timeout_sec),
     ] {
         if seconds > LONGEST_SECONDS {
-            let message = format!("must be at most {LONGEST_SECONDS}");
-            let path = format!("/runtime_options/{name}");
-            return Err(Error::Rejected {
-                code: ErrorCode::InvalidRequest,
-                message: format!("{name} {message}"),
-                details: vec![ValidationError { path, message }],
-            });
+            let (path, flaw) = (format!("/runtime_options/{name}"), format!("must be at most {LONGEST_SECONDS}"));
+            return Err(rejected_at(ErrorCode::InvalidRequest, path, &flaw, format!("{name} {flaw}")));
         }
     }
     let retry = asked.retry.or(defaults.retry);
@@ -330,12 +322,9 @@ fn options(shared: &Shared, skill: Option<&Skill>, asked: &OptionsRequest) -> Re
     ];
     for (name, given, most) in retry_limits {
         if given > most {
-            let message = format!("must be at most {most}");
-            return Err(Error::Rejected {
-                code: ErrorCode::InvalidRequest,
-                message: format!("runtime_options.retry.{name} {message}"),
-                details: vec![ValidationError { path: format!("/runtime_options/retry/{name}"), message }],
-            });
+            let (path, flaw) = (format!("/runtime_options/retry/{name}"), format!("must be at most {most}"));
+            let message = format!("runtime_options.retry.{name} {flaw}");
+            return Err(rejected_at(ErrorCode::InvalidRequest, path, &flaw, message));
         }
     }
     let flag = |asked: Option<bool>, default: Option<bool>| asked.or(default).unwrap_or(false);

@@ -1,7 +1,7 @@
 //! A run that asks for the same as an earlier one, with the files of that run and whatever is to be different.
 
 use serde_json::{Map, Value, json};
-use tempfile::NamedTempFile;
+use tempfile::TempDir;
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::event::Started;
@@ -13,7 +13,7 @@ use crate::orchestrator::intake::create::Created;
 use crate::orchestrator::intake::plan::rejected;
 use crate::orchestrator::intake::request::CreateRequest;
 use crate::orchestrator::intake::upload::Delivery;
-use crate::workspace::zip_uploads;
+use crate::workspace::{CopyError, Sent, copy_uploads};
 
 /// A run that is to be made again.
 pub(crate) struct Rerun {
@@ -50,17 +50,17 @@ impl Orchestrator {
 
     /// Create the run. One that needs files gets those of the earlier run.
     pub(crate) async fn rerun(&self, again: Rerun, idempotency_key: Option<&str>) -> Result<Created, Error> {
-        let zip = match again.files_of {
-            Some(run) => Some(self.zip_of(run).await?),
+        let files = match again.files_of {
+            Some(run) => Some(self.files_of(run).await?),
             None => None,
         };
         let mut created = self.create(again.request, idempotency_key).await?;
-        let Some(zip) = zip.filter(|_| created.awaiting_upload) else { return Ok(created) };
+        let Some((sent, _folder)) = files.filter(|_| created.awaiting_upload) else { return Ok(created) };
         // A key that was used before leads to a run that has its files already.
         if !self.state(created.run_id).await?.awaiting_upload {
             return Ok(created);
         }
-        let delivery = Delivery::zip(zip.path().to_owned());
+        let delivery = Delivery { files: sent, package: None };
         match self.upload(created.run_id, delivery).await {
             Ok(uploaded) => {
                 created.awaiting_upload = false;
@@ -76,22 +76,27 @@ impl Orchestrator {
         }
     }
 
-    async fn zip_of(&self, run: RunId) -> Result<NamedTempFile, Error> {
-        let folder = self.shared.log.folder(run).await?.folder(RunFolder::Uploads);
+    /// Copies of the files that a run was given, as they would be sent, and the folder they are in.
+    async fn files_of(&self, run: RunId) -> Result<(Sent, TempDir), Error> {
+        let log = &self.shared.log;
+        let files = log.uploaded(run).await?.map(|uploaded| uploaded.files).unwrap_or_default();
+        let uploads = log.folder(run).await?.folder(RunFolder::Uploads);
         let beside = self.shared.layout.tmp();
-        let made = move || {
+        let copy = move || {
             std::fs::create_dir_all(&beside)?;
-            let mut zip = NamedTempFile::new_in(&beside)?;
-            zip_uploads(&folder, zip.as_file_mut()).map(|count| (count, zip))
+            let folder = tempfile::Builder::new().prefix("rerun-").tempdir_in(&beside)?;
+            copy_uploads(&uploads, &files, folder.path()).map(|sent| (sent, folder))
         };
-        match self.shared.blocking.run("pack the files of a run", made).await? {
-            Ok((count, zip)) if count > 0 => Ok(zip),
-            Ok(_) => Err(rejected(ErrorCode::RunFilesGone, "the files of the run are no longer kept".into())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(rejected(ErrorCode::RunFilesGone, "the files of the run are no longer kept".into()))
+        let copied = self.shared.blocking.run("copy the files of a run", copy).await?;
+        copied.map_err(|error| match error {
+            CopyError::Gone { .. } => {
+                rejected(ErrorCode::RunFilesGone, "the files of the run are no longer kept".into())
             }
-            Err(error) => Err(Error::io("pack the files of the run")(error)),
-        }
+            CopyError::Changed { name } => {
+                log.damaged(run, &RunFolder::Uploads.join(&name), "it is not what was uploaded".to_owned())
+            }
+            CopyError::Io(error) => Error::io("copy the files of the run")(error),
+        })
     }
 }
 

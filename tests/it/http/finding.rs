@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Server;
 use crate::support::skill::{GATED, HELLO};
 use crate::support::zips::deflated;
+use crate::support::{Server, of_type};
 
 fn ids(listed: &Value) -> Vec<String> {
     listed["jobs"].as_array().unwrap().iter().map(|job| job["run_id"].as_str().unwrap().to_owned()).collect()
@@ -112,6 +112,88 @@ fn a_run_is_run_again_with_its_input_its_files_and_what_the_body_changes() {
     assert_eq!(refused(&json!([])).0, 400);
     let nobody = "/v1/jobs/0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11/rerun";
     assert_eq!(server.post(nobody, &json!({})).refusal(), (404, "REQUEST_NOT_FOUND".into()));
+}
+
+#[test]
+fn a_rerun_gets_exactly_the_files_of_the_earlier_run_also_empty_ones_and_none() {
+    let server = Server::start();
+    let input = json!({"type": "object", "properties": {
+        "paper": {"type": "string", "extensions": [".txt"]}, "more": {"x-input-source": "files"},
+    }});
+    let counting = "cat >/dev/null\nn=$(find uploads -type f 2>/dev/null | wc -l)\necho '{\"success\":true,\"data\":{\"n\":'$n'}}'\n";
+    server.skill("counting", counting, json!({"input": input}));
+    let nested = deflated(&[("notes/a.md", b"a"), ("paper.txt", b"")]);
+    type Files<'a> = &'a [(&'a str, &'a str, &'a [u8])];
+    let cases: [(Files, usize); 4] = [
+        (&[("paper", "mine.txt", b"")], 1),
+        (&[("paper", "mine.txt", b"words"), ("more", "b.csv", b""), ("more", "c.csv", b"1")], 3),
+        (&[("file", "all.zip", &nested)], 2),
+        (&[("file", "empty.zip", &deflated(&[]))], 0),
+    ];
+    for (files, count) in cases {
+        let (_, run) = server.create_with(&json!({"skill_id": "counting", "await_upload": true}));
+        let upload = server.call("POST", &format!("/v1/jobs/{run}/upload?wait=60")).files(files).send();
+        assert_eq!(upload.json()["status"], "succeeded", "{}", upload.text());
+        let again = server.call("POST", &format!("/v1/jobs/{run}/rerun?wait=60")).send();
+        let job = again.json();
+        assert_eq!((again.status, &job["result"]["data"]), (201, &json!({"n": count})), "{job}");
+        assert_eq!(job["warnings"], json!([]), "{job}");
+        let given = |run: &str| of_type(&server.finish(run), "input.uploaded")[0]["files"].clone();
+        assert_eq!(given(job["run_id"].as_str().unwrap()), given(&run));
+    }
+    // What is not what was uploaded, or gone, is no input of another run.
+    let (_, run) = server.create_with(&json!({"skill_id": "counting", "await_upload": true}));
+    let upload = server.call("POST", &format!("/v1/jobs/{run}/upload?wait=60")).files(&[("paper", "a.txt", b"one")]);
+    assert_eq!(upload.send().status, 200);
+    let (again, paper) = (format!("/v1/jobs/{run}/rerun"), server.run_dir(&run).join("uploads/paper"));
+    let jobs = || server.get("/v1/jobs").json()["jobs"].as_array().unwrap().len();
+    let before = jobs();
+    std::fs::write(&paper, "two").unwrap();
+    assert_eq!(server.call("POST", &again).send().refusal(), (500, "DATA_CORRUPT".into()));
+    std::fs::remove_file(&paper).unwrap();
+    assert_eq!(server.call("POST", &again).send().refusal(), (410, "RUN_FILES_GONE".into()));
+    assert_eq!(jobs(), before);
+    std::fs::write(&paper, "one").unwrap();
+    assert_eq!(server.call("POST", &again).send().status, 201);
+}
+
+#[test]
+fn an_upload_that_meets_a_cancel_and_a_deletion_is_refused_and_leaves_nothing() {
+    let server = Server::start();
+    server.skill("asked", ASKED, file_input());
+    let large = vec![b'x'; 2 << 20];
+    for round in 0..8 {
+        let (request, run) = server.create_with(&json!({"skill_id": "asked", "input": {"name": format!("{round}")}}));
+        let upload = || server.call("POST", &format!("/v1/jobs/{run}/upload")).files(&[("doc", "a", &large)]).send();
+        let ended = || {
+            server.call("POST", &format!("/v1/jobs/{run}/cancel")).send();
+            server.call("DELETE", &format!("/v1/jobs/{run}")).send()
+        };
+        let (uploaded, deleted) = std::thread::scope(|scope| {
+            let uploading = scope.spawn(upload);
+            let deleted = ended();
+            (uploading.join().unwrap(), deleted)
+        });
+        // Either the upload was first, and its run was canceled, or it came too late.
+        match uploaded.status {
+            200 => {}
+            409 => assert_eq!(uploaded.refusal().1, "RUN_FINAL"),
+            404 => assert_eq!(uploaded.refusal().1, "REQUEST_NOT_FOUND"),
+            status => panic!("{status}: {}", uploaded.text()),
+        }
+        if deleted.status == 409 {
+            // It was about to begin.
+            server.finish(&run);
+            assert_eq!(server.call("DELETE", &format!("/v1/jobs/{run}")).send().status, 200);
+        } else {
+            assert_eq!(deleted.status, 200, "{}", deleted.text());
+        }
+        assert_eq!(server.get(&format!("/v1/jobs/{run}")).status, 404);
+        assert_eq!(upload().refusal(), (404, "REQUEST_NOT_FOUND".into()));
+        let left: Vec<String> =
+            server.left_behind().into_iter().filter(|path| path.contains(&request) || path.contains(&run)).collect();
+        assert_eq!(left, Vec::<String>::new(), "round {round}, upload {}", uploaded.status);
+    }
 }
 
 #[test]

@@ -350,32 +350,46 @@ fn what_the_skill_cannot_take_is_refused_with_its_code_and_place() {
         "picky",
         HELLO,
         json!({
-            "input": {"type": "object", "properties": {
+            "input": {"type": "object", "required": ["n"], "properties": {
                 "paper": {"type": "string"},
                 "n": {"type": "integer", "x-input-source": "inline"},
             }},
             "parameter": {"type": "object", "properties": {"k": {"type": "boolean"}}, "additionalProperties": false},
         }),
     );
-    for (more, status, code) in [
-        (json!({"input": {"paper": "text"}}), 400, "FILE_INPUT_INLINE"),
-        (json!({"input": {"pages": 1}}), 400, "UNKNOWN_INPUT_KEY"),
-        (json!({"input": {"n": "one"}}), 400, "INPUT_VALIDATION_FAILED"),
-        (json!({"parameter": {"k": 1}}), 400, "PARAMETER_VALIDATION_FAILED"),
-        (json!({"engine": "codex"}), 400, "SKILL_ENGINE_UNSUPPORTED"),
-        (json!({"model": "large"}), 400, "MODEL_NOT_ALLOWED"),
-        (json!({"runtime_options": {"execution_mode": "interactive"}}), 400, "SKILL_EXECUTION_MODE_UNSUPPORTED"),
-        (json!({"runtime_options": {"hard_timeout_seconds": 0}}), 400, "INVALID_REQUEST"),
-        (json!({"skill_id": "missing"}), 404, "SKILL_NOT_FOUND"),
-        (json!({"skill_id": "../picky"}), 404, "SKILL_NOT_FOUND"),
+    for (more, status, code, path) in [
+        (json!({"input": {"paper": "text"}}), 400, "FILE_INPUT_INLINE", "/input/paper"),
+        (json!({"input": {"pages": 1}}), 400, "UNKNOWN_INPUT_KEY", "/input/pages"),
+        (json!({"input": {"a/b": 1}}), 400, "UNKNOWN_INPUT_KEY", "/input/a~1b"),
+        (json!({"input": {"n": "one"}}), 400, "INPUT_VALIDATION_FAILED", "/input/n"),
+        (json!({"input": {}}), 400, "INPUT_VALIDATION_FAILED", "/input"),
+        (json!({"input": {"n": 1}, "parameter": {"k": 1}}), 400, "PARAMETER_VALIDATION_FAILED", "/parameter/k"),
+        (json!({"input": {"n": 1}, "parameter": {"m": 1}}), 400, "PARAMETER_VALIDATION_FAILED", "/parameter"),
+        (json!({"engine": "codex"}), 400, "SKILL_ENGINE_UNSUPPORTED", "/engine"),
+        (json!({"model": "large"}), 400, "MODEL_NOT_ALLOWED", "/model"),
+        (
+            json!({"runtime_options": {"execution_mode": "interactive"}}),
+            400,
+            "SKILL_EXECUTION_MODE_UNSUPPORTED",
+            "/runtime_options/execution_mode",
+        ),
+        (
+            json!({"runtime_options": {"hard_timeout_seconds": 0}}),
+            400,
+            "INVALID_REQUEST",
+            "/runtime_options/hard_timeout_seconds",
+        ),
+        (json!({"labels": {"": "x"}}), 400, "INVALID_REQUEST", "/labels/"),
     ] {
         let mut body = json!({"skill_id": "picky"});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let answer = server.post("/v1/jobs", &body);
         assert_eq!(answer.refusal(), (status, code.to_owned()), "{body}");
-        if code.ends_with("VALIDATION_FAILED") {
-            assert!(answer.json()["error"]["details"][0]["path"].is_string(), "{}", answer.text());
-        }
+        assert_eq!(answer.json()["error"]["details"][0]["path"], path, "{}", answer.text());
+    }
+    for unknown in ["missing", "../picky"] {
+        let answer = server.post("/v1/jobs", &json!({"skill_id": unknown}));
+        assert_eq!(answer.refusal(), (404, "SKILL_NOT_FOUND".to_owned()), "{unknown}");
     }
     assert_eq!(server.left_behind(), Vec::<String>::new());
     for wrong in ["wait=x", "wait=-1", "wait=1&wait=2", "speed=1"] {
