@@ -17,6 +17,7 @@ use crate::domain::codes::Exit;
 use crate::domain::engine::Engine;
 use crate::engine::{self, Adapter};
 use crate::installed_engines::{InstalledEngines, Models, Status, Upgrade, UpgradeStatus};
+use crate::orchestrator::{self, IsolationHere};
 use crate::settings::{LogLevel, Settings};
 
 /// Pause between two reads of the log of an installation.
@@ -61,8 +62,14 @@ pub(crate) fn statuses(settings: &Settings) -> Result<Value, Failure> {
     match running_service(settings) {
         Some(client) => client.get("/engines"),
         None => {
-            let all: Vec<Status> = InstalledEngines::new(settings).statuses();
-            Ok(json!(all))
+            let confinement = orchestrator::confinement(settings);
+            let all = InstalledEngines::new(settings).statuses().into_iter().map(|status: Status| {
+                let engine = engine::adapter(status.engine);
+                let mut told = json!(status);
+                told["isolation"] = json!(IsolationHere::of(settings.runs.sandbox, &confinement, engine));
+                told
+            });
+            Ok(all.collect())
         }
     }
 }
@@ -91,7 +98,13 @@ fn list(settings: &Settings, as_json: bool) -> Result<(), Failure> {
             wrap::line(&look.paint(Ink::Dim, &format!("          {line}")), 10)?;
         }
     }
-    Ok(())
+    // The same for all of them.
+    match statuses[0]["isolation"]["reason"].as_str() {
+        Some(reason) => {
+            wrap::line(&look.paint(Ink::Caution, &format!("runs are not confined: {}", harmless(reason))), 2)
+        }
+        None => Ok(()),
+    }
 }
 
 fn or(text: String, otherwise: &str) -> String {

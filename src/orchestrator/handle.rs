@@ -10,8 +10,10 @@ use crate::domain::ids::RunId;
 use crate::domain::integrity::Integrity;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::engine::Adapter;
 use crate::environments::Environments;
 use crate::installed_engines::InstalledEngines;
+use crate::orchestrator::environment::isolation::{IsolationHere, IsolationOfSkill};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::shared::Shared;
@@ -19,6 +21,7 @@ use crate::orchestrator::shared::skills::SharedSkill;
 use crate::projection::{Job, job};
 use crate::registry::Registry;
 use crate::settings::Settings;
+use crate::skill::Skill;
 use crate::workspace::Layout;
 
 /// How busy the service is.
@@ -53,6 +56,16 @@ impl Orchestrator {
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// What confines runs of this engine, or of scripts.
+    pub(crate) fn isolation(&self, engine: Option<&Adapter>) -> IsolationHere {
+        IsolationHere::of(self.shared.settings.runs.sandbox, &self.shared.confinement, engine)
+    }
+
+    /// What confines runs of this skill.
+    pub(crate) fn isolation_of(&self, skill: &Skill) -> IsolationOfSkill {
+        IsolationOfSkill::of(&self.shared.settings, &self.shared.confinement, skill)
     }
 
     /// Where runs keep their files.

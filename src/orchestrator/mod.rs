@@ -15,6 +15,7 @@ mod runs;
 mod shared;
 mod turn;
 
+pub(crate) use environment::isolation::{IsolationHere, IsolationOfSkill, confinement};
 pub use environment::{Blocking, Clock, Environment, FileSteps, WallClock};
 pub use error::Error;
 pub use handle::{Orchestrator, Sizes};

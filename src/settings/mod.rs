@@ -157,7 +157,8 @@ pub enum RestartQueued {
 }
 
 /// Whether engines are confined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Sandbox {
     /// Where the machine can.
     Auto,

@@ -192,6 +192,19 @@ pub(crate) struct Automation {
     pub(crate) limits: AskedLimits,
 }
 
+impl Automation {
+    /// What of it only a sandbox enforces, or, if that of the engine is there, what even that one does not.
+    pub(crate) fn asks_for(&self, by_engine: bool) -> Vec<&'static str> {
+        let network = match self.network {
+            Some(Network::Off) if !by_engine => Some("automation.network: off"),
+            Some(Network::Allowlist) => Some("automation.network: allowlist"),
+            Some(Network::Off | Network::On) | None => None,
+        };
+        let files = self.fs_scope.as_ref().filter(|_| !by_engine).map(|_| "automation.fs_scope");
+        network.into_iter().chain(files).collect()
+    }
+}
+
 /// What a skill wants of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

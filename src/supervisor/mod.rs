@@ -43,6 +43,7 @@ pub use first_process::leave_first_process;
 pub use guard::Resources;
 pub use marks::RUN_MARKER;
 pub use output::{Ended, Output, StreamTotals};
+pub(crate) use probe::probe_beside;
 pub use probe::{Confinement, probe};
 pub use process::Process;
 pub(crate) use sandbox::hidden_of_machine;

@@ -43,6 +43,13 @@ pub fn probe(folder: &Path) -> Confinement {
     Confinement::Missing { reason }
 }
 
+/// The same for a data folder that need not be there yet, and that another process may use. Blocks.
+pub(crate) fn probe_beside(data_dir: &Path) -> Confinement {
+    let there = data_dir.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+    let tried = tempfile::Builder::new().prefix(".probe-").tempdir_in(there).map(|folder| probe(folder.path()));
+    tried.unwrap_or_else(|error| Confinement::Missing { reason: error.to_string() })
+}
+
 fn try_once(folder: &Path, user_namespace: bool) -> Result<(), Failure> {
     let folder = std::path::absolute(folder).map_err(Failure::Shim)?;
     let sandbox = Sandbox {

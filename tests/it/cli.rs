@@ -4,6 +4,7 @@ mod audit;
 mod engines;
 mod finding;
 mod hostile;
+mod isolation;
 pub mod place;
 mod reading;
 mod request_log;

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
-use crate::cli::skill::{authoring, findings, install, lifecycle, pack, show, test};
+use crate::cli::skill::{authoring, findings, install, isolation, lifecycle, pack, show, test};
 use crate::cli::terminal::look::{Ink, Look, one_line};
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
 use crate::domain::engine::Engine;
 use crate::registry::{self, Entry, Registry};
-use crate::settings::{LogLevel, Paths};
+use crate::settings::{LogLevel, Paths, Settings};
 use crate::skill::Intake;
 use crate::skill::starter::{Language, Starter};
 
@@ -214,7 +214,7 @@ fn starter(kind: Kind, lang: Option<Lang>) -> Result<Starter, Failure> {
 pub(crate) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     match &args.command {
-        Command::Lint { dir, json } => lint(dir, *json),
+        Command::Lint { dir, json } => lint(&global.settings(&[])?, dir, *json),
         Command::New { name, kind, lang, into } => authoring::new(name, starter(*kind, *lang)?, into),
         Command::Test { skill, json } => test::test(&global.settings(&[])?, skill, *json),
         Command::Pack { dir, output, json } => pack::pack(&global.settings(&[])?, dir, output.as_deref(), *json),
@@ -232,13 +232,15 @@ pub(crate) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn lint(dir: &Path, as_json: bool) -> Result<(), Failure> {
+fn lint(settings: &Settings, dir: &Path, as_json: bool) -> Result<(), Failure> {
     if !dir.is_dir() {
         return Err(Failure::Usage(format!("{} is not a folder; name the folder of a skill", dir.display())));
     }
     let (skill, findings) = match registry::load_dir(dir, Intake::New) {
         Ok(installed) => {
-            (Some(format!("{} {}", installed.skill.id, installed.skill.version)), installed.skill.findings.clone())
+            let skill = &installed.skill;
+            let findings = skill.findings.iter().cloned().chain(isolation::finding(settings, skill)).collect();
+            (Some(format!("{} {}", skill.id, skill.version)), findings)
         }
         Err(findings) => (None, findings),
     };

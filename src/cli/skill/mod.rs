@@ -4,6 +4,7 @@ mod authoring;
 mod command;
 mod findings;
 mod install;
+mod isolation;
 mod lifecycle;
 mod pack;
 mod show;

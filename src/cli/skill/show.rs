@@ -5,11 +5,12 @@ use std::io;
 use serde_json::{Map, Value, json};
 
 use crate::cli::failure::Failure;
-use crate::cli::skill::{findings, lifecycle};
+use crate::cli::skill::{findings, isolation, lifecycle};
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::{output, table};
 use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
+use crate::orchestrator::IsolationOfSkill;
 use crate::registry::{Installed, NotUsable, builtin};
 use crate::settings::Settings;
 use crate::skill::fields::fields;
@@ -22,10 +23,10 @@ const FILES_SHOWN: usize = 40;
 pub(crate) fn show(settings: &Settings, name: &str, as_json: bool) -> Result<(), Failure> {
     let registry = lifecycle::registry(settings);
     match registry.lookup(name) {
-        Ok(installed) => shown(&installed, installed.dir.display().to_string(), as_json),
+        Ok(installed) => shown(settings, &installed, installed.dir.display().to_string(), as_json),
         Err(NotUsable::Invalid { findings }) => broken(name, &findings, as_json),
         Err(NotUsable::NotFound) => match builtin::load(name) {
-            Some(installed) => shown(&installed, "in the program itself".to_owned(), as_json),
+            Some(installed) => shown(settings, &installed, "in the program itself".to_owned(), as_json),
             None => lifecycle::told(Err(lifecycle::unknown_everywhere(&registry, settings, name)), as_json),
         },
     }
@@ -41,11 +42,12 @@ fn broken(name: &str, found: &[Finding], as_json: bool) -> Result<(), Failure> {
     Err(Failure::Reported(ErrorCode::SkillNotFound.info().exit))
 }
 
-fn shown(installed: &Installed, place: String, as_json: bool) -> Result<(), Failure> {
-    if as_json {
-        return output::json(&document(installed, &place));
-    }
+fn shown(settings: &Settings, installed: &Installed, place: String, as_json: bool) -> Result<(), Failure> {
     let skill = &installed.skill;
+    let isolation = isolation::of(settings, skill);
+    if as_json {
+        return output::json(&document(installed, &place, &isolation));
+    }
     let look = Look::of(&io::stdout());
     let columns = table::columns();
     let version = if skill.version == semver::Version::new(0, 0, 0) {
@@ -57,7 +59,7 @@ fn shown(installed: &Installed, place: String, as_json: bool) -> Result<(), Fail
     lines.extend(table::wrapped(&skill.description, columns));
     lines.push(String::new());
     let facts: Vec<Vec<String>> =
-        facts(skill, place).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+        facts(skill, place, &isolation).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     // No head: the first row is one like the others.
     lines.extend(table::lines(&facts, columns));
     for (title, schema) in
@@ -109,7 +111,7 @@ fn schema_lines(title: &str, schema: &Value, skill: &Skill, look: Look, columns:
 }
 
 /// What is said about a skill in a word or two.
-fn facts(skill: &Skill, place: String) -> Vec<(&'static str, String)> {
+fn facts(skill: &Skill, place: String, isolation: &IsolationOfSkill) -> Vec<(&'static str, String)> {
     let manifest = &skill.manifest;
     let kind = match manifest.entrypoint.kind {
         EntrypointKind::Prompt => "prompt: an engine follows its instructions",
@@ -143,9 +145,19 @@ fn facts(skill: &Skill, place: String) -> Vec<(&'static str, String)> {
     facts.push(("modes", modes.join(", ")));
     facts.push(("network", network));
     facts.push(("file system", automation.fs_scope.clone().unwrap_or_else(|| "as the operator allows".to_owned())));
+    facts.push(("isolation", isolation_here(isolation)));
     facts.push(("tools", tools(skill)));
     facts.push(("limits", limits(skill)));
     facts
+}
+
+/// What confines its runs on this machine.
+fn isolation_here(isolation: &IsolationOfSkill) -> String {
+    let here = isolation.here.in_words();
+    match isolation.not_enforced.as_slice() {
+        [] => here,
+        asked => format!("{here}; {} is not enforced", asked.join(" and ")),
+    }
 }
 
 fn tools(skill: &Skill) -> String {
@@ -169,7 +181,7 @@ fn limits(skill: &Skill) -> String {
     if limits.is_empty() { "those of the service".to_owned() } else { limits.join(", ") }
 }
 
-fn document(installed: &Installed, place: &str) -> Value {
+fn document(installed: &Installed, place: &str, isolation: &IsolationOfSkill) -> Value {
     let skill = &installed.skill;
     let mut document = Map::new();
     let fields = [
@@ -189,6 +201,7 @@ fn document(installed: &Installed, place: &str) -> Value {
         ("max_attempt", json!(skill.manifest.max_attempt)),
         ("timeout_seconds", json!(skill.timeout_seconds())),
         ("automation", json!(skill.manifest.automation)),
+        ("isolation", json!(isolation)),
         ("allowed_tools", json!(skill.front_matter.allowed_tools)),
         ("runtime", json!(skill.manifest.runtime)),
         ("artifacts", json!(skill.artifact_contract())),

@@ -71,6 +71,8 @@ codes! {
             => "write a relative path inside the package",
         RequiredUnknown = "REQUIRED_UNKNOWN", "required names a field that does not exist."
             => "add the field, or remove the name",
+        SandboxMissing = "SANDBOX_MISSING", "What the skill asks for is not enforced on the machine on which it was checked: there is no sandbox."
+            => "run `skill-runner doctor`, which says why",
         SchemaExtensionInvalid = "SCHEMA_EXTENSION_INVALID", "A schema uses one of the runner's own keys wrongly."
             => "see docs/skills.md",
         SchemaInvalid = "SCHEMA_INVALID", "A schema is not a JSON Schema that can be used."

@@ -13,8 +13,19 @@ use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::installed_engines::Status;
 
-pub(crate) async fn all(State(app): State<App>) -> Result<Json<Vec<Status>>, Problem> {
-    statuses(&app).await.map(Json)
+pub(crate) async fn all(State(app): State<App>) -> Result<Json<Vec<Value>>, Problem> {
+    let statuses = statuses(&app).await?;
+    Ok(Json(statuses.iter().map(|status| with_isolation(&app, status)).collect()))
+}
+
+/// The status of an engine, and what confines its runs.
+pub(crate) fn with_isolation(app: &App, status: &Status) -> Value {
+    let mut answer = json!(status);
+    if let Some(answer) = answer.as_object_mut() {
+        let isolation = app.orchestrator().isolation(engine::adapter(status.engine));
+        answer.insert("isolation".to_owned(), json!(isolation));
+    }
+    answer
 }
 
 pub(crate) async fn auth_status(State(app): State<App>) -> Result<Json<Vec<Value>>, Problem> {

@@ -39,6 +39,7 @@ pub(crate) async fn one(State(app): State<App>, parts: Parts) -> Result<Json<Val
         ("files", json!(found.files)),
         ("automation", json!(skill.manifest.automation)),
         ("models", json!(skill.manifest.models)),
+        ("isolation", json!(app.orchestrator().isolation_of(skill))),
     ];
     Ok(Json(with(installed::whole(skill), &found, more)))
 }

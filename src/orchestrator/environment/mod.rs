@@ -2,6 +2,7 @@
 
 pub(crate) mod blocking;
 pub(crate) mod clock;
+pub(crate) mod isolation;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -112,14 +112,7 @@ pub(crate) fn not_enforced(shared: &Shared, skill: &Skill, in_force: &InForce) -
         Confinement::Missing { reason } => reason.clone(),
     };
     let by_engine = in_force.parts.contains(&Part::EngineSandbox);
-    let automation = &skill.manifest.automation;
-    let network = match automation.network {
-        Some(Asked::Off) if !by_engine => Some("automation.network: off"),
-        Some(Asked::Allowlist) => Some("automation.network: allowlist"),
-        Some(Asked::Off | Asked::On) | None => None,
-    };
-    let files = automation.fs_scope.as_ref().filter(|_| !by_engine).map(|_| "automation.fs_scope");
-    let asked: Vec<&str> = network.into_iter().chain(files).collect();
+    let asked = skill.manifest.automation.asks_for(by_engine);
     if asked.is_empty() {
         return None;
     }

@@ -60,11 +60,7 @@ fn python() -> Finding {
 
 fn sandbox(settings: &Settings) -> Finding {
     let check = "sandbox";
-    let there = settings.paths.data_dir.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
-    let tried =
-        tempfile::Builder::new().prefix(".doctor-").tempdir_in(there).map(|folder| supervisor::probe(folder.path()));
-    let found = tried.unwrap_or_else(|error| Confinement::Missing { reason: error.to_string() });
-    match (found, settings.runs.sandbox) {
+    match (supervisor::probe_beside(&settings.paths.data_dir), settings.runs.sandbox) {
         (Confinement::Off, _) => Finding::ok(check, "off"),
         (Confinement::Works { .. }, Sandbox::Off) => {
             let message = "it works here, and is switched off: skills run with all rights of the service's user";

@@ -1,0 +1,88 @@
+//! What confines runs on this machine, told before any run begins.
+
+use serde::Serialize;
+
+use crate::domain::isolation::Tier;
+use crate::engine::{self, Adapter};
+use crate::settings::{Sandbox, Settings};
+use crate::skill::Skill;
+use crate::supervisor::{self, Confinement};
+
+/// What is asked for and what is in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct IsolationHere {
+    /// The setting.
+    sandbox: Sandbox,
+    tier: Tier,
+    /// Whether the engine confines its own commands.
+    engine_sandbox: bool,
+    /// Why there is no sandbox.
+    reason: Option<String>,
+}
+
+/// The same for one skill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct IsolationOfSkill {
+    #[serde(flatten)]
+    pub(crate) here: IsolationHere,
+    /// What the skill asks for.
+    asked: Vec<&'static str>,
+    /// What of it nothing enforces.
+    pub(crate) not_enforced: Vec<&'static str>,
+}
+
+impl IsolationHere {
+    /// For scripts, or for an agent CLI.
+    pub(crate) fn of(asked: Sandbox, confinement: &Confinement, engine: Option<&Adapter>) -> IsolationHere {
+        let (tier, reason) = match confinement {
+            Confinement::Works { .. } => (Tier::Sandbox, None),
+            Confinement::Missing { reason } => (Tier::ProcessTree, Some(reason.clone())),
+            Confinement::Off => (Tier::ProcessTree, Some("sandbox is off".to_owned())),
+        };
+        // An engine's own sandbox cannot be made in another one.
+        let own = asked != Sandbox::Off && tier != Tier::Sandbox;
+        let engine_sandbox = own && engine.is_some_and(|engine| engine.has_sandbox);
+        IsolationHere { sandbox: asked, tier, engine_sandbox, reason }
+    }
+
+    /// In one line.
+    pub(crate) fn in_words(&self) -> String {
+        let setting = match self.sandbox {
+            Sandbox::Auto => "auto",
+            Sandbox::On => "on",
+            Sandbox::Off => "off",
+        };
+        let reason = self.reason.as_deref().unwrap_or_default();
+        match (self.tier, self.engine_sandbox, self.sandbox) {
+            (Tier::Sandbox, _, _) => format!("in the sandbox (sandbox: {setting})"),
+            (Tier::ProcessTree, true, _) => format!("commands of the engine by its own sandbox (no other: {reason})"),
+            (Tier::ProcessTree, false, Sandbox::On) => format!("no run starts (sandbox: on): {reason}"),
+            (Tier::ProcessTree, false, Sandbox::Auto | Sandbox::Off) => format!("not confined: {reason}"),
+        }
+    }
+}
+
+impl IsolationOfSkill {
+    /// Of a skill on whichever of its engines.
+    pub(crate) fn of(settings: &Settings, confinement: &Confinement, skill: &Skill) -> IsolationOfSkill {
+        let engines = skill.effective_engines();
+        let weakest =
+            engines.iter().map(|name| engine::adapter(*name)).min_by_key(|engine| engine.map(|it| it.has_sandbox));
+        let engine = weakest.flatten().filter(|_| !skill.manifest.has_scripts());
+        let here = IsolationHere::of(settings.runs.sandbox, confinement, engine);
+        let automation = &skill.manifest.automation;
+        let not_enforced = match here.tier {
+            Tier::Sandbox => Vec::new(),
+            Tier::ProcessTree => automation.asks_for(here.engine_sandbox),
+        };
+        IsolationOfSkill { here, asked: automation.asks_for(false), not_enforced }
+    }
+}
+
+/// What confines the runs of a service with these settings, which may not run. Blocks.
+pub(crate) fn confinement(settings: &Settings) -> Confinement {
+    match settings.runs.sandbox {
+        Sandbox::Off => Confinement::Off,
+        Sandbox::Auto | Sandbox::On => supervisor::probe_beside(&settings.paths.data_dir),
+    }
+}
