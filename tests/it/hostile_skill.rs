@@ -4,13 +4,16 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, sandbox};
+use crate::cli::place::Place;
+use crate::support::{Call, Server, Sse, sandbox, script_skill};
 
 pub const ATTACK: &str = include_str!("hostile_skill/attack.py");
 
@@ -81,24 +84,28 @@ pub fn successes(report: &Value) -> Vec<(String, String)> {
     told.filter(|(_, outcome)| !outcome.starts_with("refused")).collect()
 }
 
+/// What a run leaves that others may want.
+const VICTIM: &str = "cat >/dev/null; echo secret > artifacts/own; echo '{\"success\":true,\"data\":{}}'\n";
+
+/// Writes the skill that attacks.
+fn write_hostile(skills: &Path, aim: &Value, network: &str) {
+    let entrypoint = json!({"type": "script", "script": {"command": "python3 scripts/attack.py"}});
+    let automation = json!({"network": network, "fs_scope": "run"});
+    script_skill(skills, "hostile", "", json!({"runner": {"entrypoint": entrypoint, "automation": automation}}));
+    let scripts = skills.join("hostile/scripts");
+    fs::write(scripts.join("attack.py"), ATTACK).unwrap();
+    fs::write(scripts.join("attack.json"), aim.to_string()).unwrap();
+}
+
 /// A server with a run that has a file, and the skill that attacks it.
 fn attacked(bait: &Bait, sandbox: &str, all: bool, network: &str) -> (Server, Value) {
     let server = Server::with(&[("sandbox", sandbox)]);
     fs::write(server.data().join("signing-key"), "secret").unwrap();
-    server.skill(
-        "victim",
-        "cat >/dev/null; echo secret > artifacts/own; echo '{\"success\":true,\"data\":{}}'\n",
-        json!({}),
-    );
+    server.skill("victim", VICTIM, json!({}));
     let (_, victim) = server.create("victim");
     server.finish(&victim);
-    let entrypoint = json!({"type": "script", "script": {"command": "python3 scripts/attack.py"}});
-    let automation = json!({"network": network, "fs_scope": "run"});
-    server.skill("hostile", "", json!({"runner": {"entrypoint": entrypoint, "automation": automation}}));
-    let scripts = server.folder.path().join("skills/hostile/scripts");
-    fs::write(scripts.join("attack.py"), ATTACK).unwrap();
     let aim = bait.aim(&server.data(), &server.run_dir(&victim).join("input.json"), server.address, all);
-    fs::write(scripts.join("attack.json"), aim.to_string()).unwrap();
+    write_hostile(&server.folder.path().join("skills"), &aim, network);
     let (_, run) = server.create("hostile");
     server.finish(&run);
     let job = server.get(&format!("/v1/jobs/{run}")).json();
@@ -119,7 +126,7 @@ fn a_hostile_script_gets_nowhere_and_its_refused_ways_out_are_told() {
     for network in ["off", "on", "allowlist"] {
         let (server, job) = attacked(&bait, "on", true, network);
         let report = report(&server, &job);
-        assert!(report.as_object().unwrap().len() > 30, "{report:#}");
+        assert!(report.as_object().unwrap().len() > 32, "{report:#}");
         assert_eq!(successes(&report), [], "{network}: {report:#}");
         assert!(!bait.was_written_to());
         let isolation = &job["isolation"];
@@ -164,4 +171,83 @@ fn without_the_sandbox_the_same_script_gets_what_it_wants_and_the_log_says_that_
     let warnings = job["warnings"].as_array().unwrap();
     let told = warnings.iter().find(|warning| warning["code"] == "ISOLATION_NOT_ENFORCED").unwrap();
     assert_eq!(told["details"]["asked"], json!(["automation.network: off", "automation.fs_scope"]));
+}
+
+/// A user who has no rights on the machine.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_service_of_a_plain_user_confines_its_runs_as_well() {
+    let test = "hostile_skill::a_service_of_a_plain_user_confines_its_runs_as_well";
+    if !rustix::process::geteuid().is_root() {
+        // Then all other tests are those of a plain user.
+        return;
+    }
+    let allowed = Command::new("unshare").args(["--user", "--net", "true"]).uid(NOBODY).gid(NOBODY).status();
+    if sandbox::left_out(test) || !allowed.is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("SANDBOX_TEST_REQUIRED").is_none(), "{test} needs namespaces of plain users");
+        eprintln!("NOT RUN (plain users may not make namespaces here): {test}");
+        return;
+    }
+    let bait = Bait::set();
+    let folder = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    let program = folder.path().join("skill-runner");
+    fs::copy(env!("CARGO_BIN_EXE_skill-runner"), &program).unwrap();
+    let home = folder.path().join("home");
+    fs::create_dir(&home).unwrap();
+    script_skill(&home.join("skills"), "victim", VICTIM, json!({}));
+    chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut serve = Command::new(&program);
+    serve.args(["serve", "--port", "0"]).current_dir(&home).uid(NOBODY).gid(NOBODY).env_clear();
+    serve.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("SKILL_RUNNER_MIN_FREE_BYTES", "0");
+    serve.env("SKILL_RUNNER_SANDBOX", "on");
+    serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (_running, line) = Place::started(serve, "listening on http://");
+    let address: SocketAddr = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+    let run = |skill: &str| {
+        let created = Call::new(address, "POST", "/v1/jobs").json(&json!({"skill_id": skill})).send().json();
+        let run = created["run_id"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned();
+        Sse::open(address, &format!("/v1/jobs/{run}/events?cursor=0"), &[]).until_end();
+        run
+    };
+    let data = home.join("data");
+    let other_run = data.join("runs").join(run("victim")).join("input.json");
+    assert!(other_run.exists());
+    write_hostile(&home.join("skills"), &bait.aim(&data, &other_run, address, true), "on");
+    let hostile = run("hostile");
+    let job = Call::new(address, "GET", &format!("/v1/jobs/{hostile}")).send().json();
+    assert_eq!(job["status"], "succeeded", "{job:#}");
+    let parts = job["isolation"]["parts"].as_array().unwrap();
+    assert!(parts.contains(&json!("user-namespace")), "{job:#}");
+    let result = Call::new(address, "GET", &format!("/v1/jobs/{hostile}/result")).send().json();
+    let report = &result["result"]["data"];
+    assert!(report.as_object().unwrap().len() > 32, "{report:#}");
+    assert_eq!(successes(report), [], "{report:#}");
+}
+
+#[test]
+fn links_that_a_run_plants_lead_neither_its_index_nor_its_clean_up_anywhere() {
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::write(outside.path().join("kept"), "secret").unwrap();
+    let to = outside.path().display();
+    let plant = format!(
+        "cat >/dev/null\nln -s {to} artifacts/folder\nln -s {to}/kept artifacts/file\nln -s {to} \"$TMPDIR/folder\"\n\
+         mkdir -p deep/er\nln -s {to} deep/er/folder\nln -s {to} folder\nrm -rf uploads raw\nln -s {to} uploads\nln -s {to} raw\n\
+         echo own > artifacts/own\necho '{{\"success\":true,\"data\":{{}}}}'\n"
+    );
+    for sandbox in ["off", "auto"] {
+        let server = Server::with(&[("sandbox", sandbox)]);
+        server.skill("planter", &plant, json!({}));
+        let (_, run) = server.create("planter");
+        server.finish(&run);
+        let job = server.get(&format!("/v1/jobs/{run}")).json();
+        assert_eq!(job["status"], "succeeded", "{job:#}");
+        let artifacts = server.get(&format!("/v1/jobs/{run}/artifacts")).json();
+        assert_eq!(artifacts["artifacts"], json!(["artifacts/own"]), "{artifacts:#}");
+        let folder = server.run_dir(&run);
+        assert_eq!(server.call("DELETE", &format!("/v1/jobs/{run}")).send().status, 200);
+        assert!(!folder.exists());
+        assert_eq!(fs::read_to_string(outside.path().join("kept")).unwrap(), "secret", "{sandbox}");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "{sandbox}");
+    }
 }

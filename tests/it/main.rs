@@ -1,6 +1,7 @@
 //! The integration tests: one binary, one module per feature.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed unwrap is a failed test")]
 
+mod egress;
 mod support;
 
 mod architecture;

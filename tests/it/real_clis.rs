@@ -7,6 +7,7 @@ mod hostile;
 mod keys;
 mod large;
 mod own_tmp;
+mod proxy;
 mod refused;
 mod sandbox;
 mod service;
@@ -54,7 +55,12 @@ struct Cli {
 
 impl Cli {
     fn talking_to(server: &ModelServer, name: &str) -> Cli {
-        let root = format!("http://{}", server.address);
+        Cli::asking(&server.address.to_string(), name)
+    }
+
+    /// A CLI whose model is at this host.
+    fn asking(host: &str, name: &str) -> Cli {
+        let root = format!("http://{host}");
         let v1 = format!("{root}/v1");
         let (model, home, env): (_, _, Vec<(&str, &str)>) = match name {
             "codex" => {

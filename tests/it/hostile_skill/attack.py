@@ -6,14 +6,26 @@ aim = json.load(open(os.path.join(HERE, "attack.json")))
 libc = ctypes.CDLL(None, use_errno=True)
 X86 = platform.machine() == "x86_64"
 found = {}
+# What the proxy answers, where there is one.
+CLOSED = ("HTTP/1.1 403 Forbidden", "no proxy")
 
 
-def attempt(name):
+class Nothing(Exception):
+    """There is nothing to get."""
+
+
+def attempt(name, *expected):
+    """Only what is expected counts as a refusal: an error of the system by its name, or the text of another."""
     def run(tried):
         try:
             found[name] = "got: %s" % (tried(),)
+        except OSError as error:
+            code = errno.errorcode.get(error.errno, str(error.errno))
+            found[name] = "%s: %s" % ("refused" if code in expected else "failed", code)
+        except Nothing as error:
+            found[name] = "%s: %s" % ("refused" if str(error) in expected else "failed", error)
         except BaseException as error:
-            found[name] = "refused: %s" % (error,)
+            found[name] = "failed: %r" % (error,)
         return tried
     return run
 
@@ -35,44 +47,46 @@ def connect(host, port):
 
 
 def through_proxy(target):
+    if "HTTP_PROXY" not in os.environ:
+        raise Nothing("no proxy")
     proxy = os.environ["HTTP_PROXY"].split("//")[1].split(":")
     with socket.create_connection((proxy[0], int(proxy[1])), timeout=20) as way:
         way.sendall(b"CONNECT %s HTTP/1.1\r\n\r\n" % target.encode())
         answer = way.recv(200).decode()
     if not answer.startswith("HTTP/1.1 200"):
-        raise OSError(answer.split("\r\n")[0])
+        raise Nothing(answer.split("\r\n")[0])
     return "connected"
 
 
-@attempt("another run")
+@attempt("another run", "ENOENT")
 def _(): return read(aim["other_run"])
 
-@attempt("the data folder")
+@attempt("the data folder", "ENOENT")
 def _(): return read(aim["data_file"])
 
-@attempt("a home")
+@attempt("a home", "ENOENT")
 def _(): return read(aim["home_file"])
 
-@attempt("the machine's /tmp")
+@attempt("the machine's /tmp", "ENOENT")
 def _(): return read(aim["tmp_file"])
 
-@attempt("writing outside")
+@attempt("writing outside", "EROFS", "ENOENT")
 def _():
     with open(os.path.join(aim["outside"], "planted"), "w") as file:
         file.write("x")
     return "written"
 
-@attempt("processes of others")
+@attempt("processes of others", "none is seen")
 def _():
     seen = [path for path in glob.glob("/proc/[0-9]*/cmdline") if aim["victim"].encode() in read(path)]
     if not seen:
-        raise OSError("none is seen")
+        raise Nothing("none is seen")
     return seen
 
-@attempt("the service")
+@attempt("the service", "ECONNREFUSED")
 def _(): return connect("127.0.0.1", aim["port"])
 
-@attempt("an abstract socket")
+@attempt("an abstract socket", "ECONNREFUSED")
 def _():
     with socket.socket(socket.AF_UNIX) as way:
         way.connect("\0" + aim["abstract"])
@@ -82,43 +96,43 @@ if not aim["all"]:
     print(json.dumps({"success": True, "data": found}))
     sys.exit()
 
-@attempt("the service through the proxy")
+@attempt("the service through the proxy", *CLOSED)
 def _(): return through_proxy("127.0.0.1:%d" % aim["port"])
 
-@attempt("the service by a name")
+@attempt("the service by a name", *CLOSED)
 def _(): return through_proxy("localhost:%d" % aim["port"])
 
-@attempt("metadata")
+@attempt("metadata", "ENETUNREACH")
 def _(): return connect("169.254.169.254", 80)
 
-@attempt("metadata through the proxy")
+@attempt("metadata through the proxy", *CLOSED)
 def _(): return through_proxy("169.254.169.254:80")
 
-@attempt("names elsewhere")
+@attempt("names elsewhere", "ENETUNREACH")
 def _():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         way.sendto(b"\0\1\1\0\0\1\0\0\0\0\0\0\1a\0\0\1\0\1", ("192.0.2.1", 53))
     return "sent"
 
-@attempt("ptrace")
+@attempt("ptrace", "EPERM")
 def _(): return call(101 if X86 else 117, 16, 1, 0, 0)
 
-@attempt("memory of the first process")
+@attempt("memory of the first process", "EACCES")
 def _(): return read("/proc/1/mem")
 
-@attempt("the root of the first process")
+@attempt("the root of the first process", "EACCES")
 def _(): return os.listdir("/proc/1/root/")
 
-@attempt("mount")
+@attempt("mount", "EPERM")
 def _(): return call(165 if X86 else 40, b"tmpfs", os.getcwd().encode(), b"tmpfs", 0, 0)
 
-@attempt("umount")
+@attempt("umount", "EPERM")
 def _(): return call(166 if X86 else 39, b"/tmp", 2)
 
-@attempt("user namespace")
+@attempt("user namespace", "EPERM")
 def _(): return call(272 if X86 else 97, 0x10000000)
 
-@attempt("user namespace by clone")
+@attempt("user namespace by clone", "EPERM")
 def _():
     pid = libc.syscall(56 if X86 else 220, ctypes.c_long(0x10000000 | 17), 0, 0, 0, 0)
     if pid == 0:
@@ -127,63 +141,77 @@ def _():
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return pid
 
-@attempt("keyctl")
+@attempt("keyctl", "EPERM")
 def _(): return call(250 if X86 else 219, 0, -3, 0)
 
-@attempt("bpf")
+@attempt("bpf", "EPERM")
 def _(): return call(321 if X86 else 280, 0, 0, 0)
 
-@attempt("perf")
+@attempt("perf", "EPERM")
 def _(): return call(298 if X86 else 241, 0, 0, -1, -1, 0)
 
-@attempt("modules")
+@attempt("modules", "EPERM")
 def _(): return call(175 if X86 else 105, 0, 0, b"")
 
-@attempt("kexec")
+@attempt("kexec", "EPERM")
 def _(): return call(246 if X86 else 104, 0, 0, 0, 0)
 
-@attempt("io_uring")
+@attempt("io_uring", "ENOSYS")
 def _(): return call(425, 1, ctypes.create_string_buffer(120))
 
-@attempt("raw socket")
+@attempt("raw socket", "EPERM")
 def _(): return socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).fileno()
 
-@attempt("packet socket")
+@attempt("packet socket", "EPERM")
 def _(): return socket.socket(17, socket.SOCK_DGRAM, 0).fileno()
 
-@attempt("sockets of the hypervisor")
+@attempt("sockets of the hypervisor", "EPERM")
 def _(): return socket.socket(40, socket.SOCK_STREAM, 0).fileno()
 
-@attempt("terminal")
-def _(): return open("/dev/tty", "wb").fileno()
+@attempt("terminal", "ENOENT")
+def _(): return os.open("/dev/tty", os.O_WRONLY)
 
-@attempt("typing")
+@attempt("typing", "EPERM")
 def _():
     master, slave = os.openpty()
     return fcntl.ioctl(slave, 0x5412, b"x")
 
-@attempt("settings of the kernel")
+@attempt("settings of the kernel", "EROFS", "EACCES")
 def _(): return open("/proc/sys/kernel/core_pattern", "w").fileno()
 
-@attempt("devices")
+@attempt("devices", "there are no others")
 def _():
     more = set(os.listdir("/dev")) - {"null", "zero", "full", "random", "urandom", "fd", "stdin", "stdout", "stderr", "ptmx", "pts", "shm"}
     if not more:
-        raise OSError("there are no others")
+        raise Nothing("there are no others")
     return more
 
-@attempt("privileges")
+@attempt("privileges", "none, and none to come")
 def _():
     status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
     if status["NoNewPrivs"] == "1" and int(status["CapPrm"], 16) == int(status["CapBnd"], 16) == 0:
-        raise OSError("none, and none to come")
+        raise Nothing("none, and none to come")
     return status
 
-@attempt("core dumps")
+@attempt("setuid programs", "nowhere")
+def _():
+    honoured = [place for place in ("/", "/usr/bin", "/tmp", "/dev/shm", os.getcwd()) if not os.statvfs(place).f_flag & os.ST_NOSUID]
+    if not honoured:
+        raise Nothing("nowhere")
+    return honoured
+
+@attempt("how programs are loaded", "no such variable")
+def _():
+    given = [name for name in os.environ if name.startswith("LD_") or name in ("GCONV_PATH", "GLIBC_TUNABLES", "PYTHONSTARTUP")]
+    if not given:
+        raise Nothing("no such variable")
+    return given
+
+@attempt("core dumps", "off")
 def _():
     import resource
     if resource.getrlimit(resource.RLIMIT_CORE) == (0, 0):
-        raise OSError("off")
+        raise Nothing("off")
     return "on"
 
 print(json.dumps({"success": True, "data": found}))

@@ -53,6 +53,18 @@ impl Service {
     ) -> Service {
         let model = ModelServer::start();
         let cli = Cli::talking_to(&model, name);
+        Service::of(cli, model, folder, starter, variables)
+    }
+
+    /// A service with this CLI and the model that it talks to.
+    pub(super) fn of(
+        cli: Cli,
+        model: ModelServer,
+        folder: tempfile::TempDir,
+        starter: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Service {
+        let name = cli.adapter.name();
         let shipped = [concat!(env!("CARGO_MANIFEST_DIR"), "/skills"), folder.path().to_str().unwrap()];
         assert!(Command::new("cp").arg("-r").args(shipped).status().unwrap().success());
         if let Some((file, text)) = &cli.home {
