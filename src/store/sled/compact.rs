@@ -63,7 +63,8 @@ pub(super) struct Compactor {
 }
 
 impl Compactor {
-    /// Works until the store is dropped or the disk fails.
+    /// Works until the store is dropped or the disk fails. What an earlier process closed waits until the store was quiet for a
+    /// moment or somebody calls: whoever opens it has more urgent things to read.
     pub(super) fn run(self) {
         remove_left_over(&self.store_dir);
         let mut looked_while_quiet = false;

@@ -85,8 +85,6 @@ impl SledStore {
         let shared = Arc::new(Shared::new(open::open(&store_dir)?, claim));
         let (requests, receiver) = mpsc::channel();
         let (waker, calls) = waker();
-        // What an earlier process closed is settled at once.
-        waker.wake();
         let stop = Arc::new(AtomicBool::new(false));
         let writer = Writer {
             shared: shared.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use skill_runner::domain::ids::Seq;
-use skill_runner::store::{Error, EventStore, IndexChange, IndexKey, SledStore, contract};
+use skill_runner::store::{Error, EventStore, IndexChange, IndexKey, SledStore, Space, contract};
 
 use super::LITTLE;
 use crate::support::disk::{Disk, has_own_mounts};
@@ -130,7 +130,9 @@ fn check(data: &Path, acknowledged: &Acknowledged, round: usize) {
 }
 
 async fn check_store(data: &Path, acknowledged: &Acknowledged, round: usize) {
-    let store = SledStore::open(data, |error| panic!("{error:?}")).unwrap();
+    // What the killed process closed is settled meanwhile.
+    let space = Space { quiet: LITTLE.quiet, ..Space::default() };
+    let store = SledStore::open_with(data, space, |error| panic!("{error:?}")).unwrap();
     // sled writes its log before such files, so there must be none.
     for database in std::fs::read_dir(data.join("store")).unwrap().flatten() {
         let blobs = std::fs::read_dir(database.path().join("blobs"));
