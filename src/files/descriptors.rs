@@ -26,6 +26,11 @@ fn raised(limit: Rlimit) -> Option<u64> {
     limit.current.is_some_and(|soft| soft < wanted).then_some(wanted)
 }
 
+/// How many files this process may have open.
+pub(crate) fn open_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// The limit that this process was started with, if it was raised: programs that use `select` fail with high descriptors.
 pub(crate) fn inherited_open_files() -> Option<Rlimit> {
     INHERITED.get().copied()

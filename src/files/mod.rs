@@ -22,7 +22,9 @@ mod write;
 pub(crate) use aside::{ensure_absent, ensure_folder, move_aside};
 pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
-pub(crate) use descriptors::{inherited_open_files, open_files_within, raise_open_files, restore_open_files};
+pub(crate) use descriptors::{
+    inherited_open_files, open_files, open_files_within, raise_open_files, restore_open_files,
+};
 pub(crate) use error::Error;
 pub(crate) use folder::{create_folder, create_new_folder, create_parent, create_private_folder};
 pub(crate) use marks::{Mark, Marks};

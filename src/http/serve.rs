@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use crate::files;
 use crate::http::router::routes;
 use crate::http::server::connection;
 use crate::http::server::peer::{Owners, Peer};
@@ -67,7 +67,7 @@ async fn serve_app(
 /// How many connections there may be: as configured, or as the limit of open files allows.
 fn most_connections(settings: &Settings) -> usize {
     let wanted = settings.http.connections.most;
-    let open_files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let open_files = files::open_files();
     let most = connection_limit(wanted, open_files, settings.runs.max_running_jobs);
     if most < wanted {
         info!(max_connections = most, open_files, "the limit of open files allows fewer connections than configured");

@@ -37,8 +37,8 @@ mod words;
 
 pub use crate::domain::fact::Stream;
 pub use crate::engine::ProcessExit;
-pub(crate) use egress::proxy_variables;
 pub use egress::{Egress, Host};
+pub(crate) use egress::{connections_of_a_run, proxy_variables};
 pub use first_process::leave_first_process;
 pub use guard::Resources;
 pub use marks::RUN_MARKER;

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::supervisor::connections_of_a_run;
+
 /// Descriptors kept for the store, the log, the listener and work that no request waits for.
 const DESCRIPTORS_RESERVED: u64 = 64;
-/// Descriptors of a run at work: pipes, log files, the control socket, files being prepared or judged.
+/// Descriptors of a run at work, beside its connections: pipes, log files, the control socket, files being prepared or judged.
 const DESCRIPTORS_PER_RUN: u64 = 16;
 /// Descriptors of a connection: the socket, and the files that a request sends or receives.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
@@ -24,7 +26,8 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// How many connections fit below a limit of open files, at most `wanted`.
 pub(crate) fn connection_limit(wanted: usize, open_files: u64, running_jobs: usize) -> usize {
-    let runs = DESCRIPTORS_PER_RUN.saturating_mul(running_jobs as u64);
+    let ways_out = 2 * connections_of_a_run(open_files, running_jobs) as u64;
+    let runs = (DESCRIPTORS_PER_RUN + ways_out).saturating_mul(running_jobs as u64);
     let left = open_files.saturating_sub(DESCRIPTORS_RESERVED).saturating_sub(runs);
     let fitting = usize::try_from(left / DESCRIPTORS_PER_CONNECTION).unwrap_or(usize::MAX);
     wanted.min(fitting.max(LEAST_CONNECTIONS))
@@ -270,7 +273,7 @@ mod tests {
     #[test]
     fn connections_leave_descriptors_for_runs() {
         for (open_files, running_jobs, expected) in
-            [(0, 2, 4), (64, 2, 4), (1024, 2, 309), (20_000, 4, 1024), (u64::MAX, 4096, 1024)]
+            [(0, 2, 4), (64, 2, 4), (1024, 2, 224), (20_000, 4, 1024), (u64::MAX, 4096, 1024)]
         {
             assert_eq!(connection_limit(1024, open_files, running_jobs), expected, "{open_files}");
         }

@@ -16,7 +16,8 @@ use crate::skill::Skill;
 use crate::skill::manifest::Network as Asked;
 use crate::skill::python::Command;
 use crate::supervisor::{
-    Access, Confinement, Egress, Host, Network, Sandbox, Shown, hidden_of_machine, proxy_variables,
+    Access, Confinement, Egress, Host, Network, Sandbox, Shown, connections_of_a_run, hidden_of_machine,
+    proxy_variables,
 };
 use crate::workspace::{self, COPIES, RunPaths, shared_skills};
 
@@ -284,7 +285,8 @@ fn network(shared: &Shared, skill: &Skill, cli: Option<&CliPlaces<'_>>) -> Netwo
         Some(Asked::Allowlist) => Some(automation.allowlist.iter().filter_map(|host| Host::read(host)).collect()),
         Some(Asked::On) | None => None,
     };
-    Network::Through(Egress { trusted, named, forwarded })
+    let connections = connections_of_a_run(files::open_files(), shared.settings.runs.max_running_jobs);
+    Network::Through(Egress { trusted, named, forwarded, connections })
 }
 
 fn absolute(path: &Path) -> PathBuf {

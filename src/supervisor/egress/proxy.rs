@@ -8,18 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::address::is_public;
+use super::names::Names;
 use super::request::{self, HEAD_MAX};
 use super::rules::{Allowed, Egress};
 use crate::supervisor::output::Output;
 
-/// Connections of one run at the same time; further ones wait.
-const CONNECTIONS_MAX: usize = 256;
 /// Refusals of one process that are told.
 const TOLD_MAX: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,6 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Proxy {
     egress: Egress,
+    names: Names,
     outputs: mpsc::Sender<Output>,
     /// Whom the run has been told that it may not reach.
     told: Mutex<BTreeSet<(String, u16)>>,
@@ -39,8 +39,9 @@ pub(crate) fn serve(
     outputs: mpsc::Sender<Output>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let ports = egress.ports();
-    let proxy = Arc::new(Proxy { egress, outputs, told: Mutex::default() });
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // Further connections wait.
+    let room = Arc::new(Semaphore::new(egress.connections));
+    let proxy = Arc::new(Proxy { egress, names: Names::new(), outputs, told: Mutex::default() });
     let mut tasks = Vec::new();
     for (at, (listener, port)) in listeners.into_iter().zip(ports).enumerate() {
         let listener = std::net::TcpListener::from(listener);
@@ -123,10 +124,10 @@ impl Proxy {
         };
         let unreachable = |error: io::Error| Closed::Unreachable(error);
         let late = || Closed::Unreachable(io::ErrorKind::TimedOut.into());
-        let found = timeout(CONNECT_TIMEOUT, lookup_host((name, port))).await.map_err(|_| late())?;
-        let found: Vec<SocketAddr> = found.map_err(unreachable)?.collect();
+        let found = timeout(CONNECT_TIMEOUT, self.names.find(name, port)).await.map_err(|_| late())?;
+        let found = found.map_err(unreachable)?.into_iter();
         let usable: Vec<SocketAddr> =
-            found.into_iter().filter(|address| allowed == Allowed::Anywhere || is_public(address.ip())).collect();
+            found.filter(|address| allowed == Allowed::Anywhere || is_public(address.ip())).collect();
         if usable.is_empty() {
             return Err(Closed::Refused("its address is of this machine or of a private network"));
         }

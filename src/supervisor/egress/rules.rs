@@ -1,7 +1,7 @@
 //! Whom a run may reach.
 
 /// Whom a run may reach, by names.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
     /// Those the operator allows: also on private networks and on the machine itself.
     pub trusted: Vec<Host>,
@@ -9,6 +9,8 @@ pub struct Egress {
     pub named: Option<Vec<Host>>,
     /// Ports of the machine's loopback that the run reaches at the same ports of its own.
     pub forwarded: Vec<u16>,
+    /// Connections it may have at the same time.
+    pub connections: usize,
 }
 
 /// A host by its name, with a port or for all of them.
@@ -23,6 +25,17 @@ pub struct Host {
 pub(crate) const PROXY_PORT: u16 = 3128;
 /// Most ports that are passed on.
 pub(crate) const FORWARDED_MAX: usize = skill_runner_shim::wire::PORTS_MAX - 1;
+
+/// Connections of one run, whatever the limit of open files.
+const CONNECTIONS_LEAST: usize = 4;
+const CONNECTIONS_MOST: usize = 256;
+
+/// How many connections a run may have, so that all runs together take no more than a quarter of the descriptors: each
+/// connection has two ends.
+pub(crate) fn connections_of_a_run(open_files: u64, running_jobs: usize) -> usize {
+    let fitting = open_files / 8 / u64::try_from(running_jobs.max(1)).unwrap_or(u64::MAX);
+    usize::try_from(fitting).unwrap_or(usize::MAX).clamp(CONNECTIONS_LEAST, CONNECTIONS_MOST)
+}
 
 /// The variables by which programs find the proxy.
 pub(crate) fn proxy_variables() -> Vec<(String, String)> {
@@ -149,6 +162,7 @@ mod tests {
             trusted: vec![host("db.internal:5432")],
             named: Some(vec![host("api.example.com"), host("*.pkg.dev")]),
             forwarded: Vec::new(),
+            connections: 1,
         };
         let allows = |name, port| egress.allows(name, port);
         assert_eq!(allows("API.example.com.", 443), Some(Allowed::InPublic));
@@ -157,9 +171,9 @@ mod tests {
         for (name, port) in [("db.internal", 22), ("pkg.dev", 443), ("xpkg.dev", 443), ("example.com", 443), ("", 1)] {
             assert_eq!(allows(name, port), None, "{name}");
         }
-        assert_eq!(Egress::default().allows("anything", 1), Some(Allowed::InPublic));
-        let twice = Egress { forwarded: vec![9, PROXY_PORT, 9, 10], ..Egress::default() };
-        assert_eq!(twice.ports(), [PROXY_PORT, 9, 10]);
+        let open = Egress { trusted: Vec::new(), named: None, forwarded: vec![9, PROXY_PORT, 9, 10], connections: 1 };
+        assert_eq!(open.allows("anything", 1), Some(Allowed::InPublic));
+        assert_eq!(open.ports(), [PROXY_PORT, 9, 10]);
     }
 
     #[test]
@@ -172,5 +186,11 @@ mod tests {
         assert_eq!(Host::in_text("https://a.example/ http://a.example"), [host("a.example:80"), host("a.example:443")]);
         assert_eq!(Host::read("a b"), None);
         assert_eq!(Host::read("a:b"), None);
+    }
+
+    #[test]
+    fn the_connections_of_all_runs_leave_descriptors_for_everything_else() {
+        let of = connections_of_a_run;
+        assert_eq!([of(512, 4), of(1024, 4), of(20_000, 8), of(u64::MAX, 1), of(0, 4096)], [16, 32, 256, 256, 4]);
     }
 }
