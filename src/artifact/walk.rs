@@ -5,14 +5,14 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use super::content::{UNREADABLE, is_of_the_file};
-use crate::domain::run_file::RunFolder;
+use super::content::{UNREADABLE, is_of_the_file, open};
+use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::Error;
 
 /// Folders below this depth are refused: their paths would soon be longer than programs can open.
 const MAX_DEPTH: usize = 32;
 
-/// Most files that are listed, and most that are named as left out. A skill can make more than there is memory for.
+/// Most files of others that are listed, and most that are named as left out. A skill can make more than there is memory for.
 const FILES_MAX: usize = 10_000;
 const REFUSED_MAX: usize = 100;
 /// Most entries that are looked at; of so many the first by path are listed.
@@ -51,6 +51,9 @@ pub(crate) fn walk(root: &Path, start: &str, without: Option<RunFolder>) -> Resu
     let (files, refused) = (walked.files.len(), walked.refused.len());
     walked.files.truncate(FILES_MAX);
     walked.refused.truncate(REFUSED_MAX);
+    if files + refused > FILES_MAX {
+        walked.own_files(root, start, without)?;
+    }
     if files > FILES_MAX {
         walked.refuse(start.to_owned(), TOO_MANY);
     }
@@ -100,6 +103,19 @@ impl Walked {
                 None => self.folder(root, &joined(&name), without, depth + 1)?,
             }
         }
+        Ok(())
+    }
+
+    /// Adds the runner's own files that are not among the first: a run ends by them, however many others a skill puts there.
+    fn own_files(&mut self, root: &Path, start: &str, without: Option<RunFolder>) -> Result<(), Error> {
+        for name in RunFile::ALL.map(RunFile::name) {
+            let below = start.is_empty() || name.strip_prefix(start).is_some_and(|rest| rest.starts_with('/'));
+            let left_out = without.is_some_and(|without| without.strip(name).is_some());
+            if below && !left_out && self.files.iter().all(|file| file != name) && open(root, name)?.is_some() {
+                self.files.push(name.to_owned());
+            }
+        }
+        self.files.sort_unstable();
         Ok(())
     }
 

@@ -59,6 +59,35 @@ pub enum RunFile {
 }
 
 impl RunFile {
+    pub(crate) const ALL: [Self; 26] = [
+        Self::Skill,
+        Self::Input,
+        Self::Manifest,
+        Self::Result,
+        Self::Validation,
+        Self::EngineOutput,
+        Self::EngineOutputJson,
+        Self::SkillResult,
+        Self::NormalizerResult,
+        Self::FallbackResult,
+        Self::RepairResult,
+        Self::ScriptOutput,
+        Self::ScriptOutputJson,
+        Self::RepairOutput,
+        Self::OutputSchema,
+        Self::Stdout,
+        Self::Stderr,
+        Self::Pty,
+        Self::Prompt,
+        Self::EngineConfig,
+        Self::Events,
+        Self::EventsIndex,
+        Self::Bundle,
+        Self::DebugBundle,
+        Self::BundleManifest,
+        Self::DebugBundleManifest,
+    ];
+
     /// The file that keeps a stream's bytes.
     pub(crate) fn of_stream(stream: Stream) -> Self {
         match stream {

@@ -1,5 +1,7 @@
 //! Hostile requests: each gets its code, and leaves nothing behind.
 
+mod egress;
+mod files;
 mod output;
 mod packages;
 mod parsers;
