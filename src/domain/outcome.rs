@@ -142,7 +142,8 @@ impl Usage {
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             cost_usd: match (self.cost_usd, other.cost_usd) {
                 (None, None) => None,
-                (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+                // JSON knows no infinite number, and an event with one is no event.
+                (a, b) => Some((a.unwrap_or(0.0) + b.unwrap_or(0.0)).min(f64::MAX)),
             },
         }
     }

@@ -226,6 +226,14 @@ fn sessions_usage_cancels_and_recoveries_are_noted() {
     used.apply(&Event::UsageReported(usage), at(1));
     let sum = Usage { input_tokens: 6, cached_input_tokens: 4, output_tokens: 2, cost_usd: Some(1.0) };
     folded(&used, &Event::UsageReported(usage), |run| run.usage = sum);
+    let endless = Usage {
+        input_tokens: u64::MAX,
+        cached_input_tokens: u64::MAX,
+        output_tokens: u64::MAX,
+        cost_usd: Some(f64::MAX),
+    };
+    used.apply(&Event::UsageReported(endless), at(2));
+    assert_eq!(used.usage, endless, "no sum is more than can be told");
     let cancel = CancelRequested { requested_by: "user".into(), reason: String::new() };
     folded(&run, &Event::CancelRequested(cancel), |run| run.cancel_requested = true);
     let recovered = Recovered {
