@@ -8,22 +8,28 @@ const END: &[u8] = b"PK\x05\x06";
 const END_BYTES: usize = 22;
 const LONG_END: &[u8] = b"PK\x06\x06";
 const LONG_END_BYTES: usize = 56;
+const ENTRY: &[u8] = b"PK\x01\x02";
+const ENTRY_BYTES: usize = 46;
 const LOCATOR: &[u8] = b"PK\x06\x07";
 const LOCATOR_BYTES: u64 = 20;
 /// The longest comment that can follow.
 const COMMENT_MAX: usize = u16::MAX as usize;
 
-/// What is wrong with the end of a zip, if anything. A file that has no such end passes here; the zip reader refuses it.
+/// What is wrong with the end of a zip, if anything.
 pub(crate) fn objection(file: &File, length: u64) -> io::Result<Option<&'static str>> {
     let tail_bytes = usize::try_from(length).unwrap_or(usize::MAX).min(END_BYTES + COMMENT_MAX);
     let mut tail = vec![0; tail_bytes];
     let tail_at = length - tail_bytes as u64;
     file.read_exact_at(&mut tail, tail_at)?;
-    let ends_here = |at: &usize| tail[*at..].starts_with(END) && *at + END_BYTES + short(&tail, *at + 20) == tail_bytes;
-    let Some(at) = (0..tail_bytes.saturating_sub(END_BYTES - 1)).rev().find(ends_here) else { return Ok(None) };
+    // The last one that has room counts, whatever looks like one before it.
+    let whole = tail_bytes.saturating_sub(END_BYTES - END.len());
+    let Some(at) = memchr::memmem::rfind(&tail[..whole], END) else { return Ok(Some("it has no end")) };
+    if at + END_BYTES + short(&tail, at + 20) > tail_bytes {
+        return Ok(Some("its end is cut off"));
+    }
     let end_at = tail_at + at as u64;
     let (entries, bytes, offset) = (short(&tail, at + 10) as u64, long(&tail, at + 12), long(&tail, at + 16));
-    let Some(found) = long_end(file, end_at)? else { return Ok(begins_and_ends(offset, bytes, end_at)) };
+    let Some(found) = long_end(file, end_at)? else { return objection_to_list(file, offset, bytes, entries, end_at) };
     let Some((long_at, long_entries, long_bytes, long_offset)) = found else {
         return Ok(Some("its long-form end is not where it says"));
     };
@@ -35,12 +41,28 @@ pub(crate) fn objection(file: &File, length: u64) -> io::Result<Option<&'static 
     if !both {
         return Ok(Some("its two ends contradict each other"));
     }
-    Ok(begins_and_ends(long_offset, long_bytes, long_at))
+    objection_to_list(file, long_offset, long_bytes, long_entries, long_at)
 }
 
-fn begins_and_ends(offset: u64, bytes: u64, end: u64) -> Option<&'static str> {
-    let found = offset.checked_add(bytes) == Some(end);
-    (!found).then_some("its list of entries is not where its end says")
+/// Some readers count entries, others read to the end of the list: both must find the same ones.
+fn objection_to_list(file: &File, offset: u64, bytes: u64, entries: u64, end: u64) -> io::Result<Option<&'static str>> {
+    if offset.checked_add(bytes) != Some(end) {
+        return Ok(Some("its list of entries is not where its end says"));
+    }
+    let (mut at, mut counted) = (offset, 0);
+    while at < end && counted < entries {
+        let mut entry = [0; ENTRY_BYTES];
+        if end - at < ENTRY_BYTES as u64 {
+            break;
+        }
+        file.read_exact_at(&mut entry, at)?;
+        if !entry.starts_with(ENTRY) {
+            break;
+        }
+        at += (ENTRY_BYTES + short(&entry, 28) + short(&entry, 30) + short(&entry, 32)) as u64;
+        counted += 1;
+    }
+    Ok(((at, counted) != (end, entries)).then_some("its list does not have as many entries as its end says"))
 }
 
 type LongEnd = (u64, u64, u64, u64);

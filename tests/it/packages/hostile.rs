@@ -29,6 +29,14 @@ fn corpus(top: &str) -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
     let bytes = (honest.len() - 22 - 30 - name.len() - 1) as u64;
     let offset = honest.len() as u64 - 22 - bytes;
     let file = || RawEntry::file(&name, b"x");
+    let mut fewer = pair("a", "b");
+    let count = fewer.len() - 22 + 8;
+    fewer[count..count + 4].copy_from_slice(&[1, 0, 1, 0]);
+    // Its comment is another zip, behind which a byte follows: readers differ on which of the two ends counts.
+    let mut another = honest.clone();
+    let comment = another.len() - 2;
+    let hidden = [named(&format!("{top}b")), vec![0]].concat();
+    another.splice(comment.., (hidden.len() as u16).to_le_bytes().into_iter().chain(hidden));
     vec![
         ("slip", named(&format!("{top}../../../evil")), UNSAFE),
         ("slip at the top", named("../evil"), UNSAFE),
@@ -57,6 +65,8 @@ fn corpus(top: &str) -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
         ("a wrong length", raw_zip(&[RawEntry { declared_size: Some(7), ..file() }]), INVALID),
         ("another name inside", raw_zip(&[RawEntry { local_name: Some(b"../evil".to_vec()), ..file() }]), INVALID),
         ("4 GiB declared", raw_zip(&[RawEntry { declared_size: Some(u32::MAX), ..file() }]), LIE),
+        ("fewer entries than there are", fewer, INVALID),
+        ("another zip as its comment", another, INVALID),
         ("ZIP64: more entries than can be", zip64(file(), u64::MAX, bytes, offset, None), LIE),
         ("ZIP64: more entries than there are", zip64(file(), 10_000, bytes, offset, None), LIE),
         ("ZIP64: a directory beyond the end", zip64(file(), 1, bytes, u64::MAX - 1, None), LIE),
