@@ -42,7 +42,8 @@ fn lines_of_an_engine_that_would_make_huge_events_are_kept_as_raw_text() {
     let pose = Pose::new();
     let server = Server::with(&[("engines.codex.command", &pose.command())]);
     pose::skill(&server.folder.path().join("skills"), "posed", None);
-    let long = "\u{1}".repeat(200_000);
+    // As JSON six times as long: more than a text of an event, and than a whole event, may have.
+    let long = "\u{1}".repeat(40_000);
     let item = |item: Value| json!({"type": "item.completed", "item": item}).to_string();
     let call = json!({"id": "i", "type": "mcp_tool_call", "server": long, "tool": long, "arguments": {&long: 1},
         "result": {"a": long}, "status": "completed"});
