@@ -13,7 +13,7 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 use super::content::{self, Budget, TOO_LARGE, UNREADABLE};
 use super::error::Error;
 use super::manifest::{Manifest, pretty};
-use super::walk::{self, Refused};
+use super::walk::{self, Refused, TOO_MANY};
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::files::{self, WithinRoom};
@@ -58,9 +58,10 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Whether a file was left out because of its length.
-    pub(crate) fn is_too_large(&self, path: &str) -> bool {
-        self.refused.iter().any(|refused| refused.path_rel == path && refused.reason == TOO_LARGE)
+    /// Whether a file may have been left out because of its length, or because there are too many.
+    pub(crate) fn is_too_much(&self, path: &str) -> bool {
+        let is = |refused: &Refused| refused.path_rel == path && refused.reason == TOO_LARGE;
+        self.refused.iter().any(|refused| is(refused) || refused.reason == TOO_MANY)
     }
 }
 
@@ -111,7 +112,7 @@ fn chosen(run_root: &Path, contents: Contents) -> Result<Chosen, Error> {
                     && (with_skill || !is_in_skill_copy(path))
             };
             walked.files.retain(|path| is_chosen(path));
-            walked.refused.retain(|refused| is_chosen(&refused.path_rel));
+            walked.refused.retain(|refused| refused.reason == TOO_MANY || is_chosen(&refused.path_rel));
             let mut chosen = in_folder(walked.files);
             chosen.extend(added.into_iter().map(|(path, file)| (path.to_owned(), Some(file))));
             Ok((chosen, walked.refused))

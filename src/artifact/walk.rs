@@ -17,7 +17,8 @@ const FILES_MAX: usize = 10_000;
 const REFUSED_MAX: usize = 100;
 /// Most entries that are looked at; of so many the first by path are listed.
 const SEEN_MAX: usize = 200_000;
-const TOO_MANY: &str = "it has more than 10000 files; the others are left out";
+/// The reason where files are left out because there are more.
+pub(crate) const TOO_MANY: &str = "it has more than 10000 files; the others are left out";
 const MORE_REFUSED: &str = "more is left out in it than is named";
 
 /// A path that was left out, and why.

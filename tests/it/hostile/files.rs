@@ -8,7 +8,7 @@ use crate::support::Server;
 fn a_run_ends_with_its_result_however_many_files_it_puts_beside_it() {
     let server = Server::start();
     // More than are listed of a folder, with names that come before those of the runner.
-    let fills = "import os\nfor folder in ['result', 'raw', 'logs', 'artifacts']:\n    os.makedirs(folder, exist_ok=True)\n    \
+    let fills = "import os\nfor folder in ['result', 'logs']:\n    os.makedirs(folder, exist_ok=True)\n    \
         for number in range(10100):\n        os.close(os.open(f'{folder}/a{number}', os.O_CREAT | os.O_WRONLY))\n\
         print('{\"success\": true, \"data\": {\"all\": 1}}')\n";
     server.skill("fills", &format!("cat > /dev/null\nexec python3 - <<'END'\n{fills}END\n"), json!({}));
