@@ -15,6 +15,6 @@ pub use crate::domain::validation::NormalizationLevel as Level;
 pub(crate) use offer::{Choice, DONE_MARKER, Offer, Source, choose};
 pub use parse::{Parsed, parse};
 pub(crate) use parse::{validate, violated};
-pub(crate) use question::{BEGIN as ASK_BEGINS, END as ASK_ENDS, Question, without_blocks};
+pub(crate) use question::{Question, without_blocks};
 pub use step::{Step, StepName};
 pub(crate) use turn::{Attempts, TurnVerdict, TurnWords, WordsVerdict, judge_turn, judge_words, offers};

@@ -67,6 +67,8 @@ pub struct Adapter {
     pub(crate) streams: Streams,
     /// The folder of the run from which it reads skills.
     pub(crate) skills_folder: &'static str,
+    /// Files of the run's folder, besides those in its own, that it takes for its configuration.
+    pub(crate) configured_by: &'static [&'static str],
     pub(crate) handle: HandleKind,
     pub(crate) config: config::Kind,
     pub(crate) login: Login,

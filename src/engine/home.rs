@@ -10,6 +10,9 @@ pub(crate) struct SharedHome {
     pub(crate) settings: &'static [&'static str],
     /// Folders with what is downloaded once; made when they are not there.
     pub(crate) caches: &'static [&'static str],
+    /// What the next turn of a run needs of this one, which is the run's own; `*` stands for one folder of any name. Nothing
+    /// else of what a turn leaves is there in the next: it could be a program, or settings.
+    pub(crate) sessions: &'static [&'static str],
 }
 
 /// Files of a home that programs other than the engine read, for every engine.

@@ -2,12 +2,13 @@
 
 use super::adapter::Adapter;
 use super::adapters;
+use super::config::ModelVariables;
 use super::launch::Streams;
 use crate::domain::engine::Engine;
 
 const BEGIN: &str = "<!-- Made from the adapters. To write it anew: UPDATE_DOCS=1 cargo test --lib engine -->\n";
-const HEAD: &str = "| engine | package | measured version | state | result handed over by | effort | model listed by | output goes through | sandbox of its own | session |\n\
-    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+const HEAD: &str = "| engine | package | measured version | state | result handed over by | effort | model listed by | variable with a model | output goes through | sandbox of its own | session |\n\
+    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
 
 fn row(adapter: &Adapter) -> String {
     let name = adapter.name();
@@ -30,6 +31,12 @@ fn row(adapter: &Adapter) -> String {
         (None, Some(_)) => "a snapshot",
         (None, None) => "—",
     };
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let variable = match adapter.config.model_variables {
+        ModelVariables::AboveTheFile(names) => format!("{}, above its settings file", quoted(names)),
+        ModelVariables::BelowTheFile(names) => format!("{}, below its settings file", quoted(names)),
+        ModelVariables::None => "—".to_owned(),
+    };
     let output = match adapter.streams {
         Streams::Files => "followed files",
         Streams::Pipes => "pipes",
@@ -37,7 +44,7 @@ fn row(adapter: &Adapter) -> String {
     let sandbox = if adapter.has_sandbox { "yes" } else { "no" };
     let (state, session) = (adapter.state.as_str(), adapter.handle.name());
     format!(
-        "| [{name}]({name}.md) | {package} | {version} | {state} | {result} | {effort} | {models} | {output} | {sandbox} | `{session}` |\n"
+        "| [{name}]({name}.md) | {package} | {version} | {state} | {result} | {effort} | {models} | {variable} | {output} | {sandbox} | `{session}` |\n"
     )
 }
 
@@ -51,7 +58,7 @@ fn the_table_of_engines_tells_what_each_adapter_supports() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/engines/README.md");
     let rows: String = adapters().map(row).collect();
     let script =
-        format!("| {} | built in | — | active | its standard output | — | — | pipes | no | — |\n", Engine::Script);
+        format!("| {} | built in | — | active | its standard output | — | — | — | pipes | no | — |\n", Engine::Script);
     let text = std::fs::read_to_string(page).unwrap();
     let (before, after) = text.split_once(BEGIN).unwrap_or_else(|| panic!("{page} has no table of engines"));
     let end = after.find("\n\n").map_or(after.len(), |end| end + 1);

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::keep_only::keep_only;
 use crate::engine::SharedHome;
 use crate::files::{self, Error};
 
@@ -39,13 +40,16 @@ impl EngineHome {
         &self.own
     }
 
-    /// Makes it ready for a turn. Sessions of earlier turns stay. Blocks.
+    /// Makes it ready for a turn. Of what earlier turns left, their sessions stay. Blocks.
     pub(crate) fn prepare(&self) -> Result<(), Error> {
         files::create_private_folder(&self.operators)?;
         for cache in self.shared.caches {
             files::create_private_folder(&self.operators.join(cache))?;
         }
         files::create_private_folder(&self.own)?;
+        self.write_back_logins()?;
+        let kept: Vec<&str> = self.shared.sessions.iter().copied().chain(self.linked()).collect();
+        keep_only(&self.own, &kept)?;
         self.restore_links()
     }
 
@@ -57,22 +61,29 @@ impl EngineHome {
         }
         let copied = self.shared.settings.iter().filter(|path| self.shared.caches.contains(path));
         copied.map(|path| self.own.join(COPIES).join(path)).try_for_each(|copy| files::remove_tree(&copy).map(drop))?;
+        self.write_back_logins()?;
         self.restore_links()
     }
 
+    fn write_back_logins(&self) -> Result<(), Error> {
+        self.shared.logins.iter().try_for_each(|login| self.write_back(login))
+    }
+
+    /// Everything that is a link, where the operator has it.
+    fn linked(&self) -> impl Iterator<Item = &'static str> {
+        self.shared.logins.iter().copied().chain(self.shared.links())
+    }
+
     fn restore_links(&self) -> Result<(), Error> {
-        for login in self.shared.logins {
-            self.write_back(login)?;
-        }
-        self.shared.logins.iter().copied().chain(self.shared.links()).try_for_each(|path| self.link(path))
+        self.linked().try_for_each(|path| self.link(path))
     }
 
     /// Makes a link to the operator's entry, if there is one.
     fn link(&self, path: &str) -> Result<(), Error> {
         let (target, link) = (self.operators.join(path), self.own.join(path));
         if !target.exists() {
-            // What the engine made itself is the run's own, but for a link to what the operator has removed.
-            return if link.is_symlink() { files::remove_file(&link) } else { Ok(()) };
+            // What a turn put there, and a link to what the operator has removed.
+            return files::remove_tree(&link).map(drop);
         }
         if fs::read_link(&link).is_ok_and(|found| found == target) {
             return Ok(());
@@ -128,6 +139,7 @@ mod tests {
         logins: &["cfg/login.json", "cfg/other.json"],
         settings: &["cfg/settings.json", "cfg/skills"],
         caches: &["cache"],
+        sessions: &["cfg/session", "projects/*/chats"],
     };
 
     struct Place {
@@ -166,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_settings_go_with_the_turn_and_caches_stay() {
+    fn copies_of_settings_go_with_the_turn_and_caches_before_the_next() {
         let shared = SharedHome { settings: &["config"], caches: &["config", "cache"], ..SHARED };
         let place = Place::new();
         let home = EngineHome::new(place.at("homes/run"), &place.at("operator"), shared);
@@ -175,11 +187,31 @@ mod tests {
             fs::create_dir_all(place.at("homes/run").join(COPIES).join(copy)).unwrap();
             place.write(&format!("homes/run/{COPIES}/{copy}/file"), "a key");
         }
-        home.prepare().unwrap();
-        assert!(place.at("homes/run").join(COPIES).join("config/file").exists(), "the turn is yet to come");
         home.settle().unwrap();
         assert!(!place.at("homes/run").join(COPIES).join("config").exists());
         assert!(place.at("homes/run").join(COPIES).join("cache/file").exists());
+        home.prepare().unwrap();
+        assert!(!place.at("homes/run").join(COPIES).exists(), "the next turn begins without it");
+    }
+
+    #[test]
+    fn nothing_that_a_turn_leaves_is_there_in_the_next_but_its_session() {
+        let place = Place::new();
+        place.home.prepare().unwrap();
+        for folder in ["cfg/hooks", "projects/x/chats", "projects/x/bin"] {
+            fs::create_dir_all(place.at("homes/run").join(folder)).unwrap();
+        }
+        let planted =
+            ["cfg/other.json", "cfg/hooks/start.sh", ".profile", "projects/x/bin/rg", "projects/settings.json"];
+        let kept = ["cfg/session", "projects/x/chats/1.jsonl"];
+        planted.iter().chain(&kept).for_each(|path| place.write(&format!("homes/run/{path}"), "left"));
+        place.replace("homes/run/cfg/settings.json", r#"{"hook":"planted"}"#);
+        place.home.settle().unwrap();
+        place.home.prepare().unwrap();
+        planted.iter().for_each(|path| assert!(!place.at("homes/run").join(path).exists(), "{path}"));
+        kept.iter().for_each(|path| assert_eq!(place.read(&format!("homes/run/{path}")), "left"));
+        assert_eq!(place.read("homes/run/cfg/settings.json"), "{}");
+        assert!(place.at("homes/run/cfg/login.json").is_symlink());
     }
 
     #[test]

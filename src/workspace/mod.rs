@@ -3,6 +3,7 @@
 mod engine_home;
 mod entry_name;
 mod folders;
+mod keep_only;
 mod layout;
 mod ranges;
 mod share;
@@ -21,6 +22,7 @@ pub use crate::domain::request::UploadedFile;
 pub(crate) use engine_home::{COPIES, EngineHome};
 pub use folders::{create_for_engine, create_run};
 pub(crate) use folders::{reclaim, remove_run, remove_sealed, remove_unused, sync_run};
+pub(crate) use keep_only::keep_only;
 pub use layout::Layout;
 pub(crate) use layout::RunPaths;
 pub(crate) use ranges::{RangeError, read_range};

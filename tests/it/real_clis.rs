@@ -6,11 +6,15 @@ mod gemini_home;
 mod hostile;
 mod keys;
 mod large;
+mod normalized;
 mod own_tmp;
+mod planted;
 mod proxy;
 mod refused;
 mod sandbox;
 mod service;
+mod terminal;
+mod told;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -60,7 +64,11 @@ impl Cli {
 
     /// A CLI whose model is at this host.
     fn asking(host: &str, name: &str) -> Cli {
-        let root = format!("http://{host}");
+        Cli::told_of(&format!("http://{host}"), name)
+    }
+
+    /// A CLI whose operator says that its model is there.
+    fn told_of(root: &str, name: &str) -> Cli {
         let v1 = format!("{root}/v1");
         let (model, home, env): (_, _, Vec<(&str, &str)>) = match name {
             "codex" => {
@@ -75,9 +83,9 @@ impl Cli {
             "gemini" => (
                 "gemini-2.5-flash",
                 None,
-                vec![("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", &root), ("CODE_ASSIST_ENDPOINT", &root)],
+                vec![("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", root), ("CODE_ASSIST_ENDPOINT", root)],
             ),
-            "claude" => ("scripted-1", None, vec![("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &root)]),
+            "claude" => ("scripted-1", None, vec![("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", root)]),
             "qwen" => ("scripted-1", None, vec![("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", &v1)]),
             other => panic!("no CLI of {other} can be had"),
         };

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::cli::terminal::dialogue::Dialogue;
 use crate::cli::terminal::event_line::summary;
 use crate::cli::terminal::look::{Ink, Look, columns, fit, harmless, one_line, width};
-use crate::convergence::{ASK_BEGINS, ASK_ENDS, DONE_MARKER};
+use crate::convergence::{DONE_MARKER, without_blocks};
 use crate::domain::event::Event;
 use crate::fcmp::{Envelope, read_envelope};
 
@@ -162,11 +162,7 @@ fn brief(envelope: &Envelope) -> Option<(Option<Ink>, String)> {
 
 /// What the assistant says to people: not the result, which is shown at the end, nor the form of a question.
 fn words(text: &str) -> String {
-    let text = harmless(text);
-    let (before, after) = text.split_once(ASK_BEGINS).map_or((text.as_str(), ""), |(before, rest)| {
-        (before, rest.split_once(ASK_ENDS).map_or("", |(_, after)| after))
-    });
-    let text = format!("{}\n{}", before.trim(), after.trim()).replace(DONE_MARKER, "");
+    let text = without_blocks(&harmless(text)).replace(DONE_MARKER, "");
     let text = text.trim();
     let is_result = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     if is_result { String::new() } else { text.to_owned() }
@@ -206,6 +202,7 @@ mod tests {
             ("{\"name\": \"Ann\"}\n__SKILL_DONE__\n", ""),
             ("One thing.\n<ASK_USER_YAML>\nprompt: Who?\n</ASK_USER_YAML>\n", "One thing."),
             ("<ASK_USER_YAML>\nprompt: Who?\n", ""),
+            ("One.\n<ASK_USER_YAML>a</ASK_USER_YAML>\n<ASK_USER_YAML>b</ASK_USER_YAML>", "One."),
         ] {
             assert_eq!(words(text), shown, "{text}");
         }

@@ -4,7 +4,7 @@ mod keys;
 mod launch;
 
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Effort, Format, Kind, nothing};
+use super::config::{Effort, Format, Kind, ModelVariables, nothing};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
@@ -27,6 +27,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     polite: PoliteSignal::TerminateAll,
     streams: Streams::Files,
     skills_folder: ".claude/skills",
+    configured_by: &[".mcp.json"],
     handle: HandleKind::Uuid { kind: "session_id" },
     config: Kind {
         format: Format::Json,
@@ -36,9 +37,9 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         home: nothing,
         enforced: |_: ExecutionMode| nothing(),
         model_key: "model",
-        effort: Some(Effort { key: "effortLevel", in_model: false }),
+        effort: Some(Effort { key: "effortLevel", in_model: false, variable: Some("CLAUDE_CODE_EFFORT_LEVEL") }),
         operator_file: "cfg/settings.json",
-        model_variables: &["ANTHROPIC_MODEL"],
+        model_variables: ModelVariables::AboveTheFile(&["ANTHROPIC_MODEL"]),
     },
     login: Login {
         variables: &["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN"],
@@ -60,6 +61,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
             "cfg/skills",
         ],
         caches: &[],
+        sessions: &["cfg/projects"],
     },
     models: ModelCatalog {
         names: ModelNames::Plain,

@@ -9,7 +9,7 @@ mod schema;
 use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Effort, Format, Kind, nothing};
+use super::config::{Effort, Format, Kind, ModelVariables, nothing};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
@@ -34,6 +34,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     // It waits until its pipe has taken what it writes.
     streams: Streams::Pipes,
     skills_folder: ".codex/skills",
+    configured_by: &[],
     handle: HandleKind::Uuid { kind: "thread_id" },
     config: Kind {
         format: Format::Toml,
@@ -43,9 +44,9 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         home: nothing,
         enforced,
         model_key: "model",
-        effort: Some(Effort { key: "model_reasoning_effort", in_model: true }),
+        effort: Some(Effort { key: "model_reasoning_effort", in_model: true, variable: None }),
         operator_file: ".codex/config.toml",
-        model_variables: &[],
+        model_variables: ModelVariables::None,
     },
     login: Login {
         variables: &["OPENAI_API_KEY", "CODEX_API_KEY"],
@@ -67,6 +68,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
             ".codex/skills",
         ],
         caches: &[],
+        sessions: &[".codex/sessions"],
     },
     models: ModelCatalog {
         names: ModelNames::WithEffort,

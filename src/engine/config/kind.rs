@@ -24,7 +24,15 @@ pub(crate) struct Kind {
     /// The operator's own configuration, below the engine's home.
     pub(crate) operator_file: &'static str,
     /// Variables by which an operator may name a model.
-    pub(crate) model_variables: &'static [&'static str],
+    pub(crate) model_variables: ModelVariables,
+}
+
+/// Variables that name a model, the first that is set counts, and what they are worth beside the operator's own configuration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ModelVariables {
+    AboveTheFile(&'static [&'static str]),
+    BelowTheFile(&'static [&'static str]),
+    None,
 }
 
 /// Where the effort of a model stands.
@@ -33,6 +41,8 @@ pub(crate) struct Effort {
     pub(crate) key: &'static str,
     /// Whether a request may write it behind the model's name: `name@effort`.
     pub(crate) in_model: bool,
+    /// A variable that stands above every configuration.
+    pub(crate) variable: Option<&'static str>,
 }
 
 /// The format of a configuration file.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::model_name::is_model_name;
 use crate::domain::request::{ExecutionMode, Passed};
 pub(crate) use keys::{Key, Takes, refused};
-pub(crate) use kind::{Effort, Format, Kind};
+pub(crate) use kind::{Effort, Format, Kind, ModelVariables};
 use layer::check_form;
 pub(crate) use layer::{Invalid, lay_over};
 pub(crate) use operator::{Operator, OperatorLayer, Sourced, sources};
@@ -28,22 +28,32 @@ pub(crate) fn passed(
     env: &[(String, String)],
 ) -> Passed {
     let below = operator.and_then(|text| kind.format.read(text).ok()).unwrap_or_default();
-    let of = |key: &str| {
-        let found = text_at(config, key).or_else(|| text_at(&below, key));
-        // Whatever an operator wrote there, only what can be such a name is shown.
-        found.filter(|found| is_model_name(found)).map(str::to_owned)
+    let variable = |name: &str| {
+        let found = env.iter().find(|(passed, value)| passed == name && !value.is_empty());
+        found.map(|(_, value)| value.as_str())
     };
-    let variable = || {
-        let named = |name: &&str| env.iter().find(|(passed, _)| passed == name).map(|(_, value)| value.clone());
-        kind.model_variables.iter().find_map(named).filter(|model| is_model_name(model))
+    let of_operator = || {
+        let in_file = text_at(&below, kind.model_key);
+        match kind.model_variables {
+            ModelVariables::AboveTheFile(names) => names.iter().find_map(|name| variable(name)).or(in_file),
+            ModelVariables::BelowTheFile(names) => in_file.or_else(|| names.iter().find_map(|name| variable(name))),
+            ModelVariables::None => in_file,
+        }
     };
+    let model = text_at(config, kind.model_key).or_else(of_operator);
+    let effort = kind.effort.and_then(|effort| {
+        let in_files = || text_at(config, effort.key).or_else(|| text_at(&below, effort.key));
+        effort.variable.and_then(variable).or_else(in_files)
+    });
+    // Whatever an operator wrote there, only what can be such a name is shown.
+    let shown_name = |found: Option<&str>| found.filter(|found| is_model_name(found)).map(str::to_owned);
     let mut options = shown.clone();
     for key in [Some(kind.model_key), kind.effort.map(|effort| effort.key)].into_iter().flatten() {
         remove_at(&mut options, key);
     }
     Passed {
-        model: of(kind.model_key).or_else(variable),
-        effort: kind.effort.and_then(|effort| of(effort.key)),
+        model: shown_name(model),
+        effort: shown_name(effort),
         options: options.as_object().cloned().unwrap_or_default(),
     }
 }

@@ -85,14 +85,26 @@ fn the_requests_model_beats_the_skills_on_every_engine_and_what_is_passed_is_tol
         assert_eq!(told(Some(&text), None, None, &[]).model.as_deref(), Some("skills-model"), "{name}");
         assert_eq!(told(None, None, Some(&text), &[]).model.as_deref(), Some("skills-model"), "{name}");
         assert_eq!(told(None, None, None, &[]).model, None, "{name}");
-        for variable in kind.model_variables {
+        let (variables, above) = match kind.model_variables {
+            ModelVariables::AboveTheFile(names) => (names, true),
+            ModelVariables::BelowTheFile(names) => (names, false),
+            ModelVariables::None => (&[][..], false),
+        };
+        for variable in variables {
             let env = [((*variable).to_owned(), "of-variable".to_owned())];
             assert_eq!(told(None, None, None, &env).model.as_deref(), Some("of-variable"), "{name}");
+            let wins = if above { "of-variable" } else { "skills-model" };
+            assert_eq!(told(None, None, Some(&text), &env).model.as_deref(), Some(wins), "{name}");
+            assert_eq!(told(None, Some("asked"), Some(&text), &env).model.as_deref(), Some("asked"), "{name}");
         }
         assert_eq!(model(kind, &Value::Object(told(Some(&text), None, None, &[]).options)), None, "{name}");
         if let Some(effort) = kind.effort {
             let config = merge(kind, &layers(None, Some(&at(effort.key, "high")))).unwrap();
             assert_eq!(passed(kind, (&config, &config), None, &[]).effort.as_deref(), Some("high"), "{name}");
+            if let Some(variable) = effort.variable {
+                let env = [(variable.to_owned(), "low".to_owned())];
+                assert_eq!(passed(kind, (&config, &config), None, &env).effort.as_deref(), Some("low"), "{name}");
+            }
         }
     }
     let codex = &codex::ADAPTER.config;

@@ -7,7 +7,7 @@ mod parse;
 use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State};
-use super::config::{Format, Kind, nothing};
+use super::config::{Format, Kind, ModelVariables, nothing};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
@@ -28,6 +28,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     polite: PoliteSignal::TerminateAll,
     streams: Streams::Files,
     skills_folder: ".gemini/skills",
+    configured_by: &[".env"],
     handle: HandleKind::Uuid { kind: "session_id" },
     config: Kind {
         format: Format::Json,
@@ -39,7 +40,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         model_key: "model.name",
         effort: None,
         operator_file: ".gemini/settings.json",
-        model_variables: &["GEMINI_MODEL"],
+        model_variables: ModelVariables::AboveTheFile(&["GEMINI_MODEL"]),
     },
     login: Login {
         variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"],
@@ -62,6 +63,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
             ".gemini/skills",
         ],
         caches: &[],
+        sessions: &[".gemini/projects.json", ".gemini/tmp/*/.project_root", ".gemini/tmp/*/chats"],
     },
     models: ModelCatalog {
         names: ModelNames::Plain,

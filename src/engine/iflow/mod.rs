@@ -5,7 +5,7 @@ mod launch;
 mod parse;
 
 use super::adapter::{Adapter, State, no_http_status};
-use super::config::{Format, Kind, nothing};
+use super::config::{Format, Kind, ModelVariables, nothing};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
@@ -22,6 +22,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     polite: PoliteSignal::TerminateAll,
     streams: Streams::Files,
     skills_folder: ".iflow/skills",
+    configured_by: &[".env"],
     handle: HandleKind::Prefixed { kind: "session_id", prefix: "session-" },
     config: Kind {
         format: Format::Json,
@@ -33,13 +34,14 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         model_key: "modelName",
         effort: None,
         operator_file: ".iflow/settings.json",
-        model_variables: &[],
+        model_variables: ModelVariables::None,
     },
     login: Login { variables: &["IFLOW_API_KEY"], other_keys: true, file: ".iflow/oauth_creds.json", command: None },
     home: SharedHome {
         logins: &[".iflow/oauth_creds.json", ".iflow/iflow_accounts.json"],
         settings: &[".iflow/IFLOW.md", ".iflow/agents", ".iflow/commands", ".iflow/settings.json"],
         caches: &[],
+        sessions: &[".iflow/projects", ".iflow/sessions", ".iflow/tmp"],
     },
     models: ModelCatalog { names: ModelNames::Plain, snapshot: None, listing: None },
     structured: None,

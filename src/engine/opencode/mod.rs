@@ -7,7 +7,7 @@ mod parse;
 use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Format, Kind, nothing};
+use super::config::{Format, Kind, ModelVariables, nothing};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
@@ -28,6 +28,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     polite: PoliteSignal::TerminateAll,
     streams: Streams::Files,
     skills_folder: ".opencode/skills",
+    configured_by: &["opencode.json", "opencode.jsonc"],
     handle: HandleKind::Prefixed { kind: "session_id", prefix: "ses_" },
     config: Kind {
         format: Format::Json,
@@ -39,7 +40,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         model_key: "model",
         effort: None,
         operator_file: "config/opencode/opencode.json",
-        model_variables: &[],
+        model_variables: ModelVariables::None,
     },
     login: Login {
         variables: &["OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
@@ -52,6 +53,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         settings: &["config"],
         // It installs what its configuration needs beside it.
         caches: &["cache", "config"],
+        sessions: &["data/opencode/opencode.db", "data/opencode/opencode.db-shm", "data/opencode/opencode.db-wal"],
     },
     models: ModelCatalog {
         names: ModelNames::WithProvider,

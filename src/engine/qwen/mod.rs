@@ -6,7 +6,7 @@ mod launch;
 use serde_json::{Value, json};
 
 use super::adapter::{Adapter, Install, State, no_http_status};
-use super::config::{Format, Kind};
+use super::config::{Format, Kind, ModelVariables};
 use super::home::SharedHome;
 use super::launch::{PoliteSignal, Streams};
 use super::login::Login;
@@ -31,6 +31,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     polite: PoliteSignal::TerminateAll,
     streams: Streams::Files,
     skills_folder: ".qwen/skills",
+    configured_by: &[".env"],
     handle: HandleKind::Uuid { kind: "session_id" },
     config: Kind {
         format: Format::Json,
@@ -42,7 +43,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         model_key: "model.name",
         effort: None,
         operator_file: ".qwen/settings.json",
-        model_variables: &["OPENAI_MODEL", "QWEN_MODEL"],
+        model_variables: ModelVariables::BelowTheFile(&["OPENAI_MODEL", "QWEN_MODEL"]),
     },
     login: Login {
         variables: &["OPENAI_API_KEY", "DASHSCOPE_API_KEY"],
@@ -63,6 +64,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
             ".qwen/skills",
         ],
         caches: &[],
+        sessions: &[".qwen/projects/*/chats"],
     },
     models: ModelCatalog {
         names: ModelNames::Plain,

@@ -23,7 +23,7 @@ use crate::prompt::{self, contract};
 use crate::settings::Sandbox;
 use crate::skill::Skill;
 use crate::skill::manifest::{Network, Template};
-use crate::workspace::{EngineHome, RunPaths};
+use crate::workspace::{self, EngineHome, RunPaths};
 
 /// Longest text that is read of a skill; the lint refuses longer ones.
 const COPIED_MAX: u64 = 1024 * 1024;
@@ -132,6 +132,9 @@ fn start_cli(
         Some(home) => home.prepare()?,
         None => files::create_private_folder(&operators_home)?,
     }
+    if state.turns > 0 {
+        forget_configuration(paths, adapter, state)?;
+    }
     let operator = read_operators(&operators_home, adapter.config.operator_file);
     let schema_path = paths.file(RunFile::OutputSchema);
     let env = passed_variables(shared, adapter);
@@ -207,6 +210,20 @@ fn start_cli(
         warnings: adapter.warning().into_iter().chain(unlisted).chain(unenforced).collect(),
         isolation,
     }))
+}
+
+/// What an earlier turn may have left in the run's folder to configure this one: nothing of it counts.
+fn forget_configuration(paths: &RunPaths, adapter: &Adapter, state: &RunState) -> Result<(), Error> {
+    for file in adapter.configured_by {
+        files::remove_tree(&paths.root.join(file))?;
+    }
+    let Some((own, skills)) = adapter.skills_folder.split_once('/') else { return Ok(()) };
+    let own = paths.root.join(own);
+    match own.symlink_metadata() {
+        Ok(found) if found.is_dir() => Ok(workspace::keep_only(&own, &[&format!("{skills}/{}", state.skill.id)])?),
+        Ok(_) => Ok(files::remove_tree(&own).map(drop)?),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Whether this is in `/tmp`, also by a link.

@@ -56,6 +56,11 @@ impl Service {
         Service::of(cli, model, folder, starter, variables)
     }
 
+    /// A service whose CLI was told that its model is there.
+    pub(super) fn told_of(root: &str, name: &str) -> Service {
+        Service::of(Cli::told_of(root, name), ModelServer::start(), tempfile::tempdir().unwrap(), &[], &[])
+    }
+
     /// A service with this CLI and the model that it talks to.
     pub(super) fn of(
         cli: Cli,
@@ -86,7 +91,9 @@ impl Service {
         self.model.script(replies);
         let name = self.cli.adapter.name();
         body["engine"] = json!(name);
-        body["model"] = json!(self.cli.model);
+        if body.get("model").is_none() {
+            body["model"] = json!(self.cli.model);
+        }
         let created = Call::new(self.address, "POST", "/v1/jobs").json(&body).send();
         assert_eq!(created.status, 201, "{}", created.text());
         let run = created.json()["run_id"].as_str().unwrap().to_owned();
@@ -199,7 +206,7 @@ fn serve(cli: &Cli, folder: &tempfile::TempDir, starter: &[&str], variables: &[(
 }
 
 /// Our program with the shipped skills and nothing of this process's environment but where programs are.
-fn command(folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
+pub(super) fn command(folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
     started_by(&[], folder, arguments)
 }
 
