@@ -6,6 +6,7 @@ use super::adapter::Adapter;
 use super::failure::Failure;
 use super::process_exit::ProcessExit;
 use super::report::{ReportedEnd, TurnReport};
+use super::way_out::WayOut;
 use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
 
@@ -18,8 +19,13 @@ pub struct EngineAnswer {
     pub structured: Option<Value>,
 }
 
-/// The engine's answer, or why it did not finish its turn.
-pub fn answer(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Result<EngineAnswer, RunError> {
+/// The engine's answer, or why it did not finish its turn. `way_out` tells whom it reached, where the runner knows it.
+pub fn answer(
+    adapter: &Adapter,
+    report: &TurnReport,
+    exit: ProcessExit,
+    way_out: &WayOut,
+) -> Result<EngineAnswer, RunError> {
     let failure = match (&report.end, exit) {
         (Some(ReportedEnd::Succeeded), ProcessExit::Code(0) | ProcessExit::Dismissed)
         | (Some(ReportedEnd::InPlainText), ProcessExit::Code(_) | ProcessExit::Dismissed) => {
@@ -41,7 +47,11 @@ pub fn answer(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Resu
         None => failure,
     };
     let exit_code = exit.code();
-    let error = failure.with_status(exit_code.and_then(adapter.http_status_of_exit)).into_error();
+    let failure = failure.with_status(exit_code.and_then(adapter.http_status_of_exit));
+    let error = match way_out.explains(adapter.name(), &failure, report.used_tools) {
+        Some(unreached) => unreached.into_error().with("engine_message", failure.message),
+        None => failure.into_error(),
+    };
     Err(error.with("exit_code", json!(exit_code)).with("stderr", report.stderr_tail.trim_end()))
 }
 
@@ -71,7 +81,8 @@ fn unfinished(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Fail
                 _ => how,
             };
             // Standard error is full of harmless remarks: it may tell the kind of a failure, but not that there is one.
-            Failure { message, ..Failure::classify(None, &report.stderr_tail) }
+            let connection = Failure::classify(None, &message).connection;
+            Failure { message, connection, ..Failure::classify(None, &report.stderr_tail) }
         }
     }
 }

@@ -37,7 +37,7 @@ const RATE_WORDS: [&str; 9] = [
 ];
 
 /// Words that mean that the service could not be reached or the connection to it broke, in lower case.
-const CONNECTION_WORDS: [&str; 17] = [
+const CONNECTION_WORDS: [&str; 14] = [
     "connection refused",
     "econnrefused",
     "connection reset",
@@ -52,9 +52,6 @@ const CONNECTION_WORDS: [&str; 17] = [
     "error sending request",
     "stream ended without a finish reason",
     "socket hang up",
-    "cannot connect",
-    "connection was closed",
-    "tunneling socket",
 ];
 
 /// The detail of an error that says when the service can be asked again.
@@ -83,18 +80,30 @@ pub struct Failure {
     pub(crate) http_status: Option<u16>,
     /// When the service can be asked again, where it said so.
     pub(crate) retry_after_seconds: Option<u64>,
+    /// Whether the model's service could not be reached, or the connection to it broke.
+    pub(crate) connection: bool,
+    /// The host that was not reached, where that is known.
+    pub(crate) unreached: Option<String>,
 }
 
 impl Failure {
     /// A failure whose kind is known.
     pub(crate) fn new(code: ErrorCode, message: &str) -> Self {
-        Self { code, message: super::excerpt::text(message), http_status: None, retry_after_seconds: None }
+        Self {
+            code,
+            message: super::excerpt::text(message),
+            http_status: None,
+            retry_after_seconds: None,
+            connection: false,
+            unreached: None,
+        }
     }
 
     /// A failure sorted by the status of the model's service, else by the engine's words.
     pub(crate) fn classify(http_status: Option<u16>, message: &str) -> Self {
         let code = http_status.and_then(by_status).unwrap_or_else(|| by_words(message));
-        Self { http_status, ..Self::new(code, message) }
+        let connection = code == ErrorCode::EngineFailed && http_status.is_none() && says(message, &CONNECTION_WORDS);
+        Self { http_status, connection, ..Self::new(code, message) }
     }
 
     /// The same failure, sorted again when a status tells what the words did not.
@@ -103,24 +112,26 @@ impl Failure {
             self.code = http_status.and_then(by_status).unwrap_or(self.code);
         }
         self.http_status = self.http_status.or(http_status);
+        self.connection &= self.http_status.is_none();
         self
+    }
+
+    /// Whether it may be this answer of somebody between the engine and its model's service.
+    pub(super) fn may_be_status(&self, status: u16) -> bool {
+        let sorted = matches!(self.code, ErrorCode::EngineFailed | ErrorCode::EngineAuthRequired);
+        sorted && self.http_status.is_none_or(|known| known == status)
     }
 
     pub(crate) fn into_error(self) -> RunError {
         let status = self.http_status.map_or(Value::Null, Value::from);
-        let connection = self.is_of_connection();
         let mut error = RunError::new(self.code, self.message).with("http_status", status);
         if let Some(seconds) = self.retry_after_seconds {
             error = error.with(RETRY_AFTER, seconds);
         }
-        if connection { error.with("cause", CONNECTION) } else { error }
-    }
-
-    /// Whether the model's service could not be reached, or the connection to it broke.
-    fn is_of_connection(&self) -> bool {
-        let message = self.message.to_lowercase();
-        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-        self.code == ErrorCode::EngineFailed && self.http_status.is_none() && says(&CONNECTION_WORDS)
+        if let Some(host) = self.unreached {
+            error = error.with("host", host);
+        }
+        if self.connection { error.with("cause", CONNECTION) } else { error }
     }
 }
 
@@ -133,15 +144,18 @@ fn by_status(status: u16) -> Option<ErrorCode> {
 }
 
 fn by_words(message: &str) -> ErrorCode {
-    let message = message.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if says(&AUTH_WORDS) {
+    if says(message, &AUTH_WORDS) {
         ErrorCode::EngineAuthRequired
-    } else if says(&RATE_WORDS) {
+    } else if says(message, &RATE_WORDS) {
         ErrorCode::EngineRateLimited
     } else {
         ErrorCode::EngineFailed
     }
+}
+
+fn says(message: &str, words: &[&str]) -> bool {
+    let message = message.to_lowercase();
+    words.iter().any(|word| message.contains(word))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod session;
 mod structured;
 mod tool_schema;
 mod turn;
+mod way_out;
 
 mod claude;
 mod codex;
@@ -41,6 +42,7 @@ pub(crate) use parser::TurnParser;
 pub use process_exit::ProcessExit;
 pub use reader::{LineParser, Reading, StreamReader};
 pub use report::{ReportedEnd, TurnReport};
+pub use way_out::{Closed, WayOut};
 
 pub(crate) use home::SharedHome;
 pub(crate) use launch::{ConfigFile, LaunchPlan};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::domain::fact::Stream;
 use crate::domain::resources::Exceeded;
-use crate::engine::ProcessExit;
+use crate::engine::{ProcessExit, WayOut};
 
 /// One output of a running engine; those of one stream come in the order in which they were written.
 #[derive(Debug)]
@@ -62,4 +62,6 @@ pub struct Ended {
     pub stragglers_killed: u32,
     /// The limit of its resources that it met.
     pub exceeded: Option<Exceeded>,
+    /// Whom its processes reached, as far as they went through the runner's proxy.
+    pub way_out: WayOut,
 }

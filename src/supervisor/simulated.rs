@@ -16,7 +16,7 @@ use super::recorder::Recorder;
 use super::spawn::{Error, OUTPUTS_WAITING, Spec};
 use super::tmp_dir;
 use crate::domain::fact::Stream;
-use crate::engine::ProcessExit;
+use crate::engine::{ProcessExit, WayOut};
 use crate::files;
 
 /// The engine's side of a simulated process: a test writes its output and reads its requests. If it is dropped before
@@ -110,13 +110,9 @@ impl SimulatedEngine {
         let Self { stdout, stderr, outputs, tmp_dir, .. } = self;
         // What cannot be removed is removed by the next start.
         let _ = files::remove_tree(&tmp_dir);
-        let ended = Ended {
-            exit,
-            stdout: stdout.finish().await,
-            stderr: stderr.finish().await,
-            stragglers_killed,
-            exceeded: None,
-        };
+        let (stdout, stderr) = (stdout.finish().await, stderr.finish().await);
+        let way_out = WayOut::default();
+        let ended = Ended { exit, stdout, stderr, stragglers_killed, exceeded: None, way_out };
         // The owner may be gone.
         let _ = outputs.send(Output::Ended(ended)).await;
     }

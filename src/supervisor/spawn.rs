@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
@@ -277,8 +278,11 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
     };
     let stdout = read(Stream::Stdout, reading.stdout, spec.limits.stdout_max)?;
     let stderr = read(Stream::Stderr, reading.stderr, None)?;
+    let way_out = Arc::default();
     let served = match spec.sandbox.map(|sandbox| &sandbox.network) {
-        Some(Network::Through(rules)) => egress::serve(started.listeners, rules.clone(), outputs.clone())?,
+        Some(Network::Through(rules)) => {
+            egress::serve(started.listeners, rules.clone(), outputs.clone(), Arc::clone(&way_out))?
+        }
         Some(Network::Machine | Network::None) | None => Vec::new(),
     };
     let watcher = Watcher {
@@ -300,6 +304,7 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
         guarded: spec
             .resources
             .map(|resources| guard(started.shim, spec.sandbox.is_some(), resources, spec.tmp_dir.to_owned())),
+        way_out,
     };
     tokio::spawn(watcher.run());
     Ok(Process {

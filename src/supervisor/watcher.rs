@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -25,7 +25,7 @@ use super::{processes, sweep};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
 use crate::domain::resources::Exceeded;
-use crate::engine::{PoliteSignal, ProcessExit};
+use crate::engine::{PoliteSignal, ProcessExit, WayOut};
 use crate::files;
 
 /// How long output may still come from others after the engine itself has exited.
@@ -105,6 +105,7 @@ pub(crate) struct Watcher {
     pub(crate) served: Vec<JoinHandle<()>>,
     /// The watch over what it uses, where that is limited.
     pub(crate) guarded: Option<Guarded>,
+    pub(crate) way_out: Arc<Mutex<WayOut>>,
 }
 
 impl Watcher {
@@ -124,7 +125,8 @@ impl Watcher {
         };
         let exceeded = self.verdict(exit).await;
         self.tidy().await;
-        let ended = Ended { exit, stdout, stderr, stragglers_killed, exceeded };
+        let way_out = self.way_out.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ended = Ended { exit, stdout, stderr, stragglers_killed, exceeded, way_out };
         let _ = self.outputs.send(Output::Ended(ended)).await;
     }
 

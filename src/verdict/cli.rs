@@ -12,7 +12,7 @@ use crate::domain::outcome::{Completion, RunError, Warning};
 use crate::domain::request::ExecutionMode;
 use crate::domain::run_file::RunFile;
 use crate::engine;
-use crate::engine::{Adapter, EngineAnswer, ProcessExit, TurnReport};
+use crate::engine::{Adapter, EngineAnswer, ProcessExit, TurnReport, WayOut};
 use crate::skill::schema::{TooCostly, Validator};
 use crate::verdict::stop::Stop;
 use crate::verdict::verdict::{
@@ -25,6 +25,7 @@ pub(crate) struct CliTurn<'a> {
     pub report: &'a TurnReport,
     pub exit: ProcessExit,
     pub stop: Option<Stop>,
+    pub way_out: &'a WayOut,
     /// The result file, when the skill wrote one in this turn.
     pub skill_result: Option<&'a str>,
     pub output: &'a Validator,
@@ -197,7 +198,7 @@ pub(crate) fn judge_words(turn: &CliTurn<'_>) -> Result<String, Box<Verdict>> {
 }
 
 fn engine_answer(turn: &CliTurn<'_>) -> Result<EngineAnswer, RunError> {
-    engine::answer(turn.adapter, turn.report, turn.exit)
+    engine::answer(turn.adapter, turn.report, turn.exit, turn.way_out)
 }
 
 /// A failure of the model's service, or of the way to it, may pass: what an engine has not begun can be begun again.

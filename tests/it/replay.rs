@@ -13,7 +13,9 @@ use skill_runner::domain::event::Event;
 use skill_runner::domain::fact::{Fact, RawRange, Stream};
 use skill_runner::domain::outcome::RunError;
 use skill_runner::domain::outcome::Usage;
-use skill_runner::engine::{self, Adapter, EngineAnswer, LINE_MAX, ProcessExit, ReportedEnd, StreamReader, TurnReport};
+use skill_runner::engine::{
+    self, Adapter, EngineAnswer, LINE_MAX, ProcessExit, ReportedEnd, StreamReader, TurnReport, WayOut,
+};
 
 /// One recorded turn.
 #[derive(Debug, Clone)]
@@ -93,7 +95,7 @@ fn play(case: &Case, cut: impl Fn(&[u8]) -> Vec<usize>) -> Played {
     let stderr = read(Stream::Stderr, &case.stderr);
     let at_the_end = parser.finish();
     let report = parser.report().clone();
-    let verdict = engine::answer(case.adapter, &report, case.exit);
+    let verdict = engine::answer(case.adapter, &report, case.exit, &WayOut::default());
     Played { stdout, stderr, at_the_end, report, verdict }
 }
 

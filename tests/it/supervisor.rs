@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 use skill_runner::domain::ids::RunId;
-use skill_runner::engine::{Launch, PoliteSignal, Streams};
+use skill_runner::engine::{Launch, PoliteSignal, Streams, WayOut};
 use skill_runner::supervisor::{
     Access, Ended, Error, Limits, Network, Output, Process, ProcessExit, ReadOnlyBind, Sandbox, Shown, Spec, Stream,
     StreamTotals, spawn,
@@ -123,7 +123,8 @@ impl Room {
 
     fn ended(&self, exit: ProcessExit, stragglers_killed: u32) -> Option<Ended> {
         let (stdout, stderr) = (self.totals("stdout.txt"), self.totals("stderr.txt"));
-        Some(Ended { exit, stdout, stderr, stragglers_killed, exceeded: None })
+        let way_out = WayOut::default();
+        Some(Ended { exit, stdout, stderr, stragglers_killed, exceeded: None, way_out })
     }
 }
 

@@ -131,7 +131,7 @@ mod tests {
     use crate::domain::event::{AssistantMessage, SessionBound};
     use crate::domain::fact::Stream;
     use crate::domain::outcome::RunError;
-    use crate::engine::{EngineAnswer, LineParser, ProcessExit, Reading, answer};
+    use crate::engine::{EngineAnswer, LineParser, ProcessExit, Reading, WayOut, answer};
 
     const BLOCK: [&str; 3] = [
         "<Execution Info>",
@@ -150,7 +150,7 @@ mod tests {
             }
         }
         events.extend(parser.finish());
-        (events, answer(&ADAPTER, parser.report(), ProcessExit::Code(0)))
+        (events, answer(&ADAPTER, parser.report(), ProcessExit::Code(0), &WayOut::default()))
     }
 
     #[test]

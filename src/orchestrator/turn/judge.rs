@@ -8,7 +8,7 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
-use crate::engine::{Adapter, TurnParser, script};
+use crate::engine::{Adapter, TurnParser, WayOut, script};
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::results::pretty;
@@ -57,7 +57,7 @@ pub(crate) fn judge(
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref().filter(|_| part == Judged::Whole);
     let skill_result = result_file::keep(paths, named, result_before, &paths.file(RunFile::SkillResult))?;
     let kept = skill_result.is_some();
-    let FinishedProcess { exit, stop, reader, stderr_from } = process;
+    let FinishedProcess { exit, stop, reader, stderr_from, way_out } = process;
     let verdict = match reader {
         TurnReader::Script(_) => {
             let (output, output_json, from) = match part {
@@ -81,7 +81,7 @@ pub(crate) fn judge(
             verdict
         }
         TurnReader::Cli(parser, adapter) => {
-            let engine = Engine { parser: &parser, adapter, exit, stop };
+            let engine = Engine { parser: &parser, adapter, exit, stop, way_out };
             let verdict = judge_cli(&engine.turn(state, skill, skill_result.as_deref()));
             keep_message(&paths.file(RunFile::EngineOutput), &parser, &verdict)?;
             keep_answer(&paths.file(RunFile::EngineOutputJson), &verdict)?;
@@ -100,13 +100,13 @@ pub(crate) fn judge_repair(
     before: Option<FileMark>,
 ) -> Result<Verdict, Error> {
     workspace::reclaim(paths)?;
-    let FinishedProcess { exit, stop, reader, stderr_from: _ } = process;
+    let FinishedProcess { exit, stop, reader, stderr_from: _, way_out } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
         return Ok(Verdict::failed(RunError::new(ErrorCode::Internal, "only an engine can be asked again")));
     };
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let written = result_file::keep(paths, named, before, &paths.file(RunFile::RepairResult))?;
-    let engine = Engine { parser: &parser, adapter, exit, stop };
+    let engine = Engine { parser: &parser, adapter, exit, stop, way_out };
     let verdict = judge_cli(&engine.turn(state, skill, written.as_deref()));
     keep_message(&paths.file(RunFile::RepairOutput), &parser, &verdict)?;
     Ok(verdict)
@@ -122,13 +122,13 @@ pub(crate) fn engine_words(
     workspace::reclaim(paths)?;
     // What the engine wrote there is not the script's result.
     result_file::clear(paths)?;
-    let FinishedProcess { exit, stop, reader, stderr_from: _ } = process;
+    let FinishedProcess { exit, stop, reader, stderr_from: _, way_out } = process;
     let TurnReader::Cli(parser, adapter) = reader else {
         let error = RunError::new(ErrorCode::Internal, "a hybrid skill runs on an engine");
         return Ok(Err(Box::new(Verdict::failed(error))));
     };
     files::write_own(&paths.file(RunFile::EngineOutput), final_text(&parser).as_bytes())?;
-    let engine = Engine { parser: &parser, adapter, exit, stop };
+    let engine = Engine { parser: &parser, adapter, exit, stop, way_out };
     Ok(judge_words(&engine.turn(state, skill, None)))
 }
 
@@ -159,6 +159,7 @@ struct Engine<'a> {
     adapter: &'static Adapter,
     exit: ProcessExit,
     stop: Option<Stop>,
+    way_out: WayOut,
 }
 
 impl Engine<'_> {
@@ -168,6 +169,7 @@ impl Engine<'_> {
             report: self.parser.report(),
             exit: self.exit,
             stop: self.stop.clone(),
+            way_out: &self.way_out,
             skill_result,
             output: skill.output_validator(),
             takes_text: contract::takes_text(&skill.manifest.entrypoint.prompt),

@@ -12,7 +12,7 @@ use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::outcome::Warning;
 use crate::domain::statechart::Status;
-use crate::engine::StreamReader;
+use crate::engine::{StreamReader, WayOut};
 use crate::files::Shortage;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Journal;
@@ -63,6 +63,8 @@ pub(crate) struct FinishedProcess {
     pub reader: TurnReader,
     /// Where what it wrote to standard error begins in that file.
     pub stderr_from: u64,
+    /// Whom it reached.
+    pub way_out: WayOut,
 }
 
 /// An engine being watched.
@@ -248,8 +250,9 @@ impl Attempt<'_> {
             facts.push(warned(Warning::new(WarningCode::EngineDidNotExit, message)));
         }
         let exit = if dismissed { ProcessExit::Dismissed } else { ended.exit };
-        let stop = self.stop.or(ended.exceeded.map(Stop::Resources));
-        let process = FinishedProcess { exit, stop, reader: self.reader, stderr_from: self.stderr_from };
+        let Attempt { stop, reader, stderr_from, .. } = self;
+        let (stop, way_out) = (stop.or(ended.exceeded.map(Stop::Resources)), ended.way_out.clone());
+        let process = FinishedProcess { exit, stop, reader, stderr_from, way_out };
         Watched { process, ended, facts }
     }
 

@@ -6,11 +6,12 @@ use super::contract::service;
 use super::on_every_cli;
 use super::service::{Service, of_type, writes_notes};
 use crate::support::model_server::{ModelServer, Reply};
-use crate::support::{Call, clis};
+use crate::support::{Call, clis, sandbox};
 
 on_every_cli!(
     a_refused_key_is_told_and_too_many_requests_are_tried_again_in_a_new_attempt_and_session,
     a_service_that_cannot_be_reached_is_tried_again_later,
+    a_service_whose_name_nobody_knows_is_tried_again_later,
 );
 
 /// A body for the skill `say`; its runs are equal but for what the model says.
@@ -43,7 +44,7 @@ fn a_refused_key_is_told_and_too_many_requests_are_tried_again_in_a_new_attempt_
     assert_eq!(told, (&json!("failed"), &json!("ENGINE_AUTH_REQUIRED"), &json!(0)), "{job:#}\n{events:#?}");
     // The engine's words are told once, however often it repeats them.
     let errors = of_type(&events, "diagnostic.warning").filter(|event| event["data"]["code"] == "ENGINE_ERROR");
-    assert!(errors.count() <= 1, "{events:#?}");
+    assert_eq!(errors.count(), 1, "{events:#?}");
 
     let run = service.start(&[Reply::Refuse(429)], say(&once()));
     let why = scheduled(&service, &run);
@@ -71,6 +72,59 @@ fn a_service_that_cannot_be_reached_is_tried_again_later(name: &str) {
     assert_eq!(told, (&json!("ENGINE_FAILED"), &json!("connection")), "{why:#}");
     let canceled = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/cancel")).json(&json!({})).send();
     assert_eq!(canceled.status, 200, "{}", canceled.text());
+    service.close();
+}
+
+/// By its name it is reached through the runner's proxy, whose answers are not the model's.
+fn a_service_whose_name_nobody_knows_is_tried_again_later(name: &str) {
+    for scheme in ["http", "https"] {
+        let mut service = Service::told_of(&format!("{scheme}://model.invalid:8443"), name);
+        crate::interactive::pose::skill(&service.skills(), "say", None);
+        let run = service.start(&[], say(&json!({"times": 1, "backoff_seconds": 3600})));
+        let why = scheduled(&service, &run);
+        let (code, details) = (&why["error"]["code"], &why["error"]["details"]);
+        let told = [code, &details["cause"], &details["http_status"]];
+        assert_eq!(told, [&json!("ENGINE_FAILED"), &json!("connection"), &Value::Null], "{scheme} {why:#}");
+        if sandbox::works() {
+            assert_eq!(details["host"], "model.invalid:8443", "{scheme} {why:#}");
+        }
+        let canceled = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/cancel")).json(&json!({})).send();
+        assert_eq!(canceled.status, 200, "{}", canceled.text());
+        service.close();
+    }
+}
+
+/// Its model is in a cloud whose address the runner does not know, and the skill asks for no other host.
+#[test]
+fn a_host_that_claude_may_not_reach_is_named_and_no_login_is_asked_for() {
+    const NAME: &str = "real_clis::refused::a_host_that_claude_may_not_reach_is_named_and_no_login_is_asked_for";
+    if clis::left_out(NAME) || sandbox::left_out(NAME) {
+        return;
+    }
+    let cloud = [
+        ("CLAUDE_CODE_USE_BEDROCK", "1"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "dummy-id"),
+        ("AWS_SECRET_ACCESS_KEY", "dummy-secret-0123456789"),
+    ];
+    let passed = cloud.map(|(name, _)| name).join(",");
+    let mut variables = cloud.to_vec();
+    variables.push(("SKILL_RUNNER_ENGINES_CLAUDE_ENV_PASS", &passed));
+    let mut service = Service::set("claude", &variables);
+    crate::interactive::pose::skill(&service.skills(), "say", None);
+    let runner = service.skills().join("say/assets/runner.json");
+    let mut manifest: Value = serde_json::from_slice(&std::fs::read(&runner).unwrap()).unwrap();
+    manifest["automation"] = json!({"network": "off"});
+    std::fs::write(&runner, manifest.to_string()).unwrap();
+    let run = service.start(&[], say(&once()));
+    let (job, events) = finished(&service, &run);
+    let error = &job["error"];
+    let told = [&error["code"], &error["details"]["cause"], &job["retries"]];
+    assert_eq!(told, [&json!("ENGINE_FAILED"), &Value::Null, &json!(0)], "{job:#}\n{events:#?}");
+    let host = error["details"]["host"].as_str().unwrap_or_else(|| panic!("{error:#}"));
+    assert_eq!(host, "bedrock-runtime.us-east-1.amazonaws.com:443");
+    let expected = format!("claude did not reach {host}: it is not among the hosts that this run may reach");
+    assert!(error["message"].as_str().unwrap().starts_with(&expected), "{error:#}");
     service.close();
 }
 
