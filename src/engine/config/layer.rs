@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 32;
 pub(crate) enum Invalid {
     #[error("the configuration from {layer} cannot be used: {reason}")]
     Unusable { layer: String, reason: String },
-    #[error("the configuration from {layer} is refused: {}", keys::list(refused))]
+    #[error("{layer} may not set these keys of the engine's configuration so: {}", keys::list(refused))]
     Refused { layer: &'static str, refused: Vec<RefusedKey> },
 }
 

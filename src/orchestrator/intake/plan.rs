@@ -197,7 +197,7 @@ fn check_engine_configs(request: &CreateRequest) -> Result<(), Error> {
     if details.is_empty() {
         return Ok(());
     }
-    let message = format!("the engine configuration of the request is refused: {}", named.join(", "));
+    let message = format!("the request may not set these keys of the engine's configuration so: {}", named.join(", "));
     Err(Error::Rejected { code: ErrorCode::EngineConfigRefused, message, details })
 }
 

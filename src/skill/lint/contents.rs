@@ -117,7 +117,8 @@ fn configuration(adapter: &Adapter, path: &str, files: &PackageFiles, intake: In
 
 fn keys(adapter: &Adapter, path: &str, layer: &Value, intake: Intake, report: &mut Report) {
     for refused in config::refused(adapter.config.allowed, layer) {
-        let message = format!("{} in the configuration of {}: {}", refused.shown(), adapter.name(), refused.reason);
+        let message =
+            format!("{:?} in the configuration of {} is refused: {}", refused.shown(), adapter.name(), refused.reason);
         let hint = format!("remove it; docs/engines/{}.md lists the keys that a skill may set", adapter.name());
         let pointer: String = refused.path.iter().map(|step| format!("/{}", escape(step))).collect();
         report.push(intake.grade(Finding::error(FindingCode::ConfigKeyRefused, path, message, hint).at(pointer)));
