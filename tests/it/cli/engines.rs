@@ -1,6 +1,7 @@
 //! `engines` and `doctor`, alone and with a service.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
@@ -88,6 +89,21 @@ fn an_engine_is_installed_and_a_failed_installation_is_exit_status_1() {
     assert!(ran.stderr.contains("at work"), "{ran:?}");
     let ran = run(&place, &path, &["engines", "--install", "codex", "--json"]);
     assert_eq!((ran.code, &ran.json()["status"]), (Some(1), &json!("failed")), "{ran:?}");
+}
+
+#[test]
+fn what_npm_says_is_seen_while_it_is_at_work() {
+    // It goes on only when its first words were seen.
+    let npm = "echo at work; until [ -e ../../seen ]; do sleep 0.05; done; exit 1";
+    let (place, path) = place_with(&[("npm", npm)]);
+    let mut command = place.command(&["engines", "--install", "gemini"]);
+    let mut child = command.env("PATH", &path).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let seen = lines.find(|line| line.contains("at work"));
+    assert!(seen.is_some(), "npm has ended before anybody saw what it said");
+    fs::write(place.path().join("seen"), "").unwrap();
+    lines.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 #[test]

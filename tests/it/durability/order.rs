@@ -1,5 +1,8 @@
 //! What an event names is on the disk before the event is.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::json;
 
 use super::{Watched, first, not_durable, until, writes_database};
@@ -31,15 +34,40 @@ fn the_last_files_of_a_run_are_on_the_disk_before_the_event_that_ends_it() {
 
 #[test]
 fn what_an_engine_said_is_on_the_disk_before_the_question_it_ends_with() {
-    let place = Place::new();
     let pose = Pose::new();
     pose.plays(&[says("What is your name?"), done()]);
-    pose::skill(&place.path().join("skills"), "ask", None);
     let (program, notes) = (pose.command(), pose.folder().display().to_string());
-    let posing = [NO_DELETION, ("SKILL_RUNNER_CODEX_BIN", &program), ("SKILL_RUNNER_SANDBOX_WRITE", &notes)];
+    asks("codex", &[("SKILL_RUNNER_CODEX_BIN", &program), ("SKILL_RUNNER_SANDBOX_WRITE", &notes)]);
+}
+
+#[test]
+fn what_an_engine_wrote_to_a_file_that_is_followed_is_on_the_disk_before_the_question_it_ends_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("claude");
+    fs::write(&program, CLAUDE).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    asks("claude", &[("SKILL_RUNNER_CLAUDE_BIN", program.to_str().unwrap())]);
+}
+
+/// A program that poses as claude, whose output goes to files: it asks a question.
+const CLAUDE: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo '9.9.9 (Claude Code)'; exit 0; }
+cat > /dev/null
+[ -f /proc/self/fd/1 ] || { echo 'its output is no file' >&2; exit 1; }
+session='"session_id":"0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11"'
+echo '{"type":"system","subtype":"init",'"$session"',"model":"m","tools":[]}'
+echo '{"type":"assistant",'"$session"',"message":{"role":"assistant","content":[{"type":"text","text":"What is your name?"}]}}'
+echo '{"type":"result","subtype":"success","is_error":false,"result":"What is your name?",'"$session"',"usage":{"input_tokens":1,"output_tokens":1}}'
+"#;
+
+/// An engine asks a question; what it said is durable before the question is recorded.
+fn asks(engine: &str, variables: &[(&str, &str)]) {
+    let place = Place::new();
+    pose::skill(&place.path().join("skills"), "ask", None);
+    let posing = [&[NO_DELETION], variables].concat();
     let Some(service) = Watched::serve(&place, &posing) else { return };
     let options = json!({"execution_mode": "interactive"});
-    let body = json!({"skill_id": "ask", "engine": "codex", "runtime_options": options});
+    let body = json!({"skill_id": "ask", "engine": engine, "runtime_options": options});
     let answer = Call::new(service.address, "POST", "/v1/jobs").json(&body).send();
     let run = answer.json()["run_id"].as_str().unwrap().to_owned();
     Sse::until_status(service.address, &run, "waiting_user");

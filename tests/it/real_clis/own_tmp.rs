@@ -15,12 +15,15 @@ use crate::interactive::pose;
 use crate::support::model_server::Reply;
 use crate::support::{LONG, clis, sandbox};
 
-on_every_cli!(a_file_in_tmp_is_seen_by_its_own_run_alone_and_goes_with_it);
+on_every_cli!(
+    a_file_in_tmp_is_seen_by_its_own_run_alone_and_goes_with_it,
+    a_file_in_tmp_is_seen_by_its_own_run_alone_without_the_sandbox_too,
+);
 
 /// Whether runs of this service must have a `/tmp` of their own: whoever may mount can give them one, if nothing that they
 /// need is in `/tmp`.
-fn can_have_one(service: &Service) -> bool {
-    if sandbox::works() {
+fn can_have_one(service: &Service, sandboxed: bool) -> bool {
+    if sandboxed && sandbox::works() {
         return true;
     }
     let mounts = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
@@ -74,8 +77,17 @@ fn has_own_tmp(isolation: &Value) -> bool {
 }
 
 fn a_file_in_tmp_is_seen_by_its_own_run_alone_and_goes_with_it(name: &str) {
-    let (mut service, left) = service(name, &[]);
-    let (own, outside) = (can_have_one(&service), Path::new("/tmp").join(&left));
+    leaves_a_file_in_tmp(name, &[]);
+}
+
+fn a_file_in_tmp_is_seen_by_its_own_run_alone_without_the_sandbox_too(name: &str) {
+    leaves_a_file_in_tmp(name, &["env"]);
+}
+
+/// A run leaves a file in `/tmp`, and another looks for it; a service that is started by other words has no sandbox.
+fn leaves_a_file_in_tmp(name: &str, starter: &[&str]) {
+    let (mut service, left) = service(name, starter);
+    let (own, outside) = (can_have_one(&service, starter.is_empty()), Path::new("/tmp").join(&left));
     let done = Reply::Result(json!({"name": "Ann"}));
     // The sandbox of codex lets no command write to /tmp, and codex does not wait for a long command: it asks its model meanwhile.
     let writes = name != "codex";

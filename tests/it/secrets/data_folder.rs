@@ -1,24 +1,30 @@
 //! The data folder belongs to the service's user alone.
 
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::cli::place::Place;
+use crate::support::{Call, LONG, Sse, script_skill};
 
 /// Everything below a folder that another user could read, write or enter, with its mode.
 pub fn open_to_others(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];
     while let Some(path) = waiting.pop() {
-        let metadata = fs::symlink_metadata(&path).unwrap();
+        // The service may have removed it meanwhile.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         if metadata.mode() & 0o077 != 0 && !metadata.is_symlink() {
             found.push((path.clone(), format!("{:o}", metadata.mode() & 0o777)));
         }
         if metadata.is_dir() {
-            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
         }
     }
     found
@@ -35,6 +41,62 @@ fn everything_a_service_and_its_runs_write_is_for_their_user_alone() {
     assert!(data.join("runs").join(run).join("artifacts/note.txt").exists());
     assert_eq!(open_to_others(&data), []);
     assert_eq!(fs::metadata(data.join("LOCK")).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn an_upload_is_for_the_services_user_alone_from_its_first_byte() {
+    let place = Place::new();
+    let input = json!({"type": "object", "properties": {"doc": {"type": "string"}}, "required": ["doc"]});
+    let code = "cat > /dev/null; echo '{\"success\":true,\"data\":{}}'\n";
+    script_skill(&place.path().join("skills"), "reads", code, json!({"input": input}));
+    let (running, line) = place.start(&["serve", "--port", "0"], "listening on ");
+    let address: SocketAddr = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+    let created = Call::new(address, "POST", "/v1/jobs").json(&json!({"skill_id": "reads"})).send();
+    let run = created.json()["run_id"].as_str().unwrap().to_owned();
+
+    // The first half of a body, whose last byte is sent when the file was seen.
+    let words = "some words of a document ".repeat(8192);
+    let body = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"doc\"; filename=\"doc.txt\"\r\n\r\n{words}\r\n--b--\r\n"
+    );
+    let head = format!(
+        "POST /v1/jobs/{run}/upload HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut client = TcpStream::connect(address).unwrap();
+    let (first, rest) = body.split_at(body.len() - 100);
+    client.write_all(head.as_bytes()).unwrap();
+    client.write_all(first.as_bytes()).unwrap();
+    let data = place.path().join("data");
+    let deadline = Instant::now() + LONG;
+    while !holds(&data, "some words of a document") {
+        assert!(Instant::now() < deadline, "the upload is written as it comes");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(open_to_others(&data), [], "while it comes");
+    client.write_all(rest.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    Sse::open(address, &format!("/v1/jobs/{run}/events"), &[]).until_end();
+    assert!(holds(&data, "some words of a document"));
+    assert_eq!(open_to_others(&data), [], "when it was taken");
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().code, Some(0));
+}
+
+/// Whether a file below a folder holds this text. Files may come and go meanwhile.
+fn holds(folder: &Path, text: &str) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => holds(&entry.path(), text),
+        Ok(kind) if kind.is_file() => {
+            let bytes = fs::read(entry.path()).unwrap_or_default();
+            bytes.windows(text.len()).any(|window| window == text.as_bytes())
+        }
+        _ => false,
+    })
 }
 
 #[test]
