@@ -54,6 +54,7 @@ pub fn targets() -> Vec<Target> {
         target("log-range", files::log_range, &[]),
         target("query", requests::query, requests::QUERY),
         target("range-header", requests::range_header, requests::RANGE),
+        target("proxy-head", requests::proxy_head, requests::PROXY),
         target("multipart", requests::multipart, requests::MULTIPART),
         target("create-body", requests::create_body, requests::CREATE),
     ];

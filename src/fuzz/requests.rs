@@ -3,6 +3,7 @@
 use super::ways::way;
 use crate::http::foreign;
 use crate::orchestrator::CreateRequest;
+use crate::supervisor::{end_of_head, read_head};
 
 pub(super) const QUERY: &[&str] = &[
     "cursor=",
@@ -28,6 +29,24 @@ pub(super) const QUERY: &[&str] = &[
     "%20",
 ];
 pub(super) const RANGE: &[&str] = &["bytes=", "-", ",", "0-0", "18446744073709551615", " ", "\t", "W/\"", "\"", "*"];
+pub(super) const PROXY: &[&str] = &[
+    "CONNECT ",
+    "GET http://",
+    "a.example",
+    ":443",
+    "[::1]",
+    " HTTP/1.1",
+    "\r\n",
+    "\r\n\r\n",
+    "Host: b",
+    "\n",
+    "\r",
+    "@",
+    "/",
+    "?",
+    "Proxy-Connection: x",
+    "Transfer-Encoding: chunked",
+];
 pub(super) const MULTIPART: &[&str] = &[
     "--EDGE\r\n",
     "--EDGE--\r\n",
@@ -70,6 +89,23 @@ pub(super) fn range_header(bytes: &[u8]) -> u64 {
         }
         part.map(|part| part.is_some())
     }))
+}
+
+/// What is passed on to a host is one head, with the host that was looked at and no other.
+pub(super) fn proxy_head(bytes: &[u8]) -> u64 {
+    let head = &bytes[..end_of_head(bytes).unwrap_or(bytes.len())];
+    let Some(wanted) = read_head(head) else { return 0 };
+    assert!(wanted.host.chars().all(|c| c.is_ascii_graphic() && c != '@'), "{}", wanted.host);
+    let passed = wanted.head.as_deref().map(|head| str::from_utf8(head).unwrap());
+    if let Some(passed) = passed {
+        let (before, after) = passed.split_once("\r\n\r\n").unwrap();
+        let lines: Vec<&str> = before.split("\r\n").collect();
+        assert!(after.is_empty(), "{passed:?}");
+        assert!(lines.iter().all(|line| !line.contains(['\r', '\n'])), "{passed:?}");
+        let named = |line: &&&str| line.split(':').next().unwrap().trim().eq_ignore_ascii_case("host");
+        assert_eq!(lines.iter().skip(1).filter(named).count(), 1, "{passed:?}");
+    }
+    way((wanted.port == 443, passed.map(|passed| passed.lines().count())))
 }
 
 pub(super) fn multipart(bytes: &[u8]) -> u64 {

@@ -39,6 +39,8 @@ pub use crate::domain::fact::Stream;
 pub use crate::engine::ProcessExit;
 pub use egress::{Egress, Host};
 pub(crate) use egress::{connections_of_a_run, proxy_variables};
+#[cfg(any(test, fuzzing))]
+pub(crate) use egress::{end_of_head, read_head};
 pub use first_process::leave_first_process;
 pub use guard::Resources;
 pub use marks::RUN_MARKER;

@@ -20,6 +20,10 @@ pub(crate) fn end_of_head(bytes: &[u8]) -> Option<usize> {
 /// Reads a whole head; none when it is not a request for a proxy.
 pub(crate) fn read(head: &[u8]) -> Option<Wanted> {
     let head = str::from_utf8(head).ok()?;
+    // A line break of another kind would be one for some hosts and none for others.
+    if head.split("\r\n").any(|line| line.chars().any(|c| c.is_control() && c != '\t')) {
+        return None;
+    }
     let (line, headers) = head.split_once("\r\n")?;
     let mut words = line.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -103,6 +107,9 @@ mod tests {
             "x",
             "GET  http://a HTTP/1.1\r\n\r\n",
             "CONNECT a:99999 HTTP/1.1\r\n\r\n",
+            "GET http://a/\nHost: b HTTP/1.1\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nx: y\nHost: b\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nx: y\rHost: b\r\n\r\n",
         ] {
             assert_eq!(read(head.as_bytes()), None, "{head}");
         }
