@@ -16,6 +16,7 @@ mod followed;
 mod killed;
 mod lines;
 mod machine;
+mod overload;
 mod process;
 mod setup;
 mod trivial;
@@ -49,7 +50,7 @@ struct Part {
 }
 
 /// In this order, because the last ones leave the most files.
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     Part { name: "floor", once: true, measure: floor::floor },
     Part { name: "idle", once: false, measure: trivial::idle },
     Part { name: "trivial", once: false, measure: trivial::one_by_one },
@@ -59,6 +60,7 @@ const PARTS: [Part; 12] = [
     Part { name: "followed", once: false, measure: followed::followed },
     Part { name: "readers", once: false, measure: clients::readers },
     Part { name: "cached", once: false, measure: clients::cached },
+    Part { name: "overload", once: true, measure: overload::overload },
     Part { name: "deletion", once: true, measure: deletion::deletion },
     Part { name: "waiting", once: true, measure: waiting::waiting },
     Part { name: "killed", once: true, measure: killed::killed },

@@ -151,6 +151,9 @@ pub struct Started {
     /// What the client finds the run by, in lists.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) labels: BTreeMap<String, String>,
+    /// Whether it goes before or behind others in the queue.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub(crate) priority: i8,
     /// What the client keeps with the run; the runner does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metadata: Option<Box<Map<String, Value>>>,
@@ -163,6 +166,11 @@ pub struct Started {
     /// What of input and parameter the client left out and the skill's schemas supplied.
     #[serde(default, skip_serializing_if = "Defaults::is_empty")]
     pub(crate) defaults: Box<Defaults>,
+}
+
+/// Whether there is nothing to say of a priority.
+pub(crate) fn is_usual(priority: &i8) -> bool {
+    *priority == 0
 }
 
 /// Data of `input.uploaded`.

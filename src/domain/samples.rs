@@ -55,6 +55,7 @@ pub(crate) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bo
         engine_config_sha256: None,
         temporary: false,
         labels: Default::default(),
+        priority: 0,
         metadata: None,
         context: None,
         awaiting_files: vec![],

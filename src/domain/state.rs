@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cache_key::{canonical, sha256_hex};
-use super::event::{Event, RecoveryState, Started};
+use super::event::{Event, RecoveryState, Started, is_usual};
 use super::ids::{RequestId, RunId, Seq};
 use super::interaction::{Interaction, InteractionId};
 use super::outcome::{RunError, Usage, Warning};
@@ -163,6 +163,9 @@ pub struct RunState {
     /// What the client finds it by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) labels: BTreeMap<String, String>,
+    /// Whether it goes before or behind others in the queue.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub(crate) priority: i8,
     /// Whether its first event has metadata, which may be too long for the row.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) has_metadata: bool,
@@ -222,6 +225,7 @@ impl RunState {
             idempotency_sha256: started.idempotency_sha256.clone(),
             temporary: started.temporary,
             labels: started.labels.clone(),
+            priority: started.priority,
             has_metadata: started.metadata.is_some(),
             awaiting_files: started.awaiting_files.clone(),
             retries: 0,

@@ -226,6 +226,7 @@ mod tests {
             labels: Default::default(),
             metadata: None,
             context: None,
+            priority: 0,
             awaiting_files: Vec::new(),
             defaults: Box::default(),
         };

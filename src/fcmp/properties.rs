@@ -136,6 +136,7 @@ fn started() -> impl Strategy<Value = Event> {
                 labels: BTreeMap::from_iter(flag.then(|| ("team".to_owned(), "x".to_owned()))),
                 metadata: flag.then(|| Box::new(Map::from_iter([("ticket".to_owned(), json!(7))]))),
                 context: flag.then(|| Box::new(Caller { user_id: Some("u".to_owned()), agent_id: None })),
+                priority: if flag { 3 } else { 0 },
                 awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
                 defaults: Box::new(some_defaults(flag)),
             })
@@ -383,11 +384,12 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 13] = [
+const OPTIONAL: [(&str, &str); 14] = [
     ("conversation.started", "context"),
     ("conversation.started", "awaiting_files"),
     ("conversation.started", "labels"),
     ("conversation.started", "metadata"),
+    ("conversation.started", "priority"),
     ("conversation.started", "defaults"),
     ("conversation.started", "cache_key"),
     ("conversation.started", "engine_config_sha256"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::domain::event::RecoveryState;
+use crate::domain::event::{RecoveryState, is_usual};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::integrity::Integrity;
 use crate::domain::interaction::InteractionId;
@@ -39,6 +39,9 @@ pub struct Job {
     pub(crate) engine_options: Map<String, Value>,
     /// With or without questions.
     pub(crate) execution_mode: ExecutionMode,
+    /// Whether it goes before or behind others in the queue.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub(crate) priority: i8,
     /// When it was created.
     pub(crate) created_at: Timestamp,
     /// When its last event happened.
@@ -117,6 +120,7 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
         usage: run.usage,
         awaiting_files: run.awaiting_files.clone(),
         labels: run.labels.clone(),
+        priority: run.priority,
         metadata: None,
         queue_position,
         integrity: None,

@@ -12,7 +12,7 @@ pub(crate) struct Key {
 }
 
 /// Settings of one value each, with the variable they have besides `SKILL_RUNNER_<KEY>`.
-const PLAIN: [(&str, Option<&str>); 61] = [
+const PLAIN: [(&str, Option<&str>); 64] = [
     ("host", None),
     ("port", None),
     ("token", None),
@@ -39,6 +39,9 @@ const PLAIN: [(&str, Option<&str>); 61] = [
     ("scrub_pause_seconds", None),
     ("max_running_jobs", None),
     ("max_queued_jobs", None),
+    ("max_running_per_engine", None),
+    ("max_running_per_skill", None),
+    ("fair_label", None),
     ("restart_queued", None),
     ("repair", None),
     ("sandbox", None),

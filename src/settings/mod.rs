@@ -135,6 +135,12 @@ pub struct Runs {
     pub max_running_jobs: usize,
     /// Runs that may wait for one.
     pub(crate) max_queued_jobs: usize,
+    /// Engines of one kind at work at the same time; 0 is no limit of its own.
+    pub(crate) max_running_per_engine: usize,
+    /// The same for runs of one skill.
+    pub(crate) max_running_per_skill: usize,
+    /// The label whose values share the queue fairly.
+    pub(crate) fair_label: Option<String>,
     /// What a restart does with runs that waited.
     pub restart_queued: RestartQueued,
     /// Whether the runner may repair output itself.

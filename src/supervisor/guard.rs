@@ -56,6 +56,7 @@ pub(crate) struct Guarded {
 #[derive(Debug)]
 struct Watched {
     id: u64,
+    since: Instant,
     shim: i32,
     /// How many processes below the shim are the runner's own.
     own: u64,
@@ -108,6 +109,7 @@ pub(crate) fn guard(shim: Pid, confined: bool, resources: Resources<'_>, tmp_dir
     let (exceeded, seen) = watch::channel(None);
     let watched = Arc::new(Watched {
         id: NEXT.fetch_add(1, Ordering::Relaxed),
+        since: Instant::now(),
         shim: shim.as_raw_nonzero().get(),
         own: u64::from(confined),
         limits: resources.limits,
@@ -152,8 +154,10 @@ impl Guard {
         loop {
             drop(self.came.wait_while(lock(&self.watched), |watched| watched.is_empty()));
             thread::sleep(pause);
-            let watched = lock(&self.watched).clone();
             let began = Instant::now();
+            // However many short runs come one after the other, nobody looks at them.
+            let old = |watched: &&Arc<Watched>| began.duration_since(watched.since) >= pauses.least;
+            let watched: Vec<Arc<Watched>> = lock(&self.watched).iter().filter(old).cloned().collect();
             if !watched.is_empty() {
                 look(&watched);
             }

@@ -40,6 +40,7 @@ mod restart;
 mod runs;
 mod secrets;
 mod settings;
+mod sharing;
 mod skill_copies;
 mod skill_protocol;
 mod skills;

@@ -27,8 +27,12 @@ pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Proble
             "running": sizes.running,
             "max_queued_jobs": settings.runs.max_queued_jobs,
             "max_running_jobs": settings.runs.max_running_jobs,
+            "max_running_per_engine": settings.runs.max_running_per_engine,
+            "max_running_per_skill": settings.runs.max_running_per_skill,
+            "fair_label": settings.runs.fair_label,
         },
         "limits": {
+            "run": settings.resources,
             "max_upload_bytes": settings.limits.max_upload_bytes,
             "max_unpacked_bytes": settings.limits.max_unpacked_bytes,
             "max_entries": settings.limits.max_entries,

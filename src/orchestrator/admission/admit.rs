@@ -6,6 +6,7 @@ use tracing::debug;
 
 use crate::domain::event::Started;
 use crate::domain::ids::RunId;
+use crate::domain::state::RunState;
 use crate::orchestrator::admission::cache::{self, Entry, Wanted};
 use crate::orchestrator::admission::effects::{follow, wake};
 use crate::orchestrator::log::journal::Step;
@@ -93,15 +94,16 @@ impl Admission {
     }
 
     /// The run is logged and has no result: it follows the run that leads, or enters the queue.
-    pub(crate) fn enter(self, shared: &Arc<Shared>, run: RunId, place: Place) {
+    pub(crate) fn enter(self, shared: &Arc<Shared>, state: &RunState, place: Place) {
+        let ticket = shared.ticket(state);
         match (self.wanted, self.lead) {
             (Some(wanted), None) => {
-                debug!(run.id = %run, "the run waits for the result of an equal one");
-                follow(shared, &wanted.key, Follower { run, place: Some(place) });
+                debug!(run.id = %ticket.run, "the run waits for the result of an equal one");
+                follow(shared, &wanted.key, Follower { ticket, place: Some(place) });
             }
             (_, lead) => {
                 keep(lead);
-                place.enter(run);
+                place.enter(ticket);
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::orchestrator::shared::single_flight::Follower;
 pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
     for effect in effects(state) {
         match effect {
-            Effect::Enqueue => shared.queue.requeue(state.run_id),
+            Effect::Enqueue => shared.queue.requeue(shared.ticket(state)),
             Effect::Seal => {
                 tell_end(state);
                 shared.sealer.seal_soon(state.run_id);
@@ -57,7 +57,7 @@ pub(crate) async fn perform_again(shared: &Arc<Shared>, state: &RunState) -> Opt
             Effect::EnqueueAt(moment) => {
                 // It still leads the equal runs that follow it.
                 if let Some(key) = state.shared_key() {
-                    let _ = shared.single_flight.follow(key, Follower { run, place: None });
+                    let _ = shared.single_flight.follow(key, Follower { ticket: shared.ticket(state), place: None });
                 }
                 shared.deadlines.at(moment, run);
             }
@@ -84,35 +84,35 @@ pub(crate) fn leader_ended(shared: &Arc<Shared>, state: &RunState) {
 /// A queued run of an earlier process leads or follows again. It is returned if a result may be there for it: then it is to be
 /// woken once the service is ready.
 async fn enter_again(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
-    let run = state.run_id;
+    let ticket = shared.ticket(state);
     let Some(key) = state.shared_key() else {
-        shared.queue.requeue(run);
+        shared.queue.requeue(ticket);
         return None;
     };
-    let leader = shared.single_flight.follow(key, Follower { run, place: None })?;
+    let leader = shared.single_flight.follow(key, Follower { ticket: ticket.clone(), place: None })?;
     if cache::find(shared, key).await.is_ok_and(|entry| entry.is_some()) {
         return Some(leader);
     }
-    shared.queue.requeue(run);
+    shared.queue.requeue(ticket);
     None
 }
 
 /// Let runs that followed take the result, or run themselves.
 pub(crate) fn wake(shared: &Arc<Shared>, followers: Vec<Follower>) {
     for follower in followers {
-        let (owned, run) = (shared.clone(), follower.run);
+        let (owned, ticket) = (shared.clone(), follower.ticket.clone());
         shared.tasks.spawn(async move {
-            let _lock = owned.run_locks.lock(run).await;
+            let _lock = owned.run_locks.lock(ticket.run).await;
             if let Err(error) = advance(&owned, follower).await {
-                warn!(run.id = %run, error = %chain(&error), "no equal run's result could be taken; the run starts itself");
-                owned.queue.requeue(run);
+                warn!(run.id = %ticket.run, error = %chain(&error), "no equal run's result could be taken; the run starts itself");
+                owned.queue.requeue(ticket);
             }
         });
     }
 }
 
 async fn advance(shared: &Arc<Shared>, follower: Follower) -> Result<(), Error> {
-    let state = shared.log.head(follower.run).await?.state;
+    let state = shared.log.head(follower.ticket.run).await?.state;
     if state.status().is_final() {
         leader_ended(shared, &state);
         return Ok(());
@@ -127,8 +127,8 @@ async fn advance(shared: &Arc<Shared>, follower: Follower) -> Result<(), Error> 
     }
     let Some(leader) = shared.single_flight.follow(&wanted.key, follower) else { return Ok(()) };
     match leader.place {
-        Some(place) => place.enter(leader.run),
-        None => shared.queue.requeue(leader.run),
+        Some(place) => place.enter(leader.ticket),
+        None => shared.queue.requeue(leader.ticket),
     }
     Ok(())
 }

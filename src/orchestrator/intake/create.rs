@@ -123,7 +123,7 @@ impl Orchestrator {
         let mut admission = Admission::begin(shared, wanted(shared, run, &started)).await;
         let mut place = match awaiting_upload || admission.expects_hit() {
             true => None,
-            false => Some(shared.place()?),
+            false => Some(shared.place(&started.labels)?),
         };
         // A run for debugging has everything in its folder.
         let hit = match admission.expects_hit() && !started.runtime_options.debug {
@@ -146,7 +146,7 @@ impl Orchestrator {
         let rows = idempotency_rows(idempotency.as_ref(), &answer)?;
         let created = async {
             if place.is_none() && !cache_hit && !awaiting_upload {
-                place = Some(shared.place()?);
+                place = Some(shared.place(&started.labels)?);
             }
             let mut steps = vec![Step::from(Command::Create(Box::new(started)))];
             steps.extend(hit);
@@ -170,7 +170,7 @@ impl Orchestrator {
             shared.temp_runs().insert(run);
         }
         match place {
-            Some(place) => admission.enter(shared, run, place),
+            Some(place) => admission.enter(shared, journal.state(), place),
             None => admission.stay(),
         }
         if cache_hit {
@@ -280,6 +280,9 @@ fn body_hash(request: &CreateRequest) -> String {
     }
     if let Some(context) = &request.context {
         whole["context"] = json!(context);
+    }
+    if let Some(priority) = request.priority {
+        whole["priority"] = json!(priority);
     }
     // Hashes of requests without it were stored before there was such an option.
     if let Some(retry) = options.retry {

@@ -125,6 +125,7 @@ fn plan(
         labels: request.labels.unwrap_or_default(),
         metadata: request.metadata.map(Box::new),
         context: request.context.map(Box::new),
+        priority: request.priority.unwrap_or_default(),
         awaiting_files: Vec::new(),
         defaults: Box::new(defaults),
     };
@@ -176,6 +177,7 @@ pub(crate) fn plan_without_skill(
         labels: request.labels.clone().unwrap_or_default(),
         metadata: request.metadata.clone().map(Box::new),
         context: request.context.clone().map(Box::new),
+        priority: request.priority.unwrap_or_default(),
         awaiting_files: Vec::new(),
         defaults: Box::default(),
     })

@@ -31,6 +31,9 @@ pub struct CreateRequest {
     /// What to find the run by, in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
+    /// Whether it goes before or behind others in the queue; left out: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i8>,
     /// What to keep with the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
@@ -101,6 +104,7 @@ enum Field {
     Labels,
     Metadata,
     Context,
+    Priority,
     Config(Engine),
 }
 
@@ -119,13 +123,14 @@ impl<'de> Deserialize<'de> for Field {
             "labels" => Ok(Self::Labels),
             "metadata" => Ok(Self::Metadata),
             "context" => Ok(Self::Context),
+            "priority" => Ok(Self::Priority),
             other => {
                 let engine = other.strip_suffix(CONFIG_SUFFIX).and_then(|engine| engine.parse().ok()).filter(agent);
                 engine.map(Self::Config).ok_or_else(|| {
                     let configs = Engine::AGENTS.iter().map(|engine| format!(", `{engine}{CONFIG_SUFFIX}`"));
                     D::Error::custom(format!(
                         "unknown field `{other}`, expected one of `skill_id`, `engine`, `input`, `parameter`, `model`, \
-                         `runtime_options`, `await_upload`, `labels`, `metadata`, `context`{}",
+                         `runtime_options`, `await_upload`, `labels`, `metadata`, `context`, `priority`{}",
                         configs.collect::<String>()
                     ))
                 })
@@ -151,7 +156,7 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CreateRequest, A::Error> {
         let (mut skill_id, mut engine, mut input, mut parameter) = (None, None, None, None);
-        let (mut model, mut await_upload, mut labels, mut metadata) = (None, None, None, None);
+        let (mut model, mut await_upload, mut labels, mut metadata, mut priority) = (None, None, None, None, None);
         let mut runtime_options: Option<Object<OptionsRequest>> = None;
         let mut context: Option<Option<Object<Caller>>> = None;
         let mut configs = BTreeMap::new();
@@ -167,6 +172,7 @@ impl<'de> Visitor<'de> for Fields {
                 Field::Labels => once(&mut labels, "labels", &mut map)?,
                 Field::Metadata => once(&mut metadata, "metadata", &mut map)?,
                 Field::Context => once(&mut context, "context", &mut map)?,
+                Field::Priority => once(&mut priority, "priority", &mut map)?,
                 Field::Config(engine) => {
                     let mut config: Option<Option<Map<String, Value>>> = configs.remove(&engine);
                     once(&mut config, &format!("{engine}{CONFIG_SUFFIX}"), &mut map)?;
@@ -188,6 +194,7 @@ impl<'de> Visitor<'de> for Fields {
             labels: labels.flatten(),
             metadata: metadata.flatten(),
             context: context.flatten().map(|Object(context)| context),
+            priority: priority.flatten(),
         })
     }
 }

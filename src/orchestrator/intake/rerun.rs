@@ -116,6 +116,7 @@ fn body_of(started: Started) -> Result<Value, Error> {
         "labels": started.labels,
         "metadata": started.metadata,
         "context": started.context,
+        "priority": Some(started.priority).filter(|priority| *priority != 0),
     }))
 }
 

@@ -1,9 +1,10 @@
-//! Labels, metadata and context of a request: what a client finds a run by, what it keeps with it, and who it is for.
+//! Labels, metadata, context and priority of a request: what a client finds a run by, what it keeps with it, who it is for, and how urgent it is.
 
 use serde_json::Value;
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::event::ValidationError;
+use crate::domain::fair_queue::PRIORITIES;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::request::CreateRequest;
 
@@ -19,7 +20,7 @@ const METADATA_MAX: usize = 16 * 1024;
 /// Most characters of a user's or an agent's id.
 const ID_MAX: usize = 128;
 
-/// Whether labels, metadata and context may be kept.
+/// Whether labels, metadata and context may be kept, and whether there is such a priority.
 pub(super) fn check_tags(request: &CreateRequest) -> Result<(), Error> {
     let mut details = Vec::new();
     let mut wrong = |path: String, message: String| details.push(ValidationError { path, message });
@@ -56,6 +57,10 @@ pub(super) fn check_tags(request: &CreateRequest) -> Result<(), Error> {
         if id.as_ref().is_some_and(|id| !fits(id)) {
             wrong(format!("/context/{name}"), format!("must have 1 to {ID_MAX} characters and no control characters"));
         }
+    }
+    if request.priority.is_some_and(|priority| !PRIORITIES.contains(&priority)) {
+        let (least, most) = (PRIORITIES.start(), PRIORITIES.end());
+        wrong("/priority".into(), format!("must be a whole number from {least} to {most}"));
     }
     match details.first() {
         None => Ok(()),

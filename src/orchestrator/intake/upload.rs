@@ -91,7 +91,7 @@ impl Orchestrator {
         if !state.awaiting_upload {
             return Err(Refusal::AlreadyUploaded.into());
         }
-        let place = shared.place()?;
+        let place = shared.place(&state.labels)?;
         let delivered = match delivery.package {
             Some(zip) if state.temporary => Some(self.receive_package(&state, zip).await?),
             None if state.temporary => return Err(rejected(ErrorCode::InvalidRequest, PACKAGE_MISSING.into())),
@@ -201,7 +201,7 @@ impl Orchestrator {
                 Err(error) => warn!(run.id = %run, error = %chain(&error), "a cached result could not be logged"),
             }
         }
-        admission.enter(shared, run, place);
+        admission.enter(shared, state, place);
         false
     }
 

@@ -61,9 +61,9 @@ impl Orchestrator {
         };
         let Some(was_queued) = was_queued else { return Err(self.conflict(run).await?) };
         let ended = self.end_at_rest(run, requested_by, reason).await;
-        if was_queued && ended.is_err() {
+        if let (Some(ticket), Err(_)) = (was_queued, &ended) {
             // It could not be ended, so it goes back into the queue; the dispatcher skips one that is over by now.
-            shared.queue.requeue(run);
+            shared.queue.requeue(ticket);
         }
         ended
     }

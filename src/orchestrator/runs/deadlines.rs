@@ -69,7 +69,7 @@ async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
         if journal.state().status() == Status::Queued {
             // Whoever was answered or woken meanwhile has no such moment.
             if journal.state().retry_at.is_some_and(|moment| moment <= shared.clock.now()) {
-                shared.queue.requeue(run);
+                shared.queue.requeue(shared.ticket(journal.state()));
             }
             return Ok(());
         }

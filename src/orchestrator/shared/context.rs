@@ -1,6 +1,6 @@
 //! The one value that all parts of the orchestrator hold.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,10 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::domain::fair_queue::{Bounds, Ticket};
 use crate::domain::ids::RunId;
 use crate::domain::run_file::RunFile;
+use crate::domain::state::RunState;
 use crate::environments::Environments;
 use crate::fcmp::Signer;
 use crate::files;
@@ -31,7 +33,7 @@ use crate::orchestrator::shared::single_flight::SingleFlight;
 use crate::orchestrator::shared::unrecovered::Unrecovered;
 use crate::registry::Registry;
 use crate::renderer::Renderer;
-use crate::settings::Settings;
+use crate::settings::{Runs, Settings};
 use crate::store::EventStore;
 use crate::supervisor::{Confinement, Spawner};
 use crate::workspace::{Layout, RunPaths, SharedSkills};
@@ -114,7 +116,7 @@ impl Shared {
         let runs = &parts.settings.runs;
         Self {
             log: parts.log,
-            queue: Queue::new(runs.max_running_jobs, runs.max_queued_jobs),
+            queue: Queue::new(bounds(runs)),
             store: parts.store,
             known_skills: KnownSkills::default(),
             shared_skills: SharedSkills::new(parts.layout.skill_copies()),
@@ -197,14 +199,44 @@ impl Shared {
         is_large.then(|| self.large_outputs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A place in the queue.
-    pub(crate) fn place(&self) -> Result<Place, Error> {
-        self.queue.reserve().ok_or(Error::QueueFull { limit: self.settings.runs.max_queued_jobs })
+    /// A place in the queue for a run with these labels.
+    pub(crate) fn place(&self, labels: &BTreeMap<String, String>) -> Result<Place, Error> {
+        let limit = self.settings.runs.max_queued_jobs;
+        self.queue.reserve(&self.share_of(labels)).ok_or(Error::QueueFull { limit })
+    }
+
+    /// What the queue is to know of a run.
+    pub(crate) fn ticket(&self, state: &RunState) -> Ticket {
+        Ticket {
+            run: state.run_id,
+            priority: state.priority,
+            share: self.share_of(&state.labels),
+            engine: state.engine.clone(),
+            skill: state.skill.id.clone(),
+        }
+    }
+
+    /// Who shares the queue: the value of the label that the settings name. Without such a setting all are one.
+    fn share_of(&self, labels: &BTreeMap<String, String>) -> String {
+        let label = self.settings.runs.fair_label.as_deref();
+        // Runs without the label are together one share of their own.
+        label.map_or_else(String::new, |label| format!("={}", labels.get(label).map_or("", String::as_str)))
     }
 
     /// The temporary runs that the sweeper has to look at. Nothing can panic while it holds the lock.
     pub(crate) fn temp_runs(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
         self.temp_runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn bounds(runs: &Runs) -> Bounds {
+    // Zero is no limit of its own.
+    let limit = |most: usize| (most > 0).then_some(most);
+    Bounds {
+        running: runs.max_running_jobs,
+        waiting: runs.max_queued_jobs,
+        per_engine: limit(runs.max_running_per_engine),
+        per_skill: limit(runs.max_running_per_skill),
     }
 }
 

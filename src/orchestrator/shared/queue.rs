@@ -1,27 +1,22 @@
 //! The queue: which runs may start, which wait, and when a new one is refused.
 
-use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::domain::fair_queue::{Bounds, FairQueue, Ticket};
 use crate::domain::ids::RunId;
 
 /// The queue and the slots; a plain structure behind a short lock.
 #[derive(Debug)]
 pub(crate) struct Queue {
     inner: Mutex<Inner>,
-    max_running: usize,
-    max_queued: usize,
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    waiting: VecDeque<RunId>,
-    /// Places promised to runs that are being created.
-    reserved: usize,
-    running: HashSet<RunId>,
+    runs: FairQueue,
     closed: bool,
 }
 
@@ -29,48 +24,40 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Place {
     queue: Arc<Queue>,
+    share: String,
     used: bool,
 }
 
 impl Queue {
-    pub(crate) fn new(max_running: usize, max_queued: usize) -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::default(), max_running, max_queued, changed: Notify::new() })
+    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
+        let inner = Inner { runs: FairQueue::new(bounds), closed: false };
+        Arc::new(Self { inner: Mutex::new(inner), changed: Notify::new() })
     }
 
-    /// A place for one more run, unless the queue is full.
-    pub(crate) fn reserve(self: &Arc<Self>) -> Option<Place> {
-        let mut inner = self.lock();
-        // A run that can start at once does not wait, so free slots count as well.
-        let free_slots = self.max_running.saturating_sub(inner.running.len());
-        if inner.waiting.len() + inner.reserved >= self.max_queued + free_slots {
-            return None;
-        }
-        inner.reserved += 1;
-        Some(Place { queue: self.clone(), used: false })
+    /// A place for one more run of this share, unless it has as many as it may.
+    pub(crate) fn reserve(self: &Arc<Self>, share: &str) -> Option<Place> {
+        let promised = self.lock().runs.promise(share);
+        promised.then(|| Place { queue: self.clone(), share: share.to_owned(), used: false })
     }
 
     /// Queue a run that had its place before: it was answered, or the service was restarted.
-    pub(crate) fn requeue(&self, run: RunId) {
-        self.lock().waiting.push_back(run);
+    pub(crate) fn requeue(&self, ticket: Ticket) {
+        self.lock().runs.push(ticket);
         self.changed.notify_one();
     }
 
     /// The next run to start, if a slot is free. The slot is taken.
     pub(crate) fn next(&self) -> Option<RunId> {
         let mut inner = self.lock();
-        if inner.closed || inner.running.len() >= self.max_running {
+        if inner.closed {
             return None;
         }
-        // A run that was answered before its last turn's actor had gone waits for that: one run, one actor, one slot.
-        let at = inner.waiting.iter().position(|run| !inner.running.contains(run))?;
-        let run = inner.waiting.remove(at)?;
-        inner.running.insert(run);
-        Some(run)
+        inner.runs.next().map(|ticket| ticket.run)
     }
 
     /// Give a slot back.
     pub(crate) fn finished(&self, run: RunId) {
-        self.lock().running.remove(&run);
+        self.lock().runs.finished(run);
         self.changed.notify_one();
     }
 
@@ -79,17 +66,14 @@ impl Queue {
         self.changed.notified().await;
     }
 
-    /// Take a run out of the queue; whether it was there.
-    pub(crate) fn remove(&self, run: RunId) -> bool {
-        let mut inner = self.lock();
-        let before = inner.waiting.len();
-        inner.waiting.retain(|waiting| *waiting != run);
-        inner.waiting.len() < before
+    /// Take a run out of the queue, if it is there.
+    pub(crate) fn remove(&self, run: RunId) -> Option<Ticket> {
+        self.lock().runs.remove(run)
     }
 
-    /// How many runs are to start before this one.
+    /// About how many runs are to start before this one.
     pub(crate) fn position(&self, run: RunId) -> Option<usize> {
-        self.lock().waiting.iter().position(|waiting| *waiting == run)
+        self.lock().runs.position(run)
     }
 
     /// Start no more runs.
@@ -100,7 +84,7 @@ impl Queue {
     /// How many wait and how many run.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let inner = self.lock();
-        (inner.waiting.len(), inner.running.len())
+        (inner.runs.waiting(), inner.runs.running())
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
@@ -111,11 +95,11 @@ impl Queue {
 
 impl Place {
     /// Put the run in the queue.
-    pub(crate) fn enter(mut self, run: RunId) {
+    pub(crate) fn enter(mut self, ticket: Ticket) {
         self.used = true;
         let mut inner = self.queue.lock();
-        inner.reserved -= 1;
-        inner.waiting.push_back(run);
+        inner.runs.settle(&self.share);
+        inner.runs.push(ticket);
         self.queue.changed.notify_one();
     }
 }
@@ -123,7 +107,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.used {
-            self.queue.lock().reserved -= 1;
+            self.queue.lock().runs.settle(&self.share);
         }
     }
 }
@@ -137,33 +121,23 @@ mod tests {
     #[test]
     fn places_are_first_come_first_served_and_bounded() {
         let run = |n| RunId(Uuid::from_u128(n));
-        let queue = Queue::new(1, 2);
-        queue.reserve().unwrap().enter(run(1));
+        let ticket =
+            |n| Ticket { run: run(n), priority: 0, share: String::new(), engine: "script".into(), skill: "s".into() };
+        let queue = Queue::new(Bounds { running: 1, waiting: 2, per_engine: None, per_skill: None });
+        let reserve = || queue.reserve("");
+        reserve().unwrap().enter(ticket(1));
         assert_eq!(queue.next(), Some(run(1)));
-        queue.reserve().unwrap().enter(run(2));
-        let kept = queue.reserve().unwrap();
-        assert!(queue.reserve().is_none(), "one waits, one place is promised");
+        reserve().unwrap().enter(ticket(2));
+        let kept = reserve().unwrap();
+        assert!(reserve().is_none(), "one waits, one place is promised");
         drop(kept);
-        queue.reserve().unwrap().enter(run(3));
-        assert!(queue.reserve().is_none());
+        reserve().unwrap().enter(ticket(3));
+        assert!(reserve().is_none());
         assert_eq!((queue.position(run(3)), queue.next()), (Some(1), None));
         queue.finished(run(1));
         assert_eq!((queue.next(), queue.position(run(3))), (Some(run(2)), Some(0)));
-        assert_eq!((queue.remove(run(3)), queue.remove(run(3))), (true, false));
+        assert_eq!((queue.remove(run(3)), queue.remove(run(3))), (Some(ticket(3)), None));
         queue.finished(run(2));
         assert_eq!((queue.next(), queue.sizes()), (None, (0, 0)));
-    }
-
-    #[test]
-    fn a_run_that_is_queued_again_before_it_left_its_slot_waits_and_holds_up_nobody() {
-        let run = |n| RunId(Uuid::from_u128(n));
-        let queue = Queue::new(2, 2);
-        queue.requeue(run(1));
-        assert_eq!(queue.next(), Some(run(1)));
-        queue.requeue(run(1));
-        queue.requeue(run(2));
-        assert_eq!((queue.next(), queue.next()), (Some(run(2)), None));
-        queue.finished(run(1));
-        assert_eq!((queue.next(), queue.sizes()), (Some(run(1)), (0, 2)));
     }
 }

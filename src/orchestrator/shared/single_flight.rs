@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::domain::fair_queue::Ticket;
 use crate::domain::ids::RunId;
 use crate::orchestrator::shared::queue::Place;
 
@@ -26,7 +27,7 @@ struct Flight {
 /// A run that waits for the result of an equal one. Its place in the queue is kept meanwhile.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    pub run: RunId,
+    pub ticket: Ticket,
     pub place: Option<Place>,
 }
 
@@ -45,10 +46,10 @@ impl SingleFlight {
     pub(crate) fn follow(&self, key: &str, follower: Follower) -> Option<Follower> {
         let mut inner = self.lock();
         let Some(flight) = inner.flights.get_mut(key) else {
-            inner.flights.insert(key.to_owned(), Flight { leader: follower.run, followers: VecDeque::new() });
+            inner.flights.insert(key.to_owned(), Flight { leader: follower.ticket.run, followers: VecDeque::new() });
             return Some(follower);
         };
-        if flight.leader == follower.run {
+        if flight.leader == follower.ticket.run {
             return Some(follower);
         }
         flight.followers.push_back(follower);
@@ -61,7 +62,7 @@ impl SingleFlight {
         let mut inner = self.lock();
         let Some(flight) = inner.flights.get_mut(key) else { return Vec::new() };
         if flight.leader != run {
-            flight.followers.retain(|follower| follower.run != run);
+            flight.followers.retain(|follower| follower.ticket.run != run);
             return Vec::new();
         }
         if with_result {
@@ -69,7 +70,7 @@ impl SingleFlight {
         }
         match flight.followers.pop_front() {
             Some(next) => {
-                flight.leader = next.run;
+                flight.leader = next.ticket.run;
                 vec![next]
             }
             None => {
@@ -96,11 +97,12 @@ mod tests {
     }
 
     fn follower(n: u128) -> Follower {
-        Follower { run: run(n), place: None }
+        let (share, engine, skill) = (String::new(), "script".into(), "s".into());
+        Follower { ticket: Ticket { run: run(n), priority: 0, share, engine, skill }, place: None }
     }
 
     fn runs(followers: Vec<Follower>) -> Vec<RunId> {
-        followers.into_iter().map(|follower| follower.run).collect()
+        followers.into_iter().map(|follower| follower.ticket.run).collect()
     }
 
     /// Run 1 leads, 2 to 4 follow.

@@ -1,0 +1,223 @@
+//! Which waiting run starts next: by priority, fairly between those who share the queue, within the limits.
+//!
+//! Runs of a higher priority go first, but a priority that was passed over [`PATIENCE`] times has its turn. Among runs of one
+//! priority it is the turn of the share with the fewest running runs, then of the one that has waited longest for a start; within a
+//! share they go in the order in which they came. A run whose engine or skill has as many runs as it may is passed over.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::ids::RunId;
+
+/// So many runs may start before one of a lower priority that could start, too.
+pub(crate) const PATIENCE: u32 = 8;
+
+/// The priorities that a request may ask for.
+pub(crate) const PRIORITIES: std::ops::RangeInclusive<i8> = -5..=5;
+
+/// What the queue knows of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) run: RunId,
+    pub(crate) priority: i8,
+    /// Who shares the queue fairly with others.
+    pub(crate) share: String,
+    pub(crate) engine: String,
+    pub(crate) skill: String,
+}
+
+/// How many runs may run and wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) running: usize,
+    pub(crate) waiting: usize,
+    pub(crate) per_engine: Option<usize>,
+    pub(crate) per_skill: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct FairQueue {
+    bounds: Bounds,
+    /// Highest priority first.
+    levels: BTreeMap<Reverse<i8>, Level>,
+    running: HashMap<RunId, Ticket>,
+    /// Places promised to runs that are being created, by share.
+    promised: HashMap<String, usize>,
+    /// How many runs have come, and how many have started.
+    came: u64,
+    started: u64,
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    lines: BTreeMap<String, Line>,
+    passed_over: u32,
+}
+
+/// The waiting runs of one share.
+#[derive(Debug)]
+struct Line {
+    waiting: VecDeque<Waiting>,
+    /// The last start of this share, or its coming: who comes anew is not before those who wait.
+    served: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: Ticket,
+    number: u64,
+}
+
+impl FairQueue {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        let (levels, running, promised) = Default::default();
+        Self { bounds, levels, running, promised, came: 0, started: 0 }
+    }
+
+    /// Promises a place, unless there is none, or only others of this queue may have those that are left: a share holds no more
+    /// places than are left for all, so that there is always one for a share that has none.
+    pub(crate) fn promise(&mut self, share: &str) -> bool {
+        // A run that can start at once does not wait, so free slots count as well.
+        let free_slots = self.bounds.running.saturating_sub(self.running.len());
+        let promised: usize = self.promised.values().sum();
+        let left = (self.bounds.waiting + free_slots).saturating_sub(self.waiting() + promised);
+        let has_place = left > 0 && (share.is_empty() || self.held(share) < left + free_slots);
+        if has_place {
+            *self.promised.entry(share.to_owned()).or_default() += 1;
+        }
+        has_place
+    }
+
+    /// Takes a promise back, or the run it was for is about to come.
+    pub(crate) fn settle(&mut self, share: &str) {
+        if let Some(promised) = self.promised.get_mut(share) {
+            *promised -= 1;
+            if *promised == 0 {
+                self.promised.remove(share);
+            }
+        }
+    }
+
+    /// A run waits, behind those of its share and priority.
+    pub(crate) fn push(&mut self, ticket: Ticket) {
+        self.came += 1;
+        let level = self.levels.entry(Reverse(ticket.priority)).or_default();
+        let started = self.started;
+        let new = || Line { waiting: VecDeque::new(), served: started };
+        let line = level.lines.entry(ticket.share.clone()).or_insert_with(new);
+        line.waiting.push_back(Waiting { ticket, number: self.came });
+    }
+
+    /// The next run to start, if there is one that may. It runs until [`FairQueue::finished`].
+    pub(crate) fn next(&mut self) -> Option<Ticket> {
+        if self.running.len() >= self.bounds.running {
+            return None;
+        }
+        let ready: Vec<(i8, u32, (String, usize))> = (self.levels.iter())
+            .filter_map(|(Reverse(priority), level)| Some((*priority, level.passed_over, self.ready_in(level)?)))
+            .collect();
+        let longest = ready.iter().filter(|(_, passed_over, _)| *passed_over >= PATIENCE);
+        let (priority, _, (share, at)) = longest.max_by_key(|(_, passed_over, _)| *passed_over).or(ready.first())?;
+        for (lower, _, _) in ready.iter().filter(|(other, _, _)| other < priority) {
+            if let Some(level) = self.levels.get_mut(&Reverse(*lower)) {
+                level.passed_over += 1;
+            }
+        }
+        let ticket = self.take(*priority, share, *at)?;
+        self.running.insert(ticket.run, ticket.clone());
+        Some(ticket)
+    }
+
+    /// Whose turn it is among the runs of one priority: the share, and where in its line.
+    fn ready_in(&self, level: &Level) -> Option<(String, usize)> {
+        let may_start = |line: &Line| line.waiting.iter().position(|waiting| self.may_start(&waiting.ticket));
+        let ready = level.lines.iter().filter_map(|(share, line)| Some((share, line, may_start(line)?)));
+        let next = ready.min_by_key(|(share, line, _)| {
+            let running = self.running.values().filter(|ticket| ticket.share == **share).count();
+            (running, line.served, line.waiting.front().map(|first| first.number))
+        });
+        next.map(|(share, _, at)| (share.clone(), at))
+    }
+
+    fn may_start(&self, ticket: &Ticket) -> bool {
+        let below = |limit: Option<usize>, same: fn(&Ticket, &Ticket) -> bool| {
+            limit.is_none_or(|limit| self.running.values().filter(|other| same(other, ticket)).count() < limit)
+        };
+        // A run that was answered before its last turn's actor had gone waits for that: one run, one actor, one slot.
+        !self.running.contains_key(&ticket.run)
+            && below(self.bounds.per_engine, |one, other| one.engine == other.engine)
+            && below(self.bounds.per_skill, |one, other| one.skill == other.skill)
+    }
+
+    fn take(&mut self, priority: i8, share: &str, at: usize) -> Option<Ticket> {
+        self.started += 1;
+        let level = self.levels.get_mut(&Reverse(priority))?;
+        level.passed_over = 0;
+        let line = level.lines.get_mut(share)?;
+        line.served = self.started;
+        let taken = line.waiting.remove(at)?.ticket;
+        self.forget_if_empty(priority, share);
+        Some(taken)
+    }
+
+    fn forget_if_empty(&mut self, priority: i8, share: &str) {
+        let Some(level) = self.levels.get_mut(&Reverse(priority)) else { return };
+        if level.lines.get(share).is_some_and(|line| line.waiting.is_empty()) {
+            level.lines.remove(share);
+        }
+        if level.lines.is_empty() {
+            self.levels.remove(&Reverse(priority));
+        }
+    }
+
+    /// A run gives its slot back.
+    pub(crate) fn finished(&mut self, run: RunId) {
+        self.running.remove(&run);
+    }
+
+    /// Takes a run out of the queue, if it waits.
+    pub(crate) fn remove(&mut self, run: RunId) -> Option<Ticket> {
+        let (priority, share, at) = self.find(run)?;
+        let taken = self.levels.get_mut(&Reverse(priority))?.lines.get_mut(&share)?.waiting.remove(at)?.ticket;
+        self.forget_if_empty(priority, &share);
+        Some(taken)
+    }
+
+    fn find(&self, run: RunId) -> Option<(i8, String, usize)> {
+        let mut lines = self.levels.iter().flat_map(|(Reverse(priority), level)| {
+            level.lines.iter().map(move |(share, line)| (*priority, share, line))
+        });
+        let at = |line: &Line| line.waiting.iter().position(|waiting| waiting.ticket.run == run);
+        lines.find_map(|(priority, share, line)| Some((priority, share.clone(), at(line)?)))
+    }
+
+    /// About how many runs are to start before this one: those of a higher priority, and of its own priority those that are
+    /// not as far back in their share.
+    pub(crate) fn position(&self, run: RunId) -> Option<usize> {
+        let (priority, share, at) = self.find(run)?;
+        let number = |line: &Line| line.waiting.get(at).map(|waiting| waiting.number);
+        let level = self.levels.get(&Reverse(priority))?;
+        let own = number(level.lines.get(&share)?)?;
+        let higher = self.levels.range(..Reverse(priority)).flat_map(|(_, level)| level.lines.values());
+        let higher: usize = higher.map(|line| line.waiting.len()).sum();
+        let before = |line: &Line| line.waiting.len().min(at) + usize::from(number(line).is_some_and(|it| it < own));
+        Some(higher + level.lines.values().map(before).sum::<usize>())
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.levels.values().flat_map(|level| level.lines.values()).map(|line| line.waiting.len()).sum()
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// The places of a share: runs that wait, and promises.
+    fn held(&self, share: &str) -> usize {
+        let waiting = self.levels.values().filter_map(|level| level.lines.get(share)).map(|line| line.waiting.len());
+        waiting.sum::<usize>() + self.promised.get(share).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! The queue as clients meet it: priorities, shares, limits of engines and skills, overload, and a restart.
+
+use serde_json::{Value, json};
+
+use crate::support::skill::{GATED, HELLO};
+use crate::support::{Server, of_type};
+
+/// A server with one slot, which a run holds until its gate is opened; that run.
+fn held(settings: &[(&str, &str)]) -> (Server, String) {
+    let settings: Vec<(&str, &str)> = [("max_running_jobs", "1")].iter().chain(settings).copied().collect();
+    let server = Server::with(&settings);
+    server.skill("gated", GATED, json!({}));
+    server.skill("hello", HELLO, json!({}));
+    let (_, run) = server.create("gated");
+    server.wait_for(&run, "raw.stderr", "ready");
+    (server, run)
+}
+
+fn body(more: &Value) -> Value {
+    let mut body = json!({"skill_id": "hello", "runtime_options": {"no_cache": true}});
+    more.as_object().unwrap().iter().for_each(|(name, value)| body[name] = value.clone());
+    body
+}
+
+fn create(server: &Server, more: &Value) -> String {
+    server.create_with(&body(more)).1
+}
+
+/// The order in which these runs were started, as places in the list.
+fn order(server: &Server, runs: &[String]) -> Vec<usize> {
+    let started = |run: &String| {
+        let events = server.finish(run);
+        let start = events.iter().find(|event| event["type"] == "turn.started").unwrap();
+        start["ts"].as_str().unwrap().to_owned()
+    };
+    let mut started: Vec<(String, usize)> = runs.iter().map(started).zip(0..).collect();
+    started.sort();
+    started.into_iter().map(|(_, place)| place).collect()
+}
+
+fn position(server: &Server, run: &str) -> Value {
+    server.get(&format!("/v1/jobs/{run}")).json()["queue_position"].clone()
+}
+
+#[test]
+fn runs_of_a_higher_priority_start_first_also_after_a_restart() {
+    let (server, gated) = held(&[]);
+    let asked = [json!({}), json!({"priority": -1}), json!({"priority": 5}), json!({"priority": 0})];
+    let runs: Vec<String> = asked.iter().map(|more| create(&server, more)).collect();
+    let positions: Vec<Value> = runs.iter().map(|run| position(&server, run)).collect();
+    assert_eq!(positions, [json!(1), json!(3), json!(0), json!(2)]);
+    let told: Vec<Value> =
+        runs.iter().map(|run| server.get(&format!("/v1/jobs/{run}")).json()["priority"].clone()).collect();
+    assert_eq!(told, [Value::Null, json!(-1), json!(5), Value::Null]);
+    server.open_gate(&gated, "go");
+    assert_eq!(order(&server, &runs), [2, 0, 3, 1]);
+
+    let (_, gated) = server.create("gated");
+    server.wait_for(&gated, "raw.stderr", "ready");
+    let runs: Vec<String> = asked.iter().map(|more| create(&server, more)).collect();
+    let server = server.restarted(&[("max_running_jobs", "1"), ("restart_queued", "requeue")]);
+    assert_eq!(order(&server, &runs), [2, 0, 3, 1]);
+}
+
+#[test]
+fn a_priority_that_does_not_exist_is_refused_and_a_rerun_keeps_the_one_it_has() {
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let before = server.left_behind();
+    for wrong in [json!(6), json!(-6)] {
+        let answer = server.post("/v1/jobs", &body(&json!({"priority": wrong})));
+        assert_eq!(answer.refusal(), (400, "INVALID_REQUEST".into()));
+        let details = json!([{"path": "/priority", "message": "must be a whole number from -5 to 5"}]);
+        assert_eq!(answer.json()["error"]["details"], details);
+    }
+    for wrong in [json!(1.5), json!("high"), json!(1000)] {
+        let answer = server.post("/v1/jobs", &body(&json!({"priority": wrong})));
+        assert_eq!(answer.status, 400, "{}", answer.text());
+    }
+    assert_eq!(server.left_behind(), before);
+    let run = create(&server, &json!({"priority": 3}));
+    server.finish(&run);
+    let again = server.post(&format!("/v1/jobs/{run}/rerun"), &json!({})).json()["run_id"].as_str().unwrap().to_owned();
+    server.finish(&again);
+    assert_eq!(server.get(&format!("/v1/jobs/{again}")).json()["priority"], 3);
+}
+
+#[test]
+fn values_of_the_fair_label_take_turns_and_none_takes_all_places() {
+    let (server, gated) = held(&[("fair_label", "team"), ("max_queued_jobs", "16")]);
+    let of_team = |team: &str| json!({"labels": {"team": team}});
+    let mut runs = Vec::new();
+    // It may hold as many places as are left for all others.
+    loop {
+        let answer = server.post("/v1/jobs", &body(&of_team("many")));
+        if answer.status == 429 {
+            assert_eq!(answer.header("retry-after"), "1");
+            break;
+        }
+        runs.push(answer.json()["run_id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(runs.len(), 8);
+    runs.push(create(&server, &of_team("few")));
+    runs.push(create(&server, &of_team("few")));
+    server.open_gate(&gated, "go");
+    assert_eq!(order(&server, &runs), [0, 8, 1, 9, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(server.post("/v1/jobs", &body(&of_team("many"))).status, 201);
+}
+
+#[test]
+fn a_skill_and_an_engine_run_no_more_at_once_than_they_may() {
+    for (setting, others_wait) in [("max_running_per_skill", false), ("max_running_per_engine", true)] {
+        let server = Server::with(&[("max_running_jobs", "4"), (setting, "1")]);
+        server.skill("gated", GATED, json!({}));
+        server.skill("hello", HELLO, json!({}));
+        let gated = json!({"skill_id": "gated", "runtime_options": {"no_cache": true}});
+        let (_, first) = server.create_with(&gated);
+        server.wait_for(&first, "raw.stderr", "ready");
+        let (_, second) = server.create_with(&gated);
+        let other = create(&server, &json!({}));
+        if !others_wait {
+            server.finish(&other);
+        }
+        let status = |run: &str| server.get(&format!("/v1/jobs/{run}")).json()["status"].clone();
+        let expected = if others_wait { "queued" } else { "succeeded" };
+        assert_eq!((status(&second), status(&other)), (json!("queued"), json!(expected)), "{setting}");
+        server.open_gate(&first, "go");
+        server.wait_for(&second, "raw.stderr", "ready");
+        server.open_gate(&second, "go");
+        for run in [&first, &second, &other] {
+            assert_eq!(of_type(&server.finish(run), "turn.started").len(), 1);
+        }
+    }
+}
+
+#[test]
+fn ten_times_more_than_fits_is_refused_at_once_and_everything_accepted_is_done() {
+    let (server, gated) = held(&[("max_queued_jobs", "6")]);
+    let answers: Vec<_> = std::thread::scope(|threads| {
+        let ask = || server.post("/v1/jobs", &body(&json!({})));
+        let asking: Vec<_> = (0..60).map(|_| threads.spawn(ask)).collect();
+        asking.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    let (accepted, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 201);
+    assert_eq!((accepted.len(), refused.len()), (6, 54));
+    for answer in &refused {
+        assert_eq!(answer.refusal(), (429, "QUEUE_FULL".into()));
+        assert_eq!(answer.header("retry-after"), "1");
+    }
+    server.open_gate(&gated, "go");
+    for answer in accepted {
+        let run = answer.json()["run_id"].as_str().unwrap().to_owned();
+        server.finish(&run);
+        assert_eq!(server.get(&format!("/v1/jobs/{run}")).json()["status"], "succeeded");
+    }
+    assert_eq!(server.post("/v1/jobs", &body(&json!({}))).status, 201, "nobody had to do anything for it");
+}
