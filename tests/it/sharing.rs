@@ -55,7 +55,7 @@ fn runs_of_a_higher_priority_start_first_also_after_a_restart() {
     server.open_gate(&gated, "go");
     assert_eq!(order(&server, &runs), [2, 0, 3, 1]);
 
-    let (_, gated) = server.create("gated");
+    let (_, gated) = server.create_with(&json!({"skill_id": "gated", "runtime_options": {"no_cache": true}}));
     server.wait_for(&gated, "raw.stderr", "ready");
     let runs: Vec<String> = asked.iter().map(|more| create(&server, more)).collect();
     let server = server.restarted(&[("max_running_jobs", "1"), ("restart_queued", "requeue")]);
