@@ -106,8 +106,8 @@ fn a_bundle_takes_no_more_of_the_disk_than_there_is_above_the_floor() {
 
 #[test]
 fn a_file_longer_than_any_disk_is_not_in_an_export() {
-    let server = Server::start();
-    let sparse = "cat >/dev/null; mkdir -p raw; truncate -s 1T raw/sparse; echo x > raw/small; echo '{\"success\":true,\"data\":{}}'";
+    let server = Server::with(&[("limits.file_bytes", "1024 GiB")]);
+    let sparse = "cat >/dev/null; mkdir -p raw; truncate -s 1023G raw/sparse; echo x > raw/small; echo '{\"success\":true,\"data\":{}}'";
     server.skill("sparse", sparse, json!({}));
     let (_, run) = server.finished("sparse");
     let export = server.get(&format!("/v1/jobs/{run}/export"));

@@ -8,12 +8,12 @@ use serde_json::json;
 use super::{Scene, one_question};
 
 /// Puts this in the place of a file: a pipe that nobody reads, a link out of the folder, a device without end, a file
-/// longer than any disk.
+/// as long as a run may make one.
 const SPOILERS: [(&str, &str); 4] = [
     (r#"mkfifo "$f""#, "fifo"),
     (r#"ln -s "$here/outside" "$f""#, "symbolic link"),
     (r#"ln -s /dev/zero "$f""#, "symbolic link"),
-    (r#"truncate -s 1T "$f""#, "regular file"),
+    (r#"truncate -s 7G "$f""#, "regular file"),
 ];
 
 /// A waiting run whose engine has spoilt this file of the run's folder after its first turn.
