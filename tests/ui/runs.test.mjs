@@ -87,7 +87,7 @@ test('an event leads to its bytes, a line leads to its event, and the address ke
 test('a question is seen at home, answered on the page of its run, and the run goes on', async () => {
   const ask = '<ASK_USER_YAML>\nkind: choose_one\nprompt: Which format do you want?\noptions:\n  - label: Markdown\n    value: md\n  - HTML\ndefault_decision_policy: take Markdown\n</ASK_USER_YAML>';
   service.codexSays(
-    [{ type: 'reasoning', text: 'I should ask first.' }, { type: 'command_execution', command: 'ls', aggregated_output: 'a\nb\n', exit_code: 0, status: 'completed' }, { type: 'agent_message', text: ask }],
+    [{ type: 'reasoning', text: 'I should ask first.' }, { type: 'command_execution', command: 'ls', aggregated_output: 'a\nb\n', exit_code: 0, status: 'completed' }, { type: 'agent_message', text: `I have **one** question.\n\n${ask}` }],
     [{ type: 'agent_message', text: '{"name": "Ann", "colour": "green"}\n__SKILL_DONE__' }],
   );
   const job = await service.run('demo-interview', { engine: 'codex', runtime_options: { execution_mode: 'interactive', interactive_auto_reply: true, interactive_reply_timeout_sec: 600 } });
@@ -100,6 +100,7 @@ test('a question is seen at home, answered on the page of its run, and the run g
   await opened.locator('.reply', { hasText: /waits until .* \(\d+:\d\d\)/ }).waitFor();
   await opened.getByRole('button', { name: 'Send' }).click();
   await opened.locator('.said.answer', { hasText: 'HTML' }).waitFor();
+  assert.equal(await opened.locator('.said.message').first().locator('.grow').innerText(), 'I have one question.', 'the form of a question is not shown');
   await opened.locator('.headline .status', { hasText: 'succeeded' }).waitFor();
   await opened.locator('.tree', { hasText: 'colour: "green"' }).waitFor();
   assert.equal(await opened.locator('.reply').count(), 0, 'no question is open');

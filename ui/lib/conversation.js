@@ -26,6 +26,14 @@ const KINDS = {
 };
 
 /**
+ * What a message says to people: the form of a question is left out, since the question follows as an event of its own.
+ * @param {string} text
+ */
+export function words(text) {
+  return text.replace(/<ASK_USER_YAML>[^]*?(<\/ASK_USER_YAML>|$)/g, '').trim();
+}
+
+/**
  * Adds what events say behind what was said before. Progress that follows progress replaces it.
  * @param {Item[]} items
  * @param {import('./run-log.js').Event[]} events
@@ -35,7 +43,7 @@ export function extended(items, events) {
   const all = items.slice();
   for (const event of events) {
     const kind = KINDS[event.type];
-    if (!kind) continue;
+    if (!kind || (kind === 'message' && !words(event.data.text))) continue;
     const last = all[all.length - 1];
     if (kind === 'progress' && last?.kind === 'progress') {
       all[all.length - 1] = { ...last, seq: event.seq, ts: event.ts, data: event.data, count: last.count + 1 };

@@ -1,7 +1,7 @@
 // The run as a conversation: messages, reasoning, tools, progress, questions and answers.
 import { html, useEffect, useRef, useState } from '../../lib/view.js';
 import { t } from '../../lib/i18n.js';
-import { extended } from '../../lib/conversation.js';
+import { extended, words } from '../../lib/conversation.js';
 import { Markdown } from '../../lib/markdown.js';
 import { Ansi } from '../../lib/ansi.js';
 import { duration } from '../../lib/format.js';
@@ -66,7 +66,7 @@ function Said({ item, before, choose }) {
   const to = html`<button type="button" class="to" onClick=${() => choose(item.seq)} title=${t('talk.toevent', { n: item.seq })} aria-label=${t('talk.toevent', { n: item.seq })}>${item.seq}</button>`;
   const body = () => {
     switch (kind) {
-      case 'message': return html`<${Markdown} text=${data.text} />`;
+      case 'message': return html`<${Markdown} text=${words(data.text)} />`;
       case 'reasoning': return html`<details><summary class="quiet">${t('talk.reasoning', { n: data.text.split('\n').length })}</summary><${Markdown} text=${data.text} /></details>`;
       case 'command': return html`<${Tool} head=${`$ ${data.command}`} ok=${data.exit_code === 0 || data.exit_code === null} result=${data.exit_code === null ? data.status : t('talk.exit', { n: data.exit_code })} took=${took} output=${data.output} />`;
       case 'tool': return html`<${Tool} head=${`${data.tool} ${JSON.stringify(data.input)}`} ok=${!['failed', 'error'].includes(data.status)} result=${data.status} took=${took} output=${data.output} />`;
