@@ -1,11 +1,9 @@
-//! Why a command failed, the message for it, and the exit status.
+//! Why a command failed, and its exit status.
 
 use std::error::Error;
-use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::bounded::harmless::harmless;
 use crate::domain::causes::chain;
 use crate::domain::codes::{ErrorCode, Exit};
 use crate::domain::command::Refusal;
@@ -82,53 +80,6 @@ impl Failure {
             Self::Broken(_) | Self::Busy(_) | Self::OutputClosed => Exit::Failed,
             Self::Reported(exit) => *exit,
         }
-    }
-
-    /// Prints on standard error what is wrong; the exit status.
-    pub(crate) fn report(self) -> ExitCode {
-        let exit = self.exit();
-        match self {
-            Self::Configuration(problems) => {
-                eprintln!("error: the configuration is wrong");
-                for problem in problems {
-                    eprintln!("  {}", harmless(&problem.to_string()));
-                }
-            }
-            Self::Refused { code, message, details } => {
-                eprintln!("error: {}", harmless(&format!("{code}: {message}")));
-                for line in detail_lines(&details) {
-                    eprintln!("  {}", harmless(&line));
-                }
-            }
-            Self::Busy(message) => {
-                eprintln!("error: {message}");
-                eprintln!("  wait until it has ended, stop it, or choose another folder with --data-dir");
-            }
-            Self::Usage(message)
-            | Self::Unreachable(message)
-            | Self::NotFound(message)
-            | Self::Unusable(message)
-            | Self::Broken(message) => {
-                eprintln!("error: {}", harmless(&message));
-            }
-            Self::Reported(_) | Self::OutputClosed => {}
-        }
-        exit.status().into()
-    }
-}
-
-/// The details of a refusal, one line each.
-fn detail_lines(details: &Value) -> Vec<String> {
-    let line = |detail: &Value| match (&detail["path"], &detail["message"]) {
-        (Value::String(path), Value::String(message)) if path.is_empty() => message.clone(),
-        (Value::String(path), Value::String(message)) => format!("{path}: {message}"),
-        _ => detail.to_string(),
-    };
-    match details {
-        Value::Null => Vec::new(),
-        Value::Array(details) => details.iter().map(line).collect(),
-        Value::Object(details) if details.is_empty() => Vec::new(),
-        other => vec![other.to_string()],
     }
 }
 
@@ -216,14 +167,5 @@ mod tests {
         ] {
             assert_eq!(failure.exit().status(), status, "{failure:?}");
         }
-    }
-
-    #[test]
-    fn the_details_of_a_refusal_are_one_line_each() {
-        let details = json!([{"path": "/n", "message": "must be a number"}, {"path": "", "message": "no"}, {"x": 1}]);
-        assert_eq!(detail_lines(&details), ["/n: must be a number", "no", r#"{"x":1}"#]);
-        assert_eq!(detail_lines(&Value::Null), Vec::<String>::new());
-        assert_eq!(detail_lines(&json!({})), Vec::<String>::new());
-        assert_eq!(detail_lines(&json!({"limit": 3})), [r#"{"limit":3}"#]);
     }
 }

@@ -24,6 +24,7 @@ use crate::skill::{Finding, Intake, is_id};
 pub struct Registry {
     skills_dir: PathBuf,
     agents: Option<Arc<Agents>>,
+    demos: Option<Arc<Registry>>,
     known: Arc<Mutex<HashMap<String, Known>>>,
 }
 
@@ -39,7 +40,7 @@ struct Known {
 impl Registry {
     /// The registry of a folder, which need not exist yet.
     pub fn new(skills_dir: impl Into<PathBuf>) -> Self {
-        Self { skills_dir: skills_dir.into(), agents: None, known: Arc::default() }
+        Self { skills_dir: skills_dir.into(), agents: None, demos: None, known: Arc::default() }
     }
 
     /// The same with the skills of the agents in this folder, which need not exist. An installed skill comes before an
@@ -49,16 +50,37 @@ impl Registry {
         Self { agents: Some(Arc::new(Agents::new(agents_dir.into()))), ..self }
     }
 
+    /// The same with the skills of another folder, while there are none in its own.
+    #[must_use]
+    pub(crate) fn with_demos(self, demos_dir: PathBuf) -> Self {
+        Self { demos: Some(Arc::new(Self::new(demos_dir))), ..self }
+    }
+
+    /// The skills that are there while there are no others.
+    pub(crate) fn demos(&self) -> Vec<Entry> {
+        let demos = self.demos.as_ref().filter(|_| self.is_empty());
+        demos.map(|demos| demos.list()).unwrap_or_default()
+    }
+
+    /// Whether the folder has no package, and no agent has a skill.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.folders().is_empty() && self.agents.as_ref().is_none_or(|agents| agents.list().is_empty())
+    }
+
     /// The skill of this id.
     pub fn lookup(&self, id: &str) -> Result<Arc<Installed>, NotUsable> {
         // The id becomes a path, so anything but a valid id is refused.
         if !is_id(id) {
             return Err(NotUsable::NotFound);
         }
-        match (self.current(id), &self.agents) {
+        let found = match (self.current(id), &self.agents) {
             (Some(known), _) => known.map_err(|findings| NotUsable::Invalid { findings }),
             (None, Some(agents)) => agents.lookup(id),
             (None, None) => Err(NotUsable::NotFound),
+        };
+        match (&self.demos, found) {
+            (Some(demos), Err(NotUsable::NotFound)) if self.is_empty() => demos.lookup(id),
+            (_, found) => found,
         }
     }
 
@@ -75,6 +97,9 @@ impl Registry {
         let hidden = |entry: &Entry| matches!(entry, Entry::Valid(found) if folders.contains(&found.skill.id));
         let of_agents = self.agents.iter().flat_map(|agents| agents.list()).filter(|entry| !hidden(entry));
         entries.extend(of_agents);
+        if entries.is_empty() {
+            return self.demos();
+        }
         entries
     }
 
@@ -106,7 +131,11 @@ impl Registry {
             Entry::Valid(found) => Some(found.skill.id.clone()),
             Entry::Invalid { .. } => None,
         });
-        most_like(id, self.folders().into_iter().chain(of_agents))
+        let demos = self.demos().into_iter().filter_map(|entry| match entry {
+            Entry::Valid(found) => Some(found.skill.id.clone()),
+            Entry::Invalid { .. } => None,
+        });
+        most_like(id, self.folders().into_iter().chain(of_agents).chain(demos))
     }
 
     fn folders(&self) -> BTreeSet<String> {

@@ -12,3 +12,4 @@ mod run_log;
 mod running;
 mod scarcity;
 mod serving;
+mod width;

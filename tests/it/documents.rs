@@ -1,5 +1,7 @@
 //! What the design documents give as examples, sent and run as they give it. The example for an agent CLI is in `real_clis`.
 
+mod requests;
+
 use std::fs;
 use std::path::Path;
 

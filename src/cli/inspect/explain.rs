@@ -9,7 +9,7 @@ use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::failure_text::failure_lines;
 use crate::cli::terminal::look::one_line;
-use crate::cli::terminal::output;
+use crate::cli::terminal::{output, wrap};
 use crate::domain::ids::RunId;
 use crate::settings::LogLevel;
 
@@ -55,12 +55,12 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
             Runs::Store(offline) => serde_json::to_value(offline.wait(offline.log.explain_cache(run))?)
                 .map_err(Failure::broken("write the explanation"))?,
         };
-        return if args.json { output::json(&story) } else { output::line(&cache_lines(&story)) };
+        return if args.json { output::json(&story) } else { wrap::text(&cache_lines(&story)) };
     }
     if args.path.is_none()
         && let Some(failure) = failure_of(&runs, run)?
     {
-        return if args.json { output::json(&failure) } else { output::line(&failure_text(&failure)) };
+        return if args.json { output::json(&failure) } else { wrap::text(&failure_text(&failure)) };
     }
     let path = args.path.as_deref().unwrap_or("/data");
     let explanation = match &runs {
@@ -70,7 +70,7 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
         Runs::Store(offline) => serde_json::to_value(offline.wait(offline.log.explain(run, path))?)
             .map_err(Failure::broken("write the explanation"))?,
     };
-    if args.json { output::json(&explanation) } else { output::line(&lines_of(&explanation)) }
+    if args.json { output::json(&explanation) } else { wrap::text(&lines_of(&explanation)) }
 }
 
 /// Why the run failed; none if it succeeded.

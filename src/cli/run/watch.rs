@@ -13,8 +13,9 @@ use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::awaited::awaited;
 use crate::cli::terminal::dialogue::Dialogue;
-use crate::cli::terminal::output;
+use crate::cli::terminal::fold::to_stderr;
 use crate::cli::terminal::screen::{Screen, Shown};
+use crate::cli::terminal::{output, wrap};
 use crate::domain::codes::Exit;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
@@ -54,7 +55,7 @@ pub(crate) fn watch(global: &Global, args: &Args) -> Result<(), Failure> {
             ended = watching => ended.map_err(Failure::broken("watch the run"))?,
             _ = stop.next() => {
                 eprintln!("\nno longer watching; the run goes on");
-                eprintln!("  `skill-runner watch {run}` watches it again, `skill-runner cancel {run}` cancels it");
+                to_stderr(&format!("  `skill-runner watch {run}` watches it again, `skill-runner cancel {run}` cancels it"));
                 Err(Failure::Reported(Exit::Interrupted))
             }
         }
@@ -89,7 +90,7 @@ fn to_its_end(client: &Client, run: RunId, as_json: bool, verbose: bool) -> Resu
     })?;
     screen.clear();
     if !as_json {
-        output::line(&remote::outcome(client, run, None)?.summary(screen.look()))?;
+        wrap::text(&remote::outcome(client, run, None)?.summary(screen.look()))?;
     }
     if succeeded { Ok(()) } else { Err(Failure::Reported(Exit::Failed)) }
 }

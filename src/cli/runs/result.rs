@@ -8,6 +8,7 @@ use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::run::{ArtifactsAt, Outcome, remote};
 use crate::cli::terminal::awaited::awaited;
+use crate::cli::terminal::fold::to_stderr;
 use crate::cli::terminal::look::Look;
 use crate::cli::terminal::output;
 use crate::domain::codes::{ErrorCode, Exit};
@@ -49,7 +50,7 @@ pub(crate) fn result(global: &Global, args: &Args) -> Result<(), Failure> {
         }
         Runs::Store(offline) => stored(offline, run, job)?,
     };
-    eprintln!("{}", outcome.summary(Look::of(&std::io::stderr())));
+    to_stderr(&outcome.summary(Look::of(&std::io::stderr())));
     if args.json {
         output::json(&outcome.document())?;
     } else if let Some(data) = outcome.data() {

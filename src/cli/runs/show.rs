@@ -9,7 +9,7 @@ use crate::cli::logging;
 use crate::cli::runs::table::labels;
 use crate::cli::terminal::awaited::awaited;
 use crate::cli::terminal::look::one_line;
-use crate::cli::terminal::output;
+use crate::cli::terminal::{output, wrap};
 use crate::settings::LogLevel;
 
 /// Longest value on a line.
@@ -56,14 +56,15 @@ pub(crate) fn show(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let runs = Runs::open(&settings, args.server.as_deref())?;
     let job = runs.job(runs.resolve(&args.id)?)?;
-    if args.json { output::json(&job) } else { output::line(&lines(&job).join("\n")) }
+    if args.json { output::json(&job) } else { wrap::text(&lines(&job).join("\n")) }
 }
 
 fn lines(job: &Value) -> Vec<String> {
     let text = |value: &Value| one_line(&value.as_str().map_or_else(|| value.to_string(), str::to_owned), VALUE_MAX);
     let shown = FIELDS.iter().filter(|field| !job[**field].is_null());
-    let mut lines: Vec<String> =
-        shown.map(|field| format!("{}: {}", field.replace('_', " "), text(&job[*field]))).collect();
+    let mut lines: Vec<String> = shown
+        .map(|field| format!("{}: {}", field.replace('_', " "), one_line(&in_words(&job[*field]), VALUE_MAX)))
+        .collect();
     if job["cache_hit"] == true {
         lines.push("result: taken from an equal run".to_owned());
     }
@@ -85,6 +86,19 @@ fn lines(job: &Value) -> Vec<String> {
     lines
 }
 
+/// A value as a person writes it: lists with commas, members by their names.
+fn in_words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(in_words).collect::<Vec<_>>().join(", "),
+        Value::Object(members) => {
+            let member = |(name, value): (&String, &Value)| format!("{name}: {}", in_words(value));
+            members.iter().map(member).collect::<Vec<_>>().join("; ")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -95,12 +109,13 @@ mod tests {
     fn a_run_is_shown_with_what_it_waits_for_its_labels_and_its_error() {
         let job = json!({"run_id": "r", "status": "queued", "model": null, "awaiting_upload": true, "awaiting_files": ["doc", "pdf"],
             "labels": {"team": "x"}, "metadata": {"a": 1}, "warnings": [{"code": "W", "message": "w"}],
-            "error": {"code": "E", "message": "e"}});
+            "error": {"code": "E", "message": "e"}, "isolation": {"tier": "sandbox", "parts": ["own-tmp", "seccomp"]}});
         assert_eq!(
             lines(&job),
             [
                 "run id: r",
                 "status: queued",
+                "isolation: tier: sandbox; parts: own-tmp, seccomp",
                 "waits for its files: doc, pdf; send them to the service with POST /v1/jobs/r/upload",
                 "labels: team=x",
                 "metadata: {\"a\":1}",

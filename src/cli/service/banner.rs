@@ -34,7 +34,13 @@ pub(super) fn tell(orchestrator: &Orchestrator) -> Result<(), Failure> {
             }
         }
     }
-    output::line(&format!("skills: {} in {}", names(&found), paths.skills_dir.display()))?;
+    if orchestrator.registry().demos().is_empty() {
+        output::line(&format!("skills: {} in {}", names(&found), paths.skills_dir.display()))?;
+    } else {
+        let demos = names(&found);
+        output::line(&format!("skills: none in {}; until there are, the demos: {demos}", paths.skills_dir.display()))?;
+        found.clear();
+    }
     for skill in refused.iter().take(NAMES_MAX) {
         output::line(&format!("  refused: {skill}; `skill-runner skill lint` says more"))?;
     }

@@ -18,8 +18,9 @@ use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
 use crate::files;
 use crate::http;
-use crate::registry::Registry;
+use crate::registry::{Registry, builtin};
 use crate::settings::{Problem, Settings};
+use crate::workspace::Layout;
 
 /// How long open connections may take to end once no run is left.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -79,6 +80,20 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// A service without any skill has the demo skills of the program, so that there is something to try.
+fn with_demos(registry: Registry, settings: &Settings) -> Registry {
+    if !registry.is_empty() {
+        return registry;
+    }
+    match builtin::write(&Layout::new(&settings.paths.data_dir).builtin_skills()) {
+        Ok(folder) => registry.with_demos(folder),
+        Err(error) => {
+            warn!(%error, "the demo skills of the program cannot be written");
+            registry
+        }
+    }
+}
+
 async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     // Before anything else, so that a signal during the start is not lost.
     let mut stop = Stop::listen()?;
@@ -86,6 +101,7 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     let (listener, bound) = listen(&settings).await?;
     let grace = Duration::from_secs(settings.http.drain_grace_seconds);
     let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
+    let registry = with_demos(registry, &settings);
     let orchestrator = data_folder::take_over(store, registry, settings).await?;
 
     let (end, ended) = oneshot::channel();

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use crate::cli::terminal::dialogue::Dialogue;
 use crate::cli::terminal::event_line::summary;
+use crate::cli::terminal::fold::folded;
 use crate::cli::terminal::look::{Ink, Look, columns, fit, harmless, one_line, width};
 use crate::convergence::{DONE_MARKER, without_blocks};
 use crate::domain::event::Event;
@@ -92,6 +93,7 @@ impl Screen {
     fn line(&mut self, text: &str) {
         let bar = self.bar.clone();
         self.clear();
+        let text = if self.look.live { folded(text, columns_of(self.shown)) } else { text.to_owned() };
         self.write(&format!("{text}\n"));
         if let Some((percent, message)) = bar {
             self.draw(percent, message);

@@ -1,10 +1,12 @@
 //! `runs`, `show`, `result`, `rerun`, `rm`, `logs`: with and without a service, by id, by the begin of an id, and `last`.
 
 use std::fs;
+use std::net::SocketAddr;
 
 use serde_json::json;
 
 use super::place::Place;
+use crate::support::Call;
 
 /// Writes to standard output, and to standard error when it is told to.
 const TALKS: &str = "cat > /dev/null\nmkfifo gate\n\
@@ -235,6 +237,32 @@ fn a_service_says_what_it_works_with() {
     fs::remove_dir_all(place.path().join("skills")).unwrap();
     let (mut service, _) = place.start(&["serve", "--port", "0"], "skills: none in ");
     service.wait_for_stderr("there is no skills folder; write one with `skill-runner skill new NAME`");
+}
+
+#[test]
+fn a_service_without_skills_has_the_demos_until_there_is_one() {
+    let place = Place::new();
+    let _ = fs::remove_dir_all(place.path().join("skills"));
+    let (mut service, line) = place.start(&["serve", "--port", "0"], "listening on ");
+    let address: SocketAddr = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+    let told = [service.next_line(), service.next_line()];
+    assert!(told[1].contains("until there are, the demos: demo-echo"), "{told:?}");
+    // A command beside the service does what it does without one.
+    let ran = place.run(&["run", "demo-echo", "--input", "text=hi"]);
+    assert_eq!((ran.code, &ran.json()["length"]), (Some(0), &json!(2)), "{ran:?}");
+    let listed = || {
+        let skills = Call::new(address, "GET", "/v1/skills").send().json()["skills"].take();
+        let ids = skills.as_array().unwrap().iter().map(|skill| skill["id"].as_str().unwrap().to_owned());
+        ids.collect::<Vec<String>>()
+    };
+    assert!(listed().contains(&"demo-prime-number".to_owned()), "{:?}", listed());
+    let body = json!({"skill_id": "demo-ecko", "input": {"text": "hi"}});
+    let refused = Call::new(address, "POST", "/v1/jobs").json(&body).send();
+    assert!(refused.status == 404 && refused.text().contains("demo-echo"), "{}", refused.text());
+    place.skill("tiny", "cat >/dev/null\necho '{\"success\":true,\"data\":{}}'\n");
+    assert_eq!(listed(), ["tiny"]);
+    let body = json!({"skill_id": "demo-echo", "input": {"text": "hi"}});
+    assert_eq!(Call::new(address, "POST", "/v1/jobs").json(&body).send().status, 404);
 }
 
 #[test]
