@@ -11,6 +11,7 @@ use super::manifest::{EntrypointKind, Manifest};
 use super::python::PythonNeeds;
 use super::schema::Validator;
 use crate::domain::engine::Engine;
+use crate::engine::Adapter;
 
 /// How long a script may run when its manifest does not say.
 const SCRIPT_TIMEOUT_SECONDS: u64 = 300;
@@ -54,6 +55,11 @@ pub(crate) struct Checks {
 }
 
 impl Skill {
+    /// The file of the package with the configuration of an engine; it need not be there.
+    pub(crate) fn config_file<'a>(&'a self, adapter: &'a Adapter) -> &'a str {
+        self.manifest.engine_configs.get(&adapter.engine).map_or(adapter.config.skill_file, String::as_str)
+    }
+
     /// The engines this skill can run on, in the order in which they are tried.
     pub fn effective_engines(&self) -> Vec<Engine> {
         effective_engines(

@@ -290,7 +290,9 @@ fn the_service_tells_how_it_is() {
     assert_eq!(server.get("/readyz").json(), json!({"status": "ready"}));
     let system = server.get("/v1/system").json();
     assert_eq!(system["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(system["queue"], json!({"queued": 0, "running": 0, "max_queued_jobs": 7, "max_running_jobs": 3}));
+    let queue = json!({"queued": 0, "running": 0, "max_queued_jobs": 7, "max_running_jobs": 3, "max_running_per_engine": 0,
+        "max_running_per_skill": 0, "fair_label": null});
+    assert_eq!(system["queue"], queue);
     assert!(system["data_dir"]["free_bytes"].as_u64().unwrap() > 0);
     assert_eq!(system["limits"]["max_upload_bytes"], 64 << 20);
     server.drain();

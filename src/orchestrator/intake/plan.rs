@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::domain::cache_key::{KeyPart, KeyParts, cache_key, canonical, sha256_hex};
-use crate::domain::codes::ErrorCode;
+use crate::domain::codes::{ErrorCode, FindingCode};
 use crate::domain::engine::Engine;
 use crate::domain::event::{Started, ValidationError};
 use crate::domain::ids::RequestId;
@@ -78,6 +78,7 @@ fn plan(
     let engine_config_sha256 =
         engine_config.map(|config| sha256_hex(canonical(&Value::Object(config.clone())).as_bytes()));
     check_engine(skill, &engine)?;
+    check_skill_config(skill, &engine)?;
     if engine == Engine::Script.as_str() && request.model.is_some() {
         let message = "a script skill runs without a model: leave \"model\" out";
         return Err(rejected_at(ErrorCode::ModelNotAllowed, "/model", "a script has no model", message.into()));
@@ -265,6 +266,19 @@ fn check_engine(skill: &Skill, engine: &str) -> Result<(), Error> {
     let runs_on = Engine::names(&engines);
     let message = format!("skill {} does not run on engine {engine:?}; it runs on {runs_on}", skill.id);
     Err(rejected_at(ErrorCode::SkillEngineUnsupported, "/engine", "not an engine of the skill", message))
+}
+
+/// A skill that sets what only the operator may set is refused before its run begins.
+fn check_skill_config(skill: &Skill, engine: &str) -> Result<(), Error> {
+    let Some(adapter) = engine.parse().ok().and_then(engine::adapter) else { return Ok(()) };
+    let file = skill.config_file(adapter);
+    let refused = skill.findings.iter().filter(|it| it.code == FindingCode::ConfigKeyRefused && it.file == file);
+    let refused: Vec<&str> = refused.map(|finding| finding.message.as_str()).collect();
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let message = format!("skill {} cannot run on {engine}: {file}: {}", skill.id, refused.join("; "));
+    Err(rejected(ErrorCode::EngineConfigRefused, message))
 }
 
 /// Whether the model that the request names, in whichever way, is one that the skill lists for this engine, if it lists any.

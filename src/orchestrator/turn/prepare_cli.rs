@@ -318,8 +318,7 @@ fn configuration(
         Ok(operator) => operator,
         Err(invalid) => return Ok(Err(invalid.into())),
     };
-    let named = skill.manifest.engine_configs.get(&adapter.engine).map(String::as_str);
-    let skill_file = match copied_text(paths, &copy, named.unwrap_or(adapter.config.skill_file), COPIED_MAX) {
+    let skill_file = match copied_text(paths, &copy, skill.config_file(adapter), COPIED_MAX) {
         Ok(text) => text,
         Err(reason) => return Ok(Err(config::Invalid::Unusable { layer: config::SKILL.to_owned(), reason }.into())),
     };

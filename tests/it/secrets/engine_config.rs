@@ -165,17 +165,19 @@ fn a_package_with_a_key_of_the_operators_is_not_installed_and_the_finding_names_
 }
 
 #[test]
-fn a_skill_that_was_installed_with_such_a_key_fails_before_its_engine_starts() {
-    let (pose, server) = scene(&[]);
+fn a_skill_in_the_folder_with_such_a_key_is_refused_and_the_key_named() {
+    let (_pose, server) = scene(&[]);
     fs::write(skill_folder(&server).join("assets/codex_config.toml"), format!("notify = [\"{CANARY}\"]\n")).unwrap();
-    let (request, run) = server.create_with(&json!({"skill_id": "ask", "engine": "codex"}));
-    let events = server.finish(&run);
-    let job = server.get(&format!("/v1/jobs/{request}")).json();
-    assert_eq!((&job["status"], &job["error"]["code"]), (&json!("failed"), &json!("ENGINE_CONFIG_REFUSED")), "{job:#}");
-    assert_eq!(job["error"]["details"]["keys"], json!(["notify"]));
-    assert_eq!(of_type(&events, "turn.started"), Vec::<Value>::new());
-    assert_eq!(fs::read_dir(pose.sessions()).unwrap().count(), 0, "the engine was started");
-    assert!(!format!("{events:?}{job}").contains(CANARY));
+    for route in ["/v1/jobs", "/v1/jobs?wait=5"] {
+        let answer = server.post(route, &json!({"skill_id": "ask", "engine": "codex"}));
+        assert_eq!(answer.refusal(), (400, "ENGINE_CONFIG_REFUSED".to_owned()));
+        let text = answer.text();
+        assert!(
+            text.contains("assets/codex_config.toml") && text.contains("notify") && !text.contains(CANARY),
+            "{text}"
+        );
+    }
+    assert_eq!(server.get("/v1/jobs").json()["jobs"], json!([]), "nothing was created");
 }
 
 #[test]

@@ -9,11 +9,14 @@ use crate::cli::failure::Failure;
 /// The files of a recording that is a folder; the first must be there.
 const PARTS: [(&str, &str); 3] = [("stdout.raw", ""), ("stderr.raw", ""), ("exit.json", "{\"exit\": {\"code\": 0}}")];
 
-/// Each turn takes the next recording; the count is kept where the engine keeps its sessions.
+/// Each turn takes the next recording; the count is kept in the run's folder, because an engine's home keeps sessions alone.
 const PROGRAM: &str = r#"#!/bin/sh
 [ "$1" = --version ] && exec RUNNER replay --as-engine HERE --version
 turn=1
-while ! mkdir "$HOME/recorded-turn-$turn" 2>/dev/null; do turn=$((turn + 1)); done
+while ! mkdir ".recorded-turn-$turn" 2>/dev/null; do
+  turn=$((turn + 1))
+  [ "$turn" -le 1000 ] || exit 1
+done
 if [ ! -d HERE/"$turn" ]; then
   echo "the test has no recording of turn $turn" >&2
   exit 1
