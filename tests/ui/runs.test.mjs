@@ -80,7 +80,33 @@ test('an event leads to its bytes, a line leads to its event, and the address ke
   await opened.goto(`${service.url}/ui/runs/${job.request_id}?at=4`);
   await opened.getByText('The page shows the run as it was after event 4.').waitFor();
   await opened.locator('.headline .status', { hasText: 'running' }).waitFor();
-  assert.equal(await opened.getByTestId('event-count').innerText(), '4');
+  await opened.waitForFunction(() => document.querySelector('[data-testid=event-count]').textContent === '4');
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('an answer that comes late does not replace the bytes of the event that was chosen meanwhile', async () => {
+  const job = await service.run('demo-progress', { runtime_options: { no_cache: true } });
+  const opened = await page(started);
+  let release;
+  const released = new Promise((resolve) => { release = resolve; });
+  await opened.route(/logs\/range\?stream=stdout/, async (route) => { await released; await route.continue(); });
+  const asked = opened.waitForRequest(/logs\/range\?stream=stdout/);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
+  await asked;
+  const { events } = await service.get(`/v1/jobs/${job.request_id}/events/history`);
+  const progress = events.filter((event) => event.type === 'run.progress')[1];
+  await opened.locator(`#event-${progress.seq}`).click();
+  const text = '40% step 2 of 5';
+  await opened.waitForFunction((wanted) => document.querySelector('.raw mark')?.textContent === wanted, text);
+  const last = opened.waitForResponse((answer) => /logs\/range\?stream=stdout/.test(answer.url()) && !/byte_to=0$/.test(answer.url()));
+  release();
+  await (await last).finished();
+  // The page has worked on the answer when it has drawn twice.
+  await opened.evaluate(() => new Promise((resolve) => { requestAnimationFrame(() => requestAnimationFrame(resolve)); }));
+  assert.equal(await opened.locator('.raw mark').innerText(), text);
+  await opened.getByRole('tab', { name: 'stdout' }).click();
+  await opened.locator('.raw .line', { hasText: '"data": {"step' }).waitFor();
+  assert.equal(await opened.locator('.raw mark').count(), 0);
   assert.deepEqual(opened.troubles, []);
 });
 

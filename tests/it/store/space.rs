@@ -135,13 +135,14 @@ async fn deleting_a_long_log_writes_next_to_nothing() {
     while head.0 < 50_000 {
         head = store.append(contract::events(run, head, 5_000)).await.unwrap();
     }
-    // Deleting writes one key, whatever the length of the log.
+    // Deleting writes one key, whatever the length of the log. sled may fill up a segment for it, which is 512 KiB; a key for
+    // each of the events would be several.
     // The generation that takes it alone: the next one may be begun at any moment.
     let written = dir.path().join("store/generation-1/db");
     let before = size(&written);
     store.delete_events(&run).await.unwrap();
     let after = size(&written);
-    assert!(after < before + 64 * 1024, "{before} and then {after}");
+    assert!(after <= before + 512 * 1024, "{before} and then {after}");
     assert_eq!(store.head(&run).await.unwrap(), Seq::START);
 }
 

@@ -15,39 +15,41 @@ const MOST = 256 * 1024;
  * @param {{id: string, mark: Mark | null, stream: string, setStream: (stream: string) => void, log: import('../../lib/run-log.js').RunLog, choose: (seq: number) => void}} props
  */
 export function Bytes({ id, mark, stream, setStream, log, choose }) {
-  const [shown, setShown] = useState(/** @type {import('../../lib/lines.js').Window | null} */ (null));
+  const [loaded, setLoaded] = useState(/** @type {import('../../lib/lines.js').Window | null} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [search, setSearch] = useState('');
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const atEnd = useRef(true);
   const marked = mark && mark.stream === stream ? mark : null;
+  // Between a change of the stream and its bytes nothing is shown: what was loaded is of the other stream.
+  const shown = loaded?.stream === stream ? loaded : null;
 
-  const load = async (/** @type {number} */ from, /** @type {number | null} */ to) => {
+  const asked = useRef(0);
+  /** Shows what the last question brings; an answer to an earlier one that comes late is dropped. @param {() => Promise<any>} question */
+  const show = async (question) => {
+    asked.current += 1;
+    const mine = asked.current;
     try {
-      const until = to === null ? '' : `&byte_to=${to}`;
-      setShown(windowOf(await api(runPath(id, `/logs/range?stream=${stream}&byte_from=${Math.max(0, from)}${until}`))));
+      const range = await question();
+      if (mine !== asked.current) return;
+      setLoaded(windowOf(range));
       setError(null);
     } catch (refused) {
-      setError(refused);
+      if (mine === asked.current) setError(refused);
     }
   };
-  const loadEnd = async () => {
-    try {
-      // An empty range tells the length.
-      const { total_bytes: total } = await api(runPath(id, `/logs/range?stream=${stream}&byte_from=0&byte_to=0`));
-      await load(total - STEP, total);
-    } catch (refused) {
-      setError(refused);
-    }
-  };
+  const range = (/** @type {number} */ from, /** @type {number} */ to) => api(runPath(id, `/logs/range?stream=${stream}&byte_from=${Math.max(0, from)}&byte_to=${to}`));
+  const load = (/** @type {number} */ from, /** @type {number} */ to) => show(() => range(from, to));
+  // An empty range tells the length.
+  const loadEnd = () => show(() => range(0, 0).then(({ total_bytes: total }) => range(total - STEP, total)));
 
   useEffect(() => {
-    setShown(null);
+    setLoaded(null);
     if (!marked) loadEnd();
   }, [id, stream]);
   useEffect(() => {
     if (!marked) return;
-    const inside = shown && shown.stream === stream && marked.from >= shown.from && marked.to <= shown.to;
+    const inside = shown && marked.from >= shown.from && marked.to <= shown.to;
     if (!inside) load(marked.from - 4096, Math.min(marked.to, marked.from + MOST) + 16 * 1024);
   }, [id, stream, marked?.from, marked?.to]);
   useEffect(() => {
@@ -69,7 +71,7 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
 
   const toEvent = async (/** @type {number} */ from, /** @type {number} */ to) => {
     try {
-      const { events } = await api(runPath(id, `/logs/range?stream=${stream}&byte_from=${from}&byte_to=${to}`));
+      const { events } = await range(from, to);
       if (events.length === 0) say(t('bytes.noevent'));
       else choose(events[0]);
     } catch (refused) {
