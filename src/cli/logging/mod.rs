@@ -2,5 +2,6 @@
 
 mod log_file;
 mod setup;
+mod stderr;
 
 pub(crate) use setup::{to_file, to_terminal};

@@ -12,6 +12,7 @@ use tracing_subscriber::fmt::{FormatFields, layer};
 use tracing_subscriber::prelude::*;
 
 use crate::cli::logging::log_file::LogFile;
+use crate::cli::logging::stderr::Stderr;
 use crate::cli::terminal::look::Look;
 use crate::settings::{Log, LogLevel};
 
@@ -52,12 +53,12 @@ pub(crate) fn to_file(log: &Log, terminal_level: LogLevel) -> io::Result<()> {
     // Only a second call could fail.
     if !Look::of(&io::stderr()).colour {
         // The same text for both, so it is made once.
-        let both = io::stderr.with_max_level(level(terminal_level)).and(file.with_max_level(level(log.level)));
+        let both = Stderr::default().with_max_level(level(terminal_level)).and(file.with_max_level(level(log.level)));
         let most = filter(log.level).max(filter(terminal_level));
         let _ = registry.with(layer().with_writer(both).with_ansi(false).with_filter(most)).try_init();
         return Ok(());
     }
-    let stderr = layer().with_writer(io::stderr).with_ansi(true).with_filter(filter(terminal_level));
+    let stderr = layer().with_writer(Stderr::default()).with_ansi(true).with_filter(filter(terminal_level));
     let file = layer()
         .fmt_fields(FileFields(DefaultFields::new()))
         .with_writer(file)

@@ -172,6 +172,11 @@ impl Running {
         rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
+    /// Reads so many bytes of its standard error.
+    pub fn read_stderr(&mut self, bytes: usize) {
+        std::io::Read::read_exact(&mut self.stderr, &mut vec![0; bytes]).unwrap();
+    }
+
     /// The next line on its standard output.
     pub fn next_line(&mut self) -> String {
         let mut line = String::new();

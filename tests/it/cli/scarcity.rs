@@ -161,3 +161,25 @@ fn the_service_raises_its_limit_and_skills_get_the_one_it_was_started_with() {
     assert_eq!(ended(address, &run)["status"], "succeeded");
     assert_eq!(get(address, &format!("/v1/jobs/{run}/logs"))["stderr"], "200\n400\n");
 }
+
+#[test]
+fn a_service_goes_on_though_nobody_reads_its_standard_error_and_tells_what_it_left_out_there() {
+    let place = Place::new();
+    let (mut service, address) = serve(&place, 1024, 1024);
+    // A pipe takes 64 KiB; the log of these runs is more than twice as long.
+    let log = place.path().join("data/logs/skill-runner.log");
+    let mut last = String::new();
+    while std::fs::metadata(&log).unwrap().len() < 150 * 1024 {
+        let created = create(address, "tiny");
+        assert_eq!(created.status, 201, "{}", created.text());
+        last = created.json()["run_id"].as_str().unwrap().to_owned();
+    }
+    assert_eq!(ended(address, &last)["status"], "succeeded");
+    service.read_stderr(32 * 1024);
+    service.signal(Signal::TERM);
+    let ended = service.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let note = "lines are left out here, because nobody read on for a while; the log file has them\n";
+    assert!(ended.stderr.contains(note), "{}", ended.stderr);
+    assert!(ended.stderr.len() < 64 * 1024, "{}", ended.stderr.len());
+}
