@@ -25,7 +25,7 @@ pub fn deletion(setup: &Setup<'_>) -> Vec<Figure> {
     // The events leave the store after the grace time.
     let before = size(&service);
     service.forget_peak();
-    let ((), longest) = service_while(&service, &other, || settle(&service));
+    let ((), longest) = service_while(&service, &other, || service.settle());
     let (peak, after) = (service.memory("VmHWM"), size(&service));
     let page = page_ms(&service, &run, setup);
 
@@ -36,18 +36,18 @@ pub fn deletion(setup: &Setup<'_>) -> Vec<Figure> {
     kept.for_each(drop);
     let (cleaned, longest_cleaning) = service_while(&service, &other, || {
         let cleaned = service.client().json("POST", "/v1/jobs/cleanup", Some(&json!({"keep_last": KEPT})));
-        settle(&service);
+        service.settle();
         cleaned
     });
     assert!(cleaned["runs_deleted"].as_u64() >= Some(4), "{cleaned}");
     // Those that were created meanwhile.
     service.client().json("POST", "/v1/jobs/cleanup", Some(&json!({"keep_last": KEPT})));
-    settle(&service);
+    service.settle();
     let rests_at = service.memory("VmRSS");
     service.stop();
     let again = setup.serve(&[GRACE]);
     let start = again.started_in.as_secs_f64();
-    settle(&again);
+    again.settle();
 
     let events = number(setup.million() as f64);
     vec![
@@ -69,31 +69,11 @@ fn live_bytes(setup: &Setup<'_>) -> f64 {
     let fresh = Setup::new(setup.program, setup.folder.join("fresh"), setup.quick);
     let service = fresh.serve(&[GRACE]);
     (0..KEPT).for_each(|_| drop(service.run(&mut service.client(), "noop")));
-    settle(&service);
+    service.settle();
     service.stop();
     let again = fresh.serve(&[GRACE]);
-    settle(&again);
+    again.settle();
     store_bytes(&again.data()) as f64 / 1e6
-}
-
-/// Waits until the service has hardly done anything for so long that the grace time is over, too.
-fn settle(service: &Service) {
-    const LOOK: Duration = Duration::from_millis(500);
-    const QUIET_LOOKS: u32 = 8;
-    let deadline = Instant::now() + Duration::from_secs(300);
-    let used = || {
-        let (own, children) = service.cpu();
-        own + children
-    };
-    let (mut quiet, mut before) = (0, used());
-    while quiet < QUIET_LOOKS {
-        assert!(Instant::now() < deadline, "the service has nothing more to do");
-        std::thread::sleep(LOOK);
-        let now = used();
-        // A third of a core: somebody asks all the time.
-        quiet = if now - before < LOOK / 3 { quiet + 1 } else { 0 };
-        before = now;
-    }
 }
 
 /// Does something, and all the time asks for a run's status and for the service's health and creates runs; what it

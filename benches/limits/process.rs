@@ -1,7 +1,7 @@
 //! What only these measurements ask of the service.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -20,6 +20,26 @@ impl Service {
     /// Processor time of the process itself and of those it has waited for.
     pub fn cpu(&self) -> (Duration, Duration) {
         cpu(self.pid())
+    }
+
+    /// Waits until the service has hardly done anything for so long that the grace time is over, too.
+    pub fn settle(&self) {
+        const LOOK: Duration = Duration::from_millis(500);
+        const QUIET_LOOKS: u32 = 8;
+        let deadline = Instant::now() + Duration::from_secs(300);
+        let used = || {
+            let (own, children) = self.cpu();
+            own + children
+        };
+        let (mut quiet, mut before) = (0, used());
+        while quiet < QUIET_LOOKS {
+            assert!(Instant::now() < deadline, "the service has nothing more to do");
+            std::thread::sleep(LOOK);
+            let now = used();
+            // A third of a core: somebody asks all the time.
+            quiet = if now - before < LOOK / 3 { quiet + 1 } else { 0 };
+            before = now;
+        }
     }
 
     /// Bytes that the process and those it has waited for sent towards the disk.
