@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::bounded;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::proven_file::{ProvenFile, files_sha256};
@@ -19,7 +20,7 @@ pub struct Manifest {
 impl Manifest {
     /// Reads its own text, in which not a byte may differ.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let manifest: Self = serde_json::from_slice(bytes).map_err(|error| format!("it cannot be read: {error}"))?;
+        let manifest: Self = bounded::json::from_slice(bytes).map_err(|error| format!("it cannot be read: {error}"))?;
         if manifest.to_bytes() == bytes { Ok(manifest) } else { Err("it was changed".to_owned()) }
     }
 

@@ -4,6 +4,7 @@ use crate::artifact::{self, Manifest};
 use crate::audit::error::Error;
 use crate::audit::files::RunFiles;
 use crate::audit::report::Report;
+use crate::bounded;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::outcome::Proof;
 use crate::domain::run_file::RunFile;
@@ -61,7 +62,7 @@ fn manifest(files: &RunFiles, proof: &Proof, report: &mut Report) -> Option<Mani
         report.violated("PROOF", MANIFEST, "the file is missing");
         return None;
     };
-    let parsed = serde_json::from_slice(&bytes);
+    let parsed = bounded::json::from_slice(&bytes);
     let manifest: Manifest =
         parsed.map_err(|error| report.violated("PROOF", MANIFEST, format!("it cannot be read: {error}"))).ok()?;
     let hash = artifact::artifacts_sha256(&manifest.artifacts);

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::audit::files::RunFiles;
 use crate::audit::log::Outcome;
 use crate::audit::report::Report;
+use crate::bounded;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
@@ -33,7 +34,7 @@ pub(crate) fn check(files: &RunFiles, outcome: &Outcome, artifacts: &[ArtifactEn
 fn read(file: &Piece) -> Result<Value, String> {
     let text = Some(file.size()).filter(|size| *size <= MAX_BYTES).and_then(|size| file.bytes(0, size));
     let text = text.ok_or("it is larger than a result can be")?;
-    serde_json::from_slice(&text).map_err(|error| error.to_string())
+    bounded::json::from_slice(&text).map_err(|error| error.to_string())
 }
 
 fn held_against(result: &Value, outcome: &Outcome, artifacts: &[ArtifactEntry], report: &mut Report) {

@@ -5,6 +5,8 @@
 
 use serde::de::DeserializeOwned;
 
+use super::plain_names::PlainNames;
+
 /// Longest text, in bytes.
 pub(crate) const LENGTH_MAX: usize = 64 * 1024;
 /// Most opening brackets, wherever they stand: in a string they count too, because only a parser knows strings.
@@ -35,6 +37,10 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Unreadable> {
     }
     if text.lines().filter(|line| line.starts_with('%')).count() > DIRECTIVES_MAX {
         return Err(Unreadable::TooManyDirectives);
+    }
+    // A name that is not plain stands there as it is, or with escapes.
+    if text.contains("private") || text.contains('\\') {
+        serde_norway::from_str::<PlainNames>(text)?;
     }
     Ok(serde_norway::from_str(text)?)
 }
@@ -69,6 +75,23 @@ mod tests {
             swelling += &format!("a{level}: &a{level} [{}]\n", vec![format!("*a{last}"); 10].join(", "));
         }
         assert!(refused(&swelling).contains("repetition limit"), "{}", refused(&swelling));
+    }
+
+    /// A JSON value would read the text behind such a name as JSON, and what is in that again, however deep.
+    #[test]
+    fn names_that_json_values_reserve_are_refused_however_they_are_written() {
+        let nested = r#"'{"$serde_json::private::RawValue":"[1]"}'"#;
+        for name in ["$serde_json::private::RawValue", r#""\x24serde_json::private::RawValue""#] {
+            let text = format!("a: [{{{name}: {nested}}}]");
+            let refused = read::<serde_json::Value>(&text).unwrap_err().to_string();
+            assert!(
+                refused.contains("\"$serde_json::private::RawValue\" is reserved: choose another name"),
+                "{refused}"
+            );
+        }
+        let same = read::<serde_json::Value>("a: private\nb: \"\\x24\"\nc: [1, 1.5, true, null, -3]").unwrap();
+        assert_eq!(same, serde_json::json!({"a": "private", "b": "$", "c": [1, 1.5, true, null, -3]}));
+        assert!(read::<Value>("a: !tag [\"\\x24\", {b: c}]").is_ok());
     }
 
     #[test]

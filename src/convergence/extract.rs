@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::scan::{Repairs, Scan, is_double, is_single, scan};
 use super::step::{Step, StepName};
+use crate::bounded;
 
 /// How often, on average, a byte may be scanned again. No honest answer needs more; the bound stops hostile text.
 const LOOKS_PER_BYTE: usize = 4;
@@ -14,7 +15,7 @@ const LOOKS_PER_BYTE: usize = 4;
 /// The value in a trimmed text that is not JSON as it stands, with each repair recorded.
 pub(super) fn value(text: &str, steps: &mut Vec<Step>) -> Option<Value> {
     let text = without_bom(text, steps);
-    if let Ok(value) = serde_json::from_str(text) {
+    if let Ok(value) = bounded::json::from_str(text) {
         return Some(value);
     }
     let fenced = || fences(text).find_map(|fence| in_fence(&fence));
@@ -101,14 +102,14 @@ fn in_fence(fence: &Fence<'_>) -> Option<Found> {
 }
 
 fn whole_value(content: &str, any_kind: bool) -> Option<(Value, Repairs)> {
-    if any_kind && let Ok(value) = serde_json::from_str(content) {
+    if any_kind && let Ok(value) = bounded::json::from_str(content) {
         return Some((value, Repairs::default()));
     }
     if !content.starts_with(['{', '[']) {
         return None;
     }
     let Scan::Whole { end, json, repairs } = scan(content, 0) else { return None };
-    let value = serde_json::from_str(&json).ok()?;
+    let value = bounded::json::from_str(&json).ok()?;
     (end == content.len()).then_some((value, repairs))
 }
 
@@ -219,7 +220,7 @@ impl<'a> Prose<'a> {
             };
             self.looks = self.looks.checked_sub(end - start)?;
             self.at = end;
-            let Ok(value) = serde_json::from_str::<Value>(&json) else { continue };
+            let Ok(value) = bounded::json::from_str::<Value>(&json) else { continue };
             self.broken = false;
             return Some(Found::new(value, start..end, around(self.whole, start, end), repairs));
         }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::extract;
 use super::parse::{Parsed, too_many_values};
 use super::step::{Step, StepName};
+use crate::bounded;
 use crate::domain::codes::WarningCode;
 use crate::domain::event::ValidationError;
 use crate::domain::outcome::Warning;
@@ -96,7 +97,7 @@ fn readings(text: &str) -> Vec<(Parsed, Range<usize>)> {
     if too_many_values(trimmed).is_some() {
         return Vec::new();
     }
-    let error = match serde_json::from_str(trimmed) {
+    let error = match bounded::json::from_str(trimmed) {
         Ok(value) => return vec![(Parsed::as_it_stands(value), from..from + trimmed.len())],
         Err(error) => error.to_string(),
     };
@@ -104,7 +105,7 @@ fn readings(text: &str) -> Vec<(Parsed, Range<usize>)> {
     let bare = extract::without_bom(trimmed, &mut steps);
     // Nothing was taken away behind it.
     let from = from + trimmed.len() - bare.len();
-    if let Ok(value) = serde_json::from_str(bare) {
+    if let Ok(value) = bounded::json::from_str(bare) {
         return vec![(Parsed { level: Level::N0, value: Some(value), steps }, from..from + bare.len())];
     }
     let read = |found: extract::Found| {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::extract;
 use super::step::{Step, StepName};
+use crate::bounded;
 use crate::bounded::json::has_at_most;
 use crate::domain::validation::NormalizationLevel as Level;
 use crate::skill::schema::{TooCostly, Validator, Violation};
@@ -51,7 +52,7 @@ pub fn parse(text: &str) -> Parsed {
     if let Some(step) = too_many_values(text) {
         return Parsed { level: Level::N0, value: None, steps: vec![step] };
     }
-    match serde_json::from_str(text) {
+    match bounded::json::from_str(text) {
         Ok(value) => Parsed::as_it_stands(value),
         Err(error) => {
             let mut steps = vec![Step::new(StepName::AsIs, false, error.to_string())];

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::bounded;
+
 /// Deeper values are not read: the JSON parser stops there too.
 const MAX_DEPTH: usize = 127;
 
@@ -292,7 +294,7 @@ fn could_go_on(token: &str) -> bool {
 
 /// Whether a token is JSON.
 fn is_scalar(token: &str) -> bool {
-    serde_json::from_str::<serde::de::IgnoredAny>(token).is_ok()
+    bounded::json::from_str::<serde::de::IgnoredAny>(token).is_ok()
 }
 
 /// Double quotes of typography: “ ” „ ‟.

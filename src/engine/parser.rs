@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::excerpt;
 use super::reader::{LineParser, Reading};
 use super::report::TurnReport;
+use crate::bounded;
 use crate::bounded::json::has_at_most;
 use crate::domain::codes::WarningCode;
 use crate::domain::event::{CommandExecution, Event, ToolCall};
@@ -197,7 +198,7 @@ pub(crate) fn object(line: &str) -> Result<Map<String, Value>, Line> {
     if !has_at_most(line.as_bytes(), VALUES_MAX) {
         return Err(Line::Unknown("(too many values)".to_owned()));
     }
-    match serde_json::from_str(line) {
+    match bounded::json::from_str(line) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) | Err(_) => Err(Line::Unknown("(not a JSON object)".to_owned())),
     }

@@ -17,6 +17,7 @@ use super::lock::Lock;
 use super::order::{MAKE, Order, Wanted};
 use super::output::{Finished, run, tell};
 use super::record::{self, Record};
+use crate::bounded;
 use crate::domain::codes::ErrorCode;
 use crate::files;
 use crate::skill::python::Specifiers;
@@ -80,7 +81,7 @@ pub fn make_if_asked() {
 fn obey() -> Result<(), Failure> {
     let mut order = String::new();
     io::stdin().read_to_string(&mut order)?;
-    let order: Order = serde_json::from_str(&order).map_err(io::Error::from)?;
+    let order: Order = bounded::json::from_str(&order).map_err(io::Error::from)?;
     order.environments.iter().try_for_each(make)
 }
 
@@ -109,7 +110,7 @@ fn failed_since(folder: &Path, began: SystemTime) -> Option<Failure> {
     let path = folder.join(FAILURE);
     let written = fs::symlink_metadata(&path).and_then(|found| found.modified()).ok()?;
     let bytes = files::read_regular(&path, FAILURE_MAX).ok().flatten().filter(|_| written >= began)?;
-    serde_json::from_slice(&bytes).ok().map(Failure)
+    bounded::json::from_slice(&bytes).ok().map(Failure)
 }
 
 fn empty(folder: &Path) -> Result<(), Failure> {

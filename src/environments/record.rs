@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded;
 use crate::files;
 
 const NAME: &str = "environment.json";
@@ -40,7 +41,7 @@ impl Record {
 
     pub(super) fn read(folder: &Path) -> Option<Self> {
         let bytes = files::read_regular(&folder.join(NAME), LENGTH_MAX).ok().flatten()?;
-        serde_json::from_slice(&bytes).ok()
+        bounded::json::from_slice(&bytes).ok()
     }
 
     /// From now on the environment counts.

@@ -10,6 +10,7 @@ use super::contents::{CONTENTS, Contents, FORMAT};
 use super::layout::{self, CENTRAL, COMMENT, END_BYTES, Entry, LONG_END_BYTES, Placed, SEAL_DIGITS};
 use super::names::name_objection;
 use super::piece::Piece;
+use crate::bounded;
 use crate::files;
 
 /// Longest directory at the end of an export that is read: enough for some million files.
@@ -235,7 +236,7 @@ impl Export {
         if crc32fast::hash(&bytes) != entry.crc32 {
             wrong("its checksum in the headers is not that of its content".to_owned());
         }
-        match serde_json::from_slice::<Contents>(&bytes) {
+        match bounded::json::from_slice::<Contents>(&bytes) {
             Err(error) => {
                 wrong(format!("it cannot be read: {error}"));
                 None

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use super::envelope::{Envelope, RawRef, read_envelope};
 use super::head::Chain;
 use super::signature::verify;
+use crate::bounded;
 use crate::domain::event::{Event, StateChanged};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
@@ -37,7 +38,7 @@ pub enum Expect {
 
 /// The compiled contract; a test makes sure that it is never `None`.
 static CONTRACT: LazyLock<Option<jsonschema::Validator>> = LazyLock::new(|| {
-    let schema = serde_json::from_str(super::SCHEMA).ok()?;
+    let schema = bounded::json::from_str(super::SCHEMA).ok()?;
     jsonschema::validator_for(&schema).ok()
 });
 
@@ -138,7 +139,7 @@ impl Auditor {
     }
 
     fn schema(&mut self, line: &[u8]) {
-        let Ok(value) = serde_json::from_slice(line) else {
+        let Ok(value) = bounded::json::from_slice(line) else {
             return self.violated("SCHEMA", "the event is not JSON".into());
         };
         let Some(contract) = CONTRACT.as_ref() else {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::bounded;
 use crate::domain::event::Event;
 use crate::domain::fact::{RawRange, Stream};
 use crate::domain::ids::{RunId, Seq};
@@ -83,7 +84,7 @@ struct Stored<'a> {
 
 /// Read one stored event.
 pub fn read_envelope(bytes: &[u8]) -> Result<Envelope, NotAnEvent> {
-    let stored: Stored<'_> = serde_json::from_slice(bytes).map_err(NotAnEvent::Envelope)?;
+    let stored: Stored<'_> = bounded::json::from_slice(bytes).map_err(NotAnEvent::Envelope)?;
     if stored.protocol_version != PROTOCOL_VERSION {
         return Err(NotAnEvent::Protocol(stored.protocol_version));
     }

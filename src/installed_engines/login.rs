@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::bounded;
 use crate::engine::{Adapter, Login};
 use crate::files;
 use crate::settings::EngineSettings;
@@ -64,7 +65,8 @@ fn has_entries(file: &Path) -> bool {
     if !is_small {
         return false;
     }
-    let content: Option<Value> = files::read_followed(file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let content: Option<Value> =
+        files::read_followed(file).ok().and_then(|bytes| bounded::json::from_slice(&bytes).ok());
     content.is_some_and(|content| content.as_object().is_some_and(|entries| !entries.is_empty()))
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::bounded;
 use crate::engine::Install;
 use crate::files::read_beneath;
 
@@ -30,7 +31,7 @@ fn manifest_of(install: &Install, file: &Path) -> Option<Manifest> {
     let modules = file.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "node_modules"))?;
     let path = Path::new(install.package).join("package.json");
     let bytes = read_beneath(modules, &path, MANIFEST_MAX).ok()??;
-    serde_json::from_slice(&bytes).ok()
+    bounded::json::from_slice(&bytes).ok()
 }
 
 #[cfg(test)]

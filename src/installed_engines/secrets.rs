@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::installed::InstalledEngines;
+use crate::bounded;
 use crate::engine::{Adapter, secret};
 use crate::files;
 
@@ -46,7 +47,7 @@ fn secrets_of(path: &Path, depth: usize) -> Vec<String> {
     let Some(text) = files::read_followed(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
         return Vec::new();
     };
-    let json = || serde_json::from_str::<Value>(&text).ok();
+    let json = || bounded::json::from_str::<Value>(&text).ok();
     let toml = || toml::from_str::<toml::Table>(&text).ok().and_then(|table| serde_json::to_value(table).ok());
     match json().or_else(toml) {
         Some(value) => secret::secrets_in(&value),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::model_names::{Entry, check_entry, models};
+use crate::bounded;
 use crate::engine::Adapter;
 use crate::files::{self, create_parent, write_durably};
 
@@ -58,7 +59,7 @@ pub(crate) enum SnapshotRefused {
 /// All snapshots of one engine, oldest version first.
 pub(crate) fn snapshots(adapter: &Adapter, added_in: &Path) -> Vec<(Origin, Snapshot)> {
     let mut found = BTreeMap::new();
-    if let Some(Ok(snapshot)) = adapter.models.snapshot.map(serde_json::from_str::<Snapshot>) {
+    if let Some(Ok(snapshot)) = adapter.models.snapshot.map(bounded::json::from_str::<Snapshot>) {
         found.insert(rank(&snapshot.cli_version), (Origin::Embedded, snapshot));
     }
     // Inserted later, so that one added for the same version replaces the embedded one.
@@ -83,7 +84,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn read(adapter: &Adapter, path: &Path) -> Result<Snapshot, String> {
     let bytes = files::read_followed(path).map_err(|error| error.to_string())?;
-    let snapshot: Snapshot = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    let snapshot: Snapshot = bounded::json::from_slice(&bytes).map_err(|error| error.to_string())?;
     check(adapter, &snapshot).map_err(|refused| refused.to_string())?;
     Ok(snapshot)
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use uuid::Uuid;
 
+use crate::bounded;
 use crate::domain::engine::Engine;
 use crate::engine::{Adapter, Install};
 use crate::files::{self, write_durably};
@@ -168,7 +169,7 @@ impl Records {
 
     fn written(&self, id: Uuid) -> io::Result<Option<Upgrade>> {
         let Some(bytes) = files::read_optional(&self.record_file(id))? else { return Ok(None) };
-        Ok(Some(serde_json::from_slice(&bytes)?))
+        Ok(Some(bounded::json::from_slice(&bytes)?))
     }
 
     fn is_alive(&self, id: Uuid) -> io::Result<bool> {

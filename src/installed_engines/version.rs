@@ -13,6 +13,7 @@ use tracing::warn;
 use super::child::{self, NotRun, Output};
 use super::package_version::installed_version;
 use super::temporary_folder::with_temporary_folder;
+use crate::bounded;
 use crate::domain::engine::Engine;
 use crate::engine::Adapter;
 use crate::files::{self, write_durably};
@@ -90,7 +91,7 @@ impl Versions {
     fn written(&self) -> BTreeMap<String, String> {
         files::read_followed(&file_in(&self.folder))
             .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .and_then(|bytes| bounded::json::from_slice(&bytes).ok())
             .unwrap_or_default()
     }
 

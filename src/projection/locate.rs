@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::pointer::{Pointer, span};
+use crate::bounded;
 
 /// Most bytes that are parsed as JSON in one search; nested brackets are parsed again at each level.
 const WORK_MAX: usize = 64 * 1024 * 1024;
@@ -39,14 +40,14 @@ impl Search<'_> {
             Value::Array(_) => b'[',
             // A single scalar occurs in too many places to mean anything, unless it is the whole text.
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                let same = serde_json::from_str::<Value>(text).is_ok_and(|found| found == *self.value);
+                let same = bounded::json::from_str::<Value>(text).is_ok_and(|found| found == *self.value);
                 return same.then(|| span(text, self.field)).flatten().into_iter().collect();
             }
         };
         let mut found = Vec::new();
         for (at, _) in text.bytes().enumerate().filter(|(_, byte)| *byte == opens) {
             let Some(document) = self.document(&text[at..]) else { continue };
-            if serde_json::from_str(document).is_ok_and(|other: Value| self.is_it(&other)) {
+            if bounded::json::from_str(document).is_ok_and(|other: Value| self.is_it(&other)) {
                 found.extend(span(document, self.field).map(|place| at + place.start..at + place.end));
             }
         }
@@ -76,7 +77,7 @@ impl Search<'_> {
     /// Places where the value is inside the strings of a line of JSON.
     fn inside_strings(&mut self, line: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
-        if !line.contains('\\') || serde_json::from_str::<IgnoredAny>(line).is_err() {
+        if !line.contains('\\') || bounded::json::from_str::<IgnoredAny>(line).is_err() {
             return found;
         }
         for literal in literals(line) {
@@ -109,7 +110,7 @@ fn literals(json: &str) -> Vec<Range<usize>> {
 
 /// The text of a string literal, and for each of its bytes the offset in the literal.
 fn unescaped(literal: &str) -> Option<(String, Vec<usize>)> {
-    let text: String = serde_json::from_str(literal).ok()?;
+    let text: String = bounded::json::from_str(literal).ok()?;
     if !text.contains(['{', '[']) {
         return None;
     }

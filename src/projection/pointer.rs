@@ -7,6 +7,8 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::bounded;
+
 /// A path into a JSON document, as RFC 6901 writes it: `/data/items/0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pointer(Vec<String>);
@@ -54,7 +56,7 @@ fn name(escaped: &str) -> Result<String, NotAPointer> {
 /// The bytes of the value that the pointer names, in a text that is one JSON document; none if there is no such value,
 /// or the text is not JSON.
 pub(crate) fn span(text: &str, pointer: &Pointer) -> Option<Range<usize>> {
-    let mut at: &RawValue = serde_json::from_str(text).ok()?;
+    let mut at: &RawValue = bounded::json::from_str(text).ok()?;
     for name in &pointer.0 {
         at = member(at.get(), name)?;
     }
@@ -69,11 +71,11 @@ struct Members<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
 fn member<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     match text.as_bytes().first()? {
         // If members have the same name the last one counts, as for every reader of the result.
-        b'{' => serde_json::from_str::<Members<'a>>(text).ok()?.0.get(name).copied(),
+        b'{' => bounded::json::from_str::<Members<'a>>(text).ok()?.0.get(name).copied(),
         b'[' => {
             let canonical = name == "0" || !name.starts_with('0');
             let index: usize = name.parse().ok().filter(|_| canonical && !name.starts_with('+'))?;
-            serde_json::from_str::<Vec<&RawValue>>(text).ok()?.get(index).copied()
+            bounded::json::from_str::<Vec<&RawValue>>(text).ok()?.get(index).copied()
         }
         _ => None,
     }

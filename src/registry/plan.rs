@@ -12,6 +12,7 @@ use super::load;
 use super::refused::InstallRefused;
 use super::staging::Staging;
 use super::survey::Survey;
+use crate::bounded;
 use crate::files::{self, Error};
 use crate::skill::{Intake, Skill};
 
@@ -130,7 +131,7 @@ impl Plan {
     pub(crate) fn read(staging: &Staging) -> Result<Option<Self>, Error> {
         let path = staging.plan();
         let Some(text) = files::read_optional(&path)? else { return Ok(None) };
-        serde_json::from_slice(&text).map(Some).map_err(Error::on("read", &path))
+        bounded::json::from_slice(&text).map(Some).map_err(Error::on("read", &path))
     }
 
     pub(crate) fn write(&self, staging: &Staging) -> Result<(), Error> {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value;
 
 use super::keep_only::keep_only;
+use crate::bounded;
 use crate::engine::SharedHome;
 use crate::files::{self, Error};
 
@@ -124,7 +125,7 @@ impl EngineHome {
 
 /// Whether a login may take the place of another: it is not empty, and JSON if the other is.
 fn is_like(new: &[u8], old: &[u8]) -> bool {
-    let is_object = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value.is_object());
+    let is_object = |bytes: &[u8]| bounded::json::from_slice::<Value>(bytes).is_ok_and(|value| value.is_object());
     !new.trim_ascii().is_empty() && (is_object(new) || !is_object(old))
 }
 

@@ -2,6 +2,7 @@
 
 mod code_literals;
 mod engine_names;
+mod foreign_json;
 mod imports;
 mod planted;
 

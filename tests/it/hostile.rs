@@ -2,6 +2,7 @@
 
 mod egress;
 mod files;
+mod nested_texts;
 mod output;
 mod packages;
 mod parsers;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use ureq::http::Response;
 use ureq::{Agent, Body, SendBody};
 
+use crate::bounded;
 use crate::cli::failure::Failure;
 use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
@@ -134,7 +135,7 @@ impl Client {
         }
         let bytes = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec();
         let bytes = bytes.map_err(|error| self.unreachable(&error))?;
-        serde_json::from_slice(&bytes)
+        bounded::json::from_slice(&bytes)
             .map_err(|error| Failure::Broken(format!("the service at {} did not answer with JSON: {error}", self.base)))
     }
 
@@ -152,7 +153,7 @@ fn in_quotes(name: &str) -> String {
 fn refusal(mut response: Response<Body>) -> Failure {
     let status = response.status();
     let body = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec().unwrap_or_default();
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let body: Value = bounded::json::from_slice(&body).unwrap_or_default();
     let error = &body["error"];
     match (error["code"].as_str(), error["message"].as_str()) {
         (Some(code), Some(message)) => {

@@ -8,6 +8,7 @@ use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::bounded;
 use crate::cli::connect::client::Client;
 use crate::cli::connect::run_id;
 use crate::cli::failure::Failure;
@@ -63,7 +64,7 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 /// A client of the service that runs on the data folder, if one does.
 pub(crate) fn running_service(settings: &Settings) -> Option<Client> {
     let path = Layout::new(&settings.paths.data_dir).service_address();
-    let address: ServiceAddress = serde_json::from_slice(&files::read_followed(&path).ok()?).ok()?;
+    let address: ServiceAddress = bounded::json::from_slice(&files::read_followed(&path).ok()?).ok()?;
     // A killed service leaves this file behind, and its pid may be another process by now: so it must answer, too.
     test_kill_process(Pid::from_raw(address.pid)?).ok()?;
     let client = Client::new(&address.url, settings.http.token.as_ref()).ok()?;

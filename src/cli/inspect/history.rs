@@ -5,6 +5,7 @@ use std::io::{self, BufWriter};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::bounded;
 use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -56,7 +57,7 @@ pub(crate) fn history(global: &Global, args: &Args) -> Result<(), Failure> {
             output::bytes(&mut out, event)?;
             output::bytes(&mut out, b"\n")
         } else if args.json {
-            documents.push(serde_json::from_slice(event).map_err(Failure::broken("read an event"))?);
+            documents.push(bounded::json::from_slice(event).map_err(Failure::broken("read an event"))?);
             Ok(())
         } else {
             output::bytes(&mut out, human(event, look).as_bytes())

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::bounded;
 use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -131,7 +132,7 @@ fn read_log(runs: &Runs, run: RunId) -> Result<(String, BTreeMap<u32, LoggedTurn
 
 fn standing_of(envelope: &Envelope, bytes: &[u8]) -> Result<Option<Standing>, Failure> {
     let Some(raw) = &envelope.raw_ref else { return Ok(None) };
-    let mut whole: Value = serde_json::from_slice(bytes).map_err(Failure::broken("read an event"))?;
+    let mut whole: Value = bounded::json::from_slice(bytes).map_err(Failure::broken("read an event"))?;
     Ok(Some(Standing {
         stream: raw.stream,
         from: raw.byte_from,
@@ -188,7 +189,7 @@ fn standing_on(fact: &Fact) -> Result<Option<Standing>, Failure> {
         from: raw.from,
         to: raw.to,
         type_name: fact.event.type_name().to_owned(),
-        data: serde_json::from_slice(&data).map_err(Failure::broken("write an event"))?,
+        data: bounded::json::from_slice(&data).map_err(Failure::broken("write an event"))?,
     }))
 }
 

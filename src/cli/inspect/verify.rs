@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::audit::Report;
+use crate::bounded;
 use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -92,7 +93,7 @@ fn earlier(place: &Path) -> Result<Progress, Failure> {
     let nothing =
         || Failure::NotFound("no interrupted check is there to be resumed; run it without --resume".to_owned());
     let text = files::read_optional(place).map_err(Failure::broken("read the progress file"))?.ok_or_else(nothing)?;
-    serde_json::from_slice(&text).map_err(Failure::broken(format!("read {}", place.display())))
+    bounded::json::from_slice(&text).map_err(Failure::broken(format!("read {}", place.display())))
 }
 
 fn walk(settings: &Settings, runs: &Runs, rate: Option<u64>, progress: &mut Progress) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use crate::bounded;
 use crate::cli::connect::data_folder;
 use crate::cli::failure::Failure;
 use crate::cli::logging;
@@ -113,7 +114,7 @@ impl Embedded {
         let job = serde_json::to_value(job).map_err(Failure::broken("read the job"))?;
         let paths = self.orchestrator.log().folder(run).await?;
         let result = self.orchestrator.log().result(&state).await?;
-        let result = serde_json::from_str(result.get()).map_err(Failure::broken("read the result"))?;
+        let result = bounded::json::from_str(result.get()).map_err(Failure::broken("read the result"))?;
         let failure = self.orchestrator.log().explain_failure(run).await?;
         let failure = failure.map(serde_json::to_value).transpose().map_err(Failure::broken("explain the failure"))?;
         Ok(Outcome::new(job, result, ArtifactsAt::Folder(paths.root)).explained(failure))

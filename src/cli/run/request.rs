@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
+use crate::bounded;
 use crate::cli::failure::Failure;
 use crate::cli::run::args::Args;
 use crate::cli::run::key_value::KeyValue;
@@ -72,7 +73,7 @@ impl Wanted {
             body.insert("labels".to_owned(), Value::Object(labels.collect()));
         }
         if let Some(metadata) = args.metadata {
-            let object: Map<String, Value> = serde_json::from_str(&metadata)
+            let object: Map<String, Value> = bounded::json::from_str(&metadata)
                 .map_err(|error| Failure::Usage(format!("--metadata must be a JSON object: {error}")))?;
             body.insert("metadata".to_owned(), Value::Object(object));
         }
@@ -104,7 +105,7 @@ pub(crate) fn values(flag: &str, pairs: Vec<KeyValue>) -> Result<Value, Failure>
 
 /// JSON where it is JSON, else text.
 fn value(text: String) -> Value {
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
+    bounded::json::from_str(&text).unwrap_or(Value::String(text))
 }
 
 fn distinct(flag: &str, pairs: Vec<KeyValue>) -> Result<Vec<KeyValue>, Failure> {

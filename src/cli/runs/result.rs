@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::bounded;
 use crate::cli::connect::runs::{OfflineLog, Runs};
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -71,7 +72,7 @@ fn not_ready(job: &Value) -> Failure {
 fn stored(offline: &OfflineLog, run: RunId, job: Value) -> Result<Outcome, Failure> {
     let state = offline.wait(offline.log.head(run))?.state;
     let text = offline.wait(offline.log.result(&state))?;
-    let result = serde_json::from_str(text.get()).map_err(Failure::broken("read the result"))?;
+    let result = bounded::json::from_str(text.get()).map_err(Failure::broken("read the result"))?;
     let failure = offline.wait(offline.log.explain_failure(run))?;
     let failure = failure.map(serde_json::to_value).transpose().map_err(Failure::broken("explain the failure"))?;
     let root = offline.wait(offline.log.folder(run))?.root;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::bounded;
 use crate::cli::terminal::look::{harmless, one_line};
 use crate::domain::interaction::{Interaction, InteractionKind};
 
@@ -130,7 +131,7 @@ pub(crate) fn response(question: &Interaction, text: &str) -> Value {
 
 /// JSON where it is JSON, else text.
 pub(crate) fn as_value(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+    bounded::json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 #[cfg(test)]

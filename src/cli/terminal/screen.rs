@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::bounded;
 use crate::cli::terminal::dialogue::Dialogue;
 use crate::cli::terminal::event_line::summary;
 use crate::cli::terminal::fold::folded;
@@ -166,7 +167,7 @@ fn brief(envelope: &Envelope) -> Option<(Option<Ink>, String)> {
 fn words(text: &str) -> String {
     let text = without_blocks(&harmless(text)).replace(DONE_MARKER, "");
     let text = text.trim();
-    let is_result = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    let is_result = bounded::json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     if is_result { String::new() } else { text.to_owned() }
 }
 

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::keys::Key;
+use crate::bounded;
+use crate::bounded::plain_names::PlainNames;
 use crate::domain::request::ExecutionMode;
 
 /// How an engine's configuration is written, and its lowest and highest layer.
@@ -64,8 +66,10 @@ impl Format {
     /// The text of a file of this format as a JSON value.
     pub(crate) fn read(self, text: &str) -> Result<Value, String> {
         match self {
-            Self::Toml => toml::from_str(text).map_err(|error| format!("it is not TOML: {error}")),
-            Self::Json => serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}")),
+            Self::Toml => toml::from_str::<PlainNames>(text)
+                .and_then(|PlainNames| toml::from_str(text))
+                .map_err(|error| format!("it is not TOML: {error}")),
+            Self::Json => bounded::json::from_str(text).map_err(|error| format!("it is not JSON: {error}")),
         }
     }
 }

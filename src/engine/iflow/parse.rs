@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::bounded;
 use crate::domain::codes::ErrorCode;
 use crate::domain::event::Event;
 use crate::domain::outcome::Usage;
@@ -69,7 +70,7 @@ impl Dialect for IFlow {
 fn information(taken: Taken, turn: &mut TurnReport) -> Line {
     match taken {
         Taken::Outside | Taken::Inside => Line::Quiet,
-        Taken::Whole(block) => match serde_json::from_str::<Value>(&block) {
+        Taken::Whole(block) => match bounded::json::from_str::<Value>(&block) {
             Ok(information) => Line::Says(read(&information, turn)),
             Err(_) => Line::Unknown("Execution Info".to_owned()),
         },

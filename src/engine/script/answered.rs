@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::bounded;
+
 /// Longest answer that is looked at.
 const LENGTH_MAX: usize = 64 * 1024;
 /// How often an answer of several lines is looked at.
@@ -58,7 +60,7 @@ fn with_line(mut text: String, mut looks: usize, line: &str) -> AnswerSoFar {
     // An object of several lines ends with a brace at the beginning of a line.
     if closes && (first || line.starts_with('}')) {
         looks += 1;
-        match serde_json::from_str::<Envelope>(&text) {
+        match bounded::json::from_str::<Envelope>(&text) {
             Ok(_) => return AnswerSoFar::Whole,
             Err(error) if error.is_eof() && looks < LOOKS_MAX => {}
             Err(_) => return AnswerSoFar::Unclear,

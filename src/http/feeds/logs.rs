@@ -16,6 +16,7 @@ use futures_util::Stream as Pieces;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::bounded;
 use crate::bounded::utf8::unfinished;
 use crate::domain::fact::Stream;
 use crate::domain::ids::{RequestId, RunId, Seq};
@@ -208,7 +209,7 @@ fn raw_ref(event: &[u8]) -> Option<RawBytes> {
     // It is the envelope's last member and of known size, so nothing an engine wrote can be taken for it.
     let tail = &event[event.len().saturating_sub(256)..];
     let at = tail.windows(MARK.len()).rposition(|window| window == MARK)? + MARK.len();
-    serde_json::from_slice(tail[at..].strip_suffix(b"}")?).ok()
+    bounded::json::from_slice(tail[at..].strip_suffix(b"}")?).ok()
 }
 
 #[cfg(test)]

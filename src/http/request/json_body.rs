@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 
-use crate::bounded::json::has_at_most;
+use crate::bounded::json::{check_names, has_at_most};
 use crate::bounded::object::Object;
 use crate::domain::event::ValidationError;
 use crate::http::answer::problem::Problem;
@@ -101,6 +101,7 @@ async fn read(body: Body, app: &App, place: &mut Place) -> Result<BytesMut, Prob
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    check_names(bytes).map_err(|error| not_valid(String::new(), error.to_string()))?;
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = pointer(error.path());

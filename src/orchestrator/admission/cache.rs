@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::artifact::{self, Manifest};
+use crate::bounded;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::cache_key::sha256_bytes;
 use crate::domain::causes::chain;
@@ -53,7 +54,7 @@ pub(crate) fn row(key: &str) -> Option<IndexKey> {
 
 /// The entry in the bytes of a row; none for one that cannot be read, which is as good as none.
 pub(crate) fn parse(row: &[u8]) -> Option<Entry> {
-    serde_json::from_slice(row).ok()
+    bounded::json::from_slice(row).ok()
 }
 
 /// The row to be written with the end of a run that succeeded, if its result may stand for an equal run's.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::bounded;
 use crate::domain::codes::ErrorCode;
 use crate::domain::event::ValidationError;
 use crate::domain::ids::{RunId, Seq};
@@ -93,8 +94,8 @@ struct Found {
 fn find(root: &Path, pointer: &Pointer, missing: Error) -> Result<Found, Error> {
     let text = text(root, RunFile::Result).ok_or_else(unreadable)?;
     let place = span(&text, pointer).ok_or(missing)?;
-    let document: Value = serde_json::from_str(&text).map_err(|_| unreadable())?;
-    let value = serde_json::from_str(&text[place.clone()]).map_err(|_| unreadable())?;
+    let document: Value = bounded::json::from_str(&text).map_err(|_| unreadable())?;
+    let value = bounded::json::from_str(&text[place.clone()]).map_err(|_| unreadable())?;
     Ok(Found { document, value, place })
 }
 

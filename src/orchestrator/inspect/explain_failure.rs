@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::explain::{WRITTEN_RESULTS, spoken_text, text, within, written};
+use crate::bounded;
 use crate::convergence;
 use crate::domain::codes::ErrorCode;
 use crate::domain::ids::{RunId, Seq};
@@ -127,7 +128,7 @@ fn judged_output(root: &Path, trail: &Trail, whole_answer: bool) -> Option<Value
         return convergence::parse(&text(root, RunFile::RepairOutput)?).value;
     }
     let kept = [RunFile::ScriptOutputJson, RunFile::EngineOutputJson].into_iter().find_map(|file| text(root, file))?;
-    let answer: Value = serde_json::from_str(&kept).ok()?;
+    let answer: Value = bounded::json::from_str(&kept).ok()?;
     // The schema is that of a script's data, not of its whole answer.
     if source == "stdout" && !whole_answer { answer.get("data").cloned() } else { Some(answer) }
 }

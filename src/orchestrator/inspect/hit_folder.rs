@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use serde_json::value::RawValue;
 
+use crate::bounded;
 use crate::domain::cache_key::sha256_hex;
 use crate::domain::event::Started;
 use crate::domain::ids::RunId;
@@ -70,7 +71,7 @@ fn unusable(source: RunId) -> impl FnOnce(String) -> Error {
 }
 
 fn raw_value(bytes: &[u8]) -> Result<Box<RawValue>, String> {
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    bounded::json::from_slice(bytes).map_err(|error| error.to_string())
 }
 
 /// Makes the folder of a hit whole, then puts it in its place. Blocks.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tracing::info;
 
+use crate::bounded;
 use crate::domain::cache_key::{canonical, sha256_hex};
 use crate::domain::codes::ErrorCode;
 use crate::domain::command::Command;
@@ -241,7 +242,7 @@ fn idempotency_rows(idempotency: Option<&(String, String)>, answer: &Created) ->
 }
 
 fn first_answer(stored: &[u8], body: &str) -> Result<Created, Error> {
-    let first: FirstAnswer = serde_json::from_slice(stored)
+    let first: FirstAnswer = bounded::json::from_slice(stored)
         .map_err(|error| Error::Corrupt { run: "of an idempotency key".into(), message: error.to_string() })?;
     if first.body_sha256 == body { Ok(first.answer) } else { Err(Error::IdempotencyConflict) }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
+use crate::bounded;
 use crate::domain::event::{Started, UploadedPackage};
 use crate::domain::state::RunState;
 use crate::files;
@@ -90,7 +91,7 @@ impl Orchestrator {
 fn read_request(kept: &Path) -> Result<CreateRequest, Error> {
     let doing = || format!("read {}", kept.display());
     let text = files::read_followed(kept).map_err(Error::io(doing()))?;
-    serde_json::from_slice(&text).map_err(|error| Error::io(doing())(error.into()))
+    bounded::json::from_slice(&text).map_err(|error| Error::io(doing())(error.into()))
 }
 
 /// The package in a folder of its own, and the hash of its archive.

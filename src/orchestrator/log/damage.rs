@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::{error, info, warn};
 
+use crate::bounded;
 use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
 use crate::domain::integrity::DamagedFile;
@@ -59,7 +60,7 @@ impl Damage {
         let place = layout.damage();
         let text = files::read_optional(&place).ok().flatten().unwrap_or_default();
         // Whatever is forgotten is found again when it is next read.
-        let found = serde_json::from_slice(&text).unwrap_or_default();
+        let found = bounded::json::from_slice(&text).unwrap_or_default();
         Self { known: Mutex::new(Known { found, deleted: Deleted::default() }), place }
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::bounded;
 use crate::domain::codes::ErrorCode;
 use crate::files;
 use crate::orchestrator::error::Error;
@@ -178,7 +179,7 @@ impl Records {
     pub(crate) fn read(&self, id: Uuid) -> Result<Option<Install>, Error> {
         let path = self.file(id);
         let Some(bytes) = files::read_optional(&path)? else { return Ok(None) };
-        let read = serde_json::from_slice(&bytes).map(Some);
+        let read = bounded::json::from_slice(&bytes).map(Some);
         read.map_err(|error| Error::io(format!("read {}", path.display()))(error.into()))
     }
 

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::bounded;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::ids::RequestId;
 use crate::domain::outcome::Warning;
@@ -40,7 +41,7 @@ pub(crate) struct ResultText {
 impl ResultText {
     /// Reads the file of the run that made the result.
     pub(crate) fn read(bytes: Vec<u8>) -> Result<Self, String> {
-        let result: ResultFile = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        let result: ResultFile = bounded::json::from_slice(&bytes).map_err(|error| error.to_string())?;
         let warnings = result.validation_warnings.clone();
         if result.artifacts.is_empty() {
             return Ok(Self { before: bytes, lists: false, after: Vec::new(), warnings });

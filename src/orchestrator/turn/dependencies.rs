@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounded;
 use crate::domain::codes::ErrorCode;
 use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
@@ -152,7 +153,7 @@ fn outcome(
         (Some(stop), _) => stop.error(),
         (None, exit) => {
             let answer = judge::read_output(&paths.file(RunFile::Stdout), stdout_from)?;
-            match serde_json::from_slice(&answer).map(|answer| script::read_answer(&answer)) {
+            match bounded::json::from_slice(&answer).map(|answer| script::read_answer(&answer)) {
                 Ok(Answer::Failure(error)) => RunError::of_script(error.code, error.message, error.details),
                 Ok(Answer::Success { .. } | Answer::NotAnEnvelope(_)) | Err(_) => RunError::new(
                     ErrorCode::DependenciesUnavailable,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::bounded;
 use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::outcome::{RunError, Warning};
 use crate::domain::run_file::{RunFile, RunFolder};
@@ -324,7 +325,7 @@ fn configuration(
     };
     let request = match read_optional(&shared.layout.request_engine_config(state.request_id))? {
         None => None,
-        Some(text) => Some(serde_json::from_str(&text).map_err(|error| Error::Corrupt {
+        Some(text) => Some(bounded::json::from_str(&text).map_err(|error| Error::Corrupt {
             run: state.run_id.to_string(),
             message: format!("its engine configuration cannot be read: {error}"),
         })?),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::super::finding::{Finding, Report, escape};
 use super::super::schema::Validator;
+use crate::bounded;
 use crate::domain::codes::FindingCode;
 
 /// The embedded schemas, compiled once: that takes longer than all else that is checked in a small skill.
@@ -16,14 +17,14 @@ static COMPILED: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
 type Compiled = HashMap<&'static str, Option<Arc<Validator>>>;
 
 fn compiled(schema: &'static str) -> Option<Arc<Validator>> {
-    let compile = || Validator::new(&serde_json::from_str(schema).ok()?).ok().map(Arc::new);
+    let compile = || Validator::new(&bounded::json::from_str(schema).ok()?).ok().map(Arc::new);
     COMPILED.lock().unwrap_or_else(PoisonError::into_inner).entry(schema).or_insert_with(compile).clone()
 }
 
 /// Checks a value against one of the embedded schemas; unknown keys are warnings.
 pub(crate) fn check(schema: &'static str, value: &Value, file: &str, report: &mut Report) {
     violations(schema, value, file, FindingCode::ShapeInvalid, report);
-    if let Ok(schema) = serde_json::from_str::<Value>(schema) {
+    if let Ok(schema) = bounded::json::from_str::<Value>(schema) {
         let mut walk = Walk { root: &schema, file, report };
         walk.unknown_keys(&schema, value, "");
     }
@@ -45,7 +46,7 @@ pub(crate) fn violations(schema: &'static str, value: &Value, file: &str, code: 
 
 /// The names that an embedded schema knows at this place.
 pub(crate) fn properties(schema: &str, pointer: &str) -> Vec<String> {
-    let schema: Value = serde_json::from_str(schema).unwrap_or_default();
+    let schema: Value = bounded::json::from_str(schema).unwrap_or_default();
     let known = schema.pointer(pointer).and_then(Value::as_object);
     known.into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::finding::{Finding, Report};
 use super::super::package::{NoText, PackageFiles};
+use crate::bounded;
 use crate::domain::codes::FindingCode;
 
 /// The text of a file that must exist.
@@ -27,7 +28,7 @@ pub(crate) fn required_text<'a>(files: &'a PackageFiles, path: &str, report: &mu
 /// The JSON of a file that must exist.
 pub(crate) fn required_json(files: &PackageFiles, path: &str, report: &mut Report) -> Option<Value> {
     let text = required_text(files, path, report)?;
-    match serde_json::from_str(text) {
+    match bounded::json::from_str(text) {
         Ok(value) => Some(value),
         Err(error) => {
             report.push(Finding::error(

@@ -30,6 +30,9 @@ pub fn all() -> Vec<Hostile> {
             ("yaml-aliases", "SKILL.md", head(aliases()), "FRONT_MATTER_INVALID"),
             ("json-deep", "assets/runner.json", "[".repeat(900_000), "INVALID_JSON"),
             ("json-keys", "assets/output.schema.json", "{\"a\":".repeat(100_000), "INVALID_JSON"),
+            ("json-texts", "assets/runner.json", nested_texts(250), "INVALID_JSON"),
+            ("yaml-texts", "SKILL.md", head(format!("[{}]", in_yaml(5))), "FRONT_MATTER_INVALID"),
+            ("toml-texts", "assets/codex_config.toml", format!("a = {}", in_toml(250)), "CONFIG_INVALID"),
             ("toml-deep", "assets/codex_config.toml", format!("a={}", "[".repeat(500_000)), "CONFIG_INVALID"),
             ("toml-dots", "assets/codex_config.toml", format!("a{}=1", ".a".repeat(250_000)), "CONFIG_INVALID"),
             ("glob-braces", "assets/output.schema.json", artifact("{".repeat(200_000)), "ARTIFACT_PATTERN_INVALID"),
@@ -72,6 +75,32 @@ fn templates() -> Vec<Hostile> {
     ]
     .map(|(id, text)| Hostile { id, file: ("assets/prompt.md", text), code: "TEMPLATE_INVALID" })
     .into()
+}
+
+/// The name by which the library for JSON tells itself that the text behind it is to be read as JSON.
+const TEXT: &str = "$serde_json::private::RawValue";
+
+/// JSON that is deep only to a reader that takes that name for its own: each text in a text begins its nesting anew.
+pub fn nested_texts(levels: usize) -> String {
+    let quote = |level: usize| match level {
+        0 => "\"".to_owned(),
+        _ => format!("\\{}u0022", "u005c".repeat(level - 1)),
+    };
+    let (mut begins, mut ends) = (String::new(), String::new());
+    for level in 0..levels {
+        begins += &format!("{}{{{q}{TEXT}{q}:{q}", "[".repeat(100), q = quote(level));
+        ends = format!("{}}}{}", quote(level), "]".repeat(100)) + &ends;
+    }
+    format!("{begins}1{ends}")
+}
+
+/// The same behind the name in YAML and in TOML.
+fn in_yaml(levels: usize) -> String {
+    format!("{{\"\\x24{}\": '{}'}}", &TEXT[1..], nested_texts(levels))
+}
+
+fn in_toml(levels: usize) -> String {
+    format!("{{ {TEXT:?} = '{}' }}", nested_texts(levels))
 }
 
 /// Schemas whose references double forty times, written in every way, and other schemas without measure.

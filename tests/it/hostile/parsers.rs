@@ -13,13 +13,13 @@ use crate::support::zips::zip_folder;
 use crate::support::{Answer, Call, LONG, program, script_skill};
 
 /// The program as a service with a folder of skills; it must be the same process at the end.
-struct Service {
+pub struct Service {
     server: crash::Server,
     folder: tempfile::TempDir,
 }
 
 impl Service {
-    fn start(write_skills: impl FnOnce(&Path)) -> Service {
+    pub fn start(write_skills: impl FnOnce(&Path)) -> Service {
         let folder = tempfile::tempdir().unwrap();
         let skills = folder.path().join("skills");
         fs::create_dir(&skills).unwrap();
@@ -28,7 +28,7 @@ impl Service {
         Service { server: crash::Server::start(folder.path(), "fail"), folder }
     }
 
-    fn call(&self, method: &str, path: &str) -> Call {
+    pub fn call(&self, method: &str, path: &str) -> Call {
         Call::new(self.server.address.parse().unwrap(), method, path)
     }
 
@@ -51,7 +51,7 @@ impl Service {
     }
 
     /// The process that was started still runs.
-    fn lives(&mut self) {
+    pub fn lives(&mut self) {
         self.answers();
         assert!(self.server.child.try_wait().unwrap().is_none(), "the service has ended");
     }

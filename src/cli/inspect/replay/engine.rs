@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::bounded;
 use crate::cli::failure::Failure;
 use crate::files::read_followed;
 
@@ -15,7 +16,7 @@ pub(crate) fn pose(case: &Path, arguments: &[String]) -> Result<(), Failure> {
         return say(b"replay 1.0.0\n");
     }
     let recorded = |name: &str| read(&case.join(name));
-    let turn: Value = serde_json::from_slice(&recorded("exit.json")?).map_err(Failure::broken("read exit.json"))?;
+    let turn: Value = bounded::json::from_slice(&recorded("exit.json")?).map_err(Failure::broken("read exit.json"))?;
     // As the engine did: take the whole prompt, then speak.
     let mut prompt = Vec::new();
     std::io::stdin().read_to_end(&mut prompt).map_err(Failure::broken("read the prompt"))?;

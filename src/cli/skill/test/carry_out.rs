@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::bounded;
 use crate::cli::connect::data_folder;
 use crate::cli::failure::Failure;
 use crate::cli::run::input_files;
@@ -118,7 +119,7 @@ async fn outcome(
     let unanswered = answered(orchestrator, run, &test.replies).await?;
     let state = orchestrator.state(run).await?;
     let result = orchestrator.log().result(&state).await?;
-    let result: Value = serde_json::from_str(result.get()).map_err(Failure::broken("read the result"))?;
+    let result: Value = bounded::json::from_str(result.get()).map_err(Failure::broken("read the result"))?;
     let text = |key: &str| result["error"][key].as_str().map(str::to_owned);
     let message = unanswered.or_else(|| text("message")).unwrap_or_default();
     Ok(Came {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::bounded;
 use crate::cli::failure::Failure;
 use crate::cli::runtime::runtime;
 use crate::cli::skill::test::carry_out::carry_out;
@@ -202,7 +203,7 @@ fn schema_of(package: &Installed, test: &OwnTest) -> Result<Option<Validator>, S
         None => return Ok(None),
         Some(Value::String(path)) if package.files.contains(path) => {
             let text = fs::read_to_string(package.dir.join(path)).map_err(|error| format!("{path}: {error}"))?;
-            serde_json::from_str(&text).map_err(|error| format!("{path} is not JSON: {error}"))?
+            bounded::json::from_str(&text).map_err(|error| format!("{path} is not JSON: {error}"))?
         }
         Some(Value::String(path)) => return Err(format!("expect.schema: the package has no file {path:?}")),
         Some(inline) => inline.clone(),
