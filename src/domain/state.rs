@@ -12,6 +12,7 @@ use super::cache_key::{canonical, sha256_hex};
 use super::event::{Event, RecoveryState, Started, is_usual};
 use super::ids::{RequestId, RunId, Seq};
 use super::interaction::{Interaction, InteractionId};
+use super::json_text::json_length;
 use super::outcome::{RunError, Usage, Warning};
 use super::request::{ExecutionMode, Passed, RuntimeOptions, SkillRef, WAIT_MAX_SECONDS};
 use super::statechart::Status;
@@ -20,6 +21,9 @@ use crate::domain::isolation::Isolation;
 
 /// Most warnings kept in the state; the log has them all.
 pub(crate) const WARNINGS_KEPT: usize = 100;
+
+/// How much of the state the replies may take; of more, the last ones are kept. A key of one that is forgotten is refused as late.
+const REPLIES_KEPT_BYTES: usize = 64 * 1024;
 
 /// A question that waits for its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +40,13 @@ pub(crate) struct AcceptedReply {
     pub(crate) idempotency_key: String,
     /// Hash of the answer: the answer itself may be long, and the row is written with every event.
     pub(crate) response_sha256: String,
+}
+
+impl AcceptedReply {
+    /// How many bytes of a row it takes, about.
+    fn row_bytes(&self) -> usize {
+        json_length(&self.idempotency_key) + 160
+    }
 }
 
 /// The engine's process of the turn under way.
@@ -316,6 +327,7 @@ impl RunState {
                     idempotency_key,
                     response_sha256: sha256_hex(canonical(&reply.response).as_bytes()),
                 }));
+                self.forget_old_replies();
             }
             Event::RetryScheduled(scheduled) => {
                 self.retries = scheduled.retry;
@@ -350,6 +362,20 @@ impl RunState {
             | Event::Normalized(_)
             | Event::ArtifactIndexed(_) => {}
         }
+    }
+
+    /// A run may ask without end, and its row is written with every event.
+    fn forget_old_replies(&mut self) {
+        let mut left = REPLIES_KEPT_BYTES;
+        let fits = |reply: &&AcceptedReply| match left.checked_sub(reply.row_bytes()) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let kept = self.replies.iter().rev().take_while(fits).count();
+        self.replies.drain(..self.replies.len() - kept);
     }
 
     /// The key under which this run may share results with equal runs.

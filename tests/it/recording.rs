@@ -243,3 +243,49 @@ async fn a_cancel_follows_what_was_encoded_before_it() {
     assert_eq!(told, expected);
     assert_eq!(events.last().unwrap()["data"]["status"], "canceled");
 }
+
+/// A run whose engine says more at once than the store takes in one append, and ends; the store takes so many bytes from then on.
+async fn said_too_much(store_takes: usize) -> Run {
+    let mut run = Run::begin().await;
+    run.store.hold();
+    run.says(Stream::Stderr, "1% under way\n").await;
+    Run::everybody_acts().await;
+    for _ in 0..3 {
+        run.says(Stream::Stderr, &format!("{}\n", "x".repeat(64 * 1024 - 1))).await;
+        Run::everybody_acts().await;
+    }
+    run.store.take_at_most(store_takes);
+    run.store.release();
+    run
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_output_does_not_fit_one_append_fails_and_its_log_has_all_of_it() {
+    let events = said_too_much(100_000).await.ends().await;
+    let mut expected = vec!["run.progress"];
+    expected.extend(["raw.stderr"; 3]);
+    expected.extend(["conversation.state.changed", "conversation.failed"]);
+    assert_eq!(types(&events[3..]), expected);
+    assert_eq!(events.last().unwrap()["data"]["status"], "failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_output_fits_no_append_ends_without_it() {
+    let Run { service, id, engine, _folder, .. } = said_too_much(8_000).await;
+    engine.end(ProcessExit::Code(0), 0).await;
+    let state = service.wait(id, Duration::from_secs(600)).await.unwrap();
+    assert_eq!(state.status().as_str(), "failed");
+    service.drain(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_end_fits_no_append_gives_its_place_to_others_and_can_still_be_ended() {
+    let Run { service, store, id, engine, _folder } = said_too_much(0).await;
+    engine.end(ProcessExit::Code(0), 0).await;
+    let state = service.wait(id, Duration::from_secs(600)).await.unwrap();
+    assert_eq!((state.status().as_str(), service.sizes().running), ("running", 0));
+    store.take_at_most(usize::MAX);
+    assert!(!service.cancel(id, "client", "enough").await.unwrap().accepted);
+    let events = ended(&service, id).await;
+    assert_eq!(types(&events).last(), Some(&"conversation.failed"));
+}

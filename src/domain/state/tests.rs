@@ -201,6 +201,29 @@ fn an_answer_is_kept_for_its_turn_and_its_key_for_repeats() {
     });
 }
 
+/// A row that grew with each answer would one day leave no room for the run's end beside it.
+#[test]
+fn however_often_a_run_asks_its_row_keeps_only_the_last_answers_by_their_keys() {
+    let mut run = waiting();
+    // A control character takes six bytes of JSON.
+    let key = |number: u64| format!("{number}{}", "\u{1}".repeat(250));
+    for number in 1..=2000 {
+        let reply = ReplyAccepted {
+            interaction_id: InteractionId(number),
+            resolution_mode: UserReply::UserReply,
+            accepted_at: at(50),
+            response: json!("yes"),
+            response_preview: String::new(),
+            idempotency_key: Some(key(number)),
+        };
+        run.apply(&Event::ReplyAccepted(reply), at(50));
+    }
+    let row = serde_json::to_string(&run).unwrap().len();
+    assert!((50_000..80_000).contains(&row), "{row} bytes");
+    let kept: Vec<&str> = run.replies.iter().map(|reply| reply.idempotency_key.as_str()).collect();
+    assert_eq!(kept, (2001 - kept.len() as u64..=2000).map(key).collect::<Vec<_>>());
+}
+
 #[test]
 fn decisions_of_the_deadline_are_counted_and_dated() {
     let decided = AutoDecided {

@@ -1,7 +1,8 @@
 //! Raw output and the log: how far events cover a stream, and facts for the bytes that none covers.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{ErrorKind, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::domain::event::RAW_TEXT_MAX;
@@ -15,6 +16,9 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
 use crate::store::EventBatch;
 use crate::workspace::RunPaths;
+
+/// How much of a stream is read at once.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// How many bytes of standard output and standard error the log covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,37 +55,57 @@ impl Coverage {
         cut(&paths.file(RunFile::Stderr), self.stderr)
     }
 
-    /// Facts for the bytes that reached their file but not the log; the files are durable then. Blocks.
-    pub(crate) fn missing_facts(self, paths: &RunPaths) -> Result<Vec<Fact>, Error> {
-        let mut facts = Vec::new();
+    /// What reached the files and not the log, at most `max` bytes of each stream: the runner keeps no more, so whatever is behind that
+    /// was written by others, and goes. The files are durable then. Blocks.
+    pub(crate) fn rest(self, paths: &RunPaths, max: u64) -> Result<Rest, Error> {
+        let mut streams = VecDeque::new();
         for (stream, path, covered) in [
             (Stream::Stdout, paths.file(RunFile::Stdout), self.stdout),
             (Stream::Stderr, paths.file(RunFile::Stderr), self.stderr),
         ] {
-            match files::open_regular(&path) {
-                Ok(file) => read_rest(file, stream, covered, &mut facts)
-                    .map_err(Error::io(format!("read {}", path.display())))?,
-                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {}
+            let mut file = match files::open_regular(&path) {
+                Ok(file) => file,
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => continue,
                 Err(error) => return Err(error.into()),
+            };
+            cut(&path, covered.saturating_add(max))?;
+            let doing = format!("read {}", path.display());
+            let ready = file.seek(SeekFrom::Start(covered)).and_then(|_| file.sync_data());
+            ready.map_err(Error::io(doing.clone()))?;
+            streams.push_back(RestOfStream { file, reader: StreamReader::new(stream, covered, RAW_TEXT_MAX), doing });
+        }
+        Ok(Rest(streams))
+    }
+}
+
+/// Bytes that no event covers, read piece by piece: they may be many.
+pub(crate) struct Rest(VecDeque<RestOfStream>);
+
+struct RestOfStream {
+    file: File,
+    reader: StreamReader,
+    doing: String,
+}
+
+impl Rest {
+    /// Facts for the next bytes; none when all are read. Blocks.
+    pub(crate) fn next(&mut self) -> Result<Vec<Fact>, Error> {
+        let (mut facts, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+        while facts.is_empty()
+            && let Some(RestOfStream { file, reader, doing }) = self.0.front_mut()
+        {
+            match file.read(&mut piece) {
+                Ok(0) => {
+                    reader.flush(&mut NoParser, &mut facts);
+                    self.0.pop_front();
+                }
+                Ok(count) => reader.push(piece.get(..count).unwrap_or_default(), &mut NoParser, &mut facts),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(doing.clone())(error)),
             }
         }
         Ok(facts)
     }
-}
-
-fn read_rest(mut file: File, stream: Stream, covered: u64, facts: &mut Vec<Fact>) -> std::io::Result<()> {
-    file.seek(SeekFrom::Start(covered))?;
-    let mut reader = StreamReader::new(stream, covered, RAW_TEXT_MAX);
-    files::for_each_chunk(
-        &file,
-        |error| error,
-        |chunk| {
-            reader.push(chunk, &mut NoParser, facts);
-            Ok(())
-        },
-    )?;
-    reader.flush(&mut NoParser, facts);
-    file.sync_data()
 }
 
 fn cut(path: &Path, covered: u64) -> Result<(), Error> {

@@ -270,6 +270,11 @@ pub(crate) fn lost_race(error: &Error) -> bool {
     matches!(error, Error::Store(store::Error::Conflict { .. }))
 }
 
+/// Whether what was to be logged never can be, however often it is tried: it breaks the contract, or is too long for the store.
+pub(crate) fn never_fits(error: &Error) -> bool {
+    matches!(error, Error::Contract(_) | Error::Store(store::Error::TooLarge { .. } | store::Error::Malformed { .. }))
+}
+
 /// The status a refused command met, when the run was over already.
 pub(crate) fn met_final(error: &Error) -> Option<Status> {
     match error {

@@ -19,7 +19,7 @@ use crate::domain::statechart::Status;
 use crate::engine::Launch;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
-use crate::orchestrator::log::journal::lost_race;
+use crate::orchestrator::log::journal::{Journal, lost_race, never_fits};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::turn::at_rest;
@@ -55,6 +55,11 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
 async fn fail(shared: &Arc<Shared>, run: RunId, failure: &Error, mailbox: &mut Mailbox) {
     let mut pause = RETRY_AFTER;
     while let Err(again) = give_up(shared, run, failure).await {
+        if never_fits(&again) {
+            // Others wait for its place. Whoever cancels it, and the next start, try again.
+            error!(error = %chain(&again), "the run's failure cannot be logged; the run is left as it is");
+            return;
+        }
         error!(error = %chain(&again), "the run's failure could not be logged; trying again");
         tokio::select! {
             biased;
@@ -228,8 +233,8 @@ pub(crate) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -
     let command = match journal.state().status() {
         Status::Queued => Command::Reject { error },
         Status::Running => {
-            let facts = uncovered(shared, run).await?;
-            Command::EndTurn { facts, conclusion: Conclusion::Failed(error) }
+            record_uncovered(shared, &mut journal).await?;
+            Command::EndTurn { facts: Vec::new(), conclusion: Conclusion::Failed(error) }
         }
         Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => return Ok(()),
     };
@@ -237,9 +242,32 @@ pub(crate) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -
     at_rest::commit(shared, &mut journal, command).await
 }
 
-/// Raw output that reached its file but not the log, as facts that close the gap.
-pub(crate) async fn uncovered(shared: &Arc<Shared>, run: RunId) -> Result<Vec<crate::domain::fact::Fact>, Error> {
+/// Logs raw output that reached its file and not the log. Each piece is an append of its own, so that it fits beside the longest row
+/// and however much there is; if one does not, the run ends without it.
+pub(crate) async fn record_uncovered(shared: &Arc<Shared>, journal: &mut Journal) -> Result<(), Error> {
+    let run = journal.state().run_id;
     let covered = Coverage::of(&shared.log, run).await?;
-    let paths = shared.layout.run(run);
-    shared.blocking.run("read the run's logs", move || covered.missing_facts(&paths)).await?
+    let (paths, max) = (shared.layout.run(run), shared.settings.limits.max_log_bytes);
+    let mut rest = shared.blocking.run("open the run's logs", move || covered.rest(&paths, max)).await??;
+    loop {
+        let read = move || {
+            let facts = rest.next();
+            (rest, facts)
+        };
+        let (left, facts) = shared.blocking.run("read the run's logs", read).await?;
+        let facts = facts?;
+        if facts.is_empty() {
+            return Ok(());
+        }
+        for fact in facts {
+            match journal.commit(Command::Record(vec![fact])).await {
+                Err(error) if never_fits(&error) => {
+                    error!(run.id = %run, error = %chain(&error), "the last output of a run cannot be logged; it ends without it");
+                    return Ok(());
+                }
+                recorded => recorded?,
+            }
+        }
+        rest = left;
+    }
 }

@@ -19,7 +19,7 @@ use crate::orchestrator::admission::effects::{perform_again, tell_end, wake};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::{Journal, lost_race};
 use crate::orchestrator::packages::install::recover_installs;
-use crate::orchestrator::runs::actor::uncovered;
+use crate::orchestrator::runs::actor::record_uncovered;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::single_flight::Follower;
 use crate::orchestrator::turn::{at_rest, process};
@@ -199,14 +199,11 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error
         settings::RestartQueued::Fail => RestartQueued::Fail,
         settings::RestartQueued::Requeue => RestartQueued::Requeue,
     };
-    let facts = match journal.state().status() {
-        Status::Running => {
-            settle_home(shared, journal.state()).await;
-            uncovered(shared, run).await?
-        }
-        Status::Queued | Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => vec![],
-    };
-    let command = Command::Reconcile { restart_queued, facts };
+    if journal.state().status() == Status::Running {
+        settle_home(shared, journal.state()).await;
+        record_uncovered(shared, &mut journal).await?;
+    }
+    let command = Command::Reconcile { restart_queued, facts: Vec::new() };
     at_rest::log(shared, &mut journal, command).await?;
     if journal.state().status().is_final() {
         tell_end(journal.state());

@@ -1,6 +1,6 @@
 //! A store in memory that counts appends, and holds them on request.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ pub struct HeldStore {
     appends: Arc<Mutex<Vec<u32>>>,
     overtaken: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
+    most_bytes: Arc<AtomicUsize>,
 }
 
 impl Default for HeldStore {
@@ -27,6 +28,7 @@ impl Default for HeldStore {
             appends: Arc::default(),
             overtaken: Arc::default(),
             trouble: Arc::default(),
+            most_bytes: Arc::new(AtomicUsize::new(usize::MAX)),
         }
     }
 }
@@ -47,6 +49,11 @@ impl HeldStore {
         self.overtaken.store(true, Ordering::Relaxed);
     }
 
+    /// From now on no append may have more bytes of events.
+    pub fn take_at_most(&self, bytes: usize) {
+        self.most_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// From now on the store tells of this trouble.
     pub fn tell(&self, trouble: &str) {
         *self.trouble.lock().unwrap() = Some(trouble.to_owned());
@@ -61,7 +68,12 @@ impl HeldStore {
 impl EventStore for HeldStore {
     fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
         let (store, appends, mut held) = (self.store.clone(), self.appends.clone(), self.held.subscribe());
+        let (bytes, limit) = (append.events.iter().map(|batch| batch.ndjson.len()).sum(), self.most_bytes.clone());
         Box::pin(async move {
+            let limit = limit.load(Ordering::Relaxed);
+            if bytes > limit {
+                return Err(Error::TooLarge { bytes, limit });
+            }
             let _ = held.wait_for(|held| !held).await;
             let events = append.events.iter().map(|batch| batch.count).sum();
             let appended = store.append(append).await;
