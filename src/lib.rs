@@ -3,6 +3,8 @@
 //! Modules are listed in layer order; a module names only modules of lower layers.
 // An item is `pub` only where the binary, the tests or the benchmarks use it, so that rustc finds unused code.
 #![warn(unreachable_pub)]
+// They panic when nobody reads on; `cli::terminal` writes without.
+#![cfg_attr(not(any(test, fuzzing)), deny(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(test, expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed unwrap is a failed test"))]
 
 // L0, pure

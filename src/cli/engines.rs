@@ -1,6 +1,6 @@
 //! `engines`: lists the agent CLIs with version, login and models, and installs them.
 
-use std::io;
+use std::io::{self, Write};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use crate::cli::connect::service_address::running_service;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
+use crate::cli::terminal::fold::to_stderr;
 use crate::cli::terminal::look::{Ink, Look, harmless};
 use crate::cli::terminal::output;
 use crate::cli::terminal::wrap;
@@ -123,7 +124,7 @@ fn models(settings: &Settings, adapter: &'static Adapter, as_json: bool) -> Resu
         return output::json(&listed);
     }
     if let Some(reason) = listed["fallback_reason"].as_str() {
-        eprintln!("note: {}", harmless(reason));
+        to_stderr(&format!("note: {}", harmless(reason)));
     }
     for model in listed["models"].as_array().into_iter().flatten() {
         output::line(&harmless(model["id"].as_str().unwrap_or_default()))?;
@@ -152,7 +153,8 @@ fn follow(installed: &InstalledEngines, begun: Upgrade) -> Result<Upgrade, Failu
         let upgrade = installed.upgrade_of(id).map_err(Failure::broken("read the upgrade"))?.unwrap_or(begun.clone());
         let log = installed.upgrade_log(id, shown).map_err(Failure::broken("read the upgrade's log"))?;
         shown += log.len() as u64;
-        eprint!("{}", harmless(&String::from_utf8_lossy(&log)));
+        // The installation goes on though nobody reads along.
+        let _ = write!(io::stderr(), "{}", harmless(&String::from_utf8_lossy(&log)));
         if upgrade.status.is_final() {
             return Ok(upgrade);
         }

@@ -3,7 +3,7 @@
 //! Its standard error is what it and the installer say; its standard output stays empty, or is the answer of a script that failed.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -71,7 +71,8 @@ pub fn make_if_asked() {
         std::process::exit(match obey() {
             Ok(()) => 0,
             Err(Failure(error)) => {
-                println!("{}", json!({"success": false, "error": error}));
+                // The status says that it failed, even to nobody.
+                let _ = writeln!(io::stdout(), "{}", json!({"success": false, "error": error}));
                 1
             }
         });

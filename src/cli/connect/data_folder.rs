@@ -7,6 +7,7 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use crate::cli::failure::Failure;
+use crate::cli::terminal::fold::to_stderr;
 use crate::domain::causes::chain;
 use crate::domain::codes::Exit;
 use crate::files::{self, Reach};
@@ -30,7 +31,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     pub(crate) fn tell(&mut self, busy: &str) {
         if !std::mem::replace(&mut self.said, true) {
-            eprintln!("{busy}\n  waiting until it has ended; Ctrl-C gives up");
+            to_stderr(&format!("{busy}\n  waiting until it has ended; Ctrl-C gives up"));
         }
     }
 }

@@ -5,3 +5,4 @@ mod setup;
 mod stderr;
 
 pub(crate) use setup::{to_file, to_terminal};
+pub(crate) use stderr::tell;

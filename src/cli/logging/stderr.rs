@@ -17,6 +17,11 @@ pub(crate) struct Stderr {
     left_out: AtomicU64,
 }
 
+/// Writes a line for whoever looks on, if there is room for it.
+pub(crate) fn tell(line: &str) {
+    put(&mut io::stderr().lock(), format!("{line}\n").as_bytes());
+}
+
 /// One entry at a time; nobody else in this process writes meanwhile.
 pub(crate) struct Entry<'a, W> {
     to: W,

@@ -12,6 +12,7 @@ use crate::cli::run::request::{Asked, Wanted};
 use crate::cli::run::{conversation, input_files};
 use crate::cli::runtime::runtime;
 use crate::cli::stop_signals::Stop;
+use crate::cli::terminal::fold::to_stderr;
 use crate::cli::terminal::output;
 use crate::cli::terminal::screen::{Screen, Shown};
 use crate::domain::codes::Exit;
@@ -84,7 +85,7 @@ async fn run_to_its_end(settings: Settings, server: Option<&str>, asked: Asked, 
     let interrupts = tokio::spawn(async move {
         stop.next().await;
         noted.store(true, Ordering::Relaxed);
-        eprintln!("canceling the run and waiting for its end; press Ctrl-C again to quit at once");
+        to_stderr("canceling the run and waiting for its end; press Ctrl-C again to quit at once");
         tokio::spawn(async move {
             if let Err(failure) = canceler.cancel(run, "interrupted at the command line").await {
                 failure.report();

@@ -9,6 +9,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::dialogue::{Dialogue, Heard, as_value, response};
+use crate::cli::terminal::fold::to_stderr;
 use crate::cli::terminal::output;
 use crate::domain::codes::ErrorCode;
 use crate::domain::interaction::{Interaction, InteractionId};
@@ -78,11 +79,11 @@ pub(crate) fn reply(global: &Global, args: Args) -> Result<(), Failure> {
 /// Shows the question on standard error and reads its answer.
 fn asked(question: Interaction) -> Result<Value, Failure> {
     let mut dialogue = Dialogue::new(question);
-    eprintln!("{}", dialogue.shown());
+    to_stderr(&dialogue.shown());
     for line in std::io::stdin().lock().lines() {
         match dialogue.hear(&line.map_err(Failure::broken("read standard input"))?) {
             Heard::Answer(response) => return Ok(response),
-            Heard::More(text) => eprintln!("{text}"),
+            Heard::More(text) => to_stderr(&text),
         }
     }
     Err(Failure::Usage("standard input ended before the question was answered".to_owned()))

@@ -54,7 +54,7 @@ pub(crate) fn watch(global: &Global, args: &Args) -> Result<(), Failure> {
         tokio::select! {
             ended = watching => ended.map_err(Failure::broken("watch the run"))?,
             _ = stop.next() => {
-                eprintln!("\nno longer watching; the run goes on");
+                to_stderr("\nno longer watching; the run goes on");
                 to_stderr(&format!("  `skill-runner watch {run}` watches it again, `skill-runner cancel {run}` cancels it"));
                 Err(Failure::Reported(Exit::Interrupted))
             }

@@ -124,7 +124,7 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     };
     info!(signal = signal_name, "no new work is taken; running engines have {} s to finish", grace.as_secs());
     if let Some(waits) = banner::waits_for(&orchestrator, grace.as_secs()).await {
-        eprintln!("{waits}");
+        logging::tell(&waits);
     }
     tokio::select! {
         () = orchestrator.drain(grace) => {}

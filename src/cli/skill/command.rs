@@ -10,6 +10,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::skill::{authoring, findings, install, isolation, lifecycle, pack, show, test};
+use crate::cli::terminal::fold::to_stderr;
 use crate::cli::terminal::look::{Ink, Look, one_line};
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
@@ -263,7 +264,7 @@ fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {
         return output::json(&json!({"skills": entries.iter().map(as_value).collect::<Vec<_>>()}));
     }
     if entries.is_empty() {
-        eprintln!("there are no skills in {}; choose another folder with --skills-dir", skills_dir.display());
+        to_stderr(&format!("there are no skills in {}; choose another folder with --skills-dir", skills_dir.display()));
     }
     let look = Look::of(&io::stdout());
     for entry in &entries {

@@ -1,6 +1,6 @@
 //! Long lines of text, broken between words.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use crate::cli::terminal::look::{columns, width};
 
@@ -13,14 +13,13 @@ pub(crate) fn folded(text: &str, columns: usize) -> String {
     text.split('\n').map(fold).collect::<Vec<_>>().join("\n")
 }
 
-/// Writes a text to standard error, broken between words on a terminal.
+/// Writes a text to standard error, broken between words on a terminal. Nobody is told if nobody reads it.
 pub(crate) fn to_stderr(text: &str) {
-    let stderr = io::stderr();
-    if stderr.is_terminal() {
-        eprintln!("{}", folded(text, columns(&stderr)));
-    } else {
-        eprintln!("{text}");
-    }
+    let mut stderr = io::stderr();
+    let _ = match stderr.is_terminal() {
+        true => writeln!(stderr, "{}", folded(text, columns(&stderr))),
+        false => writeln!(stderr, "{text}"),
+    };
 }
 
 /// A line, broken between words so that each part has this many columns at most; all but the first are `hang` columns to the right.

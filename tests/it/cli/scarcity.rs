@@ -1,10 +1,10 @@
 //! A service that may open few files: it answers, its runs end, and it never ends because of that.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 
-use rustix::process::{Resource, Rlimit, Signal, prlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit, setrlimit};
 use serde_json::{Value, json};
 
 use super::place::{Place, Running};
@@ -182,4 +182,46 @@ fn a_service_goes_on_though_nobody_reads_its_standard_error_and_tells_what_it_le
     let note = "lines are left out here, because nobody read on for a while; the log file has them\n";
     assert!(ended.stderr.contains(note), "{}", ended.stderr);
     assert!(ended.stderr.len() < 64 * 1024, "{}", ended.stderr.len());
+}
+
+/// Standard error of a service that tells there what it waits for: full and never read, or closed.
+fn ends_with_stderr(stderr: std::io::PipeWriter) {
+    let place = Place::new();
+    place.skill("waits", "cat > /dev/null\nexec sleep 1000\n");
+    let mut command = place.command(&["serve", "--port", "0"]);
+    command.env("SKILL_RUNNER_MIN_FREE_BYTES", "0").env("SKILL_RUNNER_DRAIN_GRACE_SECONDS", "1").stderr(stderr);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
+    let run = create(address, "waits").json()["run_id"].as_str().unwrap().to_owned();
+    let limit = std::time::Instant::now() + LONG;
+    while get(address, &format!("/v1/jobs/{run}"))["status"] != "running" {
+        assert!(std::time::Instant::now() < limit, "the run never began");
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ended = loop {
+        match child.try_wait().unwrap() {
+            Some(ended) => break ended,
+            None if std::time::Instant::now() > limit => {
+                child.kill().unwrap();
+                panic!("the service did not end");
+            }
+            None => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(ended.code(), Some(0), "{ended}");
+}
+
+#[test]
+fn a_service_ends_in_order_though_its_standard_error_is_full_or_closed() {
+    let (read, mut write) = std::io::pipe().unwrap();
+    // 16 pages of a pipe are full after so many.
+    write.write_all(&[b'x'; 16 * 4096]).unwrap();
+    ends_with_stderr(write);
+    drop(read);
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    ends_with_stderr(write);
 }
