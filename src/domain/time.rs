@@ -52,9 +52,19 @@ impl FromStr for Timestamp {
     type Err = NotATime;
 
     fn from_str(text: &str) -> Result<Self, NotATime> {
-        let parsed: jiff::Timestamp = text.parse().map_err(|_| NotATime { text: text.chars().take(64).collect() })?;
-        Ok(Self::from_micros(parsed.as_microsecond()))
+        match text.parse::<jiff::Timestamp>() {
+            Ok(parsed) => Ok(Self::from_micros(parsed.as_microsecond())),
+            Err(_) if is_at_the_end(text) => Ok(Self::from_micros(i64::MAX)),
+            Err(_) => Err(NotATime { text: text.chars().take(64).collect() }),
+        }
     }
+}
+
+/// Whether it is one of the last moments of the calendar, by which people mean no end. The library stops a day before.
+fn is_at_the_end(text: &str) -> bool {
+    let pieces = jiff::fmt::temporal::Pieces::parse(text);
+    let last_days = jiff::civil::date(9999, 12, 30);
+    pieces.is_ok_and(|it| it.date() >= last_days && it.time().is_some() && it.offset().is_some())
 }
 
 impl Serialize for Timestamp {
@@ -81,5 +91,12 @@ mod tests {
         assert_eq!(moment.to_string().parse(), Ok(moment));
         assert_eq!("2026-11-16T02:02:03.4567+01:00".parse(), Ok(moment));
         assert_eq!("yesterday".parse::<Timestamp>(), Err(NotATime { text: "yesterday".into() }));
+        let end = Timestamp::from_micros(i64::MAX);
+        for text in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999999-12:00", "9999-12-30T23:00:00Z"] {
+            assert_eq!(text.parse(), Ok(end), "{text}");
+        }
+        for text in ["9999-12-31T23:59:59", "9999-12-31", "9999-13-31T23:59:59Z", "10000-01-01T00:00:00Z"] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
     }
 }
