@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::manifest::ExecutionMode;
 use super::schema::Validator;
+use crate::bounded;
 use crate::domain::engine::Engine;
 
 /// The folder of a package that holds its tests.
@@ -78,7 +79,7 @@ fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
 
 /// Reads a file of tests: one, or a list of them. The message says what is wrong and where.
 pub(crate) fn read(text: &str) -> Result<Vec<OwnTest>, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    let value: Value = bounded::json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
     let tests = match value {
         Value::Array(tests) => tests,
         one => vec![one],
