@@ -112,3 +112,21 @@ fn pipes_and_links_in_the_data_folder_are_not_waited_for_and_lead_nowhere() {
     assert_eq!(Call::new(address, "GET", "/readyz").send().status, 200);
     assert_eq!(std::fs::read_to_string(outside.join("kept")).unwrap(), "kept");
 }
+
+/// Read into memory and logged, such a file would keep the service from starting.
+#[test]
+fn a_run_that_made_its_own_log_file_longer_does_not_delay_the_next_start() {
+    let place = Place::new();
+    place.skill("inflates", "truncate -s 3G logs/stdout.txt\necho ready >&2\nsleep 1000\n");
+    let (running, address) = serve(&place, "fail");
+    let run = create(address, &json!({"skill_id": "inflates"}), "inflates");
+    let mut events = follow(address, &run);
+    while events.next_chat().unwrap()["type"] != "raw.stderr" {}
+    let stdout = place.run_folder(run["run_id"].as_str().unwrap()).join("logs/stdout.txt");
+    assert_eq!(std::fs::metadata(&stdout).unwrap().len(), 3 << 30);
+    running.signal(Signal::KILL);
+    running.end();
+    let (_running, address) = serve(&place, "fail");
+    assert_eq!(job(address, &run)["error"]["code"], "ORCHESTRATOR_RESTART_INTERRUPTED");
+    assert_eq!(std::fs::metadata(&stdout).unwrap().len(), 16 << 20);
+}

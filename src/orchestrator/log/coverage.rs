@@ -20,6 +20,10 @@ use crate::workspace::RunPaths;
 /// How much of a stream is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// Most bytes of a stream that its file has and the log has not: an engine waits long before. What is behind them was written by
+/// others, and goes.
+const REST_MAX: u64 = 16 * 1024 * 1024;
+
 /// How many bytes of standard output and standard error the log covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Coverage {
@@ -55,9 +59,8 @@ impl Coverage {
         cut(&paths.file(RunFile::Stderr), self.stderr)
     }
 
-    /// What reached the files and not the log, at most `max` bytes of each stream: the runner keeps no more, so whatever is behind that
-    /// was written by others, and goes. The files are durable then. Blocks.
-    pub(crate) fn rest(self, paths: &RunPaths, max: u64) -> Result<Rest, Error> {
+    /// What reached the files and not the log. The files are durable then. Blocks.
+    pub(crate) fn rest(self, paths: &RunPaths) -> Result<Rest, Error> {
         let mut streams = VecDeque::new();
         for (stream, path, covered) in [
             (Stream::Stdout, paths.file(RunFile::Stdout), self.stdout),
@@ -68,7 +71,7 @@ impl Coverage {
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => continue,
                 Err(error) => return Err(error.into()),
             };
-            cut(&path, covered.saturating_add(max))?;
+            cut(&path, covered.saturating_add(REST_MAX))?;
             let doing = format!("read {}", path.display());
             let ready = file.seek(SeekFrom::Start(covered)).and_then(|_| file.sync_data());
             ready.map_err(Error::io(doing.clone()))?;

@@ -247,8 +247,8 @@ pub(crate) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -
 pub(crate) async fn record_uncovered(shared: &Arc<Shared>, journal: &mut Journal) -> Result<(), Error> {
     let run = journal.state().run_id;
     let covered = Coverage::of(&shared.log, run).await?;
-    let (paths, max) = (shared.layout.run(run), shared.settings.limits.max_log_bytes);
-    let mut rest = shared.blocking.run("open the run's logs", move || covered.rest(&paths, max)).await??;
+    let paths = shared.layout.run(run);
+    let mut rest = shared.blocking.run("open the run's logs", move || covered.rest(&paths)).await??;
     loop {
         let read = move || {
             let facts = rest.next();
