@@ -164,6 +164,31 @@ test('a run is canceled, run again and deleted from its page', async () => {
   assert.deepEqual(opened.troubles, []);
 });
 
+test('the page of a run tells what holds it: its isolation, its limits and its priority, in both languages', async () => {
+  service.skill('asks', 'cat >/dev/null; echo \'{"success":true,"data":{}}\'', { runner: { automation: { fs_scope: 'galaxy' } } });
+  const job = await service.run('asks', { priority: 3 });
+  const { events } = await service.get(`/v1/jobs/${job.request_id}/events/history`);
+  const { isolation, limits } = events.find((event) => event.type === 'turn.started').data;
+  const texts = {
+    'en-US': { title: 'Isolation and limits', tier: isolation.tier === 'sandbox' ? 'in the sandbox' : 'not confined', priority: 'Priority 3', memory: 'Memory', processes: 'Processes', asked: 'asked for, not enforced' },
+    'zh-CN': { title: '隔离与限制', tier: isolation.tier === 'sandbox' ? '在沙箱中' : '未受限制', priority: '优先级 3', memory: '内存', processes: '进程数', asked: '已要求但未强制执行' },
+  };
+  for (const [locale, text] of Object.entries(texts)) {
+    const opened = await page(started, { locale });
+    await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
+    const bounds = opened.locator('.bounds');
+    assert.equal((await bounds.locator('summary').innerText()).replaceAll(/\s+/g, ' ').trim(), `${text.title}: ${text.tier} · ${text.priority} ${text.asked}`);
+    await bounds.locator('summary').click();
+    const fact = (name) => bounds.locator('dt', { hasText: name }).locator('xpath=following-sibling::dd[1]').first();
+    await fact(text.memory).waitFor();
+    assert.equal(await fact(text.memory).innerText(), `${(limits.memory_bytes / 2 ** 30).toFixed(1)} GiB`);
+    assert.equal(await fact(text.processes).innerText(), limits.processes.toLocaleString(locale));
+    assert.match(await fact(text.asked).innerText(), /^automation\.fs_scope: a value that is not known is not enforced/);
+    assert.ok((await bounds.innerText()).includes(isolation.parts.join(', ')));
+    assert.deepEqual(opened.troubles, []);
+  }
+});
+
 test('a browser that asks for Chinese gets Chinese', async () => {
   const opened = await page(started, { locale: 'zh-CN' });
   await opened.goto(`${service.url}/ui/skills`);

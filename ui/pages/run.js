@@ -7,6 +7,7 @@ import { duration, now, used } from '../lib/format.js';
 import { RunLog } from '../lib/run-log.js';
 import { Card, Confirm, Id, Loading, Problem, Status, Tabs, Time, say, useMedia } from '../components/basic.js';
 import { FileField } from '../components/form-fields.js';
+import { Bounds } from '../components/run/bounds.js';
 import { Conversation } from '../components/run/conversation.js';
 import { Events } from '../components/run/events.js';
 import { Bytes, showMark } from '../components/run/bytes.js';
@@ -155,6 +156,7 @@ function Head({ id, job, shown, log, reload }) {
       ${shown.recovery_state !== 'none' && html`<span class="tag warn">${t('run.recovered')}</span>`}
       ${Object.entries(job.labels ?? {}).map(([name, value]) => html`<a class="tag" key=${name} href=${href([], { label: `${name}:${value}` })}>${name}:${value}</a>`)}
       <span role="status" class=${`live is-${log.state.value}`}>${t(`live.${log.state.value}`)}</span></p>
+    <${Bounds} id=${id} job=${shown} />
     <${Problem} error=${error} />
     <${Confirm} title=${t('run.deletetitle')} text=${t('run.deletetext')} action=${t('action.delete')} open=${asking} close=${() => setAsking(false)} act=${remove} />
   </div>`;
