@@ -7,6 +7,7 @@ mod output;
 mod packages;
 mod parsers;
 mod races;
+mod rebinding;
 mod schemas;
 mod templates;
 

@@ -9,6 +9,8 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -16,6 +18,46 @@ use crate::cli::place::Place;
 use crate::support::{Call, Server, Sse, sandbox, script_skill};
 
 pub const ATTACK: &str = include_str!("hostile_skill/attack.py");
+/// Takes what it is told to take: a thousand processes, 8 GiB of memory or disk, a million files.
+pub const HOG: &str = include_str!("hostile_skill/hog.py");
+/// What it takes, and the limit that it meets.
+pub const HOGS: [(&str, &str, u64); 4] = [
+    ("processes", "processes", 400),
+    ("memory_bytes", "memory_bytes", 2 << 30),
+    ("disk_bytes", "disk_bytes", 256 << 20),
+    ("files", "disk_bytes", 256 << 20),
+];
+
+/// A loaded machine may need this long.
+pub const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Waits for the end of a run by `finish`; meanwhile the service answers, each time within this time.
+pub fn answering(address: SocketAddr, finish: impl FnOnce()) -> Duration {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut slowest = Duration::ZERO;
+            while !over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                assert_eq!(Call::new(address, "GET", "/v1/jobs?limit=1").send().status, 200);
+                slowest = slowest.max(begun.elapsed());
+                // Asking without a pause would be a load of its own.
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            slowest
+        });
+        finish();
+        over.store(true, Ordering::Relaxed);
+        asking.join().unwrap()
+    })
+}
+
+/// The run met this limit, and its error says so.
+pub fn met(job: &Value, limit: &str, value: u64) {
+    let error = &job["error"];
+    assert_eq!((&job["status"], &error["code"]), (&json!("failed"), &json!("RESOURCE_LIMIT_EXCEEDED")), "{job:#}");
+    assert_eq!((&error["details"]["limit"], &error["details"]["value"]), (&json!(limit), &json!(value)), "{job:#}");
+}
 
 /// What there is to get outside, for as long as this is held.
 pub struct Bait {
@@ -61,6 +103,7 @@ impl Bait {
             "victim": "sleep\u{0}10000",
             "port": service.port(),
             "abstract": self.name,
+            "namespaces": namespaces(),
         })
     }
 
@@ -68,6 +111,12 @@ impl Bait {
     pub fn was_written_to(&self) -> bool {
         self.outside.path().join("planted").exists()
     }
+}
+
+/// The names of the namespaces that a run is to have of its own.
+fn namespaces() -> Value {
+    let name = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().to_str().unwrap().to_owned();
+    ["mnt", "pid", "ipc", "uts", "net", "cgroup"].into_iter().map(|kind| (kind.to_owned(), json!(name(kind)))).collect()
 }
 
 impl Drop for Bait {
@@ -170,7 +219,7 @@ fn without_the_sandbox_the_same_script_gets_what_it_wants_and_the_log_says_that_
     );
     let warnings = job["warnings"].as_array().unwrap();
     let told = warnings.iter().find(|warning| warning["code"] == "ISOLATION_NOT_ENFORCED").unwrap();
-    assert_eq!(told["details"]["asked"], json!(["automation.network: off", "automation.fs_scope"]));
+    assert_eq!(told["details"]["asked"], json!(["automation.network: off", "automation.fs_scope: run"]));
 }
 
 /// A user who has no rights on the machine.
@@ -223,6 +272,26 @@ fn a_service_of_a_plain_user_confines_its_runs_as_well() {
     let report = &result["result"]["data"];
     assert!(report.as_object().unwrap().len() > 32, "{report:#}");
     assert_eq!(successes(report), [], "{report:#}");
+}
+
+#[test]
+fn a_script_that_takes_all_it_can_get_is_ended_by_its_limit_and_the_service_answers_meanwhile() {
+    let limits = HOGS.map(|(_, limit, value)| (format!("limits.{limit}"), value.to_string()));
+    let mut settings: Vec<(&str, &str)> = limits.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    settings.push(("hard_timeout_seconds", "200"));
+    let server = Server::with(&settings);
+    for (takes, limit, value) in HOGS {
+        let id = format!("takes-{}", takes.replace('_', "-"));
+        let entrypoint = json!({"type": "script", "script": {"command": format!("python3 scripts/hog.py {takes}")}});
+        server.skill(&id, "", json!({"runner": {"entrypoint": entrypoint}}));
+        fs::write(server.folder.path().join("skills").join(&id).join("scripts/hog.py"), HOG).unwrap();
+        let (_, run) = server.create(&id);
+        let slowest = answering(server.address, || {
+            server.finish(&run);
+        });
+        met(&server.get(&format!("/v1/jobs/{run}")).json(), limit, value);
+        assert!(slowest < ANSWERED_WITHIN, "{takes}: an answer took {slowest:?}");
+    }
 }
 
 #[test]

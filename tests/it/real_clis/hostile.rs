@@ -6,12 +6,15 @@ use serde_json::{Value, json};
 
 use super::on_every_cli;
 use super::service::Service;
-use crate::hostile_skill::{ATTACK, Bait, successes};
+use crate::hostile_skill::{ANSWERED_WITHIN, ATTACK, Bait, HOG, HOGS, answering, met, successes};
 use crate::interactive::pose;
 use crate::support::model_server::Reply;
 use crate::support::sandbox;
 
-on_every_cli!(a_command_of_a_hostile_skill_gets_nowhere);
+on_every_cli!(
+    a_command_of_a_hostile_skill_gets_nowhere,
+    a_command_that_takes_all_it_can_get_is_ended_by_its_limit_and_the_service_answers_meanwhile,
+);
 
 fn a_command_of_a_hostile_skill_gets_nowhere(name: &str) {
     if sandbox::left_out(&format!("real_clis::hostile::{name}::a_command_of_a_hostile_skill_gets_nowhere")) {
@@ -39,5 +42,26 @@ fn a_command_of_a_hostile_skill_gets_nowhere(name: &str) {
     assert!(report["data"].as_object().unwrap().len() > 30, "{report:#}");
     assert_eq!(successes(&report["data"]), [], "{report:#}");
     assert!(!bait.was_written_to());
+    service.close();
+}
+
+fn a_command_that_takes_all_it_can_get_is_ended_by_its_limit_and_the_service_answers_meanwhile(name: &str) {
+    let limits =
+        HOGS.map(|(_, limit, value)| (format!("SKILL_RUNNER_LIMITS_{}", limit.to_uppercase()), value.to_string()));
+    let mut variables: Vec<(&str, &str)> = limits.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    variables.push(("SKILL_RUNNER_HARD_TIMEOUT_SECONDS", "200"));
+    let mut service = Service::set(name, &variables);
+    pose::skill(&service.skills(), "say", None);
+    fs::write(service.skills().join("say/hog.py"), HOG).unwrap();
+    let body = json!({"skill_id": "say", "runtime_options": {"no_cache": true}});
+    for (takes, limit, value) in HOGS {
+        let command = format!("find . -name hog.py -exec python3 {{}} {takes} ';'");
+        let run = service.start(&[Reply::Shell(command), Reply::Say("never")], body.clone());
+        let slowest = answering(service.address, || {
+            service.finish(&run);
+        });
+        met(&service.get(&format!("/v1/jobs/{run}")), limit, value);
+        assert!(slowest < ANSWERED_WITHIN, "{takes}: an answer took {slowest:?}");
+    }
     service.close();
 }
