@@ -58,6 +58,8 @@ pub enum Files {
     Machine,
     /// Programs and libraries to read, the run's own folders to write.
     Run,
+    /// The same, but of the run's folder only results and artifacts to write.
+    ReadOnly,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

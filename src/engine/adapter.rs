@@ -12,6 +12,7 @@ use super::parser::{Dialect, TurnParser};
 use super::report::TurnReport;
 use super::session::HandleKind;
 use super::structured::Structured;
+use super::tools::{AllowedTool, ToolControl};
 use super::turn::{Turn, TurnRefused};
 use crate::domain::codes::WarningCode;
 use crate::domain::engine::Engine;
@@ -81,6 +82,8 @@ pub struct Adapter {
     pub(crate) endpoints: &'static [&'static str],
     /// Whether it can confine its commands itself.
     pub(crate) has_sandbox: bool,
+    /// How it is held to some of its tools, where it can be.
+    pub(crate) tools: Option<ToolControl>,
     /// Variables set whenever it is started: they switch off updates, telemetry and second processes.
     pub(crate) switches: &'static [(&'static str, &'static str)],
     pub(crate) launch: fn(&Adapter, &Turn<'_>) -> Result<LaunchPlan, TurnRefused>,
@@ -152,6 +155,16 @@ impl Adapter {
         // A new session counts from zero, whatever the run has used in another one.
         let usage_before = if resumed_from.is_some() { usage_before } else { Usage::default() };
         TurnParser::new((self.dialect)(usage_before), self.lost_session_words, report)
+    }
+
+    /// What it does not keep of the tools that a skill allows.
+    pub(crate) fn does_not_keep(&self, tools: Option<&[AllowedTool]>) -> Option<&'static str> {
+        match self.tools {
+            None => tools.map(|_| "allowed-tools"),
+            Some(control) => tools
+                .filter(|tools| !tools.iter().all(|tool| control.keeps(tool)))
+                .map(|_| "what stands in parentheses in allowed-tools"),
+        }
     }
 
     /// The warning that each run on this engine gets.

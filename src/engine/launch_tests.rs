@@ -67,6 +67,7 @@ fn plan_passing(
         output_schema: Some(OutputSchema { value: &schema, path: Path::new("/run/schema.json") }),
         own_sandbox: true,
         network: false,
+        tools: None,
     };
     let mut asked = Asked { model: None, turn };
     change(&mut asked);
@@ -136,6 +137,46 @@ fn codex_takes_its_configuration_as_overrides_and_its_schema_as_a_file() {
     assert!(resumed.ends_with(&format!("{sandbox} {UUID} -")), "{resumed}");
     assert!(!resumed.contains("--output-schema"));
     assert!(argv(&plan("codex", |turn| turn.own_sandbox = false).unwrap()).contains("-s danger-full-access"));
+}
+
+#[test]
+fn tools_that_a_skill_does_not_allow_are_taken_from_the_model_in_each_engines_own_way() {
+    let written = json!("Read Bash(git add:*) Bash(git log) WebFetch mcp__x");
+    let tools: &[_] = tools::read(Some(&written)).unwrap().leak();
+    let with = |name: &str| plan(name, |turn| turn.tools = Some(tools)).unwrap();
+    let claude = argv(&with("claude"));
+    let expected = "--permission-mode default --tools Bash,Read,Skill,WebFetch,mcp__x \
+        --allowedTools Read Bash(git add:*) Bash(git log) WebFetch mcp__x Skill --json-schema";
+    assert!(claude.contains(expected), "{claude}");
+    let core =
+        |name: &str| file(&with(name), &format!("/run/.{name}/settings.json")).unwrap().0["tools"]["core"].take();
+    let gemini = ["run_shell_command(git add)", "run_shell_command(git log)", "web_fetch", "activate_skill"];
+    let read = ["read_file", "read_many_files", "list_directory"];
+    assert_eq!(core("gemini"), json!([&read[..], &gemini].concat()));
+    let qwen = ["read_file", "list_directory", "run_shell_command", "run_shell_command", "web_fetch", "skill"];
+    assert_eq!(core("qwen"), json!(qwen));
+    let opencode = with("opencode");
+    let config: Value = serde_json::from_str(variable(&opencode, "OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();
+    let bash =
+        json!({ "*": "deny", "git add": "allow", "git add *": "allow", "git log": "allow", "git log *": "allow" });
+    let permission = json!({
+        "*": "deny", "question": "deny", "skill": "allow", "external_directory": "allow",
+        "read": "allow", "list": "allow", "bash": bash, "webfetch": "allow",
+    });
+    // The order counts: the last rule that fits decides.
+    assert_eq!(config["permission"].to_string(), permission.to_string());
+    for (name, not_kept) in [
+        ("claude", None),
+        ("gemini", None),
+        ("opencode", None),
+        ("qwen", Some("what stands in parentheses in allowed-tools")),
+        ("codex", Some("allowed-tools")),
+        ("iflow", Some("allowed-tools")),
+    ] {
+        let adapter = adapter_named(name).unwrap();
+        assert_eq!(adapter.does_not_keep(Some(tools)), not_kept, "{name}");
+        assert_eq!(adapter.does_not_keep(None), None, "{name}");
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub(crate) mod secret;
 mod session;
 mod structured;
 mod tool_schema;
+pub(crate) mod tools;
 mod turn;
 mod way_out;
 

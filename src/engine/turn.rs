@@ -8,6 +8,7 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::engine::Engine;
 use crate::domain::outcome::RunError;
 use crate::domain::request::ExecutionMode;
+use crate::engine::tools::AllowedTool;
 
 /// Everything a turn depends on. Nothing else is read: no file, no clock, no environment.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) own_sandbox: bool,
     /// Whether commands may use the network, where the engine's own sandbox can restrict it.
     pub(crate) network: bool,
+    /// The tools that its model may use, where the skill names some.
+    pub(crate) tools: Option<&'a [AllowedTool]>,
 }
 
 /// The schema of the output.

@@ -1,5 +1,7 @@
 //! A skill whose package passed the lint.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::artifacts::{self, ArtifactRule};
@@ -11,7 +13,8 @@ use super::manifest::{EntrypointKind, Manifest};
 use super::python::PythonNeeds;
 use super::schema::Validator;
 use crate::domain::engine::Engine;
-use crate::engine::Adapter;
+use crate::engine::tools::{self, AllowedTool};
+use crate::engine::{self, Adapter};
 
 /// How long a script may run when its manifest does not say.
 const SCRIPT_TIMEOUT_SECONDS: u64 = 300;
@@ -58,6 +61,27 @@ impl Skill {
     /// The file of the package with the configuration of an engine; it need not be there.
     pub(crate) fn config_file<'a>(&'a self, adapter: &'a Adapter) -> &'a str {
         self.manifest.engine_configs.get(&adapter.engine).map_or(adapter.config.skill_file, String::as_str)
+    }
+
+    /// The tools that a model may use; none if the skill names none, or runs on no agent CLI.
+    pub(crate) fn allowed_tools(&self) -> Option<Vec<AllowedTool>> {
+        tools::read(self.front_matter.allowed_tools.as_ref()).filter(|_| self.agents().next().is_some())
+    }
+
+    /// What of them is not enforced, each with the engines concerned.
+    pub(crate) fn tools_not_enforced(&self) -> Vec<String> {
+        let allowed = self.allowed_tools();
+        let mut not_kept: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for adapter in self.agents() {
+            if let Some(asked) = adapter.does_not_keep(allowed.as_deref()) {
+                not_kept.entry(asked).or_default().push(adapter.name());
+            }
+        }
+        not_kept.into_iter().map(|(asked, engines)| format!("{asked} (on {})", engines.join(", "))).collect()
+    }
+
+    fn agents(&self) -> impl Iterator<Item = &'static Adapter> {
+        self.effective_engines().into_iter().filter_map(engine::adapter)
     }
 
     /// The engines this skill can run on, in the order in which they are tried.

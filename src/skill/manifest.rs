@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::automation::Automation;
 use crate::domain::engine::Engine;
-use crate::domain::resources::AskedLimits;
 
 /// The path of the manifest in a package.
 pub const PATH: &str = "assets/runner.json";
@@ -170,49 +170,6 @@ pub(crate) struct DeclaredArtifact {
     /// Whether a run without it has failed.
     #[serde(default)]
     pub(crate) required: bool,
-}
-
-/// Limits on a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Automation {
-    /// Seconds an attempt may run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) timeout_sec: Option<u64>,
-    /// What the skill wants of the network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) network: Option<Network>,
-    /// The hosts of `network: allowlist`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) allowlist: Vec<String>,
-    /// What the skill wants of the file system, as written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) fs_scope: Option<String>,
-    /// What its processes may use of the machine.
-    #[serde(default, skip_serializing_if = "AskedLimits::is_empty")]
-    pub(crate) limits: AskedLimits,
-}
-
-impl Automation {
-    /// What of it only a sandbox enforces, or, if that of the engine is there, what even that one does not.
-    pub(crate) fn asks_for(&self, by_engine: bool) -> Vec<&'static str> {
-        let network = match self.network {
-            Some(Network::Off) if !by_engine => Some("automation.network: off"),
-            Some(Network::Allowlist) => Some("automation.network: allowlist"),
-            Some(Network::Off | Network::On) | None => None,
-        };
-        let files = self.fs_scope.as_ref().filter(|_| !by_engine).map(|_| "automation.fs_scope");
-        network.into_iter().chain(files).collect()
-    }
-}
-
-/// What a skill wants of the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Network {
-    Off,
-    /// The hosts it lists.
-    Allowlist,
-    On,
 }
 
 /// A command that turns raw output into a result.

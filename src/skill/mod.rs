@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod artifacts;
+pub(crate) mod automation;
 pub(crate) mod case_fold;
 mod checked;
 pub mod command;

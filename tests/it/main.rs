@@ -18,6 +18,7 @@ mod durability;
 mod engines;
 mod explain;
 mod export;
+mod file_scopes;
 mod homes;
 mod hostile;
 mod hostile_skill;

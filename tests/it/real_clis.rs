@@ -15,6 +15,7 @@ mod sandbox;
 mod service;
 mod terminal;
 mod told;
+mod wishes;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -240,7 +240,7 @@ fn lint(settings: &Settings, dir: &Path, as_json: bool) -> Result<(), Failure> {
     let (skill, findings) = match registry::load_dir(dir, Intake::New) {
         Ok(installed) => {
             let skill = &installed.skill;
-            let findings = skill.findings.iter().cloned().chain(isolation::finding(settings, skill)).collect();
+            let findings = skill.findings.iter().cloned().chain(isolation::findings(settings, skill)).collect();
             (Some(format!("{} {}", skill.id, skill.version)), findings)
         }
         Err(findings) => (None, findings),

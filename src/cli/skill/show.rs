@@ -13,8 +13,9 @@ use crate::domain::engine::Engine;
 use crate::orchestrator::IsolationOfSkill;
 use crate::registry::{Installed, NotUsable, builtin};
 use crate::settings::Settings;
+use crate::skill::automation::Network;
 use crate::skill::fields::fields;
-use crate::skill::manifest::{EntrypointKind, Network};
+use crate::skill::manifest::EntrypointKind;
 use crate::skill::{Finding, Skill};
 
 /// Most files that are listed.

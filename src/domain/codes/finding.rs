@@ -43,6 +43,8 @@ codes! {
             => "make it shorter",
         FrontMatterInvalid = "FRONT_MATTER_INVALID", "The front matter of SKILL.md cannot be read."
             => "write YAML between two lines of ---",
+        FsScopeUnknown = "FS_SCOPE_UNKNOWN", "automation.fs_scope has a value that is not known."
+            => "write run or read_only, or leave it out",
         InputNameUnsafe = "INPUT_NAME_UNSAFE", "The name of a file input cannot be a file name."
             => "rename the field",
         InvalidJson = "INVALID_JSON", "A file of the package is not JSON."
@@ -91,6 +93,8 @@ codes! {
             => "put the file itself in its place",
         TemplateInvalid = "TEMPLATE_INVALID", "A prompt template cannot be used."
             => "correct the place that the finding names",
+        ToolsNotEnforced = "TOOLS_NOT_ENFORCED", "allowed-tools is not enforced on some of the skill's engines."
+            => "name other engines in runner.json, or write the rule into the instructions",
         TopLevelInvalid = "TOP_LEVEL_INVALID", "The zip has more or less than one folder at its top level."
             => "zip the folder of the skill, and nothing else",
         UnknownKey = "UNKNOWN_KEY", "A key is unknown and has no effect."

@@ -12,6 +12,7 @@ use super::messages::{self, Idiom};
 use super::models::{ModelCatalog, ModelNames};
 use super::session::HandleKind;
 use super::structured::Structured;
+use super::tools::ToolControl;
 use crate::domain::engine::Engine;
 use crate::domain::request::ExecutionMode;
 
@@ -71,6 +72,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     structured: Some(Structured { tool: Some("StructuredOutput"), schema: launch::schema }),
     endpoints: &["api.anthropic.com", "console.anthropic.com", "platform.claude.com"],
     has_sandbox: false,
+    tools: Some(ToolControl::OPEN_FORMAT),
     switches: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
         ("DISABLE_AUTOUPDATER", "1"),

@@ -78,6 +78,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     structured: Some(Structured { tool: None, schema: schema::strict }),
     endpoints: &["api.openai.com", "auth.openai.com", "chatgpt.com"],
     has_sandbox: true,
+    tools: None,
     // How long it waits before it sends a request again is told in its log alone.
     switches: &[("RUST_LOG", "error,codex_core::responses_retry=warn")],
     launch: launch::launch,

@@ -6,7 +6,29 @@ use crate::engine::adapter::Adapter;
 use crate::engine::config;
 use crate::engine::hidden_keys;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
+use crate::engine::tools::{ToolControl, Uses};
 use crate::engine::turn::{Turn, TurnRefused};
+
+/// Its tools by the names of the open format.
+pub(crate) const TOOLS: ToolControl = ToolControl::named(
+    &[
+        ("Bash", &["run_shell_command"]),
+        ("Edit", &["replace"]),
+        ("Glob", &["glob"]),
+        ("Grep", &["grep_search"]),
+        ("LS", &["list_directory"]),
+        ("MultiEdit", &["replace"]),
+        ("Read", &["read_file", "read_many_files", "list_directory"]),
+        ("Task", &["invoke_agent"]),
+        ("TodoWrite", &["write_todos"]),
+        ("WebFetch", &["web_fetch"]),
+        ("WebSearch", &["google_web_search"]),
+        ("Write", &["write_file"]),
+    ],
+    Uses::OfTheShell,
+);
+/// The tool by which it reads its skills.
+const SKILL: &str = "activate_skill";
 
 pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
     let mut arguments = words(&["--output-format", "stream-json", "--yolo", "--skip-trust"]);
@@ -29,6 +51,12 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         let shown: Vec<&str> = passed.filter(|name| !hidden.contains(name)).collect();
         let redaction = json!({ "enabled": true, "blocked": hidden, "allowed": shown });
         config::lay_over(&mut settings, json!({ "security": { "environmentVariableRedaction": redaction } }));
+    }
+    if let Some(tools) = turn.tools {
+        let own = tools.iter().flat_map(|tool| TOOLS.names_of(tool).into_iter().map(|name| (name, tool.command())));
+        let own = own.map(|(name, command)| command.map_or(name.to_owned(), |command| format!("{name}({command})")));
+        let core: Vec<String> = own.chain([SKILL.to_owned()]).collect();
+        config::lay_over(&mut settings, json!({ "tools": { "core": core } }));
     }
     let run = ConfigFile::of_run(turn.run_dir.join(".gemini/settings.json"), &settings);
     Ok(LaunchPlan { files: vec![home, run], ..adapter.plan(turn, arguments, &variables) })

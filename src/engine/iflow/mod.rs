@@ -47,6 +47,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     structured: None,
     endpoints: &["apis.iflow.cn", "iflow.cn"],
     has_sandbox: false,
+    tools: None,
     switches: &[],
     launch: launch::launch,
     dialect: parse::dialect,

@@ -6,6 +6,7 @@ use crate::domain::isolation::Tier;
 use crate::engine::{self, Adapter};
 use crate::settings::{Sandbox, Settings};
 use crate::skill::Skill;
+use crate::skill::automation::Keeper;
 use crate::supervisor::{self, Confinement};
 
 /// What is asked for and what is in force.
@@ -26,9 +27,9 @@ pub(crate) struct IsolationOfSkill {
     #[serde(flatten)]
     pub(crate) here: IsolationHere,
     /// What the skill asks for.
-    asked: Vec<&'static str>,
+    asked: Vec<String>,
     /// What of it nothing enforces.
-    pub(crate) not_enforced: Vec<&'static str>,
+    pub(crate) not_enforced: Vec<String>,
 }
 
 impl IsolationHere {
@@ -43,6 +44,14 @@ impl IsolationHere {
         let own = asked != Sandbox::Off && tier != Tier::Sandbox;
         let engine_sandbox = own && engine.is_some_and(|engine| engine.has_sandbox);
         IsolationHere { sandbox: asked, tier, engine_sandbox, reason }
+    }
+
+    pub(crate) fn keeper(&self) -> Keeper {
+        match (self.tier, self.engine_sandbox) {
+            (Tier::Sandbox, _) => Keeper::Sandbox,
+            (Tier::ProcessTree, true) => Keeper::Engine,
+            (Tier::ProcessTree, false) => Keeper::Nobody,
+        }
     }
 
     /// In one line.
@@ -71,11 +80,10 @@ impl IsolationOfSkill {
         let engine = weakest.flatten().filter(|_| !skill.manifest.has_scripts());
         let here = IsolationHere::of(settings.runs.sandbox, confinement, engine);
         let automation = &skill.manifest.automation;
-        let not_enforced = match here.tier {
-            Tier::Sandbox => Vec::new(),
-            Tier::ProcessTree => automation.asks_for(here.engine_sandbox),
-        };
-        IsolationOfSkill { here, asked: automation.asks_for(false), not_enforced }
+        let in_words = |words: Vec<&'static str>| words.into_iter().map(str::to_owned);
+        let asked = in_words(automation.asks_for()).chain(skill.allowed_tools().map(|_| "allowed-tools".to_owned()));
+        let not_enforced = in_words(automation.not_kept_by(here.keeper())).chain(skill.tools_not_enforced());
+        IsolationOfSkill { here, asked: asked.collect(), not_enforced: not_enforced.collect() }
     }
 }
 

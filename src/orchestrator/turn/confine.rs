@@ -9,11 +9,13 @@ use crate::domain::causes::chain;
 use crate::domain::codes::WarningCode;
 use crate::domain::isolation::{Files, InForce, Part, Reach, Tier};
 use crate::domain::outcome::Warning;
+use crate::domain::run_file::RunFolder;
+use crate::engine::tools::AllowedTool;
 use crate::engine::{Adapter, SharedHome};
 use crate::files;
 use crate::orchestrator::shared::Shared;
 use crate::skill::Skill;
-use crate::skill::manifest::Network as Asked;
+use crate::skill::automation::{FILE_SCOPES, FileScope, Keeper, Network as Asked};
 use crate::skill::python::Command;
 use crate::supervisor::{
     Access, Confinement, Egress, Host, Network, Sandbox, Shown, connections_of_a_run, hidden_of_machine,
@@ -50,7 +52,8 @@ pub(crate) fn sandbox(
         Confinement::Missing { .. } | Confinement::Off => return None,
     };
     let hidden = hidden(shared);
-    let mut shown = own_folders(paths);
+    let scope = skill.manifest.automation.file_scope();
+    let mut shown = own_folders(paths, scope, cli.map(|cli| cli.adapter));
     shown.extend(programs(shared, path, cli).into_iter().filter(|one| is_in(&hidden, &one.target)));
     if let Some(cli) = cli {
         shown.extend(homes(cli));
@@ -61,9 +64,11 @@ pub(crate) fn sandbox(
     shown.extend(packages.map(|folder| Shown::in_place(folder, Access::ReadIfThere)));
     let runs = &shared.settings.runs;
     shown.extend(runs.sandbox_read.iter().map(|path| Shown::in_place(path, Access::ReadIfThere)));
-    shown.extend(
-        runs.sandbox_write.iter().filter(|path| path.exists()).map(|path| Shown::in_place(path, Access::Write)),
-    );
+    let access = match scope {
+        FileScope::Unsaid => Access::Write,
+        FileScope::Run | FileScope::ReadOnly | FileScope::Unknown => Access::ReadIfThere,
+    };
+    shown.extend(runs.sandbox_write.iter().filter(|path| path.exists()).map(|path| Shown::in_place(path, access)));
     shown.dedup();
     Some(Sandbox { user_namespace, hidden, shown, network: network(shared, skill, cli) })
 }
@@ -102,24 +107,40 @@ pub(crate) fn in_force(sandbox: Option<&Sandbox>, skill: &Skill, is_cli: bool, e
         (Some(Asked::Allowlist), _) => Reach::Allowlist,
         (Some(Asked::On) | None, _) => Reach::Open,
     };
-    InForce { tier: Tier::Sandbox, parts, files: Files::Run, network }
+    let files = match skill.manifest.automation.file_scope() {
+        FileScope::ReadOnly => Files::ReadOnly,
+        FileScope::Unsaid | FileScope::Run | FileScope::Unknown => Files::Run,
+    };
+    InForce { tier: Tier::Sandbox, parts, files, network }
 }
 
 /// The warning for what the skill asks and nothing enforces.
 pub(crate) fn not_enforced(shared: &Shared, skill: &Skill, in_force: &InForce) -> Option<Warning> {
-    let why = match &shared.confinement {
-        Confinement::Works { .. } => return None,
-        Confinement::Off => "sandbox is off".to_owned(),
-        Confinement::Missing { reason } => reason.clone(),
+    let (keeper, why) = match &shared.confinement {
+        Confinement::Works { .. } => (Keeper::Sandbox, format!("it is {FILE_SCOPES}, and is taken for \"run\" here")),
+        Confinement::Off => (outside_ours(in_force), "sandbox is off".to_owned()),
+        Confinement::Missing { reason } => (outside_ours(in_force), reason.clone()),
     };
-    let by_engine = in_force.parts.contains(&Part::EngineSandbox);
-    let asked = skill.manifest.automation.asks_for(by_engine);
+    let asked = skill.manifest.automation.not_kept_by(keeper);
     if asked.is_empty() {
         return None;
     }
     let message = format!("{} is not enforced: {why}", asked.join(" and "));
     let mut warning = Warning::new(WarningCode::IsolationNotEnforced, message);
     warning.details.insert("asked".into(), json!(asked));
+    Some(warning)
+}
+
+fn outside_ours(in_force: &InForce) -> Keeper {
+    if in_force.parts.contains(&Part::EngineSandbox) { Keeper::Engine } else { Keeper::Nobody }
+}
+
+/// The warning for tools that the skill does not allow and the engine uses nevertheless.
+pub(crate) fn tools_not_enforced(adapter: &Adapter, tools: Option<&[AllowedTool]>) -> Option<Warning> {
+    let asked = adapter.does_not_keep(tools)?;
+    let message = format!("{asked} is not enforced: {} has no setting for it", adapter.name());
+    let mut warning = Warning::new(WarningCode::IsolationNotEnforced, message);
+    warning.details.insert("asked".into(), json!([asked]));
     Some(warning)
 }
 
@@ -149,15 +170,26 @@ fn is_in(hidden: &[PathBuf], path: &Path) -> bool {
 }
 
 /// What is the run's own: its folder, and its temporary one, which is also `/tmp`.
-fn own_folders(paths: &RunPaths) -> Vec<Shown> {
+fn own_folders(paths: &RunPaths, scope: FileScope, adapter: Option<&Adapter>) -> Vec<Shown> {
     let tmp = absolute(&paths.tmp);
     let as_tmp = |target: &str| Shown { source: tmp.clone(), target: target.into(), access: Access::Write };
-    vec![
-        Shown::in_place(absolute(&paths.root), Access::Write),
-        Shown::in_place(&tmp, Access::Write),
-        as_tmp("/tmp"),
-        as_tmp("/var/tmp"),
-    ]
+    let mut shown = vec![Shown::in_place(&tmp, Access::Write), as_tmp("/tmp"), as_tmp("/var/tmp")];
+    let root = absolute(&paths.root);
+    match scope {
+        FileScope::Unsaid | FileScope::Run | FileScope::Unknown => shown.push(Shown::in_place(root, Access::Write)),
+        FileScope::ReadOnly => {
+            shown.push(Shown::in_place(root, Access::Read));
+            let written = [RunFolder::Artifacts, RunFolder::Result];
+            shown.extend(written.map(|folder| Shown::in_place(absolute(&paths.folder(folder)), Access::Write)));
+            // A CLI may not start where it cannot write beside its configuration; the skill stays as it is.
+            let skills = adapter.map(|adapter| absolute(&paths.root.join(adapter.skills_folder)));
+            if let Some(own) = skills.as_deref().and_then(Path::parent).filter(|own| own.is_dir()) {
+                shown.push(Shown::in_place(own, Access::Write));
+            }
+            shown.extend(skills.map(|skills| Shown::in_place(skills, Access::ReadIfThere)));
+        }
+    }
+    shown
 }
 
 /// Where programs are, wherever that is: the PATH, the folder of the installed CLIs, the CLI itself.

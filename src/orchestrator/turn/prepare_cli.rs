@@ -23,7 +23,8 @@ use crate::orchestrator::turn::start::{Inputs, Start};
 use crate::prompt::{self, contract};
 use crate::settings::Sandbox;
 use crate::skill::Skill;
-use crate::skill::manifest::{Network, Template};
+use crate::skill::automation::Network;
+use crate::skill::manifest::Template;
 use crate::workspace::{self, EngineHome, RunPaths};
 
 /// Longest text that is read of a skill; the lint refuses longer ones.
@@ -159,6 +160,7 @@ fn start_cli(
         contract::Answer::Words | contract::Answer::Text | contract::Answer::File(_) => None,
     };
     let (configured, shown) = (configured.in_force, configured.shown);
+    let tools = skill.allowed_tools();
     let plan = adapter.launch(&Turn {
         program: &found.program,
         run_dir: &paths.root,
@@ -176,6 +178,7 @@ fn start_cli(
         output_schema,
         own_sandbox,
         network: skill.manifest.automation.network != Some(Network::Off),
+        tools: tools.as_deref(),
     });
     let LaunchPlan { mut launch, shown_argv, files } = match plan {
         Ok(plan) => plan,
@@ -194,7 +197,9 @@ fn start_cli(
     let mut parser = Box::new(adapter.parser(told.resume, state.usage).with_longest_wait(longest_wait));
     parser.mask(secrets);
     let isolation = confine::in_force(sandbox.as_ref(), skill, true, own_sandbox && adapter.has_sandbox);
-    let unenforced = confine::not_enforced(shared, skill, &isolation);
+    let unenforced = confine::not_enforced(shared, skill, &isolation)
+        .into_iter()
+        .chain(confine::tools_not_enforced(adapter, tools.as_deref()));
     Ok(Ok(Start {
         stage: Stage {
             launch,

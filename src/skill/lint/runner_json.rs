@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::super::artifacts;
+use super::super::automation::{Automation, FILE_SCOPES, FileScope};
 use super::super::finding::{Finding, Report, escape};
+use super::super::manifest;
 use super::super::package::PackageFiles;
-use super::super::{artifacts, manifest};
 use super::intake::Intake;
 use super::keys;
 use super::required::required_json;
@@ -43,6 +45,7 @@ pub(crate) fn read(files: &PackageFiles, head: Option<&Value>, intake: Intake, r
 pub(crate) fn check(runner: &Value, intake: Intake, report: &mut Report) {
     artifact_patterns(runner, report);
     network(runner, report);
+    file_scope(runner, report);
     default_options(runner, intake, report);
     keys::check(SCHEMA, runner, manifest::PATH, report);
 }
@@ -78,6 +81,17 @@ fn default_options(runner: &Value, intake: Intake, report: &mut Report) {
         let hint = "name one of execution_modes, or leave it out for \"auto\"";
         let finding = Finding::error(FindingCode::ModeUnfit, manifest::PATH, message, hint);
         report.push(intake.grade(finding.at("/runtime/default_options/execution_mode")));
+    }
+}
+
+fn file_scope(runner: &Value, report: &mut Report) {
+    let Some(scope) = runner.pointer("/automation/fs_scope").and_then(Value::as_str) else { return };
+    let automation = Automation { fs_scope: Some(scope.to_owned()), ..Automation::default() };
+    if automation.file_scope() == FileScope::Unknown {
+        let message = format!("{scope:?} is not known, and is taken for \"run\"");
+        let hint = format!("write {FILE_SCOPES}, or leave it out");
+        let finding = Finding::error(FindingCode::FsScopeUnknown, manifest::PATH, message, hint);
+        report.push(finding.into_warning().at("/automation/fs_scope"));
     }
 }
 

@@ -416,6 +416,13 @@ fn artifacts_stay_below_their_folder_and_limits_make_sense() {
     check(artifact("../a"), &[(Error, "ARTIFACT_PATTERN_INVALID", RUNNER, "/artifacts/0/pattern")]);
     let automation = |value: Value| Draft::script().runner("/automation", value);
     check(automation(json!({ "timeout_sec": 5, "network": "off", "fs_scope": "run" })), &[]);
+    for scope in ["run", "workspace", "workspace_only", "read_only"] {
+        check(automation(json!({ "fs_scope": scope })), &[]);
+    }
+    check(
+        automation(json!({ "fs_scope": "galaxy" })),
+        &[(Warning, "FS_SCOPE_UNKNOWN", RUNNER, "/automation/fs_scope")],
+    );
     check(automation(json!({ "network": "sometimes" })), &[(Error, "SHAPE_INVALID", RUNNER, "/automation/network")]);
     check(
         automation(json!({ "network": "allowlist" })),

@@ -118,7 +118,7 @@ fn the_lint_and_skill_show_say_what_of_a_skills_wishes_is_not_enforced_here() {
     let finding = &found["findings"][0];
     assert_eq!((&found["ok"], &finding["code"]), (&json!(true), &json!("SANDBOX_MISSING")), "{found}");
     assert_eq!((&finding["severity"], &finding["pointer"]), (&json!("warning"), &json!("/automation")));
-    let asked = "automation.network: off and automation.fs_scope";
+    let asked = "automation.network: off and automation.fs_scope: run";
     assert_eq!(finding["message"], format!("{asked} is not enforced on this machine: not confined: {REASON}"));
     let off = place.run_with(("SKILL_RUNNER_SANDBOX", "off"), &lint).json();
     assert_eq!(off["findings"][0]["code"], "SANDBOX_MISSING", "{off}");
@@ -127,7 +127,7 @@ fn the_lint_and_skill_show_say_what_of_a_skills_wishes_is_not_enforced_here() {
     assert_eq!(tiny, json!({"ok": true, "findings": []}));
 
     let shown = without_sandbox(&place, "auto", &["skill", "show", "asking", "--json"]).json();
-    let asked = json!(["automation.network: off", "automation.fs_scope"]);
+    let asked = json!(["automation.network: off", "automation.fs_scope: run"]);
     let told = json!({"sandbox": "auto", "tier": "process-tree", "engine_sandbox": false, "reason": REASON,
         "asked": asked, "not_enforced": asked});
     assert_eq!(shown["isolation"], told);

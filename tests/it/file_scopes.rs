@@ -1,0 +1,92 @@
+//! `automation.fs_scope`: where a run can write, by each of its values.
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, sandbox};
+
+/// Tries to write in five places, and answers with those where it could.
+fn script(outside: &str) -> String {
+    format!(
+        "cat >/dev/null\ntried() {{ if (echo x > \"$2/probe\") 2>/dev/null; then written=\"$written$1 \"; fi; }}\n\
+         tried run .; tried artifacts artifacts; tried result result; tried tmp \"$TMPDIR\"; tried operator {outside}\n\
+         printf '{{\"success\":true,\"data\":{{\"written\":\"%s\"}}}}' \"$written\"\n"
+    )
+}
+
+/// Where a run with this scope wrote, and its job.
+fn run(server: &Server, outside: &str, scope: Option<&str>) -> (Value, Value) {
+    let id = format!("writes-{}", scope.unwrap_or("unsaid").replace('_', "-"));
+    let automation = scope.map_or(json!({}), |scope| json!({"fs_scope": scope}));
+    server.skill(&id, &script(outside), json!({"runner": {"automation": automation}}));
+    let (_, run) = server.finished(&id);
+    let written = server.get(&format!("/v1/jobs/{run}/result")).json()["result"]["data"]["written"].take();
+    (written, server.get(&format!("/v1/jobs/{run}")).json())
+}
+
+#[test]
+fn each_scope_leaves_a_run_its_own_places_to_write_to() {
+    if sandbox::left_out("file_scopes::each_scope_leaves_a_run_its_own_places_to_write_to") {
+        return;
+    }
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let outside = outside.path().to_str().unwrap();
+    let server = Server::with(&[("sandbox", "on"), ("sandbox_write", outside)]);
+    let own = "run artifacts result tmp ";
+    for (scope, written, files) in [
+        (None, "run artifacts result tmp operator ", "run"),
+        (Some("run"), own, "run"),
+        (Some("workspace"), own, "run"),
+        (Some("workspace_only"), own, "run"),
+        (Some("read_only"), "artifacts result tmp ", "read-only"),
+    ] {
+        let (found, job) = run(&server, outside, scope);
+        assert_eq!((&found, &job["isolation"]["files"]), (&json!(written), &json!(files)), "{scope:?}: {job:#}");
+        assert_eq!(job["warnings"], json!([]), "{scope:?}");
+    }
+}
+
+#[test]
+fn a_scope_that_nobody_knows_is_taken_for_the_runs_own_folders_and_the_log_and_the_lint_say_so() {
+    if sandbox::left_out(
+        "file_scopes::a_scope_that_nobody_knows_is_taken_for_the_runs_own_folders_and_the_log_and_the_lint_say_so",
+    ) {
+        return;
+    }
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let outside = outside.path().to_str().unwrap();
+    let server = Server::with(&[("sandbox", "on"), ("sandbox_write", outside)]);
+    let (written, job) = run(&server, outside, Some("galaxy"));
+    assert_eq!(written, "run artifacts result tmp ");
+    let warnings = job["warnings"].as_array().unwrap();
+    let codes: Vec<&Value> = warnings.iter().map(|warning| &warning["code"]).collect();
+    assert_eq!(codes, ["ISOLATION_NOT_ENFORCED"], "{job:#}");
+    assert_eq!(
+        warnings[0]["message"],
+        "automation.fs_scope: a value that is not known is not enforced: it is \"run\" or \"read_only\", and is taken for \"run\" here"
+    );
+    let skill = server.get("/v1/management/skills/writes-galaxy").json();
+    assert_eq!(skill["isolation"]["not_enforced"], json!(["automation.fs_scope: a value that is not known"]));
+    let findings = skill["warnings"].as_array().unwrap();
+    let found: Vec<(&Value, &Value)> = findings.iter().map(|finding| (&finding["code"], &finding["pointer"])).collect();
+    assert_eq!(found, [(&json!("FS_SCOPE_UNKNOWN"), &json!("/automation/fs_scope"))], "{skill:#}");
+}
+
+#[test]
+fn without_a_sandbox_each_scope_is_said_not_to_be_enforced() {
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let outside = outside.path().to_str().unwrap();
+    let server = Server::with(&[("sandbox", "off")]);
+    for (scope, asked) in [
+        ("run", "automation.fs_scope: run"),
+        ("read_only", "automation.fs_scope: read_only"),
+        ("galaxy", "automation.fs_scope: a value that is not known"),
+    ] {
+        let (written, job) = run(&server, outside, Some(scope));
+        assert_eq!(written, "run artifacts result tmp operator ");
+        let warning = &job["warnings"][0];
+        assert_eq!(
+            (&warning["code"], &warning["details"]["asked"]),
+            (&json!("ISOLATION_NOT_ENFORCED"), &json!([asked]))
+        );
+    }
+}
