@@ -162,11 +162,11 @@ impl Orchestrator {
                 }
                 due.push(state);
             }
-            let delete = |state: RunState| async move { self.delete(&state).await };
+            let delete = |state: RunState| async move { self.delete_once(&state).await };
             let deleted = stream::iter(due).map(delete).buffer_unordered(DELETED_AT_ONCE);
             // Those under way go to their end, also where another fails: no folder is left without its row.
             for deleted in deleted.collect::<Vec<_>>().await {
-                let (bytes, entries) = deleted?;
+                let Some((bytes, entries)) = deleted? else { continue };
                 cleaned.bytes_freed += bytes;
                 cleaned.cache_entries_deleted += entries;
                 cleaned.runs_deleted += 1;
@@ -226,6 +226,15 @@ impl Orchestrator {
         let unused = Duration::from_secs(shared.settings.python.keep_days * DAY_SECONDS);
         let remove = move || shared.environments.remove_unused(unused);
         self.shared.blocking.run("remove unused Python packages", remove).await
+    }
+
+    /// Deletes a run, unless somebody else has done so since it was listed.
+    async fn delete_once(&self, state: &RunState) -> Result<Option<(u64, u64)>, Error> {
+        let _lock = self.shared.run_locks.lock(state.run_id).await;
+        match self.shared.store.index(&IndexKey::Run(state.run_id)).await? {
+            Some(_) => self.delete(state).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The bytes that this freed, and the cache entries that went with the run.

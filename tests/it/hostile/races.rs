@@ -4,6 +4,7 @@ use std::thread;
 
 use serde_json::json;
 
+use crate::crash::until;
 use crate::support::Server;
 use crate::support::skill::HELLO;
 
@@ -32,4 +33,42 @@ fn whoever_reads_a_run_while_it_is_deleted_gets_it_or_hears_that_it_is_not_there
     }
     let damage = std::fs::read_to_string(server.data().join("damage.json")).unwrap_or("{}".into());
     assert_eq!(damage.trim(), "{}");
+}
+
+#[test]
+fn clean_ups_and_deletions_at_once_delete_each_run_once() {
+    let server = Server::start();
+    // Many files, so that a removal takes a while.
+    let files = "cat > /dev/null\nfor n in $(seq 300); do echo $n > artifacts/$n; done\necho '{\"success\":true,\"data\":{}}'\n";
+    server.skill("files", files, json!({}));
+    for _ in 0..3 {
+        let runs: Vec<String> = (0..4)
+            .map(|_| server.create_with(&json!({"skill_id": "files", "runtime_options": {"no_cache": true}})).1)
+            .collect();
+        runs.iter().for_each(|run| drop(server.finish(run)));
+        let deleted: u64 = thread::scope(|scope| {
+            let calls = (0..6).map(|_| server.call("POST", "/v1/jobs/cleanup").json(&json!({})));
+            let cleaning: Vec<_> = calls.map(|call| scope.spawn(move || call.send())).collect();
+            let calls = runs.iter().map(|run| server.call("DELETE", &format!("/v1/jobs/{run}")));
+            let deleting: Vec<_> = calls.map(|call| scope.spawn(move || call.send())).collect();
+            let cleaned = cleaning.into_iter().map(|thread| {
+                let answer = thread.join().unwrap();
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                answer.json()["runs_deleted"].as_u64().unwrap()
+            });
+            let cleaned: u64 = cleaned.sum();
+            let one_by_one = deleting.into_iter().map(|thread| {
+                let answer = thread.join().unwrap();
+                // A run that has just ended may still be at its last steps.
+                assert!([200, 404, 409].contains(&answer.status), "{}", answer.text());
+                u64::from(answer.status == 200)
+            });
+            cleaned + one_by_one.sum::<u64>()
+        });
+        assert!(deleted <= 4, "{deleted} of 4");
+    }
+    until("nothing of them is left", || {
+        server.post("/v1/jobs/cleanup", &json!({}));
+        server.left_behind().is_empty()
+    });
 }
