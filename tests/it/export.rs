@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use skill_runner::domain::time::Timestamp;
 use skill_runner::export::{EVENTS, Export};
 
-use crate::cli::place::{Place, Running};
+use crate::cli::place::{Place, Running, TINY};
 use crate::support::skill::GATED;
 use crate::support::{Answer, Call, Server, Sse};
 
@@ -108,6 +108,26 @@ fn a_run_under_way_is_not_exported_and_no_file_is_left() {
     server.finish(&run);
     let whole = server.get(&format!("/v1/jobs/{run}/export"));
     assert_eq!((whole.status, whole.header("content-type")), (200, "application/zip"));
+}
+
+#[test]
+fn a_sealed_log_that_is_damaged_while_the_store_has_its_events_is_not_exported() {
+    let server = Server::with(&[("seal_grace_seconds", "600")]);
+    server.skill("tiny", TINY, json!({}));
+    let (_, run) = server.finished("tiny");
+    let export = || server.get(&format!("/v1/jobs/{run}/export"));
+    // Draining waits for the seal; events stay in the store for the grace.
+    server.drain();
+    let sealed = server.run_dir(&run).join(EVENTS);
+    let (whole, good) = (export().body, fs::read_to_string(&sealed).unwrap());
+    for damaged in ["", &good[..good.len() / 2], &good.replace("a log line", "b log line")] {
+        assert_ne!(damaged, good);
+        fs::write(&sealed, damaged).unwrap();
+        assert_eq!((export().status, export().body == whole), (200, true), "{damaged}");
+    }
+    fs::remove_file(&sealed).unwrap();
+    assert_eq!((export().status, export().body == whole), (200, true));
+    fs::write(&sealed, good).unwrap();
 }
 
 #[test]

@@ -48,8 +48,9 @@ impl RunLog {
     /// Everything a finished run's export holds. A run that goes on is refused: what proves an export is its terminal
     /// event.
     pub async fn export(&self, run: RunId) -> Result<Export, Error> {
-        let state = self.head(run).await?.state;
-        if !state.status().is_final() {
+        let head = self.head(run).await?;
+        let (request_id, status, last) = (head.state.request_id, head.state.status(), head.state.head_seq);
+        if !status.is_final() {
             return Err(Error::NotReady);
         }
         let proven = self.proven(run).await?.ok_or(Error::NotReady)?;
@@ -57,14 +58,14 @@ impl RunLog {
         self.read(run, Seq::START, 1).await?;
         let root = proven.root().to_owned();
         let mut files = self.blocking().run("look at the run's files", move || pieces(&root)).await??;
-        if !files.iter().any(|(name, _)| name == EVENTS) {
-            // It is still to be sealed.
-            let log = self.log_copy(run, state.head_seq).await?;
+        if !self.sealed_is_whole(head).await? {
+            // It is still to be sealed, or was damaged while the store has its events.
+            let log = self.log_copy(run, last).await?;
             let log = Piece::whole(log).map_err(Error::io("look at the log"))?;
+            files.retain(|(name, _)| name != EVENTS);
             files.push((EVENTS.to_owned(), log));
         }
-        let (request_id, events) = (state.request_id, state.head_seq.0);
-        Ok(Export { about: About { run_id: run, request_id, status: state.status(), events }, files, proven })
+        Ok(Export { about: About { run_id: run, request_id, status, events: last.0 }, files, proven })
     }
 }
 

@@ -5,9 +5,11 @@ use std::io::{Seek, Write};
 
 use crate::domain::event::{Event, Uploaded};
 use crate::domain::ids::{RunId, Seq};
-use crate::fcmp::read_envelope;
+use crate::domain::run_file::RunFile;
+use crate::fcmp::{LogHead, read_envelope};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
+use crate::orchestrator::log::sealed_check::{Flaw, check_sealed};
 use crate::store::EventBatch;
 
 impl RunLog {
@@ -26,6 +28,18 @@ impl RunLog {
             return Err(Error::Corrupt { run: run.to_string(), message });
         }
         copy.rewind().map(|()| copy).map_err(Error::io(doing))
+    }
+
+    /// Whether the sealed log in the folder of a finished run is all that was logged.
+    pub(crate) async fn sealed_is_whole(&self, head: LogHead) -> Result<bool, Error> {
+        let path = self.paths(head.state.run_id).file(RunFile::Events);
+        let checked = self.checked().clone();
+        let check = move || match check_sealed(&path, &head, &checked) {
+            Ok(()) => Ok(true),
+            Err(Flaw::Damaged(_)) => Ok(false),
+            Err(Flaw::Io(source)) => Err(Error::io(format!("read {}", path.display()))(source)),
+        };
+        self.blocking().run("check a sealed log", check).await?
     }
 
     /// The list of the files that were uploaded for a run; none if it was given none.
