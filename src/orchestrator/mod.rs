@@ -24,6 +24,7 @@ pub(crate) use inspect::proven_run::{ProvenContent, ProvenRun};
 pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export, OpenedBundle};
 pub(crate) use intake::upload::ZIP_PART;
 pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
+pub(crate) use log::Past;
 pub use log::{Events, RunLog};
 pub(crate) use packages::{Change, Install, InstallStatus, NotInstalled, change_here, install_here};
 pub use runs::{Canceled, Cleaned, ListFilter, Listing, PendingQuestion, Replied};

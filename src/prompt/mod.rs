@@ -3,6 +3,7 @@
 
 pub(crate) mod contract;
 mod render;
+pub(crate) mod sections;
 
 pub use render::TemplateFailed;
 pub(crate) use render::{PROMPT_MAX, Values, evaluate, has_contract, is_built_in, render, template};

@@ -5,6 +5,7 @@ mod crash;
 mod crowd;
 mod hostile;
 mod long;
+mod past;
 pub mod pose;
 mod replying;
 pub mod service;

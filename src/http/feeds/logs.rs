@@ -21,13 +21,15 @@ use crate::bounded::utf8::unfinished;
 use crate::domain::fact::Stream;
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::run_file::RunFile;
-use crate::files::{LookupError, open_beneath};
+use crate::files::{LookupError, open_beneath, read_beneath};
 use crate::http::answer::problem::Problem;
+use crate::http::request::at_seq::past;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
-use crate::orchestrator::{Error, RunLog};
+use crate::orchestrator::{Error, Past, RunLog};
+use crate::prompt::sections;
 use crate::store::EventBatch;
 use crate::workspace::read_range;
 
@@ -38,7 +40,8 @@ const PIECE_BYTES: u64 = 64 * 1024;
 /// Bytes of events looked through at once.
 const SEARCH_BYTES: usize = 1024 * 1024;
 
-pub(crate) async fn whole(State(app): State<App>, asked: RunInPath) -> Result<Response, Problem> {
+pub(crate) async fn whole(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Response, Problem> {
+    let before_its_end = past(&app, &asked, query).await?.filter(|past| !past.state.status().is_final());
     let proven = app.orchestrator().log().proven_in_folder(asked.run()).await?;
     let (request_id, paths) = (asked.request(), asked.paths);
     let tails = blocking(move || {
@@ -48,7 +51,8 @@ pub(crate) async fn whole(State(app): State<App>, asked: RunInPath) -> Result<Re
             logs.iter().try_for_each(|(_, file)| proven.open_optional(file.name()).map(drop))?;
         }
         let root: Arc<Path> = paths.root.into();
-        logs.into_iter().map(|(name, file)| Tail::look(root.clone(), name, file)).collect::<Result<Vec<_>, _>>()
+        let tails = logs.map(|(name, file)| Tail::look(root.clone(), name, file, before_its_end.as_ref()));
+        tails.into_iter().collect::<Result<Vec<_>, _>>()
     })
     .await?;
     let content_type = [(header::CONTENT_TYPE, "application/json")];
@@ -93,12 +97,19 @@ struct Tail {
 }
 
 impl Tail {
-    fn look(root: Arc<Path>, name: &'static str, file: RunFile) -> Result<Self, Problem> {
+    /// The end of a text as it is, or as it was.
+    fn look(root: Arc<Path>, name: &'static str, file: RunFile, past: Option<&Past>) -> Result<Self, Problem> {
         let path = file.name();
         let end = match open(&root, path) {
             Ok(file) => file.metadata().map_err(Error::io(format!("look at {path}")))?.len(),
             Err(Problem::RunFile { source: LookupError::NotFound, .. }) => 0,
             Err(problem) => return Err(problem),
+        };
+        let end = match (past, file) {
+            (None, _) => end,
+            (Some(past), RunFile::Stdout) => end.min(past.bytes_of(Stream::Stdout)),
+            (Some(past), RunFile::Stderr) => end.min(past.bytes_of(Stream::Stderr)),
+            (Some(past), _) => end.min(prompts_end(&root, past.state.turns)?),
         };
         let at = end.saturating_sub(TAIL_BYTES);
         Ok(Self { name, cut: at > 0, root, path, file: None, at, end })
@@ -125,6 +136,17 @@ impl Tail {
         let quoted = json!(String::from_utf8_lossy(&bytes)).to_string();
         let inside = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default();
         Ok(Some(Bytes::copy_from_slice(inside.as_bytes())))
+    }
+}
+
+/// Where the prompts of so many turns end; text that is too long is not looked through. Blocks.
+fn prompts_end(root: &Path, turns: u32) -> Result<u64, Problem> {
+    let path = RunFile::Prompt.name();
+    match read_beneath(root, Path::new(path), TAIL_BYTES) {
+        Ok(Some(prompts)) => Ok(sections::end_of(&prompts, turns) as u64),
+        Ok(None) => Ok(if turns == 0 { 0 } else { u64::MAX }),
+        Err(LookupError::NotFound) => Ok(0),
+        Err(source) => Err(Problem::RunFile { path: path.to_owned(), source }),
     }
 }
 

@@ -12,17 +12,23 @@ use crate::domain::run_file::RunFolder;
 use crate::files::open_beneath;
 use crate::http::answer::problem::Problem;
 use crate::http::attachment::{FileAnswer, answer};
+use crate::http::request::at_seq::past;
+use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::orchestrator::ProvenRun;
 
-pub(crate) async fn all(State(app): State<App>, asked: RunInPath) -> Result<Json<Value>, Problem> {
+pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Json<Value>, Problem> {
     let request_id = asked.request();
-    let manifest = match app.orchestrator().log().proven(asked.run()).await? {
-        Some(proven) => blocking(move || proven.manifest()).await?.artifacts,
-        // They are indexed when the run ends.
-        None => Vec::new(),
+    let before_its_end = past(&app, &asked, query).await?.filter(|past| !past.state.status().is_final());
+    let manifest = match before_its_end {
+        Some(past) => past.artifacts,
+        None => match app.orchestrator().log().proven(asked.run()).await? {
+            Some(proven) => blocking(move || proven.manifest()).await?.artifacts,
+            // They are indexed when the run ends.
+            None => Vec::new(),
+        },
     };
     let paths: Vec<&str> = manifest.iter().map(|entry| entry.path_rel.as_str()).collect();
     Ok(Json(json!({"request_id": request_id, "artifacts": paths, "manifest": manifest})))

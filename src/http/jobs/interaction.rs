@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use crate::domain::interaction::InteractionId;
 use crate::http::answer::problem::Problem;
+use crate::http::request::at_seq::past;
 use crate::http::request::json_body::JsonBody;
+use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
 use crate::http::state::task::through;
@@ -24,8 +26,14 @@ pub(crate) struct Reply {
     idempotency_key: Option<String>,
 }
 
-pub(crate) async fn pending(State(app): State<App>, asked: RunInPath) -> Result<Json<PendingQuestion>, Problem> {
-    Ok(Json(app.orchestrator().pending(asked.run()).await?))
+pub(crate) async fn pending(
+    State(app): State<App>,
+    asked: RunInPath,
+    query: Query,
+) -> Result<Json<PendingQuestion>, Problem> {
+    let past = past(&app, &asked, query).await?;
+    let state = past.as_ref().map_or(&asked.state, |past| &past.state);
+    Ok(Json(PendingQuestion::of(state)?))
 }
 
 pub(crate) async fn reply(

@@ -8,6 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::domain::ids::RequestId;
 use crate::http::answer::problem::Problem;
+use crate::http::request::at_seq::past;
+use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
 
@@ -18,10 +20,11 @@ pub(crate) struct Answer {
     result: Box<RawValue>,
 }
 
-pub(crate) async fn result(State(app): State<App>, asked: RunInPath) -> Result<Response, Problem> {
-    let status = asked.state.status();
-    if !status.is_final() {
-        return Err(Problem::result_not_ready(&asked.state));
+pub(crate) async fn result(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Response, Problem> {
+    let past = past(&app, &asked, query).await?;
+    let state = past.as_ref().map_or(&asked.state, |past| &past.state);
+    if !state.status().is_final() {
+        return Err(Problem::result_not_ready(state));
     }
     let request_id = asked.request();
     let made = async {

@@ -3,19 +3,18 @@
 use axum::Json;
 use axum::extract::State;
 
-use crate::domain::ids::Seq;
 use crate::http::answer::problem::Problem;
+use crate::http::request::at_seq::past;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
+use crate::orchestrator::Past;
 use crate::projection::{Job, job};
 
-pub(crate) async fn status(State(app): State<App>, asked: RunInPath, mut query: Query) -> Result<Json<Job>, Problem> {
-    let at_seq = query.whole("at_seq")?;
-    query.finish()?;
-    let run = asked.run();
-    let Some(seq) = at_seq else { return Ok(Json(app.orchestrator().job(run).await?)) };
-    let state = app.orchestrator().log().state_at(run, Seq(seq)).await?;
+pub(crate) async fn status(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Json<Job>, Problem> {
+    let Some(Past { state, .. }) = past(&app, &asked, query).await? else {
+        return Ok(Json(app.orchestrator().job(asked.run()).await?));
+    };
     // The queue is not part of the log, so there is no position for a past state.
     let mut job = job(&state, None);
     job.metadata = app.orchestrator().log().metadata(&state).await?;

@@ -1,5 +1,6 @@
 //! Reads the parts of a request strictly: path, query, headers, body.
 
+pub(crate) mod at_seq;
 pub(crate) mod json_body;
 mod misfit;
 pub(crate) mod multipart;

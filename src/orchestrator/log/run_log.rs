@@ -11,7 +11,7 @@ use crate::domain::event::{Event, Started};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
-use crate::fcmp::{LogHead, read_envelope};
+use crate::fcmp::{Envelope, LogHead, read_envelope};
 use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::checked::Checked;
@@ -284,17 +284,18 @@ impl RunLog {
         }
     }
 
-    /// The run as it was after one event.
-    pub async fn state_at(&self, run: RunId, seq: Seq) -> Result<RunState, Error> {
-        let head = self.head(run).await?.state.head_seq;
-        if seq > head || seq == Seq::START {
-            return Err(Error::SeqOutOfRange { seq, head });
-        }
-        Ok(self.fold(run, seq).await?.state)
-    }
-
     /// The log folded from its first event up to one: the truth the row is a copy of.
     pub async fn fold(&self, run: RunId, to: Seq) -> Result<LogHead, Error> {
+        self.fold_with(run, to, |_| {}).await
+    }
+
+    /// The same for somebody who looks at each event on the way.
+    pub(crate) async fn fold_with(
+        &self,
+        run: RunId,
+        to: Seq,
+        mut seen: impl FnMut(&Envelope),
+    ) -> Result<LogHead, Error> {
         let corrupt = |message: String| Error::Corrupt { run: run.to_string(), message };
         let mut folded: Option<LogHead> = None;
         let mut events = self.events(run, Seq::START);
@@ -303,6 +304,7 @@ impl RunLog {
             let page = events.next_page().await?.ok_or_else(|| corrupt(format!("it ends at {at}, before {to}")))?;
             for (seq, bytes) in page.iter().flat_map(EventBatch::events).take_while(|(seq, _)| *seq <= to) {
                 let envelope = read_envelope(&bytes).map_err(|error| corrupt(format!("event {seq}: {error}")))?;
+                seen(&envelope);
                 let after = LogHead::after(folded.take(), &envelope, &bytes);
                 folded = Some(after.ok_or_else(|| corrupt("its first event is not conversation.started".into()))?);
             }

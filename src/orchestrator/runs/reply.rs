@@ -9,6 +9,7 @@ use crate::domain::event::ValidationError;
 use crate::domain::ids::{RequestId, RunId};
 use crate::domain::interaction::{Interaction, InteractionId};
 use crate::domain::request::ExecutionMode;
+use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
@@ -40,15 +41,21 @@ pub struct PendingQuestion {
     pub pending: Option<Interaction>,
 }
 
-impl Orchestrator {
-    /// The question a run waits with.
-    pub async fn pending(&self, run: RunId) -> Result<PendingQuestion, Error> {
-        let state = self.state(run).await?;
+impl PendingQuestion {
+    /// The question that a run in this state waits with.
+    pub(crate) fn of(state: &RunState) -> Result<Self, Error> {
         if state.options.execution_mode != ExecutionMode::Interactive {
             return Err(Refusal::NotInteractive.into());
         }
         let pending = state.pending().map(|pending| pending.interaction.clone());
-        Ok(PendingQuestion { request_id: state.request_id, status: state.status(), pending })
+        Ok(Self { request_id: state.request_id, status: state.status(), pending })
+    }
+}
+
+impl Orchestrator {
+    /// The question a run waits with.
+    pub async fn pending(&self, run: RunId) -> Result<PendingQuestion, Error> {
+        PendingQuestion::of(&self.state(run).await?)
     }
 
     /// Answer a run's question. The accepted reply and the run's return to the queue are one commit.

@@ -20,7 +20,7 @@ use crate::orchestrator::turn::confine::{self, CliPlaces};
 use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::reader::TurnReader;
 use crate::orchestrator::turn::start::{Inputs, Start};
-use crate::prompt::{self, contract};
+use crate::prompt::{self, contract, sections};
 use crate::settings::Sandbox;
 use crate::skill::Skill;
 use crate::skill::automation::Network;
@@ -63,7 +63,7 @@ pub(crate) fn prepare_cli(
         Ok(text) => text,
         Err(error) => return Ok(Err(error)),
     };
-    let told = Told { resume, text: &text, heading: (state.turns > 0).then(|| format!("turn {}", state.turns + 1)) };
+    let told = Told { resume, text: &text, heading: (state.turns > 0).then(|| sections::of_turn(state.turns + 1)) };
     start_cli(shared, state, skill, paths, &told)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn prepare_repair(
     text: &str,
 ) -> Result<Result<Start, RunError>, Error> {
     let Some(handle) = state.session_handle.as_deref() else { return Ok(Err(no_session())) };
-    let heading = Some(format!("turn {}, repair", state.turns));
+    let heading = Some(format!("{}, repair", sections::of_turn(state.turns)));
     start_cli(shared, state, skill, paths, &Told { resume: Some(handle), text, heading })
 }
 
@@ -398,7 +398,7 @@ fn answer_text(state: &RunState) -> String {
 fn keep_prompt(paths: &RunPaths, told: &Told<'_>) -> Result<(), Error> {
     let path = paths.file(RunFile::Prompt);
     let Some(heading) = &told.heading else { return Ok(files::write_own(&path, told.text.as_bytes())?) };
-    let section = format!("\n\n----- {heading} -----\n\n{}", told.text);
+    let section = format!("{}{}", sections::heading(heading), told.text);
     let earlier = match files::read_beneath(&paths.root, Path::new(RunFile::Prompt.name()), PROMPTS_MAX) {
         Ok(earlier) => earlier.and_then(|bytes| String::from_utf8(bytes).ok()),
         Err(files::LookupError::Io { source }) => return Err(Error::io(format!("read {}", path.display()))(source)),
