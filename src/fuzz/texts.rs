@@ -9,7 +9,7 @@ use crate::bounded;
 use crate::convergence::{Attempts, TurnWords, WordsVerdict, judge_turn, judge_words, parse};
 use crate::fcmp::audit::{Auditor, Expect};
 use crate::fcmp::read_envelope;
-use crate::skill::front_matter::split;
+use crate::skill::front_matter::{split, split_leniently};
 use crate::skill::lint::{Intake, lint};
 use crate::skill::package::PackageFiles;
 use crate::skill::python::{Requirement, Specifiers, inline_of};
@@ -307,9 +307,14 @@ pub(super) fn front_matter(bytes: &[u8]) -> u64 {
     if let Ok((head, body)) = &read {
         assert!(head.is_object() && text.ends_with(body));
     }
+    let leniently = split_leniently(&text);
+    if let Ok((head, body, keys)) = &leniently {
+        assert!(head.is_object() && text.ends_with(body) && keys.is_empty() == read.is_ok());
+    }
     way((
         read.as_ref().map(|(head, body)| (head.as_object().map(|head| about(head.len())), body.is_empty())).ok(),
         read.as_ref().err().map(std::mem::discriminant),
+        leniently.map(|(_, _, keys)| about(keys.len())).ok(),
         linted(&text, RUNNER, OBJECT),
     ))
 }

@@ -95,7 +95,7 @@ fn id_of(folder: &str, files: &PackageFiles) -> String {
         return folder.to_owned();
     }
     let text = files.text(SKILL_MD).unwrap_or_default();
-    let head = front_matter::split(text).ok().map(|(head, _)| head);
+    let head = front_matter::split_leniently(text).ok().map(|(head, ..)| head);
     let named = head.and_then(|head| Some(head.get("name")?.as_str()?.to_owned()));
     let spoken = named.as_deref().unwrap_or(folder);
     if is_id(spoken) {

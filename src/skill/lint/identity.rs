@@ -29,7 +29,12 @@ pub(crate) fn front_matter<'a>(
     report: &mut Report,
 ) -> Option<(Value, &'a str)> {
     let text = required_text(files, PATH, report)?;
-    let (mut head, body) = match front_matter::split(text) {
+    let split = if is_open {
+        front_matter::split_leniently(text)
+    } else {
+        front_matter::split(text).map(|(head, body)| (head, body, Vec::new()))
+    };
+    let (mut head, body, quoted) = match split {
         Ok(parts) => parts,
         Err(error) => {
             let hint = "begin the file with ---, name: …, description: … and another ---";
@@ -39,6 +44,7 @@ pub(crate) fn front_matter<'a>(
     };
     if is_open {
         open_format::tell(folder, Some(&head), report);
+        open_format::tell_quoted(&quoted, report);
         head = open_format::tidied(folder, head);
     }
     if head.get("description").and_then(Value::as_str).is_some_and(|text| text.trim().is_empty()) {

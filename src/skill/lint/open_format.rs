@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::finding::{Finding, Report};
+use super::super::finding::{Finding, Report, escape};
 use super::super::package::PackageFiles;
 use super::super::{front_matter, manifest};
 use crate::domain::codes::FindingCode;
@@ -18,7 +18,7 @@ pub(crate) fn is_open(files: &PackageFiles) -> bool {
 
 /// What such a skill is taken to say, as files: path and text. The skill is the folder's; `files` are those that are there.
 pub(crate) fn generated(folder: &str, files: &PackageFiles) -> Vec<(&'static str, String)> {
-    let head = files.text(front_matter::PATH).ok().and_then(|text| Some(front_matter::split(text).ok()?.0));
+    let head = files.text(front_matter::PATH).ok().and_then(|text| Some(front_matter::split_leniently(text).ok()?.0));
     let version = head.as_ref().and_then(|head| head.pointer("/metadata/version")).and_then(version);
     let mut runner = json!({
         "id": folder,
@@ -105,12 +105,22 @@ fn as_text(value: &mut Value) {
 
 /// `SKILL.md` with the head as this runner reads it; none where that is the same.
 pub(crate) fn rewritten(folder: &str, text: &str) -> Option<String> {
-    let (head, body) = front_matter::split(text).ok()?;
+    let (head, body, quoted) = front_matter::split_leniently(text).ok()?;
     let tidied = tidied(folder, head.clone());
-    if tidied == head {
+    if tidied == head && quoted.is_empty() {
         return None;
     }
     Some(format!("---\n{}---\n\n{body}", serde_norway::to_string(&Plain(&tidied)).ok()?))
+}
+
+/// Tells which values are text only for readers that go by lines.
+pub(crate) fn tell_quoted(keys: &[String], report: &mut Report) {
+    for key in keys {
+        let message = format!("the value of {key:?} is not YAML as it is written; it is read as text");
+        let hint = "put it in double quotes: strict readers of the format skip the skill";
+        let finding = Finding::error(FindingCode::FrontMatterInvalid, front_matter::PATH, message, hint);
+        report.push(finding.into_warning().at(format!("/{}", escape(key))));
+    }
 }
 
 /// Tells what the skill is taken for, and where its name is another one.

@@ -1,21 +1,22 @@
 //! Agent Skills in the open format run, install and are imported, in the shapes that public collections have.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
 use serde_json::{Value, json};
 
 use crate::interactive::pose::{Pose, says};
-use crate::support::program;
 use crate::support::zips::deflated;
+use crate::support::{Server, program};
 
 /// Folder, then path and text of each file.
 type Shape = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// What is seen in collections: nothing but instructions; references, scripts, templates and assets beside them; keys of
-/// other tools; values that are no text; other names; files of Windows.
-const SHAPES: [Shape; 12] = [
+/// other tools; values that are no text; other names; files of Windows; heads that are YAML only for readers that go by lines.
+const SHAPES: [Shape; 16] = [
     ("plain", &[("SKILL.md", "---\nname: plain\ndescription: Says hello.\n---\nSay hello.\n")]),
     (
         "with-references",
@@ -86,6 +87,37 @@ const SHAPES: [Shape; 12] = [
             "---\nname: no-body\ndescription: The description says it all.\ncompatibility: Needs git\n---\n",
         )],
     ),
+    (
+        "bare-colons",
+        &[(
+            "SKILL.md",
+            "---\nname: bare-colons\ndescription: Use it when: the user asks \"why?\"\nargument-hint: [file] [more]\n---\nDo it.\n",
+        )],
+    ),
+    (
+        "tools-in-words",
+        &[(
+            "SKILL.md",
+            "---\nname: tools-in-words\ndescription: |\n  Wants tools.\n  And says so.\nallowed-tools: Bash(git:*) Read\nmetadata:\n  author: ann\n  version: '2'\n---\nLook.\n",
+        )],
+    ),
+    ("no-name", &[("SKILL.md", "---\ndescription: Is called by its folder.\n---\nDo it.\n")]),
+    (
+        "many-folders",
+        &[
+            (
+                "SKILL.md",
+                "---\nname: many-folders\ndescription: Has it all.\nlicense: Apache-2.0\n---\n# Many\n\nSee below.\n",
+            ),
+            ("LICENSE", "Terms\n"),
+            ("NOTICE.md", "Notices\n"),
+            (".gitignore", "*.pyc\n"),
+            ("core/schemas/one/two/three.xsd", "<xsd/>\n"),
+            ("examples/SKILL.md", "---\nname: example\ndescription: An example.\n---\nNot a skill of its own.\n"),
+            ("scripts/package.json", "{\"name\": \"x\"}\n"),
+            ("requirements.txt", "requests\n"),
+        ],
+    ),
 ];
 
 fn write(skills: &Path) {
@@ -96,6 +128,24 @@ fn write(skills: &Path) {
             fs::write(path, text).unwrap();
         }
     }
+    let scripts = skills.join("with-scripts");
+    fs::set_permissions(scripts.join("scripts/a.py"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(scripts.join("logo.png"), NO_TEXT).unwrap();
+}
+
+/// An image.
+const NO_TEXT: [u8; 6] = [0x89, b'P', b'N', b'G', 0xff, 0];
+
+/// What a skill of a shape holds: its files, each with a star behind it if it can be executed.
+fn files_of(folder: &str) -> Vec<String> {
+    let (_, files) = SHAPES.iter().find(|(other, _)| *other == folder).unwrap();
+    let mut names: Vec<String> = files.iter().map(|(path, _)| (*path).to_owned()).collect();
+    if folder == "with-scripts" {
+        names.push("logo.png".to_owned());
+        names.iter_mut().filter(|name| *name == "scripts/a.py").for_each(|name| name.push('*'));
+    }
+    names.sort();
+    names
 }
 
 fn cli(folder: &Path, pose: &Pose, args: &[&str]) -> Output {
@@ -188,6 +238,65 @@ fn a_skill_in_the_open_format_is_imported_as_a_whole_package_and_lint_names_the_
     let nothing = cli(place.path(), &pose, &["skill", "import", "empty"]);
     assert_eq!(nothing.status.code(), Some(5), "{nothing:?}");
     assert!(String::from_utf8_lossy(&nothing.stdout).contains("holds no SKILL.md"), "{nothing:?}");
+}
+
+#[test]
+fn skills_of_every_shape_are_installed_and_imported_whole_and_run_under_their_ids() {
+    let (place, pose) = (tempfile::tempdir().unwrap(), Pose::new());
+    write(place.path());
+    pose.plays(&[says("It is done.")]);
+    // What the engine finds of the skill, as `files_of` tells it.
+    let found = "cd .codex/skills/*; { find . -type f -perm -u+x -printf '%P*\\n'; find . -type f ! -perm -u+x -printf '%P\\n'; }";
+    pose.runs_after(1, &format!("mkdir -p artifacts; ({found}) | LC_ALL=C sort > artifacts/found.txt"));
+    let command = pose.command();
+    for how in ["install", "import"] {
+        let server = Server::with(&[("engines.codex.command", &command)]);
+        let skills = server.folder.path().join("skills");
+        for (folder, _) in SHAPES {
+            let args = ["skill", how, &format!("./{folder}"), "--skills-dir", skills.to_str().unwrap()];
+            ok(&cli(place.path(), &pose, &args));
+        }
+        for (folder, _) in SHAPES {
+            let body = json!({"skill_id": folder, "engine": "codex", "input": {"prompt": "do it"},
+                "runtime_options": {"no_cache": true}});
+            let (_, run) = server.create_with(&body);
+            server.finish(&run);
+            let result = server.get(&format!("/v1/jobs/{run}/result")).json()["result"].take();
+            assert_eq!(result["data"], json!({"message": "It is done."}), "{how} {folder}: {result:#}");
+            let seen = server.get(&format!("/v1/jobs/{run}/artifacts/artifacts/found.txt")).text();
+            let written =
+                ["runner.json", "input.schema.json", "output.schema.json"].map(|name| format!("assets/{name}"));
+            let own: Vec<&str> = seen.lines().filter(|name| !written.contains(&(*name).to_owned())).collect();
+            assert_eq!(own, files_of(folder), "{how} {folder}");
+            assert_eq!(own.len() + 3 == seen.lines().count(), how == "import", "{how} {folder}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_head_that_only_some_readers_take_is_told_and_written_as_yaml_by_the_import() {
+    let (place, pose) = (tempfile::tempdir().unwrap(), Pose::new());
+    write(place.path());
+    let linted = json_of(&cli(place.path(), &pose, &["skill", "lint", "./bare-colons", "--json"]));
+    let told = linted["findings"].as_array().unwrap().iter().filter(|found| found["code"] == "FRONT_MATTER_INVALID");
+    let told: Vec<(&str, &str)> =
+        told.map(|found| (found["pointer"].as_str().unwrap(), found["severity"].as_str().unwrap())).collect();
+    assert_eq!(
+        (&linted["ok"], told),
+        (&json!(true), vec![("/description", "warning"), ("/argument-hint", "warning")]),
+        "{linted:#}"
+    );
+    ok(&cli(place.path(), &pose, &["skill", "import", "./bare-colons"]));
+    let text = fs::read_to_string(place.path().join("skills/bare-colons/SKILL.md")).unwrap();
+    let linted = json_of(&cli(place.path(), &pose, &["skill", "lint", "skills/bare-colons", "--json"]));
+    let told = linted["findings"].as_array().unwrap().iter().filter(|found| found["code"] == "FRONT_MATTER_INVALID");
+    assert_eq!((&linted["ok"], told.count()), (&json!(true), 0), "{text}{linted:#}");
+    let shown = json_of(&cli(place.path(), &pose, &["skill", "show", "bare-colons", "--json"]));
+    assert_eq!(shown["description"], "Use it when: the user asks \"why?\"", "{shown:#}");
+    // A package of its own has to be YAML.
+    fs::write(place.path().join("skills/bare-colons/SKILL.md"), SHAPES[12].1[0].1).unwrap();
+    let linted = cli(place.path(), &pose, &["skill", "lint", "skills/bare-colons"]);
+    assert_eq!(linted.status.code(), Some(1), "{linted:?}");
 }
 
 #[test]
