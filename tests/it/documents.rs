@@ -7,7 +7,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, of_type, script_skill};
+use crate::interactive::pose::{Pose, says};
+use crate::support::{Server, of_type, program, script_skill};
 
 fn shipped() -> Server {
     Server::with(&[("skills_dir", concat!(env!("CARGO_MANIFEST_DIR"), "/skills"))])
@@ -103,6 +104,34 @@ fn smallest(skills: &Path) {
     let sh = "cat > request.json\nmkdir -p artifacts\ncp uploads/input_file artifacts/report.md\n\
         echo '{\"success\":true,\"data\":{\"report\":\"artifacts/report.md\"}}'\n";
     script_skill(skills, "your-skill-id", sh, json!({"input": input, "output": output}));
+}
+
+#[test]
+fn the_contract_with_id_modes_and_schemas_alone_is_installed_and_runs() {
+    let (place, pose) = (tempfile::tempdir().unwrap(), Pose::new());
+    pose.plays(&[says("{\"answer\": 42}")]);
+    let server = Server::with(&[("engines.codex.command", &pose.command())]);
+    let dir = place.path().join("your-skill-id");
+    fs::create_dir_all(dir.join("assets")).unwrap();
+    fs::write(dir.join("SKILL.md"), "---\nname: your-skill-id\ndescription: Answers.\n---\nAnswer.\n").unwrap();
+    let names = ["input", "parameter", "output"].map(|name| (name, format!("assets/{name}.schema.json")));
+    for (_, path) in &names {
+        fs::write(dir.join(path), r#"{"type": "object", "properties": {}}"#).unwrap();
+    }
+    let schemas: Value =
+        names.iter().map(|(name, path)| ((*name).to_owned(), json!(path))).collect::<serde_json::Map<_, _>>().into();
+    let runner = json!({"id": "your-skill-id", "execution_modes": ["auto"], "schemas": schemas});
+    fs::write(dir.join("assets/runner.json"), runner.to_string()).unwrap();
+    let skills = server.folder.path().join("skills");
+    let mut install = program();
+    install.args(["skill", "install", "your-skill-id", "--skills-dir"]).arg(&skills).current_dir(place.path());
+    let installed = install.output().unwrap();
+    assert!(installed.status.success(), "{installed:?}");
+    let skill = server.get("/v1/skills/your-skill-id").json();
+    assert_eq!((&skill["version"], &skill["type"]), (&json!("0.0.0"), &json!("prompt")), "{skill}");
+    let (_, run) = server.create_with(&json!({"skill_id": "your-skill-id", "engine": "codex"}));
+    server.finish(&run);
+    assert_eq!(result(&server, &run)["data"], json!({"answer": 42}));
 }
 
 #[test]

@@ -277,6 +277,8 @@ fn skills_are_listed_with_the_reasons_why_some_folders_are_none() {
     }
     assert_eq!(one["file_inputs"], json!([{"name": "paper", "required": true}]));
     assert_eq!(one["schemas"]["output"], json!({"type": "object"}));
+    assert_eq!((&one["entrypoint"]["type"], &one["unsupported_engines"]), (&json!("script"), &json!([])), "{one}");
+    assert!(one["entrypoint"]["script"]["command"].is_string() && one["runtime"].is_object(), "{one}");
     assert_eq!(server.get("/v1/skills/none").refusal(), (404, "SKILL_NOT_FOUND".into()));
     let broken = server.get("/v1/skills/broken");
     assert_eq!(broken.refusal(), (404, "SKILL_NOT_FOUND".into()));

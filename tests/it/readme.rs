@@ -13,21 +13,27 @@ fn page(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
+/// A folder that has nothing, and a shell in it that knows the program by its name.
+fn shell(place: &Path, script: &str) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_skill-runner"));
+    let found = [program.parent().unwrap().to_path_buf()].into_iter();
+    let path = std::env::join_paths(found.chain(std::env::split_paths(&std::env::var_os("PATH").unwrap()))).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", script]).current_dir(place).env_clear().env("PATH", path).stdin(Stdio::null());
+    shell
+}
+
+/// The commands of a block of a page, for a service at this address.
+fn commands(page: &str, of: impl Fn(&str) -> bool, address: &str) -> String {
+    let block = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).find(|block| of(block));
+    block.unwrap().replace("127.0.0.1:8000", address)
+}
+
 #[test]
-fn the_first_command_of_the_readme_shows_events_and_a_result() {
-    let readme = page("README.md");
-    let line = readme.lines().find_map(|line| line.strip_prefix("cargo run -- ")).unwrap();
-    let data = tempfile::tempdir().unwrap();
-    let ran = Command::new(env!("CARGO_BIN_EXE_skill-runner"))
-        .args(line.split_whitespace())
-        .arg("--data-dir")
-        .arg(data.path())
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+fn the_first_command_of_the_readme_shows_events_and_a_result_in_any_folder() {
+    let script = commands(&page("README.md"), |block| block.contains("cargo run -- run"), "");
+    let place = tempfile::tempdir().unwrap();
+    let ran = shell(place.path(), &script.replace("cargo run -- ", "skill-runner ")).output().unwrap();
     let told = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(0), "{told}");
     for shown in ["demo-prime-number", "100% ", "succeeded after ", "primes.md"] {
@@ -38,14 +44,11 @@ fn the_first_command_of_the_readme_shows_events_and_a_result() {
 }
 
 #[test]
-fn the_requests_of_the_readme_work_one_after_the_other() {
-    let readme = page("README.md");
-    let requests = readme.split("```sh\n").find(|block| block.starts_with("# create a run")).unwrap();
+fn the_requests_of_the_readme_work_one_after_the_other_in_any_folder() {
     let server = Server::with(&[SHIPPED]);
-    let script = requests.split("```").next().unwrap().replace("127.0.0.1:8000", &server.address.to_string());
+    let script = commands(&page("README.md"), |block| block.starts_with("# create a run"), &server.address.to_string());
     let place = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(SHIPPED.1, place.path().join("skills")).unwrap();
-    let ran = Command::new("sh").args(["-e", "-c", &script]).current_dir(place.path()).output().unwrap();
+    let ran = shell(place.path(), &script).output().unwrap();
     let told = String::from_utf8(ran.stdout).unwrap();
     assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
     let order = [
@@ -65,15 +68,15 @@ fn the_requests_of_the_readme_work_one_after_the_other() {
 
 #[test]
 fn a_skill_runs_once_as_the_operators_page_says() {
-    let operations = page("docs/operations.md");
-    let requests = operations.split("```sh\n").find(|block| block.contains("skill_package=@")).unwrap();
     let server = Server::start();
-    let script = requests.split("```").next().unwrap().replace("127.0.0.1:8000", &server.address.to_string());
+    let with_package = |block: &str| block.contains("skill_package=@");
+    let script = commands(&page("docs/operations.md"), with_package, &server.address.to_string());
     let place = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(SHIPPED.1, place.path().join("skills")).unwrap();
-    let ran = Command::new("sh").args(["-e", "-c", &script]).current_dir(place.path()).output().unwrap();
+    let ran = shell(place.path(), &script).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let told: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    // The commands that make the package say so first.
+    let told = String::from_utf8(ran.stdout).unwrap();
+    let told: serde_json::Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
     assert_eq!(told["status"], "queued", "{told}");
     let job = server.get(&format!("/v1/temp-skill-runs/{}", told["request_id"].as_str().unwrap())).json();
     server.finish(job["run_id"].as_str().unwrap());
@@ -81,14 +84,13 @@ fn a_skill_runs_once_as_the_operators_page_says() {
 
 #[test]
 fn a_run_asks_and_is_answered_as_the_page_on_interactive_runs_says() {
-    let told_how = page("docs/interactive.md");
-    let requests = told_how.split("```sh\n").nth(1).unwrap();
     let pose = Pose::new();
     pose.plays(&[says("What is your name?"), says(r#"{"name": "Ann", "colour": "red", "__SKILL_DONE__": true}"#)]);
     let command = pose.command();
     let server = Server::with(&[SHIPPED, ("engines.codex.command", &command)]);
-    let script = requests.split("```").next().unwrap().replace("127.0.0.1:8000", &server.address.to_string());
-    let ran = Command::new("sh").args(["-e", "-c", &script]).output().unwrap();
+    let script = commands(&page("docs/interactive.md"), |_| true, &server.address.to_string());
+    let place = tempfile::tempdir().unwrap();
+    let ran = shell(place.path(), &script).output().unwrap();
     let told = String::from_utf8(ran.stdout).unwrap();
     assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
     let answers: Vec<serde_json::Value> =
