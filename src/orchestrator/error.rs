@@ -176,7 +176,9 @@ impl Error {
         }
         match self {
             Self::RunNotFound { .. } | Self::SkillNotFound { .. } | Self::FieldNotFound { .. } => {
-                format!("{self}; {}", advice(self.code().info().hint))
+                let told = self.to_string();
+                let end = if told.ends_with('?') { "" } else { ";" };
+                format!("{told}{end} {}", advice(self.code().info().hint))
             }
             Self::Refused(_)
             | Self::Rejected { .. }

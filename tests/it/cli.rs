@@ -12,4 +12,5 @@ mod run_log;
 mod running;
 mod scarcity;
 mod serving;
+mod watching;
 mod width;

@@ -36,13 +36,13 @@ use crate::workspace::{Layout, read_signing_key};
 Exit status 1 if there is a violation; each one names its rule, its file, and the event or the byte.
 
 Examples:
-  skill-runner audit 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
+  skill-runner audit last
   skill-runner audit run.zip
-  skill-runner audit run.zip --key 3f8a…   (the digits that `skill-runner key` prints, or a file with them)
+  skill-runner audit run.zip --key 3f8a…   (the digits that `skill-runner key` prints)
   skill-runner audit ./data/runs/0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
   skill-runner audit ./events.jsonl --json")]
 pub(crate) struct Args {
-    /// Request id or run id, an export, a run's folder, or an event log
+    /// Id of a run, its first characters or `last`, an export, a run's folder, or an event log
     target: String,
     /// The public key that must have signed the run: its 64 digits, or a file that holds them
     #[arg(long, value_name = "FILE|HEX")]

@@ -23,10 +23,8 @@ const VALUE_MAX: usize = 200;
 /// with its byte range: either the exact bytes of the field, or all bytes of that event or file. With --cache: whether the
 /// result was taken from an equal run, and if not, which part of the cache key differs from the most similar earlier run.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example:\n  skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --path /data/items/0\n  \
-    skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --cache"
-)]
+#[command(after_help = "Examples:\n  skill-runner explain last\n  skill-runner explain last --path /data/items/0\n  \
+    skill-runner explain 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --cache")]
 pub(crate) struct Args {
     /// Id of the run, its first characters, or `last`
     id: String,

@@ -21,7 +21,7 @@ use crate::settings::LogLevel;
 /// hashes. The same run always gives the same bytes. A run that has not ended is refused, because only its last event
 /// proves the log. Uploaded files and the skill itself are not included.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  skill-runner export 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 -o run.zip")]
+#[command(after_help = "Example:\n  skill-runner export last -o run.zip")]
 pub(crate) struct Args {
     /// Id of the run, its first characters, or `last`
     id: String,

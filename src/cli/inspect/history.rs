@@ -11,15 +11,19 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
 use crate::cli::terminal::event_line::summary;
-use crate::cli::terminal::look::{Ink, Look};
+use crate::cli::terminal::fold::wrapped;
+use crate::cli::terminal::look::{Ink, Look, columns};
 use crate::cli::terminal::output;
 use crate::domain::ids::Seq;
 use crate::fcmp::read_envelope;
 use crate::settings::LogLevel;
 
+/// How far what a terminal has no room for is indented: behind the numbers of events.
+const HANG: usize = 7;
+
 /// Shows the events of a run
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  skill-runner history 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 --from-seq 5")]
+#[command(after_help = "Example:\n  skill-runner history last --from-seq 5")]
 pub(crate) struct Args {
     /// Id of the run, its first characters, or `last`
     id: String,
@@ -74,7 +78,8 @@ fn human(event: &[u8], look: Look) -> String {
     match read_envelope(event) {
         Ok(envelope) => {
             let time = look.paint(Ink::Dim, &envelope.ts.to_string());
-            format!("{:>5}  {time}  {:<27} {}\n", envelope.seq.0, envelope.type_name, summary(&envelope))
+            let line = format!("{:>5}  {time}  {:<27} {}", envelope.seq.0, envelope.type_name, summary(&envelope));
+            format!("{}\n", if look.live { wrapped(&line, columns(&io::stdout()), HANG) } else { line })
         }
         Err(error) => format!("    ?  {}\n", look.paint(Ink::Bad, &error.to_string())),
     }

@@ -42,7 +42,7 @@ Lines with - are events of the log; lines with + are what this version's parser 
 Exit status 1 if there is a difference.
 
 Example:
-  skill-runner reparse 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7";
+  skill-runner reparse last";
 
 /// An event, and the bytes of a stream that it was made of.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,7 +13,8 @@ A value is parsed as JSON if possible, else it is text: n=3 is a number, n='\"3\
 
 Examples:
   skill-runner run demo-echo --input text='to be or not to be'
-  skill-runner run ./skills/demo-prime-number --file input_file=./numbers.txt --param divisor=3 --json
+  skill-runner run demo-prime-number --file input_file=numbers.txt --param divisor=3
+  skill-runner run ./pdf-tools --input prompt='How many pages has it?' --file files=report.pdf
   skill-runner run demo-interview --interactive")]
 pub(crate) struct Args {
     /// Id of an installed skill, or path of a skill's folder (with a `/`, such as ./my-skill)

@@ -13,7 +13,7 @@ use crate::settings::LogLevel;
 ///
 /// A run that has already ended is not changed; the exit status is 0 in that case, too.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  skill-runner cancel 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7")]
+#[command(after_help = "Example:\n  skill-runner cancel last")]
 pub(crate) struct Args {
     /// Id of the run, its first characters, or `last`
     id: String,

@@ -19,6 +19,10 @@ pub(super) fn in_flags(failure: Failure) -> Failure {
     let message = WORDS.iter().fold(message, |message, (word, flag)| message.replace(word, flag));
     for detail in details.as_array_mut().into_iter().flatten() {
         if let Some(named) = detail["path"].as_str().and_then(named) {
+            let as_text = detail["message"].as_str().and_then(|message| as_text(&named, message));
+            if let Some(message) = as_text {
+                detail["message"] = Value::String(message);
+            }
             detail["path"] = Value::String(named);
         }
     }
@@ -40,11 +44,33 @@ fn named(path: &str) -> Option<String> {
     }
 }
 
+/// How to give as text what was taken for JSON, behind the message that says that it is no text.
+fn as_text(flag: &str, message: &str) -> Option<String> {
+    let value = message.strip_suffix(" is not of type \"string\"")?;
+    let is_of_a_field = !flag.contains(", at ") && flag.contains(' ');
+    is_of_a_field.then(|| format!("{message}; to give it as text, write {flag}='\"{value}\"'"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_value_that_was_taken_for_json_can_be_given_as_text() {
+        let told = |flag: &str, message: &str| as_text(flag, message);
+        let message = "1 is not of type \"string\"";
+        assert_eq!(
+            told("--input text", message).as_deref(),
+            Some("1 is not of type \"string\"; to give it as text, write --input text='\"1\"'")
+        );
+        for (flag, message) in
+            [("--input list, at /0", message), ("--input", message), ("--param n", "\"x\" is not of type \"integer\"")]
+        {
+            assert_eq!(told(flag, message), None, "{flag}");
+        }
+    }
 
     #[test]
     fn a_refusal_speaks_of_flags() {

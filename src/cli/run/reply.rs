@@ -22,8 +22,8 @@ use crate::settings::LogLevel;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  skill-runner reply 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7
-  skill-runner reply 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7 blue --key my-answer-1")]
+  skill-runner reply last
+  skill-runner reply last blue --key my-answer-1")]
 pub(crate) struct Args {
     /// Id of the run, its first characters, or `last`
     id: String,

@@ -26,7 +26,7 @@ use crate::settings::LogLevel;
 ///
 /// Ctrl-C ends the watching; the run goes on. Exit status 0 if the run succeeded, 1 if it failed or was canceled.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  skill-runner watch 0192f3c1-8a54-7cc2-b0a1-d2f8a6c1e9b7")]
+#[command(after_help = "Example:\n  skill-runner watch last")]
 pub(crate) struct Args {
     /// Id of the run, its first characters, or `last`
     id: String,

@@ -55,7 +55,8 @@ pub(super) fn tell(orchestrator: &Orchestrator) -> Result<(), Failure> {
 
 fn no_skills(skills_dir: &Path) {
     let folder = skills_dir.display();
-    let advice = "write one with `skill-runner skill new NAME`, or name another folder with --skills-dir";
+    let advice = "write a skill with `skill-runner skill new NAME`, install it with `skill-runner skill install ./NAME`, or name \
+        another folder with --skills-dir";
     if skills_dir.is_dir() {
         warn!(%folder, "the skills folder has no skill that can be used; {advice}");
     } else {

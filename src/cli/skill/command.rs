@@ -15,7 +15,7 @@ use crate::cli::terminal::look::{Ink, Look, one_line};
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
 use crate::domain::engine::Engine;
-use crate::registry::{self, Entry, Registry};
+use crate::registry::{self, Entry, Registry, builtin};
 use crate::settings::{LogLevel, Paths, Settings};
 use crate::skill::Intake;
 use crate::skill::starter::{Language, Starter};
@@ -264,7 +264,12 @@ fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {
         return output::json(&json!({"skills": entries.iter().map(as_value).collect::<Vec<_>>()}));
     }
     if entries.is_empty() {
-        to_stderr(&format!("there are no skills in {}; choose another folder with --skills-dir", skills_dir.display()));
+        to_stderr(&format!(
+            "there are no skills in {}; choose another folder with --skills-dir, or write one with `skill-runner skill new NAME` and install it\n  \
+             the program has demo skills of its own: {}",
+            skills_dir.display(),
+            builtin::ids().join(", ")
+        ));
     }
     let look = Look::of(&io::stdout());
     for entry in &entries {

@@ -52,7 +52,12 @@ fn detail_lines(details: &Value) -> Vec<String> {
     match details {
         Value::Null => Vec::new(),
         Value::Array(details) => details.iter().map(line).collect(),
-        Value::Object(details) if details.is_empty() => Vec::new(),
+        Value::Object(details) => {
+            let told = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            // What was probably meant stands in the message.
+            let members = details.iter().filter(|(name, _)| *name != "did_you_mean");
+            members.map(|(name, value)| format!("{}: {}", name.replace('_', " "), told(value))).collect()
+        }
         other => vec![other.to_string()],
     }
 }
@@ -69,6 +74,9 @@ mod tests {
         assert_eq!(detail_lines(&details), ["/n: must be a number", "no", r#"{"x":1}"#]);
         assert_eq!(detail_lines(&Value::Null), Vec::<String>::new());
         assert_eq!(detail_lines(&json!({})), Vec::<String>::new());
-        assert_eq!(detail_lines(&json!({"limit": 3})), [r#"{"limit":3}"#]);
+        assert_eq!(
+            detail_lines(&json!({"limit": 3, "file": "a/b", "did_you_mean": "x", "head_seq": 9})),
+            ["limit: 3", "file: a/b", "head seq: 9"]
+        );
     }
 }

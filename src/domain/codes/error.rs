@@ -103,9 +103,9 @@ codes! {
         OutputMissing = "OUTPUT_MISSING", "The engine ended without an output."
             => run(each("read the log of the run: GET …/logs", "`skill-runner logs` shows what the engine wrote")),
         ArtifactMissing = "ARTIFACT_MISSING", "A file that the skill promises was not written."
-            => run(both("details list the patterns that no file matches; correct the skill or its manifest")),
+            => run(both("let the skill write the files that are missing, or correct `artifacts` in its runner.json")),
         MissingInputFiles = "MISSING_INPUT_FILES", "A required input file was not given."
-            => run(each("upload a zip with each file that details name: POST …/upload", "give each file with --file KEY=PATH")),
+            => run(each("upload each file that details name in a part named like its input: POST …/upload", "give each file with --file KEY=PATH")),
         PromptTemplateFailed = "PROMPT_TEMPLATE_FAILED", "The skill's prompt template cannot be rendered."
             => run(both("correct the template at the place that the message names")),
         SessionResumeFailed = "SESSION_RESUME_FAILED", "The engine cannot continue the conversation of the run."
@@ -141,7 +141,7 @@ codes! {
         NotInteractive = "NOT_INTERACTIVE", "The run cannot be answered because it is not interactive."
             => request(400, Refused, each("create the run with runtime_options.execution_mode \"interactive\"", "start the run with --interactive")),
         InvalidZip = "INVALID_ZIP", "The upload is not a readable zip."
-            => request(400, Refused, both("make the zip again; encrypted zips and zips of several parts are not read")),
+            => request(400, Refused, both("make the zip again; encrypted zips and zips of several parts are not read. A file without a zip is sent in a part named like its input")),
         UnsafePath = "UNSAFE_PATH", "A path leads outside its folder or to something that is not a plain file."
             => request(400, Refused, both("use relative paths of plain files, without .. and links")),
         SkillPackageInvalid = "SKILL_PACKAGE_INVALID", "The skill package breaks rules."
@@ -180,7 +180,7 @@ codes! {
         UpgradeNotFound = "UPGRADE_NOT_FOUND", "No engine upgrade has this id."
             => request(404, NotFound, both("use the id that the upgrade was answered with")),
         RouteNotFound = "ROUTE_NOT_FOUND", "The API has no such route."
-            => request(404, NotFound, each("the routes of the API begin with /v1", "check --server: is it a skill-runner of this version?")),
+            => request(404, NotFound, each("the API is below /v1, the user interface at /ui", "check --server: is it a skill-runner of this version?")),
         RunFilesGone = "RUN_FILES_GONE", "The files of the run were removed."
             => request(410, NotFound, both("run it again")),
 

@@ -69,7 +69,9 @@ pub(crate) enum Problem {
     Busy,
     #[error("the body has more than {limit} values of JSON")]
     TooManyValues { limit: usize },
-    #[error("there is no route {path:?}; the routes of the API begin with /v1")]
+    #[error(
+        "there is no route {path:?}; the API is below /v1, such as /v1/skills and /v1/jobs, and the user interface at /ui"
+    )]
     RouteNotFound { path: String },
     #[error("{method} is not allowed on {path:?}; the Allow header lists the allowed methods")]
     MethodNotAllowed { method: String, path: String },

@@ -114,7 +114,7 @@ pub(crate) async fn multipart(request: Request) -> Result<Multipart, Problem> {
     let given = given.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default();
     if !given.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {
         let given = given.chars().take(100).collect();
-        return Err(Problem::UnsupportedMediaType { given, expected: "multipart/form-data with the part \"file\"" });
+        return Err(Problem::UnsupportedMediaType { given, expected: "multipart/form-data, as `curl -F` does" });
     }
     Multipart::from_request(request, &())
         .await

@@ -75,7 +75,7 @@ impl Query {
     pub(crate) fn finish(self) -> Result<(), Problem> {
         match self.0.first() {
             None => Ok(()),
-            Some((name, _)) => Err(unknown(name)),
+            Some((name, _)) => Err(unknown(name, &[])),
         }
     }
 }
@@ -85,15 +85,16 @@ pub(crate) fn only_known(text: &str, known: &[&str]) -> Result<(), Problem> {
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let name = decoded(pair.split_once('=').map_or(pair, |(name, _)| name))?;
         if !known.contains(&name.as_str()) {
-            return Err(unknown(&name));
+            return Err(unknown(&name, known));
         }
     }
     Ok(())
 }
 
-fn unknown(name: &str) -> Problem {
+fn unknown(name: &str, known: &[&str]) -> Problem {
     let shown: String = name.chars().take(64).collect();
-    Problem::invalid(&shown, "is not a parameter of this route")
+    let has = if known.is_empty() { String::new() } else { format!(", which reads {}", known.join(", ")) };
+    Problem::invalid(&shown, format!("is not a parameter of this route{has}"))
 }
 
 /// Digits and nothing else: no sign, no space, no fraction.

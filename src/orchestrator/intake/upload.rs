@@ -175,6 +175,7 @@ impl Orchestrator {
             .run("unpack the upload", move || {
                 take_file_part(&mut sent, &fields)?;
                 workspace::stage_uploads(&sent, &staging, &fields, &limits)
+                    .map_err(|error| with_advice(error, &sent, &fields))
             })
             .await;
         let Staged { manifest, ignored } = staged??;
@@ -238,6 +239,18 @@ fn take_file_part(sent: &mut Sent, fields: &UploadFields) -> Result<(), UploadEr
         sent.parts.push(SentPart { field: field.clone(), file_name: None, path });
     }
     Ok(())
+}
+
+/// What is no zip at all was probably meant to be a file.
+fn with_advice(error: UploadError, sent: &Sent, fields: &UploadFields) -> UploadError {
+    match (error, &sent.zip) {
+        (UploadError::InvalidZip { reason }, Some(zip)) if !workspace::begins_like_a_zip(zip).unwrap_or(true) => {
+            let named = if fields.named.is_empty() { String::new() } else { format!(": {}", fields.named.join(", ")) };
+            let advice = "a file that is not in a zip is sent in a part named like its input";
+            UploadError::InvalidZip { reason: format!("{reason}; {advice}{named}") }
+        }
+        (error, _) => error,
+    }
 }
 
 /// One upload of a run at a time: two would stage into the same folder.

@@ -191,6 +191,16 @@ fn the_demo_skills_run_in_a_folder_that_has_nothing_and_a_folders_own_skill_wins
     let ran = place.run(&["run", "demo-echo", "--input", "text=hi"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.json()["text"], "hi");
+    // What somebody tries next.
+    let again = place.run(&["rerun", "last", "--input", "text=ho"]);
+    assert_eq!((again.code, &again.json()["text"]), (Some(0), &json!("ho")), "{again:?}");
+    let listed = place.run(&["skill", "list"]);
+    assert!(listed.stderr.contains("the program has demo skills of its own: demo-echo, "), "{listed:?}");
+    let shown = place.run(&["skill", "show", "demo-prime-number"]);
+    assert!(shown.code == Some(0) && shown.stdout.contains("input_file"), "{shown:?}");
+    fs::write(place.path().join("numbers.txt"), "2 3 4\n").unwrap();
+    let primes = place.run(&["run", "demo-prime-number", "--file", "input_file=numbers.txt", "--param", "divisor=1"]);
+    assert_eq!((primes.code, &primes.json()["primes"]), (Some(0), &json!([2, 3])), "{primes:?}");
     place.skill("demo-echo", "cat > /dev/null\necho '{\"success\":true,\"data\":{\"own\":true}}'\n");
     assert_eq!(place.run(&["run", "demo-echo"]).json(), json!({"own": true}));
     let ran = place.run(&["run", "demo-ech"]);
@@ -236,7 +246,7 @@ fn a_service_says_what_it_works_with() {
     assert_eq!(service.end().code, Some(0));
     fs::remove_dir_all(place.path().join("skills")).unwrap();
     let (mut service, _) = place.start(&["serve", "--port", "0"], "skills: none in ");
-    service.wait_for_stderr("there is no skills folder; write one with `skill-runner skill new NAME`");
+    service.wait_for_stderr("there is no skills folder; write a skill with `skill-runner skill new NAME`");
 }
 
 #[test]
@@ -256,6 +266,9 @@ fn a_service_without_skills_has_the_demos_until_there_is_one() {
         ids.collect::<Vec<String>>()
     };
     assert!(listed().contains(&"demo-prime-number".to_owned()), "{:?}", listed());
+    let mistyped = place.run(&["run", "demo-ecko"]);
+    let told = "error: SKILL_NOT_FOUND: no skill \"demo-ecko\" is installed; did you mean \"demo-echo\"? `skill-runner skill list` lists the skills\n";
+    assert_eq!((mistyped.code, mistyped.stderr.as_str()), (Some(4), told));
     let body = json!({"skill_id": "demo-ecko", "input": {"text": "hi"}});
     let refused = Call::new(address, "POST", "/v1/jobs").json(&body).send();
     assert!(refused.status == 404 && refused.text().contains("demo-echo"), "{}", refused.text());

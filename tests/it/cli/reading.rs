@@ -137,32 +137,33 @@ fn every_problem_of_the_configuration_is_named_with_its_place() {
     assert!(ran.stderr.contains("the file (missing.yaml): "), "{ran:?}");
 }
 
+/// The commands that a help text lists.
+fn listed(help: &str) -> Vec<String> {
+    let list = help.split("Commands:\n").nth(1).unwrap_or_default().split("\n\n").next().unwrap();
+    let names =
+        list.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next().map(|name| (line, name)));
+    // A description that goes on is further to the right.
+    let names = names.filter(|(line, name)| line.starts_with(&format!("  {name}")) && *name != "help");
+    names.map(|(_, name)| name.to_owned()).collect()
+}
+
 #[test]
-fn every_command_has_help_with_an_example() {
+fn every_command_has_help_with_examples_that_can_be_copied() {
     let place = Place::new();
-    for command in [
-        &["serve"][..],
-        &["run"],
-        &["history"],
-        &["audit"],
-        &["skill"],
-        &["skill", "lint"],
-        &["skill", "list"],
-        &["config"],
-        &["config", "init"],
-        &["runs"],
-        &["show"],
-        &["result"],
-        &["rerun"],
-        &["rm"],
-        &["completions"],
-        &["man"],
-        &[],
-    ] {
-        let ran = place.run(&[command, &["--help"]].concat());
+    let mut waiting: Vec<Vec<String>> = vec![vec![]];
+    let mut seen = 0;
+    while let Some(command) = waiting.pop() {
+        let args: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+        let ran = place.run(&args);
         assert_eq!(ran.code, Some(0));
         let example = ran.stdout.split("Example").nth(1).unwrap_or_default();
         let name = format!("skill-runner {}", command.join(" "));
         assert!(example.contains(&name), "{command:?}: {ran:?}");
+        let lines = example.lines().skip(1).filter(|line| !line.is_empty());
+        // One that is broken at the edge of the help is two commands to whoever copies it.
+        lines.for_each(|line| assert!(line.contains("skill-runner"), "{command:?}: {line}"));
+        waiting.extend(listed(&ran.stdout).into_iter().map(|below| [command.clone(), vec![below]].concat()));
+        seen += 1;
     }
+    assert!(seen > 35, "{seen}");
 }

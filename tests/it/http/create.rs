@@ -198,6 +198,23 @@ fn what_a_zip_has_for_no_input_is_left_out_and_named() {
 }
 
 #[test]
+fn a_file_that_is_sent_as_a_zip_is_told_how_it_is_sent_without_one() {
+    let server = Server::start();
+    server.skill("reader", READER, reader_extras());
+    let (request, _) = server.create("reader");
+    let path = format!("/v1/jobs/{request}/upload");
+    let refused = server.call("POST", &path).parts(&[("file", b"some text")]).send();
+    assert_eq!(refused.refusal(), (400, "INVALID_ZIP".into()));
+    let told = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(told.ends_with("; a file that is not in a zip is sent in a part named like its input: paper"), "{told}");
+    let refused = server.call("POST", &path).body("text/plain", "some text").send();
+    assert_eq!(refused.refusal(), (415, "UNSUPPORTED_MEDIA_TYPE".into()));
+    assert!(refused.text().contains("send multipart/form-data, as `curl -F` does"), "{}", refused.text());
+    let sent = server.call("POST", &format!("{path}?wait=60")).files(&[("paper", "a.txt", b"some text")]).send();
+    assert_eq!(sent.json()["result"]["data"]["text"], "some text", "{}", sent.text());
+}
+
+#[test]
 fn await_upload_overrides_the_default_both_ways() {
     let server = Server::start();
     server.skill("reader", READER, reader_extras());

@@ -42,7 +42,9 @@ fn every_new_package_lints_clean_and_passes_its_own_tests() {
             new(folder, &name, &[&["--type", kind], lang].concat());
             let linted = json_of(folder, &["skill", "lint", &name, "--json"]);
             assert_eq!(linted, json!({"ok": true, "findings": []}), "{name}");
-            let tested = json_of(folder, &["skill", "test", &format!("./{name}"), "--json"]);
+            let output = cli(folder, &["skill", "test", &format!("./{name}"), "--json"]);
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}: nothing of how tests are run is shown");
+            let tested: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!((&tested["ok"], &tested["failed"]), (&json!(true), &json!(0)), "{name}: {tested:#}");
             assert!(tested["passed"].as_u64().unwrap() >= 1, "{name}");
             // Whatever is tested runs elsewhere: no data folder is made here.

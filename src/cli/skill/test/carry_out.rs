@@ -14,6 +14,7 @@ use crate::cli::skill::test::recorded;
 use crate::domain::engine::Engine;
 use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
+use crate::files;
 use crate::orchestrator::{CreateRequest, Delivery, Orchestrator};
 use crate::registry::{Installed, Registry};
 use crate::settings::{EngineSettings, Settings};
@@ -56,7 +57,12 @@ pub(super) async fn carry_out(
     let store = Arc::new(MemoryStore::default());
     let orchestrator = data_folder::take_over(store, Registry::new(skills_dir), settings).await?;
     let came = outcome(&orchestrator, package, test, engine).await;
+    let layout = orchestrator.layout().clone();
     orchestrator.drain(DRAIN).await;
+    // The next test has another store, which would find runs that it does not know.
+    for folder in [layout.runs(), layout.homes(), layout.sealed()] {
+        files::remove_tree(&folder).map_err(Failure::broken("remove the runs of a test"))?;
+    }
     came
 }
 
