@@ -9,7 +9,7 @@ use crate::cli::global::Global;
 use crate::cli::inspect::{audit, explain, export, history, key, logs, reparse, replay, verify};
 use crate::cli::run::{self, cancel, reply, rerun, watch};
 use crate::cli::runs::{list, remove, result, show};
-use crate::cli::service::{config, doctor, generate, serve};
+use crate::cli::service::{config, doctor, generate, serve, token};
 use crate::cli::skill;
 
 /// Runs agent skills and keeps every fact of a run in an append-only log.
@@ -49,6 +49,7 @@ enum Command {
     Audit(audit::Args),
     Verify(verify::Args),
     Key(key::Args),
+    Token(token::Args),
     Export(export::Args),
     Explain(explain::Args),
     Skill(skill::Args),
@@ -80,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Verify(args) => verify::verify(&global, &args),
         Command::Key(args) => key::key(&global, &args),
+        Command::Token(args) => token::token(&global, args),
         Command::Export(args) => export::export(&global, &args),
         Command::Explain(args) => explain::explain(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),

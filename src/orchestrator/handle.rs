@@ -10,6 +10,7 @@ use crate::domain::ids::RunId;
 use crate::domain::integrity::Integrity;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
+use crate::domain::time::Timestamp;
 use crate::engine::Adapter;
 use crate::environments::Environments;
 use crate::installed_engines::InstalledEngines;
@@ -56,6 +57,11 @@ impl Orchestrator {
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// The time of the service's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
     }
 
     /// What confines runs of this engine, or of scripts.

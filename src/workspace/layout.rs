@@ -117,6 +117,16 @@ impl Layout {
         self.data.join("signing-key")
     }
 
+    /// The named tokens that open the service.
+    pub(crate) fn tokens(&self) -> PathBuf {
+        self.data.join("tokens.json")
+    }
+
+    /// Held while the tokens are changed.
+    pub(crate) fn tokens_lock(&self) -> PathBuf {
+        self.data.join("tokens.lock")
+    }
+
     /// What is known to be damaged.
     pub(crate) fn damage(&self) -> PathBuf {
         self.data.join("damage.json")

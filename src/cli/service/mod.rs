@@ -1,4 +1,4 @@
-//! Commands about the service: serve, doctor, config.
+//! Commands about the service: serve, token, doctor, config.
 
 mod banner;
 pub(crate) mod config;
@@ -6,3 +6,4 @@ pub(crate) mod doctor;
 mod engine_config;
 pub(crate) mod generate;
 pub(crate) mod serve;
+pub(crate) mod token;

@@ -153,6 +153,8 @@ codes! {
             => request(400, Refused, both("choose a number between 1 and the head_seq of the run")),
         Unauthorized = "UNAUTHORIZED", "The service requires a token or a login."
             => request(401, Usage, each("send the header Authorization: Bearer <token>, or Basic where the answer asks for it", "give the token of the service in the setting token")),
+        ForbiddenScope = "FORBIDDEN_SCOPE", "The token does not allow this."
+            => request(403, Usage, each("use a token with the scope that details.needed names", "use a token with a larger scope: `skill-runner token new NAME --scope SCOPE` makes one")),
         ForbiddenHost = "FORBIDDEN_HOST", "The service does not answer under this host name."
             => request(403, Usage, each("add the host to the setting allowed_hosts", "use another address with --server, or add the host to the setting allowed_hosts")),
         ForbiddenOrigin = "FORBIDDEN_ORIGIN", "A page of another origin may not change anything."

@@ -131,6 +131,9 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::MethodNotAllowed { .. } => plain(ErrorCode::MethodNotAllowed),
         Problem::Unauthorized | Problem::Stranger { login: false, .. } => unauthorized("Bearer"),
         Problem::LoginNeeded | Problem::Stranger { login: true, .. } => unauthorized("Basic"),
+        Problem::ScopeTooSmall { scope, needed, .. } => {
+            detailed(ErrorCode::ForbiddenScope, json!({"scope": scope, "needed": needed}))
+        }
         Problem::ForbiddenHost { .. } => plain(ErrorCode::ForbiddenHost),
         Problem::ForbiddenOrigin { .. } => plain(ErrorCode::ForbiddenOrigin),
         Problem::ResultNotReady { status, awaiting: None } => {

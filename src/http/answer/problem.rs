@@ -77,6 +77,8 @@ pub(crate) enum Problem {
     MethodNotAllowed { method: String, path: String },
     #[error("a bearer token is required: send the header Authorization: Bearer <token>")]
     Unauthorized,
+    #[error("the token {name:?} allows {scope}, and this needs {needed}; use a token with that scope")]
+    ScopeTooSmall { name: String, scope: &'static str, needed: &'static str },
     #[error("the host {host:?} is not allowed; add it to the setting allowed_hosts if it should be")]
     ForbiddenHost { host: String },
     #[error(

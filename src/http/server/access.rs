@@ -138,7 +138,7 @@ fn check(gate: &Gate, request: &Request) -> Result<Granted, Problem> {
     }
     let row = gate.row(request);
     let peer = request.extensions().get().copied().unwrap_or(Peer::Stranger { uid: None });
-    let granted = Granted::to(settings, request.headers(), peer);
+    let granted = Granted::to(settings, gate.app.tokens(), gate.app.orchestrator().now(), request.headers(), peer);
     granted.require(gate.needs(request))?;
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     if !reads && gate.app.changes() == Changes::Refused {

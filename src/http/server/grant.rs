@@ -6,10 +6,12 @@ use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::domain::time::Timestamp;
 use crate::http::answer::problem::Problem;
 use crate::http::server::header::one;
 use crate::http::server::peer::Peer;
 use crate::settings::Http;
+use crate::workspace::{Scope, Shown, Tokens};
 
 /// How much a request may do, and how much a route needs. Each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,30 +37,60 @@ impl Access {
     }
 }
 
+impl From<Scope> for Access {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Read => Self::Read,
+            Scope::Run => Self::Run,
+            Scope::Admin => Self::Admin,
+        }
+    }
+}
+
 /// What a request is granted, and by what. Handlers ask it where the need depends on the content of the request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Granted {
     access: Access,
     refusal: Refusal,
 }
 
 /// How to refuse a request that is not granted enough.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Refusal {
     TokenNeeded,
+    /// The token with this name allows less.
+    Scope {
+        name: String,
+        scope: Scope,
+    },
     LoginNeeded,
-    Stranger { uid: Option<u32>, login: bool },
+    Stranger {
+        uid: Option<u32>,
+        login: bool,
+    },
 }
 
 impl Granted {
-    /// With a token in the settings, the token and nothing else opens the service. Without one, the service's own user and
-    /// root are let in, and the login of the user interface, if there is one, guards what needs [`Access::Admin`].
-    pub(crate) fn to(settings: &Http, headers: &HeaderMap, peer: Peer) -> Self {
+    /// A named token allows what its scope says. With a token in the settings, tokens and nothing else open the service. Without one,
+    /// the service's own user and root are let in, and the login of the user interface, if there is one, guards what needs
+    /// [`Access::Admin`]. Whoever shows a token that is not known is nobody, even on this machine.
+    pub(crate) fn to(settings: &Http, tokens: &Tokens, now: Timestamp, headers: &HeaderMap, peer: Peer) -> Self {
         let given = one(headers, &header::AUTHORIZATION);
-        if let Some(token) = &settings.token {
-            let shown = given.and_then(bearer).unwrap_or_default();
-            let access = if equal(shown.as_bytes(), token.expose().as_bytes()) { Access::Admin } else { Access::Open };
-            return Self { access, refusal: Refusal::TokenNeeded };
+        let shown = given.and_then(bearer);
+        let nobody = Self { access: Access::Open, refusal: Refusal::TokenNeeded };
+        if let (Some(token), Some(shown)) = (&settings.token, shown)
+            && equal(shown.as_bytes(), token.expose().as_bytes())
+        {
+            return Self { access: Access::Admin, ..nobody };
+        }
+        match shown.map(|shown| tokens.find(shown, now)) {
+            Some(Shown::Token(token)) => {
+                let (access, refusal) = (token.scope.into(), Refusal::Scope { name: token.name, scope: token.scope });
+                return Self { access, refusal };
+            }
+            Some(Shown::Unknown) => return nobody,
+            Some(Shown::NoneInUse) | None if settings.token.is_some() => return nobody,
+            Some(Shown::NoneInUse) | None => {}
         }
         let logged_in = settings.ui_login.as_ref().is_some_and(|login| {
             let wanted = format!("{}:{}", login.username, login.password.expose());
@@ -75,14 +107,17 @@ impl Granted {
         }
     }
 
-    pub(crate) fn require(self, needed: Access) -> Result<(), Problem> {
+    pub(crate) fn require(&self, needed: Access) -> Result<(), Problem> {
         if self.access >= needed {
             return Ok(());
         }
-        Err(match self.refusal {
+        Err(match &self.refusal {
             Refusal::TokenNeeded => Problem::Unauthorized,
+            Refusal::Scope { name, scope } => {
+                Problem::ScopeTooSmall { name: name.clone(), scope: scope.as_str(), needed: needed.as_str() }
+            }
             Refusal::LoginNeeded => Problem::LoginNeeded,
-            Refusal::Stranger { uid, login } => Problem::Stranger { uid, login },
+            Refusal::Stranger { uid, login } => Problem::Stranger { uid: *uid, login: *login },
         })
     }
 }
@@ -92,7 +127,7 @@ impl<S: Sync> FromRequestParts<S> for Granted {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         // Put there for every request by the guard; without it nothing is granted.
-        parts.extensions.get().copied().ok_or(Problem::Unauthorized)
+        parts.extensions.get().cloned().ok_or(Problem::Unauthorized)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::http::state::room::AnswerRoom;
 use crate::http::state::turns::Turns;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
+use crate::workspace::Tokens;
 
 /// Cheap to clone: all clones are the same state.
 #[derive(Clone)]
@@ -30,6 +31,7 @@ struct Shared {
     room: AnswerRoom,
     body_room: BodyRoom,
     turns: Turns,
+    tokens: Tokens,
     closing: watch::Sender<bool>,
     changes: Changes,
 }
@@ -41,7 +43,18 @@ impl App {
         let installed_engines = orchestrator.installed_engines().clone();
         let (room, closing) = (AnswerRoom::new(), watch::Sender::new(false));
         let (body_room, turns) = (BodyRoom::new(), Turns::new(connections));
-        Self(Arc::new(Shared { orchestrator, installed_engines, frames, room, body_room, turns, closing, changes }))
+        let tokens = Tokens::new(orchestrator.layout().clone());
+        Self(Arc::new(Shared {
+            orchestrator,
+            installed_engines,
+            frames,
+            room,
+            body_room,
+            turns,
+            tokens,
+            closing,
+            changes,
+        }))
     }
 
     pub(crate) fn orchestrator(&self) -> &Orchestrator {
@@ -73,6 +86,11 @@ impl App {
     /// The order in which requests are answered.
     pub(crate) fn turns(&self) -> &Turns {
         &self.0.turns
+    }
+
+    /// The named tokens that open the service.
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.0.tokens
     }
 
     /// Accept no new requests, and end the event streams.

@@ -9,7 +9,7 @@ use serde_json::json;
 use skill_runner::http::{Route, all_routes};
 
 use crate::support::skill::HELLO;
-use crate::support::{Answer, Server, zips};
+use crate::support::{Answer, Server, program, zips};
 
 const LOGIN: [(&str, &str); 3] =
     [("ui_basic_auth_enabled", "on"), ("ui_basic_auth_username", "ann"), ("ui_basic_auth_password", "secret")];
@@ -42,6 +42,9 @@ fn ask(server: &Server, route: &Route, credentials: Option<&str>, query: &str) -
 /// Whether the request was let in; if so, a route must have answered it.
 #[track_caller]
 fn is_let_in(answer: &Answer, asked: &str) -> bool {
+    if answer.status == 403 && answer.refusal().1 == "FORBIDDEN_SCOPE" {
+        return false;
+    }
     if answer.status == 401 {
         assert_eq!(answer.refusal(), (401, "UNAUTHORIZED".into()), "{asked}");
         assert!(!answer.header("www-authenticate").is_empty(), "{asked}");
@@ -55,6 +58,49 @@ fn is_let_in(answer: &Answer, asked: &str) -> bool {
     true
 }
 
+/// Runs `token` on the data folder of a service; what it prints.
+fn command(server: &Server, args: &[&str]) -> String {
+    let mut program = program();
+    let done = program.arg("--data-dir").arg(server.data()).arg("token").args(args).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim_end().to_owned()
+}
+
+/// A new token with this scope, named by it and by its number.
+fn token_for(server: &Server, scope: &str) -> String {
+    let number = command(server, &["list", "--json"]).matches("\"name\"").count() + 1;
+    command(server, &["new", &format!("{scope}-{number}"), "--scope", scope])
+}
+
+#[test]
+fn a_named_token_says_what_it_allows_and_who_else_there_is_but_never_its_text() {
+    let server = Server::start();
+    let token = token_for(&server, "read");
+    assert!(token.starts_with("sr_") && token.len() == 46, "{token}");
+    let call = |method: &str, path: &str| server.call(method, path).header("authorization", &format!("Bearer {token}"));
+    assert_eq!(call("GET", "/v1/jobs").send().status, 200);
+    let refused = call("POST", "/v1/jobs").json(&json!({"skill_id": "x"})).send();
+    assert_eq!(
+        refused.json()["error"],
+        json!({
+            "code": "FORBIDDEN_SCOPE",
+            "message": "the token \"read-1\" allows read, and this needs run; use a token with that scope",
+            "details": {"scope": "read", "needed": "run"},
+            "request_id": null,
+        })
+    );
+    assert_eq!(refused.status, 403);
+    let listed = command(&server, &["list"]);
+    assert!(listed.contains("read-1") && listed.contains("never") && !listed.contains(&token), "{listed}");
+    command(&server, &["revoke", "read-1"]);
+    assert_eq!(call("GET", "/v1/jobs").send().refusal(), (401, "UNAUTHORIZED".into()));
+    let again = program().arg("--data-dir").arg(server.data()).args(["token", "revoke", "read-1"]).output().unwrap();
+    assert_eq!(
+        (again.status.code(), String::from_utf8_lossy(&again.stderr).as_ref()),
+        (Some(4), "error: there is no token named \"read-1\"; skill-runner token list shows those there are\n")
+    );
+}
+
 #[test]
 fn every_route_lets_in_exactly_those_who_have_what_it_needs() {
     // How the service is set up; the credentials; the highest need that they fulfil for the service's own user.
@@ -62,7 +108,19 @@ fn every_route_lets_in_exactly_those_who_have_what_it_needs() {
     let login = Server::with(&LOGIN);
     let token = Server::with(&[TOKEN]);
     let both = Server::with(&[&LOGIN[..], &[TOKEN]].concat());
-    let grid: [(&str, &Server, Option<&str>, &str); 15] = [
+    let named = Server::start();
+    let [reads, runs, administers, revoked] =
+        ["read", "run", "admin", "admin"].map(|scope| format!("Bearer {}", token_for(&named, scope)));
+    command(&named, &["revoke", "admin-4"]);
+    let and_named = format!("Bearer {}", token_for(&both, "read"));
+    let grid: [(&str, &Server, Option<&str>, &str); 22] = [
+        ("named tokens, nothing", &named, None, "admin"),
+        ("named tokens, one to read", &named, Some(&reads), "read"),
+        ("named tokens, one to run", &named, Some(&runs), "run"),
+        ("named tokens, one for all", &named, Some(&administers), "admin"),
+        ("named tokens, one that was revoked", &named, Some(&revoked), "open"),
+        ("named tokens, a token nobody made", &named, Some(BEARER), "open"),
+        ("login and token, a named one to read", &both, Some(&and_named), "read"),
         ("no settings, nothing", &own, None, "admin"),
         ("no settings, a token nobody set", &own, Some(BEARER), "admin"),
         ("login, nothing", &login, None, "run"),
@@ -87,7 +145,7 @@ fn every_route_lets_in_exactly_those_who_have_what_it_needs() {
             assert_eq!(is_let_in(&answer, &asked), rank(fulfils) >= rank(route.needs), "{asked}: {answer:?}");
         }
     }
-    for server in [own, login, token, both] {
+    for server in [own, login, token, both, named] {
         assert_eq!(server.left_behind(), Vec::<String>::new());
     }
 }
