@@ -94,6 +94,8 @@ pub enum Command {
         interaction_id: InteractionId,
         response: Value,
         idempotency_key: Option<String>,
+        /// The name of the token it came with, if one did.
+        requested_by: Option<String>,
     },
     /// The deadline of the open question has passed.
     AutoDecide,

@@ -166,6 +166,9 @@ pub struct Started {
     /// What of input and parameter the client left out and the skill's schemas supplied.
     #[serde(default, skip_serializing_if = "Defaults::is_empty")]
     pub(crate) defaults: Box<Defaults>,
+    /// The name of the token it was asked for with, if one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) requested_by: Option<String>,
 }
 
 /// Whether there is nothing to say of a priority.
@@ -340,6 +343,9 @@ pub struct ReplyAccepted {
     pub(crate) response_preview: String,
     /// The client's key, so that a repeat is recognised.
     pub(crate) idempotency_key: Option<String>,
+    /// The name of the token it came with, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) requested_by: Option<String>,
 }
 
 /// The one resolution mode of an accepted reply.

@@ -55,6 +55,7 @@ pub(crate) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bo
         engine_config_sha256: None,
         temporary: false,
         labels: Default::default(),
+        requested_by: None,
         priority: 0,
         metadata: None,
         context: None,
@@ -120,7 +121,12 @@ pub(crate) fn ask() -> Command {
 }
 
 pub(crate) fn reply(id: u64, response: Value, key: Option<&str>) -> Command {
-    Command::Reply { interaction_id: InteractionId(id), response, idempotency_key: key.map(str::to_owned) }
+    Command::Reply {
+        interaction_id: InteractionId(id),
+        response,
+        idempotency_key: key.map(str::to_owned),
+        requested_by: None,
+    }
 }
 
 pub(crate) fn cancel() -> Command {

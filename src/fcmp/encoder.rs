@@ -227,6 +227,7 @@ mod tests {
             metadata: None,
             context: None,
             priority: 0,
+            requested_by: None,
             awaiting_files: Vec::new(),
             defaults: Box::default(),
         };

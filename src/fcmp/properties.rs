@@ -137,6 +137,7 @@ fn started() -> impl Strategy<Value = Event> {
                 metadata: flag.then(|| Box::new(Map::from_iter([("ticket".to_owned(), json!(7))]))),
                 context: flag.then(|| Box::new(Caller { user_id: Some("u".to_owned()), agent_id: None })),
                 priority: if flag { 3 } else { 0 },
+                requested_by: flag.then(|| "ci".into()),
                 awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
                 defaults: Box::new(some_defaults(flag)),
             })
@@ -292,7 +293,8 @@ fn any_event() -> impl Strategy<Value = Event> {
             accepted_at: moment(),
             response,
             response_preview: "p".into(),
-            idempotency_key: Some("k".into())
+            idempotency_key: Some("k".into()),
+            requested_by: (id == 1).then(|| "ci".into()),
         })),
         (0u64..3).prop_map(|id| Event::AutoDecided(AutoDecided {
             interaction_id: InteractionId(id),
@@ -384,7 +386,9 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 14] = [
+const OPTIONAL: [(&str, &str); 16] = [
+    ("conversation.started", "requested_by"),
+    ("interaction.reply.accepted", "requested_by"),
     ("conversation.started", "context"),
     ("conversation.started", "awaiting_files"),
     ("conversation.started", "labels"),

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use tracing::warn;
 
 use super::layout::Layout;
+use crate::bounded::json;
 use crate::domain::time::Timestamp;
 use crate::files::{self, Error, Mark};
 
@@ -85,7 +86,7 @@ pub(crate) fn read_tokens(layout: &Layout) -> Result<Vec<NamedToken>, Error> {
         Error::on("read", &path)(io::Error::new(ErrorKind::InvalidData, message))
     };
     match files::read_regular(&path, FILE_MAX) {
-        Ok(Some(bytes)) => serde_json::from_slice(&bytes).map_err(|error| wrong(&error.to_string())),
+        Ok(Some(bytes)) => json::from_slice(&bytes).map_err(|error| wrong(&error.to_string())),
         Ok(None) => Err(wrong("it is too long")),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),

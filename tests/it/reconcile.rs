@@ -293,7 +293,7 @@ async fn leave(store: &SledStore, layout: &Layout, run: RunId) {
     }
     if kind == Left::Answered {
         let (interaction_id, response) = (InteractionId(1), json!("Ann"));
-        pen.write(Command::Reply { interaction_id, response, idempotency_key: None }).await;
+        pen.write(Command::Reply { interaction_id, response, idempotency_key: None, requested_by: None }).await;
     }
 }
 

@@ -317,7 +317,7 @@ impl Client {
     ) -> Option<Replied> {
         let words = format!("reply {response} to {interaction} of {} key={key:?}", self.world.name(run));
         self.world.note(format!("client: {words}"));
-        match self.service.reply(run, interaction, response.clone(), key.clone()).await {
+        match self.service.reply(run, interaction, response.clone(), key.clone(), None).await {
             Ok(receipt) => {
                 self.world.note(format!("client: {words}: accepted"));
                 let reply = Reply { run, interaction, response, key, receipt: receipt.clone() };

@@ -105,7 +105,7 @@ impl Embedded {
     }
 
     pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
-        self.orchestrator.reply(run, question, response, None).await?;
+        self.orchestrator.reply(run, question, response, None, None).await?;
         Ok(())
     }
 

@@ -16,13 +16,16 @@ use crate::domain::time::Timestamp;
 /// Longest preview of a reply, in characters.
 const PREVIEW_CHARS: usize = 200;
 
-pub(super) fn reply(
-    run: &RunState,
-    interaction_id: InteractionId,
-    response: Value,
-    idempotency_key: Option<String>,
-    now: Timestamp,
-) -> Result<Decision, Refusal> {
+/// A reply, as [`crate::domain::command::Command::Reply`] brings it.
+pub(super) struct Answered {
+    pub(super) interaction_id: InteractionId,
+    pub(super) response: Value,
+    pub(super) idempotency_key: Option<String>,
+    pub(super) requested_by: Option<String>,
+}
+
+pub(super) fn reply(run: &RunState, answered: Answered, now: Timestamp) -> Result<Decision, Refusal> {
+    let Answered { interaction_id, response, idempotency_key, requested_by } = answered;
     if run.options.execution_mode != ExecutionMode::Interactive {
         return Err(Refusal::NotInteractive);
     }
@@ -57,6 +60,7 @@ pub(super) fn reply(
             response,
             response_preview: shown.chars().take(PREVIEW_CHARS).collect(),
             idempotency_key,
+            requested_by,
         })),
         change(run, Trigger::ReplyAccepted, now, None)?,
     ]))

@@ -3,7 +3,7 @@
 use super::cancel::cancel;
 use super::decision::{Decision, finish};
 use super::recover::reconcile;
-use super::reply::{auto_decide, reply};
+use super::reply::{Answered, auto_decide, reply};
 use super::turn;
 use crate::domain::command::{Command, LastFiles, Refusal};
 use crate::domain::ending::ending;
@@ -91,8 +91,8 @@ fn decide_for(
         },
         Command::EndTurn { facts, conclusion } => turn::end(run, facts, conclusion, end, last_files, now),
         Command::Reject { .. } => finish(run, Vec::new(), end, Trigger::RunRejected, last_files, now),
-        Command::Reply { interaction_id, response, idempotency_key } => {
-            reply(run, interaction_id, response, idempotency_key, now)
+        Command::Reply { interaction_id, response, idempotency_key, requested_by } => {
+            reply(run, Answered { interaction_id, response, idempotency_key, requested_by }, now)
         }
         Command::AutoDecide => auto_decide(run, now),
         Command::Cancel { requested_by, reason } => {

@@ -226,6 +226,7 @@ fn an_answer_is_logged_with_its_preview_and_queues_the_run() {
             response,
             response_preview: preview.into(),
             idempotency_key: key.map(str::to_owned),
+            requested_by: None,
         };
         let change = moved(Status::WaitingUser, Status::Queued, Trigger::ReplyAccepted, None);
         (vec![Event::ReplyAccepted(reply), change], None)

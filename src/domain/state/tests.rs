@@ -186,6 +186,7 @@ fn an_answer_is_kept_for_its_turn_and_its_key_for_repeats() {
             response,
             response_preview: String::new(),
             idempotency_key: key.map(str::to_owned),
+            requested_by: None,
         })
     };
     let given = || json!({"b": 1, "a": 2});
@@ -215,6 +216,7 @@ fn however_often_a_run_asks_its_row_keeps_only_the_last_answers_by_their_keys() 
             response: json!("yes"),
             response_preview: String::new(),
             idempotency_key: Some(key(number)),
+            requested_by: None,
         };
         run.apply(&Event::ReplyAccepted(reply), at(50));
     }

@@ -30,8 +30,9 @@ pub(crate) async fn create(
     granted: Granted,
     query: Query,
     headers: HeaderMap,
-    JsonBody(request, place): JsonBody<CreateRequest>,
+    JsonBody(mut request, place): JsonBody<CreateRequest>,
 ) -> Result<Response, Problem> {
+    request.requested_by = granted.by();
     if !request.engine_configs.is_empty() {
         granted.require(Access::Admin)?;
     }
@@ -46,10 +47,12 @@ pub(crate) async fn create(
 /// A run of a skill that comes with the upload and is this run's alone.
 pub(crate) async fn create_temp(
     State(app): State<App>,
+    granted: Granted,
     query: Query,
     headers: HeaderMap,
-    JsonBody(request, place): JsonBody<CreateRequest>,
+    JsonBody(mut request, place): JsonBody<CreateRequest>,
 ) -> Result<Response, Problem> {
+    request.requested_by = granted.by();
     let orchestrator = app.orchestrator().clone();
     let make = async move |key: Option<String>| {
         let _until_created = place;

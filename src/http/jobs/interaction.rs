@@ -13,6 +13,7 @@ use crate::http::request::at_seq::past;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::grant::Granted;
 use crate::http::state::app::App;
 use crate::http::state::task::through;
 use crate::orchestrator::{PendingQuestion, Replied};
@@ -38,6 +39,7 @@ pub(crate) async fn pending(
 
 pub(crate) async fn reply(
     State(app): State<App>,
+    granted: Granted,
     asked: RunInPath,
     JsonBody(reply, place): JsonBody<Reply>,
 ) -> Result<Json<Replied>, Problem> {
@@ -46,7 +48,7 @@ pub(crate) async fn reply(
     let Reply { interaction_id, response, idempotency_key } = reply;
     let replied = async move {
         let _until_replied = place;
-        orchestrator.reply(run, InteractionId(interaction_id), response, idempotency_key).await
+        orchestrator.reply(run, InteractionId(interaction_id), response, idempotency_key, granted.by()).await
     };
     through(replied).await.map(Json)
 }

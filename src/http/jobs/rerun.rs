@@ -22,7 +22,8 @@ pub(crate) async fn rerun(
     JsonBodyOrNone(patch): JsonBodyOrNone<Map<String, Value>>,
 ) -> Result<Response, Problem> {
     let JsonBody(patch, place) = patch.unwrap_or_default();
-    let again = app.orchestrator().rerun_of(asked.run(), patch).await?;
+    let mut again = app.orchestrator().rerun_of(asked.run(), patch).await?;
+    again.request.requested_by = granted.by();
     if !again.request.engine_configs.is_empty() {
         granted.require(Access::Admin)?;
     }

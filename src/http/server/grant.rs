@@ -107,6 +107,14 @@ impl Granted {
         }
     }
 
+    /// The name of the token that the request came with, if one did.
+    pub(crate) fn by(&self) -> Option<String> {
+        match &self.refusal {
+            Refusal::Scope { name, .. } => Some(name.clone()),
+            Refusal::TokenNeeded | Refusal::LoginNeeded | Refusal::Stranger { .. } => None,
+        }
+    }
+
     pub(crate) fn require(&self, needed: Access) -> Result<(), Problem> {
         if self.access >= needed {
             return Ok(());

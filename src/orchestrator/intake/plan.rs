@@ -127,6 +127,7 @@ fn plan(
         metadata: request.metadata.map(Box::new),
         context: request.context.map(Box::new),
         priority: request.priority.unwrap_or_default(),
+        requested_by: request.requested_by.clone(),
         awaiting_files: Vec::new(),
         defaults: Box::new(defaults),
     };
@@ -179,6 +180,7 @@ pub(crate) fn plan_without_skill(
         metadata: request.metadata.clone().map(Box::new),
         context: request.context.clone().map(Box::new),
         priority: request.priority.unwrap_or_default(),
+        requested_by: request.requested_by.clone(),
         awaiting_files: Vec::new(),
         defaults: Box::default(),
     })

@@ -43,6 +43,9 @@ pub struct CreateRequest {
     /// Whether the client named the engine, and not the service for it.
     #[serde(skip)]
     pub(crate) asked_engine: bool,
+    /// The name of the token that the request came with, if one did.
+    #[serde(skip)]
+    pub(crate) requested_by: Option<String>,
 }
 
 /// The options a client gave; what is left out has a default.
@@ -184,6 +187,7 @@ impl<'de> Visitor<'de> for Fields {
         Ok(CreateRequest {
             skill_id: skill_id.flatten(),
             asked_engine: engine.is_some(),
+            requested_by: None,
             engine,
             input: input.flatten(),
             parameter: parameter.flatten(),

@@ -65,6 +65,7 @@ impl Orchestrator {
         interaction_id: InteractionId,
         response: Value,
         idempotency_key: Option<String>,
+        requested_by: Option<String>,
     ) -> Result<Replied, Error> {
         check_lengths(&response, idempotency_key.as_deref())?;
         loop {
@@ -72,8 +73,13 @@ impl Orchestrator {
             let _lock = self.shared.run_locks.lock(run).await;
             let mut journal = self.shared.journal(run).await?;
             let before = journal.state().head_seq;
-            let (response, idempotency_key) = (response.clone(), idempotency_key.clone());
-            match journal.commit(Command::Reply { interaction_id, response, idempotency_key }).await {
+            let command = Command::Reply {
+                interaction_id,
+                response: response.clone(),
+                idempotency_key: idempotency_key.clone(),
+                requested_by: requested_by.clone(),
+            };
+            match journal.commit(command).await {
                 Ok(()) => {
                     // A repeat wrote nothing and moves nothing.
                     if journal.state().head_seq > before {

@@ -102,6 +102,22 @@ fn a_named_token_says_what_it_allows_and_who_else_there_is_but_never_its_text() 
 }
 
 #[test]
+fn the_log_tells_with_which_token_a_run_was_created_and_canceled() {
+    let server = Server::start();
+    server.skill("gated", crate::support::skill::GATED, json!({}));
+    let bearer = format!("Bearer {}", token_for(&server, "run"));
+    let call = |path: &str| server.call("POST", path).header("authorization", &bearer);
+    let created = call("/v1/jobs").json(&json!({"skill_id": "gated"})).send();
+    assert_eq!(created.status, 201, "{}", created.text());
+    let run = created.json()["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(call(&format!("/v1/jobs/{run}/cancel")).send().status, 200);
+    let events = server.finish(&run);
+    assert_eq!(events[0]["data"]["requested_by"], "run-1");
+    let canceled = crate::support::of_type(&events, "run.cancel.requested");
+    assert_eq!(canceled, [json!({"requested_by": "run-1", "reason": "canceled over the API"})]);
+}
+
+#[test]
 fn every_route_lets_in_exactly_those_who_have_what_it_needs() {
     // How the service is set up; the credentials; the highest need that they fulfil for the service's own user.
     let own = Server::start();

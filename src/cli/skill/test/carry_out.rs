@@ -157,7 +157,7 @@ async fn answered(orchestrator: &Orchestrator, run: RunId, replies: &[Value]) ->
         let Some(pending) = state.pending().filter(|_| state.status() == Status::WaitingUser) else { continue };
         match replies.next() {
             Some(reply) => {
-                orchestrator.reply(run, pending.interaction.interaction_id, reply.clone(), None).await?;
+                orchestrator.reply(run, pending.interaction.interaction_id, reply.clone(), None, None).await?;
             }
             None => {
                 unanswered = Some(format!("the test has no reply to the question {:?}", pending.interaction.prompt));
