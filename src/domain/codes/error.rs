@@ -219,6 +219,8 @@ codes! {
             => request(409, Refused, each("nothing: runs use it; GET /v1/skills/{id}/versions lists the others", "nothing: runs use it; `skill-runner skill versions NAME` lists the others")),
         SkillNotRemovable = "SKILL_NOT_REMOVABLE", "The skill is not a folder of the skills folder, so it can neither be uninstalled nor replaced."
             => request(409, Refused, both("remove it where it comes from: the agent's folder, the program, or the target of the link")),
+        VersionNotNewer = "VERSION_NOT_NEWER", "The same or a newer version of the skill is installed."
+            => request(409, Refused, both("raise version in assets/runner.json")).in_kinds(&[Kind::Request, Kind::Installation, Kind::Command]),
         ResultNotReady = "RESULT_NOT_READY", "The run has not ended, so there is no result."
             => request(409, Failed, each("follow …/events, or ask again later", "`skill-runner watch` waits for the end")),
         BundleNotReady = "BUNDLE_NOT_READY", "The run has not ended, so there is no bundle."
@@ -241,8 +243,6 @@ codes! {
                 .in_kinds(&[Kind::Request, Kind::Run, Kind::Installation, Kind::Command]),
 
         // Outside the API.
-        VersionNotNewer = "VERSION_NOT_NEWER", "The same or a newer version of the skill is installed."
-            => local(&[Kind::Installation, Kind::Command], Refused, both("raise version in assets/runner.json")),
         ServiceUnreachable = "SERVICE_UNREACHABLE", "The service does not answer."
             => local(&[Kind::Command], Unreachable, each("start the service", "start it with `skill-runner serve`, or check --server")),
     }

@@ -54,6 +54,7 @@ fn an_update_archives_the_old_version_and_only_a_newer_one_is_an_update() {
     install(&server, &package("1.0.0"));
     assert_eq!(brief(&install(&server, &package("1.1.0"))), json!(["succeeded", "demo", "1.1.0", "update", null]));
     assert_eq!(version_that_runs(&server), "1.1.0");
+    assert_eq!(send(&server, &package("1.1.0")).status, 409, "it is the client's mistake");
     for given in ["1.1.0", "1.0.9", "1.1.0-rc.1", "1.1.0+newer"] {
         let refused = install(&server, &package(given));
         assert_eq!(brief(&refused), json!(["failed", "demo", given, null, "VERSION_NOT_NEWER"]));
