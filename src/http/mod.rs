@@ -9,6 +9,7 @@ pub(crate) mod foreign;
 mod inspect;
 mod jobs;
 mod management;
+mod openapi;
 mod request;
 mod router;
 mod serve;
@@ -18,6 +19,7 @@ mod state;
 mod system;
 mod ui;
 
-pub use router::{Route, all_routes};
+pub use router::{all_routes, openapi_document};
 pub use serve::serve;
 pub(crate) use serve::serve_read_only;
+pub use server::route_table::Route;

@@ -1,10 +1,14 @@
 //! Every route of the API, what it needs, and the handler that answers it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::header;
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::Value;
 
 use crate::http::answer::problem::Problem;
 use crate::http::engines::{self, models, upgrades};
@@ -14,10 +18,11 @@ use crate::http::jobs::{
     artifacts, bundle, cancel, cleanup, create, delete, interaction, list, rerun, result, status, upload,
 };
 use crate::http::management::{self, files, run};
+use crate::http::openapi;
 use crate::http::server::access::{self, Gate};
 use crate::http::server::grant::Access::{self, Admin, Read, Run};
 use crate::http::server::request_span;
-use crate::http::server::route_table::{Parameters, RouteTable, Row};
+use crate::http::server::route_table::{Route, RouteTable};
 use crate::http::skills::{installed, lifecycle, packages};
 use crate::http::state::app::App;
 use crate::http::state::turns::Pace;
@@ -29,7 +34,7 @@ use crate::settings::Limits;
 const MULTIPART_FRAME_BYTES: u64 = 64 * 1024;
 
 /// Query parameters that several routes read.
-const LIST: &[&str] = &["status", "skill_id", "engine", "limit", "before", "since", "label"];
+const LIST: &[&str] = &["status", "skill_id", "engine", "limit", "before", "since", "until", "label"];
 const HISTORY: &[&str] = &["from_seq", "to_seq", "from_ts", "to_ts", "limit"];
 const AT_SEQ: &[&str] = &["at_seq"];
 /// Those of a history for which its log is read from the beginning.
@@ -50,31 +55,20 @@ pub(crate) fn routes(app: App) -> Router {
         .with_state(app)
 }
 
-/// A route of the API, as the table has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
-    pub method: String,
-    /// With its variable parts in braces.
-    pub path: String,
-    /// `open`, `read`, `run` or `admin`.
-    pub needs: &'static str,
-    /// The query parameters it reads; none if it takes any.
-    pub parameters: Option<&'static [&'static str]>,
-}
-
 /// Every route of the API.
 pub fn all_routes() -> Vec<Route> {
     let (_, rows) = table(DefaultBodyLimit::disable()).finish();
-    let route = |row: &Row| Route {
-        method: row.method.to_string(),
-        path: row.path.clone(),
-        needs: row.needs.as_str(),
-        parameters: match row.parameters {
-            Parameters::Any => None,
-            Parameters::Only(names) => Some(names),
-        },
-    };
-    rows.all().iter().map(route).collect()
+    rows.all().iter().map(Route::from).collect()
+}
+
+/// The OpenAPI document of all routes.
+pub fn openapi_document() -> Value {
+    openapi::document(&all_routes())
+}
+
+async fn openapi_json() -> Response {
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| openapi_document().to_string().into());
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.clone()).into_response()
 }
 
 fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
@@ -85,6 +79,8 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
         .page("/ui/", ui::shell)
         .page("/ui/{*page}", ui::shell)
         .page("/ui/static/{*path}", ui::file)
+        .get("/docs", Read, &[], ui::docs)
+        .get("/v1/openapi.json", Read, &[], openapi_json)
         .get("/v1/system", Read, &[], info::system)
         .get("/v1/skills", Read, &[], installed::all)
         .get("/v1/skills/{id}", Read, &[], installed::one)
@@ -149,7 +145,7 @@ fn management_routes(table: RouteTable) -> RouteTable {
         .get("/v1/management/skills/{id}/schemas", Read, &[], management::skills::schemas)
         .get("/v1/management/engines", Read, &[], management::engines::all)
         .get("/v1/management/engines/{engine}", Read, &[], management::engines::one)
-        .get(&at(""), Read, LIST, list::list)
+        .get(&at(""), Read, LIST, management::runs::list)
         .slow_get(&at("/{id}"), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), run::conversation)
         .delete(&at("/{id}"), Admin, delete::delete)
         .post(&at("/{id}/rerun"), Run, &["wait"], rerun::rerun)

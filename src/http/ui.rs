@@ -1,4 +1,4 @@
-//! `/ui`: the user interface, from files inside the program. They hold no data; what the pages show comes from the API.
+//! `/ui` and `/docs`: the user interface and the reference of the API, from files inside the program. They hold no data; what the pages show comes from the API.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,6 +15,7 @@ include!(concat!(env!("OUT_DIR"), "/ui_files.rs"));
 
 /// The page that every address below `/ui` gets; its script reads the address.
 const SHELL: &str = "index.html";
+const DOCS: &str = "docs.html";
 const STATIC: &str = "/ui/static/";
 
 /// Nothing from elsewhere, nothing inline, nothing evaluated, nothing framed.
@@ -62,6 +63,11 @@ fn content_type(path: &str) -> &'static str {
 
 pub(crate) async fn shell(request: Request) -> Result<Response, Problem> {
     embedded(SHELL, &request)
+}
+
+/// The page that shows the document of the API.
+pub(crate) async fn docs(request: Request) -> Result<Response, Problem> {
+    embedded(DOCS, &request)
 }
 
 pub(crate) async fn file(request: Request) -> Result<Response, Problem> {

@@ -68,24 +68,27 @@ impl InstalledEngines {
             let asked: Vec<_> = engine::adapters().map(|adapter| scope.spawn(|| self.status(adapter))).collect();
             asked.into_iter().filter_map(|status| status.join().ok()).collect()
         });
-        all.push(built_in());
+        all.push(Status::of_scripts());
         all
     }
 }
 
-fn built_in() -> Status {
-    Status {
-        engine: Engine::Script,
-        state: "built_in",
-        installed: true,
-        program: None,
-        source: None,
-        cli_version_detected: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        pinned_version: None,
-        auth_ready: true,
-        auth_detail: "it needs no login".to_owned(),
-        problem: None,
-        advice: None,
-        install_command: None,
+impl Status {
+    /// The script engine is part of the program.
+    pub(crate) fn of_scripts() -> Self {
+        Self {
+            engine: Engine::Script,
+            state: "built_in",
+            installed: true,
+            program: None,
+            source: None,
+            cli_version_detected: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            pinned_version: None,
+            auth_ready: true,
+            auth_detail: "it needs no login".to_owned(),
+            problem: None,
+            advice: None,
+            install_command: None,
+        }
     }
 }

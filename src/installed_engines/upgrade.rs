@@ -98,6 +98,11 @@ impl InstalledEngines {
         self.records().read(id)
     }
 
+    /// The last upgrade of an engine, under way or finished.
+    pub(crate) fn last_upgrade(&self, adapter: &Adapter) -> io::Result<Option<Upgrade>> {
+        self.records().last_of(adapter.engine)
+    }
+
     /// The log of an upgrade from this byte on.
     pub(crate) fn upgrade_log(&self, id: Uuid, from: u64) -> io::Result<Vec<u8>> {
         self.records().log_from(id, from)

@@ -222,13 +222,29 @@ impl Records {
         self.folder.join(format!("{id}.log"))
     }
 
-    /// Removes the oldest records; ids are in the order of time.
-    fn remove_old(&self) {
+    /// The last upgrade of an engine.
+    pub(crate) fn last_of(&self, engine: Engine) -> io::Result<Option<Upgrade>> {
+        for id in self.newest_first() {
+            let found = self.read(id)?;
+            if let Some(upgrade) = found.filter(|upgrade| upgrade.results.contains_key(engine.as_str())) {
+                return Ok(Some(upgrade));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All records; ids are in the order of time.
+    fn newest_first(&self) -> Vec<Uuid> {
         let names = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let ids = names.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
         let mut ids: Vec<Uuid> = ids.filter_map(|path| Uuid::try_parse(path.file_stem()?.to_str()?).ok()).collect();
         ids.sort_unstable();
-        for id in ids.iter().rev().skip(KEPT) {
+        ids.reverse();
+        ids
+    }
+
+    fn remove_old(&self) {
+        for id in self.newest_first().iter().skip(KEPT) {
             // A file that cannot be removed is tried again the next time.
             let _ = fs::remove_file(self.record_file(*id));
             let _ = fs::remove_file(self.log_file(*id));

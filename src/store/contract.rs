@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use uuid::Uuid;
 
-use super::{Append, Error, EventBatch, EventStore, IndexChange, IndexKey, MAX_APPEND_BYTES, RunFilter};
+use super::{Append, Error, EventBatch, EventStore, IndexChange, IndexKey, MAX_APPEND_BYTES, RunCounts, RunFilter};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::statechart::Status;
 
@@ -334,6 +334,10 @@ async fn a_filter_finds_runs_by_what_their_rows_say_now(store: &dyn EventStore) 
     assert_eq!(store.runs_with(&both, None, 9).await?, found(&[24, 18, 12, 6]));
     let none = RunFilter { engine: Some("none".into()), ..RunFilter::default() };
     assert_eq!(store.runs_with(&none, None, 9).await?, []);
+    let counted = |failed: u64, queued: u64| RunCounts::from([(Status::Queued, queued), (Status::Failed, failed)]);
+    assert_eq!(store.counts(&RunFilter::default()).await?, counted(8, 16));
+    assert_eq!(store.counts(&both).await?, counted(4, 8));
+    assert_eq!(store.counts(&none).await?, RunCounts::new());
     assert_eq!(store.runs_with(&RunFilter::default(), None, 1).await?[0].0, run(25));
 
     // What changes is found as it is now, and what is deleted is not found.
@@ -342,6 +346,8 @@ async fn a_filter_finds_runs_by_what_their_rows_say_now(store: &dyn EventStore) 
     store.delete_run(&run(21), Vec::new()).await?;
     let runs = store.runs_with(&failed, None, 3).await?.into_iter().map(|(run, _)| run);
     assert_eq!(runs.collect::<Vec<_>>(), [23, 18, 15].map(run));
+    let now = [(Status::Queued, 15), (Status::Succeeded, 1), (Status::Failed, 7)];
+    assert_eq!(store.counts(&failed).await?, RunCounts::from(now));
     Ok(())
 }
 

@@ -1,9 +1,12 @@
-//! What runs are asked for by: their status, skill and engine, taken from their rows.
+//! What runs are asked for by: their status, skill, engine, labels and time, taken from their rows.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::domain::statechart::Status;
+use crate::domain::time::Timestamp;
 use crate::fcmp::LogHead;
 
 /// Which runs to find; what is `None` may be anything.
@@ -14,6 +17,12 @@ pub struct RunFilter {
     pub engine: Option<String>,
     /// Of a skill of their own, or of installed ones.
     pub temporary: Option<bool>,
+    /// With all these labels.
+    pub labels: Vec<(String, String)>,
+    /// Created then or later.
+    pub since: Option<Timestamp>,
+    /// Created before then.
+    pub until: Option<Timestamp>,
 }
 
 impl RunFilter {
@@ -27,8 +36,19 @@ impl RunFilter {
             && self.skill_id.as_ref().is_none_or(|skill| *skill == run.skill_id)
             && self.engine.as_ref().is_none_or(|engine| *engine == run.engine)
             && self.temporary.is_none_or(|temporary| temporary == run.temporary)
+            && self.labels.iter().all(|(name, value)| run.labels.get(name) == Some(value))
+            && self.covers(run.created_at)
+    }
+
+    /// Whether it finds runs that were created then.
+    pub(super) fn covers(&self, created_at: Option<Timestamp>) -> bool {
+        self.since.is_none_or(|since| created_at.is_some_and(|at| at >= since))
+            && self.until.is_none_or(|until| created_at.is_some_and(|at| at < until))
     }
 }
+
+/// How many runs there are of each status; those that no run has are left out.
+pub type RunCounts = BTreeMap<Status, u64>;
 
 /// What a run can be found by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,18 +57,22 @@ pub(crate) struct Labels {
     pub(super) skill_id: String,
     pub(super) engine: String,
     pub(crate) temporary: bool,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) created_at: Option<Timestamp>,
 }
 
 impl Labels {
     /// Those of a run's row; `None` if it is not one.
     pub(crate) fn of_row(row: &[u8]) -> Option<Labels> {
-        if let Ok(Row { state: Part { skill, engine, status, temporary } }) = serde_json::from_slice(row) {
-            return Some(Labels { status: status.into(), skill_id: skill.id, engine, temporary });
+        if let Ok(Row { state }) = serde_json::from_slice(row) {
+            let Part { skill, engine, status, temporary, labels, created_at } = state;
+            return Some(Labels { status: status.into(), skill_id: skill.id, engine, temporary, labels, created_at });
         }
         // Rows of older versions are different.
         let state = LogHead::from_row(row).ok()?.state;
-        let (status, temporary) = (state.status(), state.temporary);
-        Some(Labels { status, skill_id: state.skill.id, engine: state.engine, temporary })
+        let (status, temporary, created_at) = (state.status(), state.temporary, Some(state.created_at));
+        let (skill_id, engine, labels) = (state.skill.id, state.engine, state.labels);
+        Some(Labels { status, skill_id, engine, temporary, labels, created_at })
     }
 }
 
@@ -65,6 +89,10 @@ struct Part {
     status: Phase,
     #[serde(default)]
     temporary: bool,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    created_at: Option<Timestamp>,
 }
 
 #[derive(Deserialize)]
@@ -109,9 +137,14 @@ mod tests {
         Labels::of_row(json!({"state": state, "chain": "…"}).to_string().as_bytes())
     }
 
+    fn run(status: Status, temporary: bool) -> Labels {
+        let (skill_id, engine, labels) = ("s".to_owned(), "e".to_owned(), BTreeMap::new());
+        Labels { status, skill_id, engine, temporary, labels, created_at: None }
+    }
+
     #[test]
     fn every_phase_has_its_status_and_what_is_no_row_has_none() {
-        let labels = |status| Some(Labels { status, skill_id: "s".into(), engine: "e".into(), temporary: false });
+        let labels = |status| Some(run(status, false));
         for status in [Status::Queued, Status::Running, Status::Succeeded, Status::Failed, Status::Canceled] {
             assert_eq!(of(json!(status)), labels(status));
         }
@@ -123,12 +156,13 @@ mod tests {
 
     #[test]
     fn a_filter_finds_what_has_all_that_it_names() {
-        let run = Labels { status: Status::Failed, skill_id: "s".into(), engine: "e".into(), temporary: true };
+        let run = run(Status::Failed, true);
         let filter = |status, skill: &str, engine: &str, temporary| RunFilter {
             status: Some(status),
             skill_id: Some(skill.into()),
             engine: Some(engine.into()),
             temporary: Some(temporary),
+            ..RunFilter::default()
         };
         assert!(RunFilter::default().finds(&run) && filter(Status::Failed, "s", "e", true).finds(&run));
         for other in [

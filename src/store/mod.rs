@@ -24,7 +24,7 @@ mod tails;
 pub use self::batch::EventBatch;
 pub use self::error::Error;
 pub(crate) use self::labels::Labels;
-pub use self::labels::RunFilter;
+pub use self::labels::{RunCounts, RunFilter};
 pub use self::memory::MemoryStore;
 pub(crate) use self::sealed::{SealedLog, Sealing};
 pub use self::sled::{SledStore, Space};
@@ -121,6 +121,20 @@ pub trait EventStore: Send + Sync {
         before: Option<RunId>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>>;
+
+    /// How many runs of each status the filter finds, whatever status it asks for.
+    fn counts(&self, filter: &RunFilter) -> BoxFuture<'_, Result<RunCounts, Error>> {
+        let filter = RunFilter { status: None, ..filter.clone() };
+        Box::pin(async move {
+            let mut counts = RunCounts::new();
+            for (_, row) in self.runs_with(&filter, None, usize::MAX).await? {
+                if let Some(labels) = Labels::of_row(&row) {
+                    *counts.entry(labels.status).or_default() += 1;
+                }
+            }
+            Ok(counts)
+        })
+    }
 
     /// The runs marked [`IndexKey::Open`], oldest first; meant for start-up, before anything is appended.
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>>;

@@ -77,6 +77,7 @@ const HTTP: &[&str] = &[
     "management",
     "system",
     "ui",
+    "openapi",
     "router",
     "serve",
 ];

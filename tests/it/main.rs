@@ -28,6 +28,7 @@ mod integrity;
 mod interactive;
 mod normalization;
 mod numbers;
+mod openapi;
 mod packages;
 mod protocol;
 mod readme;

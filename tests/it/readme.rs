@@ -44,6 +44,42 @@ fn the_first_command_of_the_readme_shows_events_and_a_result_in_any_folder() {
 }
 
 #[test]
+fn the_examples_of_the_page_about_the_api_work_one_after_the_other() {
+    let page = page("docs/api.md");
+    let blocks: Vec<&str> = page.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    let server = Server::with(&[SHIPPED]);
+    let script = blocks.join("\n").replace("127.0.0.1:8000", &server.address.to_string());
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(SHIPPED.1, place.path().join("skills")).unwrap();
+    let ran = Command::new("sh").args(["-e", "-c", &script]).current_dir(place.path()).output().unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    let order = [
+        "x-request-id: my-call-1",
+        "\"status\":\"succeeded\"",
+        "waited for",
+        "run ",
+        "run ",
+        "\"status\":\"succeeded\"",
+        "retry: 2000",
+        "event: snapshot",
+        "\nid: 1\n",
+        "conversation.completed",
+        "\nid: 4\n",
+        "\n204\n",
+        "\"counts\":{\"total\":3,",
+        "INVALID_REQUEST",
+    ];
+    let mut rest = told.as_str();
+    for shown in order {
+        let at = rest.find(shown).unwrap_or_else(|| panic!("no {shown:?} in {rest}\n\nof {told}"));
+        rest = &rest[at + shown.len()..];
+    }
+    let runs: Vec<&str> = told.lines().filter(|line| line.starts_with("run ")).collect();
+    assert_eq!((runs.len(), runs[0]), (2, runs[1]));
+}
+
+#[test]
 fn the_requests_of_the_readme_work_one_after_the_other_in_any_folder() {
     let server = Server::with(&[SHIPPED]);
     let script = commands(&page("README.md"), |block| block.starts_with("# create a run"), &server.address.to_string());

@@ -75,6 +75,49 @@ async fn a_store_opened_again_finds_runs_by_their_status() {
     assert_eq!(store.runs_with(&other, None, 1000).await.unwrap().len(), 599);
 }
 
+#[tokio::test]
+async fn labels_and_times_find_runs_in_every_store() {
+    let dir = tempfile::tempdir().unwrap();
+    a_filter_finds_runs_by_their_labels_and_their_time(&open(dir.path())).await;
+    a_filter_finds_runs_by_their_labels_and_their_time(&MemoryStore::default()).await;
+}
+
+async fn a_filter_finds_runs_by_their_labels_and_their_time(store: &dyn EventStore) {
+    let time = |n: u128| format!("2026-01-01T00:00:{n:02}.000000Z");
+    let row = |n: u128| {
+        let labels = if n.is_multiple_of(2) { r#"{"team":"x","n":"1"}"# } else { r#"{"team":"y"}"# };
+        Bytes::from(format!(
+            r#"{{"state":{{"skill":{{"id":"s"}},"engine":"script","status":"queued","labels":{labels},"created_at":"{}"}}}}"#,
+            time(n)
+        ))
+    };
+    for n in 1..=9 {
+        let index = vec![IndexChange::Put(IndexKey::Run(contract::run(n)), row(n))];
+        store.append(Append { index, ..contract::events(contract::run(n), Seq(0), 0) }).await.unwrap();
+    }
+    let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let at = |n: u128| time(n).parse().ok();
+    let team = |value: &str| RunFilter { labels: vec![label("team", value)], ..RunFilter::default() };
+    let cases: [(RunFilter, &[u128]); 6] = [
+        (team("x"), &[8, 6, 4, 2]),
+        (team("z"), &[]),
+        (
+            RunFilter { labels: vec![label("n", "1"), label("team", "x")], until: at(6), ..RunFilter::default() },
+            &[4, 2],
+        ),
+        (RunFilter { labels: vec![label("team", "x"), label("team", "y")], ..RunFilter::default() }, &[]),
+        (RunFilter { since: at(7), ..RunFilter::default() }, &[9, 8, 7]),
+        (RunFilter { since: at(3), until: at(5), ..RunFilter::default() }, &[4, 3]),
+    ];
+    for (filter, expected) in cases {
+        let found =
+            store.runs_with(&filter, None, 99).await.unwrap().into_iter().map(|(run, _)| run).collect::<Vec<_>>();
+        assert_eq!(found, expected.iter().map(|n| contract::run(*n)).collect::<Vec<_>>(), "{filter:?}");
+        let counted = store.counts(&filter).await.unwrap().into_values().sum::<u64>();
+        assert_eq!(counted, expected.len() as u64, "{filter:?}");
+    }
+}
+
 #[test]
 fn a_second_opening_of_the_same_directory_is_refused_as_locked() {
     let dir = tempfile::tempdir().unwrap();

@@ -64,10 +64,10 @@ pub(crate) fn list(global: &Global, args: Args) -> Result<(), Failure> {
             status: args.status.as_deref().map(status).transpose()?,
             skill_id: args.skill,
             engine: args.engine,
-            temporary: None,
+            labels: args.label.into_iter().map(|pair| (pair.key, pair.value)).collect(),
+            since: args.since.as_deref().map(|text| since(text, now)).transpose()?,
+            ..RunFilter::default()
         },
-        since: args.since.as_deref().map(|text| since(text, now)).transpose()?,
-        labels: args.label.into_iter().map(|pair| (pair.key, pair.value)).collect(),
         before: None,
         limit: usize::try_from(args.limit).unwrap_or(usize::MAX),
     };
@@ -99,8 +99,9 @@ fn query(filter: &ListFilter) -> String {
     parts.extend(filter.runs.status.map(|status| format!("status={}", status.as_str())));
     parts.extend(filter.runs.skill_id.as_deref().map(|skill| format!("skill_id={}", encoded(skill))));
     parts.extend(filter.runs.engine.as_deref().map(|engine| format!("engine={}", encoded(engine))));
-    parts.extend(filter.since.map(|since| format!("since={}", encoded(&since.to_string()))));
-    parts.extend(filter.labels.iter().map(|(name, value)| format!("label={}", encoded(&format!("{name}:{value}")))));
+    parts.extend(filter.runs.since.map(|since| format!("since={}", encoded(&since.to_string()))));
+    let labels = filter.runs.labels.iter();
+    parts.extend(labels.map(|(name, value)| format!("label={}", encoded(&format!("{name}:{value}")))));
     parts.join("&")
 }
 

@@ -13,16 +13,17 @@ use crate::store::RunFilter;
 const DEFAULT_LIMIT: u64 = 50;
 const MAX_LIMIT: u64 = 500;
 
-pub(crate) async fn list(app: State<App>, query: Query) -> Result<Json<Listing>, Problem> {
-    listed(app, query, None).await
+pub(crate) async fn list(State(app): State<App>, query: Query) -> Result<Json<Listing>, Problem> {
+    Ok(Json(app.orchestrator().list(&asked(query, None)?).await?))
 }
 
 /// Only runs that bring their own skill.
-pub(crate) async fn temporary(app: State<App>, query: Query) -> Result<Json<Listing>, Problem> {
-    listed(app, query, Some(true)).await
+pub(crate) async fn temporary(State(app): State<App>, query: Query) -> Result<Json<Listing>, Problem> {
+    Ok(Json(app.orchestrator().list(&asked(query, Some(true))?).await?))
 }
 
-async fn listed(State(app): State<App>, mut query: Query, temporary: Option<bool>) -> Result<Json<Listing>, Problem> {
+/// The runs that a query asks for.
+pub(crate) fn asked(mut query: Query, temporary: Option<bool>) -> Result<ListFilter, Problem> {
     let before = query
         .text("before")
         .map(|text| text.parse().map_err(|_| Problem::invalid("before", "must be the next_before of an earlier page")));
@@ -31,16 +32,14 @@ async fn listed(State(app): State<App>, mut query: Query, temporary: Option<bool
         skill_id: query.text("skill_id"),
         engine: query.text("engine"),
         temporary,
-    };
-    let filter = ListFilter {
-        runs,
         labels: query.all("label").into_iter().map(label).collect::<Result<_, _>>()?,
         since: query.time("since")?,
-        before: before.transpose()?,
-        limit: usize::try_from(query.limit("limit", DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX),
+        until: query.time("until")?,
     };
+    let limit = usize::try_from(query.limit("limit", DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX);
+    let filter = ListFilter { runs, before: before.transpose()?, limit };
     query.finish()?;
-    Ok(Json(app.orchestrator().list(&filter).await?))
+    Ok(filter)
 }
 
 fn label(text: String) -> Result<(String, String), Problem> {

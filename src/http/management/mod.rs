@@ -3,4 +3,5 @@
 pub(crate) mod engines;
 pub(crate) mod files;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod skills;

@@ -30,6 +30,32 @@ pub(crate) struct Row {
     pub(crate) pace: Pace,
 }
 
+/// A route of the API, as the table has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    pub method: String,
+    /// With its variable parts in braces.
+    pub path: String,
+    /// `open`, `read`, `run` or `admin`.
+    pub needs: &'static str,
+    /// The query parameters it reads; none if it takes any.
+    pub parameters: Option<&'static [&'static str]>,
+}
+
+impl From<&Row> for Route {
+    fn from(row: &Row) -> Self {
+        Self {
+            method: row.method.to_string(),
+            path: row.path.clone(),
+            needs: row.needs.as_str(),
+            parameters: match row.parameters {
+                Parameters::Any => None,
+                Parameters::Only(names) => Some(names),
+            },
+        }
+    }
+}
+
 /// Routes in the making. Each is added with its row, so there is no route without one.
 pub(crate) struct RouteTable {
     router: Router<App>,

@@ -54,6 +54,17 @@ impl IsolationHere {
         }
     }
 
+    /// What confines the runs, in one word: the sandbox (`active`), the engine's own (`engine`), or nothing, because it is `off` or
+    /// `missing`.
+    pub(crate) fn status(&self) -> &'static str {
+        match (self.tier, self.engine_sandbox, self.sandbox) {
+            (Tier::Sandbox, _, _) => "active",
+            (Tier::ProcessTree, true, _) => "engine",
+            (Tier::ProcessTree, false, Sandbox::Off) => "off",
+            (Tier::ProcessTree, false, Sandbox::Auto | Sandbox::On) => "missing",
+        }
+    }
+
     /// In one line.
     pub(crate) fn in_words(&self) -> String {
         let setting = match self.sandbox {

@@ -18,7 +18,7 @@ use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::parse_head;
 use crate::projection::Job;
-use crate::store::{EventStore, IndexKey, RunFilter};
+use crate::store::{EventStore, IndexKey, RunCounts, RunFilter};
 use crate::workspace;
 
 /// Rows looked at in one step of a scan.
@@ -44,10 +44,6 @@ struct Needed {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListFilter {
     pub runs: RunFilter,
-    /// With all these labels.
-    pub labels: Vec<(String, String)>,
-    /// Created then or later.
-    pub since: Option<Timestamp>,
     /// Older than this run.
     pub before: Option<RunId>,
     /// At most so many.
@@ -82,35 +78,12 @@ impl Needed {
 }
 
 impl ListFilter {
-    /// What the store's own filter does not know.
-    fn matches(&self, run: &RunState) -> bool {
-        let labelled = |(name, value): &(String, String)| run.labels.get(name) == Some(value);
-        self.labels.iter().all(labelled) && self.since.is_none_or(|since| run.created_at >= since)
-    }
-
     /// The runs, newest first, and where the next page begins.
     pub(crate) async fn read(&self, store: &dyn EventStore) -> Result<(Vec<RunState>, Option<RunId>), Error> {
-        let mut found = Vec::new();
-        let mut before = self.before;
-        let all = self.labels.is_empty() && self.since.is_none();
-        let page = if all { self.limit } else { SCAN_PAGE };
-        loop {
-            let rows = store.runs_with(&self.runs, before, page).await?;
-            let last = rows.len() < page;
-            for (run, row) in rows {
-                before = Some(run);
-                let state = parse_head(run, &row)?.state;
-                if self.matches(&state) {
-                    found.push(state);
-                    if found.len() >= self.limit {
-                        return Ok((found, before));
-                    }
-                }
-            }
-            if last {
-                return Ok((found, None));
-            }
-        }
+        let rows = store.runs_with(&self.runs, self.before, self.limit).await?;
+        let next_before = rows.last().filter(|_| rows.len() >= self.limit).map(|(run, _)| *run);
+        let states = rows.iter().map(|(run, row)| Ok(parse_head(*run, row)?.state));
+        Ok((states.collect::<Result<_, Error>>()?, next_before))
     }
 }
 
@@ -131,6 +104,11 @@ impl Orchestrator {
         };
         let jobs = found.iter().map(|state| self.job_of(state)).collect();
         Ok(Listing { jobs, next_before })
+    }
+
+    /// How many runs of each status there are, of those that the filter finds whatever their status.
+    pub async fn counts(&self, filter: &RunFilter) -> Result<RunCounts, Error> {
+        Ok(self.shared.store.counts(filter).await?)
     }
 
     /// Delete final runs: those older than a moment, but never the newest `keep_last` of them.

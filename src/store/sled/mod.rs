@@ -18,7 +18,8 @@ use self::spare::Spare;
 use self::wake::{Waker, waker};
 use self::writer::{Request, Writer};
 use super::{
-    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, RunFilter, admission,
+    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, RunCounts, RunFilter,
+    admission,
 };
 use crate::domain::ids::{RunId, Seq};
 
@@ -207,6 +208,11 @@ impl EventStore for SledStore {
         }
         let filter = filter.clone();
         self.on_a_thread(move |shared| shared.runs_with(&filter, before, limit))
+    }
+
+    fn counts(&self, filter: &RunFilter) -> BoxFuture<'_, Result<RunCounts, Error>> {
+        let filter = filter.clone();
+        self.on_a_thread(move |shared| shared.counts(&filter))
     }
 
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {

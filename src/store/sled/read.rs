@@ -12,7 +12,7 @@ use super::row_cache::RowCache;
 use super::table::RunTable;
 use crate::domain::ids::{RunId, Seq};
 use crate::store::tails::Tails;
-use crate::store::{Error, EventBatch, IndexKey, RunFilter};
+use crate::store::{Error, EventBatch, IndexKey, RunCounts, RunFilter};
 
 pub(super) struct Shared {
     stored: RwLock<Stored>,
@@ -166,6 +166,11 @@ impl Shared {
     ) -> Result<Vec<(RunId, Bytes)>, Error> {
         self.fill_table()?;
         self.table.find(filter, before, limit, |run| self.index(&IndexKey::Run(*run)))
+    }
+
+    pub(super) fn counts(&self, filter: &RunFilter) -> Result<RunCounts, Error> {
+        self.fill_table()?;
+        Ok(self.table.counts(filter))
     }
 
     /// Learns of all runs, if that was not done yet.

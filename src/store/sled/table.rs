@@ -4,14 +4,16 @@
 //! rows when it is first needed.
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
 use bytes::Bytes;
 
 use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
+use crate::domain::time::Timestamp;
 use crate::store::Error;
-use crate::store::labels::{Labels, RunFilter};
+use crate::store::labels::{Labels, RunCounts, RunFilter};
 
 /// Rows that are read at once.
 const PAGE: usize = 256;
@@ -28,6 +30,8 @@ struct Known {
     runs: BTreeMap<RunId, Entry>,
     /// Of skills and engines, each once.
     names: HashSet<Arc<str>>,
+    /// Its keys are secret, so nobody can make labels whose hashes are equal.
+    hasher: RandomState,
 }
 
 struct Entry {
@@ -35,6 +39,29 @@ struct Entry {
     temporary: bool,
     skill_id: Arc<str>,
     engine: Arc<str>,
+    created_at: Option<Timestamp>,
+    /// The hash of each label: the texts may be long.
+    labels: Box<[u64]>,
+}
+
+/// A filter in the table's own terms.
+struct Wanted<'a> {
+    filter: &'a RunFilter,
+    skill_id: Option<&'a Arc<str>>,
+    engine: Option<&'a Arc<str>>,
+    labels: Vec<u64>,
+}
+
+impl Wanted<'_> {
+    /// Whether it finds the run, whatever its status is.
+    fn finds(&self, entry: &Entry) -> bool {
+        let same = |wanted: Option<&Arc<str>>, name: &Arc<str>| wanted.is_none_or(|wanted| Arc::ptr_eq(wanted, name));
+        self.filter.temporary.is_none_or(|temporary| temporary == entry.temporary)
+            && same(self.skill_id, &entry.skill_id)
+            && same(self.engine, &entry.engine)
+            && self.labels.iter().all(|label| entry.labels.contains(label))
+            && self.filter.covers(entry.created_at)
+    }
 }
 
 impl Known {
@@ -48,9 +75,10 @@ impl Known {
     }
 
     fn put(&mut self, run: RunId, labels: Labels) {
-        let Labels { status, skill_id, engine, temporary } = labels;
-        let entry = Entry { status, temporary, skill_id: self.name(skill_id), engine: self.name(engine) };
-        self.runs.insert(run, entry);
+        let Labels { status, skill_id, engine, temporary, labels, created_at } = labels;
+        let labels = labels.iter().map(|label| self.hasher.hash_one(label)).collect();
+        let (skill_id, engine) = (self.name(skill_id), self.name(engine));
+        self.runs.insert(run, Entry { status, temporary, skill_id, engine, created_at, labels });
     }
 
     fn remove(&mut self, run: &RunId) {
@@ -63,25 +91,33 @@ impl Known {
         }
     }
 
+    /// The filter in the table's own terms; none if it names what no run has.
+    fn wanted<'a>(&'a self, filter: &'a RunFilter) -> Option<Wanted<'a>> {
+        let name = |name: &Option<String>| name.as_ref().map(|name| self.names.get(name.as_str()));
+        let (skill_id, engine) = (known(name(&filter.skill_id))?, known(name(&filter.engine))?);
+        let labels = filter.labels.iter().map(|(name, value)| self.hasher.hash_one((name, value))).collect();
+        Some(Wanted { filter, skill_id, engine, labels })
+    }
+
     /// Runs older than `before`, newest first.
     fn find(&self, filter: &RunFilter, before: Option<RunId>, limit: usize) -> Vec<RunId> {
-        // A name that no run has finds none.
-        let name = |name: &Option<String>| name.as_ref().map(|name| self.names.get(name.as_str()));
-        let (Some(skill_id), Some(engine)) = (known(name(&filter.skill_id)), known(name(&filter.engine))) else {
-            return Vec::new();
-        };
+        let Some(wanted) = self.wanted(filter) else { return Vec::new() };
         let runs = match before {
             Some(before) => self.runs.range(..before),
             None => self.runs.range::<RunId, _>(..),
         };
-        let same = |wanted: Option<&Arc<str>>, name: &Arc<str>| wanted.is_none_or(|wanted| Arc::ptr_eq(wanted, name));
-        let found = runs.rev().filter(|(_, entry)| {
-            filter.status.is_none_or(|status| status == entry.status)
-                && filter.temporary.is_none_or(|temporary| temporary == entry.temporary)
-                && same(skill_id, &entry.skill_id)
-                && same(engine, &entry.engine)
-        });
+        let of_status = |entry: &Entry| filter.status.is_none_or(|status| status == entry.status);
+        let found = runs.rev().filter(|(_, entry)| of_status(entry) && wanted.finds(entry));
         found.map(|(run, _)| *run).take(limit).collect()
+    }
+
+    fn counts(&self, filter: &RunFilter) -> RunCounts {
+        let mut counts = RunCounts::new();
+        let Some(wanted) = self.wanted(filter) else { return counts };
+        for entry in self.runs.values().filter(|entry| wanted.finds(entry)) {
+            *counts.entry(entry.status).or_default() += 1;
+        }
+        counts
     }
 }
 
@@ -158,6 +194,11 @@ impl RunTable {
         Ok(found)
     }
 
+    /// How many runs of each status the filter finds, whatever status it asks for.
+    pub(super) fn counts(&self, filter: &RunFilter) -> RunCounts {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).counts(filter)
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, Known> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,5 +249,37 @@ mod tests {
         let stored = |_: &RunId| Ok(Some(row("queued", "a")));
         assert_eq!(table.find(&filter("a"), None, 9, stored).unwrap(), [(run(1), row("queued", "a"))]);
         assert_eq!(table.find(&filter("b"), None, 9, stored).unwrap(), []);
+    }
+
+    #[test]
+    fn of_100_000_runs_only_the_rows_that_a_filter_gives_are_read_and_none_to_count_them() {
+        let table = RunTable::default();
+        let labelled = |n: u128| -> Bytes {
+            let state = json!({
+                "skill": {"id": "a"}, "engine": "e", "status": if n.is_multiple_of(4) { "failed" } else { "succeeded" },
+                "labels": {"team": (n % 1000).to_string()}, "created_at": Timestamp::from_micros(i64::try_from(n).unwrap()),
+            });
+            json!({ "state": state }).to_string().into()
+        };
+        for n in 0..100_000 {
+            table.put(run(n), Some(&labelled(n)));
+        }
+        let read = std::cell::Cell::new(0);
+        let stored = |run: &RunId| {
+            read.set(read.get() + 1);
+            Ok(Some(labelled(run.0.as_u128())))
+        };
+        let team = RunFilter { labels: vec![("team".into(), "7".into())], ..RunFilter::default() };
+        let early =
+            RunFilter { until: Some(Timestamp::from_micros(50)), status: Some(Status::Failed), ..RunFilter::default() };
+        let ids = |filter: &RunFilter, limit| -> Vec<u128> {
+            table.find(filter, None, limit, stored).unwrap().iter().map(|(run, _)| run.0.as_u128()).collect()
+        };
+        assert_eq!(ids(&team, 3), [99_007, 98_007, 97_007]);
+        assert_eq!(ids(&early, 3), [48, 44, 40]);
+        assert_eq!(read.get(), 6);
+        assert_eq!(table.counts(&team), RunCounts::from([(Status::Succeeded, 100)]));
+        assert_eq!(table.counts(&early), RunCounts::from([(Status::Succeeded, 37), (Status::Failed, 13)]));
+        assert_eq!(read.get(), 6);
     }
 }

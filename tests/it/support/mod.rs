@@ -7,6 +7,7 @@ pub mod disk;
 pub mod file_calls;
 pub mod log;
 pub mod model_server;
+pub mod openapi;
 pub mod package;
 pub mod random;
 pub mod sandbox;
