@@ -61,6 +61,14 @@ impl<'de> Visitor<'de> for Walk {
         Ok(PlainNames)
     }
 
+    fn visit_none<E>(self) -> Result<PlainNames, E> {
+        Ok(PlainNames)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, value: D) -> Result<PlainNames, D::Error> {
+        value.deserialize_any(Walk)
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<PlainNames, A::Error> {
         while items.next_element::<PlainNames>()?.is_some() {}
         Ok(PlainNames)
