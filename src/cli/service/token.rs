@@ -20,7 +20,7 @@ use crate::workspace::{Layout, NamedToken, Scope, TokenError, create_token, read
 #[command(after_help = "\
 Examples:
   skill-runner token new ci --scope run --expires 90d
-  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:8000/v1/jobs
+  SKILL_RUNNER_TOKEN=$TOKEN skill-runner runs --server http://127.0.0.1:8000
   skill-runner token list
   skill-runner token revoke ci")]
 pub(crate) struct Args {
@@ -46,12 +46,14 @@ enum Command {
         json: bool,
     },
     /// Lists the tokens, without their text
+    #[command(after_help = "Example:\n  skill-runner token list")]
     List {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
     /// Takes a token back; it opens nothing from the next request on
+    #[command(after_help = "Example:\n  skill-runner token revoke ci")]
     Revoke {
         /// The token's name
         name: String,

@@ -166,7 +166,12 @@ fn management_routes_answer_as_their_job_twins_do() {
         ("/v1/management/runs/nothing".to_owned(), "/v1/jobs/nothing".to_owned()),
     ] {
         let (one, other) = (get(&management), get(&twin));
-        assert_eq!((one.status, one.json()), (other.status, other.json()), "{management}");
+        let mut told = one.json();
+        // What lists of the management say besides; `openapi::pairs` holds it against the runs.
+        if let Some(list) = told.as_object_mut().filter(|told| told.contains_key("jobs")) {
+            assert!(list.remove("counts").is_some(), "{management}");
+        }
+        assert_eq!((one.status, told), (other.status, other.json()), "{management}");
     }
     let refused =
         scene.server.post(&format!("/v1/management/runs/{run}/reply"), &json!({"interaction_id": 9, "response": 1}));
