@@ -228,7 +228,7 @@ fn a_wrong_query_parameter_is_named() {
         assert_eq!(answer.json()["error"]["details"][0]["path"], json!(name), "{path}");
     }
     let told = server.get("/v1/jobs?state=failed").json()["error"]["message"].clone();
-    let reads = "status, skill_id, engine, limit, before, since, label";
+    let reads = "status, skill_id, engine, limit, before, since, until, label";
     assert_eq!(told, json!(format!("state: is not a parameter of this route, which reads {reads}")));
 }
 
