@@ -56,7 +56,7 @@ function fields(all, schema) {
 function Schema({ all, name }) {
   const schema = all.components.schemas[name];
   const rows = fields(all, schema);
-  return html`<section class="card" id=${`schema-${name}`} aria-label=${name}><header><h3 class="grow mono">${name}</h3></header><div class="body stack-s">
+  return html`<section class="card" id=${`schema-${name}`} aria-label=${`Schema ${name}`}><header><h3 class="grow mono">${name}</h3></header><div class="body stack-s">
     ${schema.description && html`<p>${schema.description}</p>`}
     ${rows.length > 0 ? html`<${Table} label=${`Fields of ${name}`} heads=${['field', 'type', 'about']} rows=${rows} />` : html`<p><${Type} schema=${schema} /> <span class="small quiet">${limits(schema)}</span></p>`}
     <${Example} label=${`Example of ${name}`} value=${schema.examples?.[0]} /></div></section>`;
@@ -65,7 +65,7 @@ function Schema({ all, name }) {
 /** @param {{all: any, content: any}} props */
 function Content({ all, content }) {
   return html`${Object.entries(content ?? {}).map(([media, { schema, examples }]) => html`<div key=${media}><code>${media}</code> <${Type} schema=${schema} />
-    ${Object.keys(examples ?? {}).map((code) => html`<details key=${code}><summary class="small mono">${code}</summary><p class="small">${resolved(all, examples[code]).summary} ${resolved(all, examples[code]).description}.</p></details>`)}</div>`)}`;
+    ${Object.keys(examples ?? {}).map((code) => html`<details key=${code}><summary class="small mono">${code}</summary><p class="small">${resolved(all, examples[code])?.summary} ${resolved(all, examples[code])?.description}</p></details>`)}</div>`)}`;
 }
 
 /** @param {{all: any, method: string, path: string, operation: any}} props */
@@ -94,7 +94,7 @@ function Reference() {
     <label class="field"><span class="label">Find an operation</span><input class="input" type="search" value=${wanted} onInput=${(/** @type {any} */ event) => setWanted(event.target.value)} /></label>
     ${all.tags.map((/** @type {any} */ tag) => {
     const own = fits.filter(({ operation }) => operation.tags.includes(tag.name));
-    return own.length > 0 && html`<section class="stack-s" key=${tag.name} aria-label=${tag.name}><h2>${tag.name}</h2><p class="quiet">${tag.description}</p>
+    return own.length > 0 && html`<section class="stack-s" key=${tag.name} aria-label=${`Operations: ${tag.name}`}><h2>${tag.name}</h2><p class="quiet">${tag.description}</p>
       ${own.map(({ path, method, operation }) => html`<${Operation} key=${operation.operationId} all=${all} method=${method} path=${path} operation=${operation} />`)}</section>`;
   })}
     <section class="stack-s" aria-label="Schemas"><h2>Schemas</h2>${Object.keys(all.components.schemas).sort().map((name) => html`<${Schema} key=${name} all=${all} name=${name} />`)}</section></main>`;
