@@ -92,7 +92,10 @@ fn written(status: u16, codes: &[ErrorCode], schema: &str) -> Value {
 
 /// An example of each code that a request can be refused with.
 pub(super) fn examples() -> Value {
-    let requests = ErrorCode::ALL.iter().filter(|code| code.info().http.is_some());
+    // An installation that a restart ended is answered with a code of runs.
+    let answered =
+        |code: &&ErrorCode| code.info().http.is_some() || **code == ErrorCode::OrchestratorRestartInterrupted;
+    let requests = ErrorCode::ALL.iter().filter(answered);
     let example = |code: &ErrorCode| {
         let error = json!({"code": code, "message": code.means(), "details": {}, "request_id": null});
         let example = json!({"summary": code.means(), "description": format!("What to do: {}", code.info().hint.api), "value": {"error": error}});
