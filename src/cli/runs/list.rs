@@ -1,7 +1,6 @@
 //! `runs`: which runs there are, newest first.
 
 use std::io::{self, IsTerminal};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ use crate::cli::terminal::look::columns;
 use crate::cli::terminal::output;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
-use crate::orchestrator::ListFilter;
+use crate::orchestrator::{Clock, ListFilter, WallClock};
 use crate::settings::LogLevel;
 use crate::store::RunFilter;
 
@@ -58,7 +57,7 @@ pub(crate) struct Args {
 pub(crate) fn list(global: &Global, args: Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
     logging::to_terminal(LogLevel::Warn);
-    let now = now();
+    let now = WallClock.now();
     let filter = ListFilter {
         runs: RunFilter {
             status: args.status.as_deref().map(status).transpose()?,
@@ -131,11 +130,6 @@ fn since(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
             "--since {text:?} is neither a time such as 2026-11-16T01:02:03Z nor how long ago, such as 30s, 15m, 2h or 7d"
         ))
     })
-}
-
-fn now() -> Timestamp {
-    let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! `token`: named tokens that open the service, each with what it allows.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
@@ -9,6 +7,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::terminal::{output, table};
 use crate::domain::time::Timestamp;
+use crate::orchestrator::{Clock, WallClock};
 use crate::workspace::{Layout, NamedToken, Scope, TokenError, create_token, read_tokens, revoke_token};
 
 /// Makes, lists and revokes named tokens that open the service
@@ -86,7 +85,7 @@ fn new(layout: &Layout, name: &str, scope: ScopeName, expires: Option<&str>, jso
         ScopeName::Run => Scope::Run,
         ScopeName::Admin => Scope::Admin,
     };
-    let now = now();
+    let now = WallClock.now();
     let expires_at = expires.map(|text| end_after(text, now)).transpose()?;
     let text = create_token(layout, name, scope, now, expires_at).map_err(failed)?;
     if json {
@@ -104,7 +103,7 @@ fn list(layout: &Layout, json: bool) -> Result<(), Failure> {
     if tokens.is_empty() {
         return output::line("there is no token; make one with: skill-runner token new NAME --scope read|run|admin");
     }
-    let now = now();
+    let now = WallClock.now();
     let head = ["NAME", "SCOPE", "CREATED", "EXPIRES"].map(str::to_owned).to_vec();
     let row = |token: &NamedToken| {
         let end = match token.expires_at {
@@ -150,11 +149,6 @@ fn failed(error: TokenError) -> Failure {
         }
         TokenError::File(error) => Failure::broken("change the tokens")(error),
     }
-}
-
-fn now() -> Timestamp {
-    let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
