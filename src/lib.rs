@@ -12,6 +12,7 @@ pub(crate) mod bounded;
 pub mod domain;
 // L1, pure
 pub mod engine;
+pub(crate) mod metrics;
 pub mod settings;
 // L2, pure
 pub mod skill;
@@ -33,6 +34,7 @@ pub mod registry;
 pub mod renderer;
 pub mod store;
 pub mod supervisor;
+pub(crate) mod telemetry;
 pub mod workspace;
 // L7
 pub(crate) mod audit;

@@ -3,7 +3,8 @@ import { html, render, signal, useEffect, useRef } from './lib/view.js';
 import { loadTexts, t } from './lib/i18n.js';
 import { go, href, place, startRouter } from './lib/router.js';
 import { offline } from './lib/api.js';
-import { Empty, said } from './components/basic.js';
+import { loadSession, logOut, mustLogIn, session } from './lib/session.js';
+import { Empty, said, say } from './components/basic.js';
 import { Home } from './pages/home.js';
 import { Skills } from './pages/skills.js';
 import { SkillPage } from './pages/skill.js';
@@ -11,7 +12,9 @@ import { RunForm } from './pages/run-form.js';
 import { RunPage } from './pages/run.js';
 import { Engines } from './pages/engines.js';
 import { System } from './pages/system.js';
+import { AuditPage } from './pages/audit.js';
 import { Components } from './pages/components.js';
+import { LogIn, leaveLogIn } from './pages/log-in.js';
 
 const helpOpen = signal(false);
 
@@ -19,6 +22,7 @@ const NAV = [
   { path: [], key: 'nav.home', shortcut: 'h' },
   { path: ['skills'], key: 'nav.skills', shortcut: 's' },
   { path: ['engines'], key: 'nav.engines', shortcut: 'e' },
+  { path: ['audit'], key: 'nav.audit', shortcut: 'a' },
   { path: ['system'], key: 'nav.system', shortcut: 'y' },
 ];
 
@@ -32,6 +36,7 @@ function page(/** @type {string[]} */ path) {
   if (first === 'skills' && third === 'run' && path.length === 3) return [t('form.title', { skill: second }), html`<${RunForm} id=${second} key=${second} />`];
   if (first === 'engines' && path.length === 1) return [t('nav.engines'), html`<${Engines} />`];
   if (first === 'system' && path.length === 1) return [t('nav.system'), html`<${System} />`];
+  if (first === 'audit' && path.length === 1) return [t('nav.audit'), html`<${AuditPage} />`];
   if (first === 'components' && path.length === 1) return [t('components.title'), html`<${Components} />`];
   return [t('lost.title'), html`<h1 class="out">${t('lost.title')}</h1><${Empty} title=${t('lost.text')}><p><a href=${href([])}>${t('nav.home')}</a></p><//>`];
 }
@@ -76,9 +81,18 @@ function Help() {
   </dialog>`;
 }
 
+/** Who is logged in, and the way out. */
+function Out() {
+  if (!session.value?.session) return null;
+  const out = () => logOut().catch((error) => say(error.message));
+  return html`<span class="who quiet small wide" title=${t('login.access', { access: session.value.access })}>${session.value.name ?? ''}</span>
+    <button type="button" class="button s" onClick=${out}>${t('login.out')}</button>`;
+}
+
 function App() {
   const { path } = place.value;
-  const [title, content] = page(path);
+  const closed = mustLogIn();
+  const [title, content] = closed ? [t('login.title'), html`<${LogIn} />`] : page(path);
   const main = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useRef(path.join('/'));
   useEffect(() => { document.title = `${title} · skill-runner`; }, [title]);
@@ -92,8 +106,9 @@ function App() {
     <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.focus(); }}>${t('nav.skip')}</a>
     <header class="masthead"><nav aria-label=${t('nav.label')}>
       <a class="brand" href=${href([])}><img src="/ui/static/icon.svg" alt="" width="20" height="20" />skill-runner</a>
-      ${NAV.map((entry) => html`<a href=${href(entry.path)} aria-current=${entry.path[0] === first ? 'page' : undefined}>${t(entry.key)}</a>`)}
+      ${!closed && NAV.map((entry) => html`<a href=${href(entry.path)} aria-current=${entry.path[0] === first ? 'page' : undefined}>${t(entry.key)}</a>`)}
       <span class="grow"></span>
+      <${Out} />
       <button type="button" class="copy" onClick=${() => { helpOpen.value = true; }} aria-label=${t('keys.title')} title=${t('keys.title')}><kbd>?</kbd></button>
     </nav></header>
     ${offline.value && html`<div class="offline" role="status">${t('offline.text')}</div>`}
@@ -102,7 +117,8 @@ function App() {
     <div role="status" aria-live="polite" class=${said.value ? 'toast' : 'out'}>${said.value}</div>`;
 }
 
-await loadTexts();
+await Promise.all([loadTexts(), loadSession()]);
+if (!mustLogIn()) leaveLogIn();
 startRouter();
 addEventListener('keydown', shortcut);
 const root = document.getElementById('app');

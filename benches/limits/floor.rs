@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::bare;
 use crate::figure::Figure;
 use crate::machine;
 use crate::numbers::{median, quantile};
@@ -31,6 +32,10 @@ pub fn floor(setup: &Setup<'_>) -> Vec<Figure> {
         figure("a folder with 20 new files", new_files(folder, rounds, false)),
         figure("the same and a syncfs", new_files(folder, rounds, true)),
     ]
+    .into_iter()
+    .chain(bare::steps_of_a_run(setup, rounds))
+    .chain([bare::hits(folder, setup.count(100, 20)), bare::events(setup)])
+    .collect()
 }
 
 /// A commit like that of a run's step: an event, a row and a mark, then the flush and what it leaves to the system.

@@ -8,6 +8,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
+mod bare;
 mod clients;
 mod deletion;
 mod figure;
@@ -15,6 +16,7 @@ mod floor;
 mod followed;
 mod killed;
 mod lines;
+mod lists;
 mod machine;
 mod overload;
 mod process;
@@ -50,7 +52,7 @@ struct Part {
 }
 
 /// In this order, because the last ones leave the most files.
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     Part { name: "floor", once: true, measure: floor::floor },
     Part { name: "idle", once: false, measure: trivial::idle },
     Part { name: "trivial", once: false, measure: trivial::one_by_one },
@@ -62,6 +64,7 @@ const PARTS: [Part; 13] = [
     Part { name: "cached", once: false, measure: clients::cached },
     Part { name: "overload", once: true, measure: overload::overload },
     Part { name: "deletion", once: true, measure: deletion::deletion },
+    Part { name: "lists", once: true, measure: lists::lists },
     Part { name: "waiting", once: true, measure: waiting::waiting },
     Part { name: "killed", once: true, measure: killed::killed },
 ];

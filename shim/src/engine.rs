@@ -36,6 +36,8 @@ pub(crate) struct Prepared {
     /// In a sandbox.
     pub(crate) first: Option<FirstProcess>,
     pub(crate) ports: Ports,
+    /// The control group that the engine may be in; one word or none.
+    pub(crate) group: Words<'static>,
 }
 
 impl From<Errno> for Refusal {
@@ -46,8 +48,10 @@ impl From<Errno> for Refusal {
 
 /// Makes the engine's process, which waits at the gate, and in a sandbox the process that ends with it. The engine's files are
 /// closed here, because its pipes could not end while the shim held them.
-pub(crate) fn prepare(order: Order<'_>, files: [Fd; FILES]) -> core::result::Result<Prepared, Refusal> {
+pub(crate) fn prepare(order: Order<'static>, files: [Fd; FILES]) -> core::result::Result<Prepared, Refusal> {
     let (mut argv, env) = (Pointers::of(order.argv)?, Pointers::of(order.env)?);
+    // Where it cannot be opened, the engine is in the shim's group, which the service sees.
+    let group = order.group.clone().next().and_then(|folder| sys::open(folder).ok());
     let confined = order.sandbox.namespaces != 0;
     let ports = if confined { sandbox::enter(order.sandbox)? } else { Ports::NONE };
     let first = match confined {
@@ -55,7 +59,7 @@ pub(crate) fn prepare(order: Order<'_>, files: [Fd; FILES]) -> core::result::Res
         false => None,
     };
     let (answer, tell_answer) = sys::pipe()?;
-    let Some(engine) = sys::fork()? else {
+    let Some(engine) = fork(group)? else {
         if let Some(first) = first {
             first.close();
         }
@@ -72,10 +76,18 @@ pub(crate) fn prepare(order: Order<'_>, files: [Fd; FILES]) -> core::result::Res
         }
     };
     sys::close(tell_answer);
+    group.into_iter().for_each(sys::close);
     files.into_iter().for_each(sys::close);
     let heard = hear(answer);
     sys::close(answer);
-    heard.map(|()| Prepared { engine, first, ports })
+    heard.map(|()| Prepared { engine, first, ports, group: order.group })
+}
+
+fn fork(group: Option<Fd>) -> Result<Option<i32>> {
+    match group.map(sys::group::fork_into) {
+        Some(Ok(forked)) => Ok(forked),
+        Some(Err(_)) | None => sys::fork(),
+    }
 }
 
 /// In the new process: everything that can fail, except the exec itself. Gives the file to execute.

@@ -18,6 +18,8 @@ fn at<T>(step: SandboxStep) -> impl Fn(Errno) -> core::result::Result<T, Refused
     move |error| Err(Refused(step, error))
 }
 
+/// That of the engine's process alone: it is born in a control group that could not be seen from a namespace of the shim's.
+const CLONE_NEWCGROUP: u64 = 0x0200_0000;
 const CLONE_NEWUSER: u64 = 0x1000_0000;
 const CLONE_NEWNET: u64 = 0x4000_0000;
 const PATH_MAX: usize = 4096;
@@ -40,7 +42,7 @@ impl Ports {
 
 /// In the shim: enters the namespaces, and listens in that of the network.
 pub(crate) fn enter(sandbox: Sandbox<'_>) -> Result<Ports> {
-    isolate::enter_namespaces(sandbox.namespaces).or_else(at(SandboxStep::Namespaces))?;
+    isolate::enter_namespaces(sandbox.namespaces & !CLONE_NEWCGROUP).or_else(at(SandboxStep::Namespaces))?;
     if sandbox.namespaces & CLONE_NEWUSER != 0 {
         map_ids(sandbox.ids).or_else(at(SandboxStep::Ids))?;
     }
@@ -74,6 +76,7 @@ fn map_ids([user, group]: [u64; 2]) -> sys::Result<()> {
 
 /// In the engine's process: mounts of its own, in which only what is shown can be written, and what is hidden is not there.
 pub(crate) fn change_mounts(sandbox: Sandbox<'_>) -> Result<()> {
+    isolate::enter_namespaces(sandbox.namespaces & CLONE_NEWCGROUP).or_else(at(SandboxStep::Namespaces))?;
     isolate::private_mounts().or_else(at(SandboxStep::Namespaces))?;
     let trees = Trees::take(sandbox.shown).or_else(at(SandboxStep::Show))?;
     let devices = take_devices().or_else(at(SandboxStep::Devices))?;

@@ -25,10 +25,17 @@ pub fn serve() -> ! {
         Err(error) => Err(Refusal::Engine(error)),
     };
     match ready {
-        Ok(Prepared { engine, first, ports }) => {
+        Ok(Prepared { engine, first, ports, group }) => {
             report_with(Report::Ready(engine), ports.files());
             ports.files().iter().copied().for_each(sys::close);
-            Shim { engine: Some(engine), first, deaths, killing: false, killed: 0, connected: true }.run();
+            let connected =
+                Shim { engine: Some(engine), first, deaths, killing: false, killed: 0, connected: true }.run();
+            if !connected {
+                // The service is gone, and with it whoever would remove it.
+                for folder in group {
+                    let _ = sys::group::remove_folder(folder);
+                }
+            }
             sys::exit(0)
         }
         Err(refusal) => {
@@ -89,7 +96,8 @@ struct Shim {
 }
 
 impl Shim {
-    fn run(mut self) {
+    /// Until nothing is left; whether the service is still there.
+    fn run(mut self) -> bool {
         while self.reap() {
             if self.killing {
                 self.kill();
@@ -98,6 +106,7 @@ impl Shim {
             self.receive_requests();
         }
         report(Report::Gone(self.killed));
+        self.connected
     }
 
     /// Reaps whoever has ended; false when no child is left.

@@ -27,6 +27,8 @@ pub struct Order<'a> {
     pub binds: Words<'a>,
     /// The folder that only the run's processes see as `/tmp`; one word or none. In a sandbox it is one of those shown.
     pub tmp: Words<'a>,
+    /// The folder of the control group in which the engine is born; one word or none.
+    pub group: Words<'a>,
     /// What the run's processes are confined by; a list of words, see [`Sandbox`]; empty for none.
     pub sandbox: Sandbox<'a>,
     pub argv: Words<'a>,
@@ -124,7 +126,7 @@ impl<'a> Order<'a> {
         let Sandbox { namespaces, ids: [user, group], hidden, shown, ports, filters } = self.sandbox;
         let ([soft, hard], own) = (self.open_files, [namespaces, user, group, filters.len() as u64]);
         let limits = [self.mark, soft, hard, self.file_bytes, self.cpu_seconds];
-        let counted = [self.binds, self.tmp, hidden, shown, ports, self.argv];
+        let counted = [self.binds, self.tmp, self.group, hidden, shown, ports, self.argv];
         let numbers = limits.into_iter().chain(own).chain(counted.map(|list| list.len() as u64));
         let lists = [self.cwd.0].into_iter().chain(counted.map(|list| list.0)).chain([self.env.0, filters]);
         let ended: usize = numbers.clone().map(|number| digits(number, &mut [0; 20]).len() + 1).sum();
@@ -141,24 +143,25 @@ impl<'a> Order<'a> {
     /// Reads an order without its length.
     pub fn decode(bytes: &'a [u8]) -> Option<Order<'a>> {
         let mut words = Words(bytes);
-        let mut numbers = [0; 15];
+        let mut numbers = [0; 16];
         for number in &mut numbers {
             *number = words.next_number()?;
         }
-        let [mark, soft, hard, file_bytes, cpu_seconds, namespaces, user, group, filters, counts @ ..] = numbers;
+        let [mark, soft, hard, file_bytes, cpu_seconds, namespaces, user, group_id, filters, counts @ ..] = numbers;
         let behind = words.0.len().checked_sub(usize::try_from(filters).ok()?)?;
         let (before, filters) = words.0.split_at_checked(behind)?;
         let mut words = Words(before);
         let cwd = words.split_off(1)?;
-        let [mut binds, mut tmp, mut hidden, mut shown, mut ports, mut argv] = [Words(b""); 6];
-        let lists = [&mut binds, &mut tmp, &mut hidden, &mut shown, &mut ports, &mut argv];
+        let [mut binds, mut tmp, mut group, mut hidden, mut shown, mut ports, mut argv] = [Words(b""); 7];
+        let lists = [&mut binds, &mut tmp, &mut group, &mut hidden, &mut shown, &mut ports, &mut argv];
         for (list, count) in lists.into_iter().zip(counts) {
             *list = words.split_off(count)?;
         }
         let whole = words.is_empty() || before.last() == Some(&0);
-        let sandbox = Sandbox { namespaces, ids: [user, group], hidden, shown, ports, filters };
+        let sandbox = Sandbox { namespaces, ids: [user, group_id], hidden, shown, ports, filters };
         let open_files = [soft, hard];
-        whole.then_some(Order { mark, open_files, file_bytes, cpu_seconds, cwd, binds, tmp, sandbox, argv, env: words })
+        let env = words;
+        whole.then_some(Order { mark, open_files, file_bytes, cpu_seconds, cwd, binds, tmp, group, sandbox, argv, env })
     }
 }
 
@@ -302,6 +305,7 @@ mod tests {
             cwd: Words::new(b"/a b\0"),
             binds: Words::new(&binds),
             tmp: Words::new(b"/own tmp\0"),
+            group: Words::new(b"/groups/one\0"),
             sandbox: Sandbox {
                 namespaces: 0x2_0000,
                 ids: [1000, 100],
@@ -314,8 +318,16 @@ mod tests {
             env: Words::new(&env),
         };
         let none = Words::new(b"");
-        let bare =
-            Order { mark: 0, open_files: [0; 2], binds: none, tmp: none, sandbox: Sandbox::NONE, env: none, ..full };
+        let bare = Order {
+            mark: 0,
+            open_files: [0; 2],
+            binds: none,
+            tmp: none,
+            group: none,
+            sandbox: Sandbox::NONE,
+            env: none,
+            ..full
+        };
         for order in [full, bare] {
             let mut message = Vec::new();
             order.encode(&mut message);
@@ -338,6 +350,7 @@ mod tests {
             cwd: Words::new(b"/\0"),
             binds: Words::new(b""),
             tmp: Words::new(b""),
+            group: Words::new(b""),
             sandbox: Sandbox::NONE,
             argv: Words::new(&argv),
             env: Words::new(b"A=b\0"),

@@ -38,11 +38,11 @@ pub(crate) fn index_unless(
     contract: &[ArtifactRule],
     stop: &AtomicBool,
 ) -> Result<Option<Indexed>, Error> {
-    let rules = contract.iter().map(Rule::new).collect::<Result<Vec<_>, _>>()?;
     let Walked { files, mut refused } = walk::walk(run_root, RunFolder::Artifacts.name(), None)?;
+    let Some(rules) = first_rules(contract, &files, stop)? else { return Ok(None) };
     let mut entries = Vec::with_capacity(files.len());
     let mut budget = Budget::new();
-    for path_rel in files {
+    for (path_rel, rule) in files.into_iter().zip(rules) {
         let path = run_root.join(&path_rel);
         match content::open(run_root, &path_rel)? {
             None => refused.push(Refused { path_rel, reason: UNREADABLE }),
@@ -51,33 +51,67 @@ pub(crate) fn index_unless(
                 let broken_off = || files::Error::on("read", &path)(io::Error::from(io::ErrorKind::Interrupted));
                 let each = |_: &[u8]| if stop.load(Ordering::Relaxed) { Err(broken_off()) } else { Ok(()) };
                 match content::digest(file, &path, each) {
-                    Ok(content) => entries.push(describe(path_rel, content, &rules)),
+                    Ok(content) => entries.push(describe(path_rel, content, rule)),
                     Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
                     Err(error) => return Err(error.into()),
                 }
             }
         }
     }
-    let missing = rules
-        .iter()
-        .filter(|rule| rule.entry.required && !entries.iter().any(|entry| rule.fits(&entry.path_rel)))
-        .map(|rule| rule.entry.clone())
-        .collect();
+    let Some(missing) = missing(contract, &entries, stop)? else { return Ok(None) };
     Ok(Some(Indexed { entries, missing, refused }))
 }
 
-struct Rule<'a> {
-    entry: &'a ArtifactRule,
+/// For each file the first rule that fits it.
+fn first_rules<'c>(
+    contract: &'c [ArtifactRule],
+    files: &[String],
+    stop: &AtomicBool,
+) -> Result<Option<Vec<Option<&'c ArtifactRule>>>, Error> {
+    let mut first = vec![None; files.len()];
+    for entry in contract {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let rule = Rule::new(entry)?;
+        for (first, path_rel) in first.iter_mut().zip(files).filter(|(first, _)| first.is_none()) {
+            *first = rule.fits(path_rel).then_some(entry);
+        }
+    }
+    Ok(Some(first))
+}
+
+/// The required rules that no file fits.
+fn missing(
+    contract: &[ArtifactRule],
+    entries: &[ArtifactEntry],
+    stop: &AtomicBool,
+) -> Result<Option<Vec<ArtifactRule>>, Error> {
+    let mut missing = Vec::new();
+    for entry in contract.iter().filter(|entry| entry.required) {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let rule = Rule::new(entry)?;
+        if !entries.iter().any(|entry| rule.fits(&entry.path_rel)) {
+            missing.push(entry.clone());
+        }
+    }
+    Ok(Some(missing))
+}
+
+/// A rule with its compiled pattern. Only one at a time is held: matching takes memory, and a skill may have thousands.
+struct Rule {
     glob: GlobMatcher,
 }
 
-impl<'a> Rule<'a> {
-    fn new(entry: &'a ArtifactRule) -> Result<Self, Error> {
+impl Rule {
+    fn new(entry: &ArtifactRule) -> Result<Self, Error> {
         let pattern = entry.pattern.strip_prefix("./").unwrap_or(&entry.pattern);
         let pattern = RunFolder::Artifacts.strip(pattern).unwrap_or(pattern);
         let glob =
             bounded::glob::glob(pattern).map_err(|reason| Error::Pattern { pattern: entry.pattern.clone(), reason })?;
-        Ok(Self { entry, glob: glob.compile_matcher() })
+        Ok(Self { glob: glob.compile_matcher() })
     }
 
     fn fits(&self, path_rel: &str) -> bool {
@@ -85,8 +119,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-fn describe(path_rel: String, (size, sha256): (u64, String), rules: &[Rule<'_>]) -> ArtifactEntry {
-    let rule = rules.iter().find(|rule| rule.fits(&path_rel)).map(|rule| rule.entry);
+fn describe(path_rel: String, (size, sha256): (u64, String), rule: Option<&ArtifactRule>) -> ArtifactEntry {
     let guessed = || mime_guess::from_path(&path_rel).first_or_octet_stream().to_string();
     ArtifactEntry {
         role: rule.map_or("output", |entry| &entry.role).to_owned(),

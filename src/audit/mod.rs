@@ -19,4 +19,4 @@ mod whole;
 pub(crate) use error::Error;
 pub(crate) use report::{Report, Trust, Violation};
 pub(crate) use row::StoredRow;
-pub(crate) use whole::{file, folder, stored_run};
+pub(crate) use whole::{export, file, folder, stored_run};

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::engines;
 use crate::cli::global::Global;
-use crate::cli::inspect::{audit, explain, export, history, key, logs, reparse, replay, verify};
+use crate::cli::inspect::{audit, backup, explain, export, history, key, logs, reparse, replay, verify};
 use crate::cli::run::{self, cancel, reply, rerun, watch};
 use crate::cli::runs::{list, remove, result, show};
 use crate::cli::service::{config, doctor, generate, serve, token};
@@ -48,6 +48,7 @@ enum Command {
     History(history::Args),
     Audit(audit::Args),
     Verify(verify::Args),
+    Backup(backup::Args),
     Key(key::Args),
     Token(token::Args),
     Export(export::Args),
@@ -80,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::History(args) => history::history(&global, &args),
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Verify(args) => verify::verify(&global, &args),
+        Command::Backup(args) => backup::backup(&global, &args),
         Command::Key(args) => key::key(&global, &args),
         Command::Token(args) => token::token(&global, args),
         Command::Export(args) => export::export(&global, &args),

@@ -61,7 +61,7 @@ fn by_name(name: &str) -> Result<&'static Adapter, Failure> {
 /// The engines as the running service sees them, else as this process does.
 pub(crate) fn statuses(settings: &Settings) -> Result<Value, Failure> {
     match running_service(settings) {
-        Some(client) => client.get("/engines"),
+        Some(client) => client.engines(),
         None => {
             let confinement = orchestrator::confinement(settings);
             let all = InstalledEngines::new(settings).statuses().into_iter().map(|status: Status| {
@@ -114,7 +114,7 @@ fn or(text: String, otherwise: &str) -> String {
 
 fn models(settings: &Settings, adapter: &'static Adapter, as_json: bool) -> Result<(), Failure> {
     let listed = match running_service(settings) {
-        Some(client) => client.get(&format!("/engines/{}/models", adapter.name()))?,
+        Some(client) => client.models(adapter.name())?,
         None => {
             let models: Models = InstalledEngines::new(settings).models(adapter);
             json!(models)

@@ -86,9 +86,10 @@ fn make_absolute(settings: &mut Settings) -> Result<(), Failure> {
         &mut paths.configs_dir,
         &mut paths.agent_home,
         &mut paths.npm_prefix,
+        &mut paths.backup_dir,
         &mut settings.log.file,
     ];
-    for path in all {
+    for path in all.into_iter().chain(&mut settings.log.access) {
         *path = std::path::absolute(&*path).map_err(Failure::broken("find the working directory"))?;
     }
     Ok(())

@@ -14,5 +14,6 @@ mod service;
 mod skill;
 mod stop_signals;
 mod terminal;
+mod time_span;
 
 pub use command_line::main;

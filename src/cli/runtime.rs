@@ -18,3 +18,46 @@ fn share_heaps() {
 
 #[cfg(not(target_env = "gnu"))]
 fn share_heaps() {}
+
+/// Gives back to the system what only the start needed: freed memory, which glibc keeps for later, and the pages of the
+/// program's code, of which the kernel maps many around each place that runs. Code that runs again is found in the page cache.
+#[cfg(target_env = "gnu")]
+pub(crate) fn give_back_what_the_start_needed() {
+    // SAFETY: asks nothing of the caller and changes nothing that is in use.
+    unsafe { libc::malloc_trim(0) };
+    // SAFETY: the function below keeps to the contract of the call, and needs no data.
+    unsafe { libc::dl_iterate_phdr(Some(forget_code), std::ptr::null_mut()) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn give_back_what_the_start_needed() {}
+
+/// Unmaps the pages of code of the program, which is the first to be told of; the kernel maps them again from its file.
+#[cfg(target_env = "gnu")]
+unsafe extern "C" fn forget_code(
+    program: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    _: *mut libc::c_void,
+) -> libc::c_int {
+    const STOP: libc::c_int = 1;
+    // SAFETY: the caller hands over a valid description, whose headers live as long as the program.
+    let (program, headers) = unsafe {
+        let program = &*program;
+        (program, std::slice::from_raw_parts(program.dlpi_phdr, usize::from(program.dlpi_phnum)))
+    };
+    let page = rustix::param::page_size() as u64;
+    for part in headers {
+        // What can be written to may differ from the file.
+        if part.p_type != libc::PT_LOAD || part.p_flags & (libc::PF_X | libc::PF_W) != libc::PF_X {
+            continue;
+        }
+        let first = (program.dlpi_addr + part.p_vaddr).next_multiple_of(page);
+        let end = (program.dlpi_addr + part.p_vaddr + part.p_memsz) / page * page;
+        if let Some(length) = end.checked_sub(first).and_then(|length| usize::try_from(length).ok()) {
+            // SAFETY: only whole pages of code, which are mapped privately from the program's file and never written to,
+            // so that they have the same content when they are next used. If it is refused, they stay.
+            unsafe { libc::madvise(first as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+        }
+    }
+    STOP
+}

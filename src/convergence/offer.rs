@@ -176,7 +176,7 @@ fn several(taken: &Offer, offers: &[&Offer]) -> Option<Warning> {
     }
     let named: Vec<String> = others.iter().map(|offer| offer.place_told()).collect();
     let message = format!(
-        "the answer holds different JSON objects; the last one that keeps the schema was taken, at {}, and not the one at {}",
+        "the answer holds different JSON objects; the last one that matches the schema was taken, at {}, and not the one at {}",
         taken.place_told(),
         named.join(", at ")
     );

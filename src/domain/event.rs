@@ -169,6 +169,9 @@ pub struct Started {
     /// The name of the token it was asked for with, if one was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) requested_by: Option<String>,
+    /// The trace that the request belonged to, as its header `traceparent` said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) traceparent: Option<Box<str>>,
 }
 
 /// Whether there is nothing to say of a priority.

@@ -74,18 +74,23 @@ impl FairQueue {
         Self { bounds, levels, running, promised, came: 0, started: 0 }
     }
 
-    /// Promises a place, unless there is none, or only others of this queue may have those that are left: a share holds no more
-    /// places than are left for all, so that there is always one for a share that has none.
+    /// Promises a place, if there is one.
     pub(crate) fn promise(&mut self, share: &str) -> bool {
-        // A run that can start at once does not wait, so free slots count as well.
-        let free_slots = self.bounds.running.saturating_sub(self.running.len());
-        let promised: usize = self.promised.values().sum();
-        let left = (self.bounds.waiting + free_slots).saturating_sub(self.waiting() + promised);
-        let has_place = left > 0 && (share.is_empty() || self.held(share) < left + free_slots);
+        let has_place = self.has_place(share);
         if has_place {
             *self.promised.entry(share.to_owned()).or_default() += 1;
         }
         has_place
+    }
+
+    /// Whether a run of this share finds a place now. A share holds no more places than are left for all, so that there is always
+    /// one for a share that has none; the share without a name has no such bound.
+    pub(crate) fn has_place(&self, share: &str) -> bool {
+        // A run that can start at once does not wait, so free slots count as well.
+        let free_slots = self.bounds.running.saturating_sub(self.running.len());
+        let promised: usize = self.promised.values().sum();
+        let left = (self.bounds.waiting + free_slots).saturating_sub(self.waiting() + promised);
+        left > 0 && (share.is_empty() || self.held(share) < left + free_slots)
     }
 
     /// Takes a promise back, or the run it was for is about to come.

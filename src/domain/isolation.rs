@@ -47,6 +47,8 @@ pub enum Part {
     EgressProxy,
     NoNewPrivileges,
     Seccomp,
+    /// A control group of the kernel limits memory and processes, or counts processor time.
+    ControlGroup,
     /// The engine confines its commands itself.
     EngineSandbox,
 }

@@ -23,11 +23,13 @@ pub(crate) mod plain_json;
 pub mod proven_file;
 pub mod request;
 pub mod resources;
+pub(crate) mod retention;
 pub mod run_file;
 pub(crate) mod similar;
 pub mod state;
 pub mod statechart;
 pub mod time;
+pub(crate) mod trace_context;
 pub mod validation;
 
 #[cfg(test)]

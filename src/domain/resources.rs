@@ -144,6 +144,12 @@ impl ResourceLimits {
         too_much.then_some(Exceeded { resource, limit, seen, files: None })
     }
 
+    /// That the system gave a run all of a resource that it may have, and refused it more.
+    pub(crate) fn met(&self, resource: Resource) -> Exceeded {
+        let limit = self.of(resource);
+        Exceeded { resource, limit, seen: limit, files: None }
+    }
+
     /// That a run's folders hold too much: bytes, or files and folders.
     pub(crate) fn disk_exceeded(&self, bytes: u64, files: u64) -> Option<Exceeded> {
         let limit = self.disk_bytes;

@@ -56,6 +56,7 @@ pub(crate) fn started(mode: ExecutionMode, awaiting_upload: bool, auto_reply: bo
         temporary: false,
         labels: Default::default(),
         requested_by: None,
+        traceparent: None,
         priority: 0,
         metadata: None,
         context: None,

@@ -174,6 +174,9 @@ pub struct RunState {
     /// What the client finds it by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) labels: BTreeMap<String, String>,
+    /// The named token that it was created with: who shares the queue with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) requested_by: Option<String>,
     /// Whether it goes before or behind others in the queue.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub(crate) priority: i8,
@@ -236,6 +239,7 @@ impl RunState {
             idempotency_sha256: started.idempotency_sha256.clone(),
             temporary: started.temporary,
             labels: started.labels.clone(),
+            requested_by: started.requested_by.clone(),
             priority: started.priority,
             has_metadata: started.metadata.is_some(),
             awaiting_files: started.awaiting_files.clone(),

@@ -34,6 +34,13 @@ impl Timestamp {
         let micros = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
         Self::from_micros(self.as_micros().saturating_add(micros))
     }
+
+    /// This moment less whole seconds.
+    #[must_use]
+    pub fn minus_seconds(self, seconds: u64) -> Self {
+        let micros = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        Self::from_micros(self.as_micros().saturating_sub(micros))
+    }
 }
 
 impl fmt::Display for Timestamp {

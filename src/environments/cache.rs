@@ -1,8 +1,10 @@
 //! The environments of a data folder: found, counted, removed.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -16,6 +18,33 @@ use crate::files;
 #[derive(Debug, Clone)]
 pub(crate) struct Environments {
     folder: PathBuf,
+    /// How many of the service's runs make each of these now. A maker in a sandbox is shown its folder from the beginning, and would
+    /// not notice that another one has taken its place.
+    under_way: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+/// An environment whose folder is there, and stays while this is held.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    id: String,
+    all: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut all = lock(&self.all);
+        if let Some(count) = all.get_mut(&self.id) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// Nothing can panic while it holds the lock.
+fn lock(all: &Mutex<HashMap<String, usize>>) -> MutexGuard<'_, HashMap<String, usize>> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An environment that is not removed while this is held.
@@ -33,7 +62,15 @@ pub(crate) struct Totals {
 
 impl Environments {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, under_way: Arc::default() }
+    }
+
+    /// Makes the folder of an environment that is about to be made.
+    pub(crate) fn begin(&self, id: &str) -> Result<UnderWay, files::Error> {
+        let mut all = lock(&self.under_way);
+        files::create_private_folder(&self.folder(id))?;
+        *all.entry(id.to_owned()).or_default() += 1;
+        Ok(UnderWay { id: id.to_owned(), all: self.under_way.clone() })
     }
 
     /// Where the environment with this content is, or will be.
@@ -121,13 +158,17 @@ impl Environments {
     /// Removes an environment that is to go, unless somebody uses or makes it.
     fn remove_one(&self, id: &str, goes: &impl Fn(&Path) -> bool) -> Result<Option<u64>, files::Error> {
         let folder = self.folder(id);
-        let Ok(Some(lock)) = Lock::alone(&folder) else { return Ok(None) };
+        let aside = self.folder.join(format!(".unneeded-{id}"));
+        let under_way = lock(&self.under_way);
+        if under_way.contains_key(id) {
+            return Ok(None);
+        }
+        let Ok(Some(alone)) = Lock::alone(&folder) else { return Ok(None) };
         if !goes(&folder) {
             return Ok(None);
         }
-        let aside = self.folder.join(format!(".unneeded-{id}"));
         files::rename(&folder, &aside)?;
-        drop(lock);
+        drop((alone, under_way));
         files::remove_tree(&aside).map(Some)
     }
 
@@ -212,6 +253,19 @@ mod tests {
         drop(used);
         assert_eq!(environments.remove_unused(Duration::ZERO).count, 1, "a");
         assert_eq!(environments.totals(), Totals::default());
+    }
+
+    #[test]
+    fn nobody_takes_a_folder_away_that_is_about_to_be_filled() {
+        let (_folder, environments) = environments();
+        let (one, other) = (environments.begin("a").unwrap(), environments.begin("a").unwrap());
+        drop(one);
+        environments.discard_half_made("a");
+        environments.remove_half_made();
+        assert!(environments.folder("a").is_dir(), "the other one still makes it");
+        drop(other);
+        environments.discard_half_made("a");
+        assert!(!environments.folder("a").exists());
     }
 
     #[test]

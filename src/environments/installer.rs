@@ -33,7 +33,7 @@ const FOR_BOTH: [(&str, &str); 5] = [
 const OPTIONS: [(&str, &str); 2] = [("PIP_FIND_LINKS", "--find-links"), ("PIP_ONLY_BINARY", "--only-binary")];
 
 /// How the installers are told to behave.
-const MANNERS: [(&str, &str); 10] = [
+const MANNERS: [(&str, &str); 11] = [
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
     ("PIP_NO_INPUT", "1"),
     ("PIP_NO_COLOR", "1"),
@@ -42,6 +42,8 @@ const MANNERS: [(&str, &str); 10] = [
     ("PIP_NO_CACHE_DIR", "1"),
     ("UV_NO_CACHE", "1"),
     ("UV_NO_PROGRESS", "1"),
+    // An environment is on a mount of its own, where nothing can be linked to.
+    ("UV_LINK_MODE", "copy"),
     ("UV_PYTHON_DOWNLOADS", "never"),
     ("UV_COMPILE_BYTECODE", "1"),
     ("NO_COLOR", "1"),

@@ -15,7 +15,7 @@ mod output;
 mod record;
 mod variables;
 
-pub(crate) use cache::{Environments, InUse, Totals};
+pub(crate) use cache::{Environments, InUse, Totals, UnderWay};
 pub(crate) use installer::installer_here;
 pub use make::make_if_asked;
 pub(crate) use order::{MAKE, Order, Wanted};

@@ -228,6 +228,7 @@ mod tests {
             context: None,
             priority: 0,
             requested_by: None,
+            traceparent: None,
             awaiting_files: Vec::new(),
             defaults: Box::default(),
         };

@@ -138,6 +138,7 @@ fn started() -> impl Strategy<Value = Event> {
                 context: flag.then(|| Box::new(Caller { user_id: Some("u".to_owned()), agent_id: None })),
                 priority: if flag { 3 } else { 0 },
                 requested_by: flag.then(|| "ci".into()),
+                traceparent: flag.then(|| "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
                 awaiting_files: if flag { vec!["doc".to_owned()] } else { Vec::new() },
                 defaults: Box::new(some_defaults(flag)),
             })
@@ -386,8 +387,9 @@ proptest! {
 }
 
 /// What an event need not have.
-const OPTIONAL: [(&str, &str); 16] = [
+const OPTIONAL: [(&str, &str); 17] = [
     ("conversation.started", "requested_by"),
+    ("conversation.started", "traceparent"),
     ("interaction.reply.accepted", "requested_by"),
     ("conversation.started", "context"),
     ("conversation.started", "awaiting_files"),

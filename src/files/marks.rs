@@ -37,6 +37,13 @@ impl Mark {
             changed: (found.ctime(), found.ctime_nsec()),
         }
     }
+
+    /// Whether it was not changed within the last tick before `now`, so that every later change is visible.
+    pub(crate) fn is_stable_at(&self, now: SystemTime) -> bool {
+        let (seconds, nanos) = self.changed;
+        let at = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
+        at + CLOCK_TICK < now.duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
 }
 
 impl Marks {
@@ -108,10 +115,5 @@ impl Marks {
 }
 
 fn is_stable_at(marks: &[(PathBuf, Mark)], now: SystemTime) -> bool {
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let quiet = |(seconds, nanos): (i64, i64)| {
-        let at = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
-        at + CLOCK_TICK < now
-    };
-    marks.iter().all(|(_, mark)| quiet(mark.changed))
+    marks.iter().all(|(_, mark)| mark.is_stable_at(now))
 }

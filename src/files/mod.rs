@@ -3,12 +3,15 @@
 mod aside;
 mod chunks;
 mod copy;
+mod copy_tree;
 mod descriptors;
 mod error;
 mod folder;
 mod group_sync;
 mod marks;
 mod open;
+mod own_process;
+mod preview;
 mod private;
 mod read;
 mod remove;
@@ -17,11 +20,13 @@ mod room;
 mod shortage;
 mod step;
 mod sync;
+mod tree_size;
 mod write;
 
 pub(crate) use aside::{ensure_absent, ensure_folder, move_aside};
 pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
+pub(crate) use copy_tree::{copy_tree, copy_tree_but};
 pub(crate) use descriptors::{
     inherited_open_files, open_files, open_files_within, raise_open_files, restore_open_files,
 };
@@ -29,14 +34,17 @@ pub(crate) use error::Error;
 pub(crate) use folder::{create_folder, create_new_folder, create_parent, create_private_folder};
 pub(crate) use marks::{Mark, Marks};
 pub(crate) use open::{LookupError, create_new, open_beneath, open_followed, open_regular, open_regular_to_write};
+pub(crate) use own_process::own_process;
+pub(crate) use preview::Preview;
 pub(crate) use private::{Reach, close_folder, create_for_owner_alone, open_lock};
 pub(crate) use read::{read_beneath, read_followed, read_optional, read_regular};
 pub(crate) use remove::{remove_file, remove_hidden, remove_tree, set_aside};
 pub(crate) use rename::rename;
-pub(crate) use room::{WithinRoom, free_bytes};
+pub(crate) use room::{WithinRoom, disk_bytes, free_bytes, mount_point};
 pub(crate) use shortage::Shortage;
 pub(crate) use step::{step, stepwise};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
+pub(crate) use tree_size::sizes_below;
 pub(crate) use write::{
     create_private_durably, write_durably, write_own, write_private, write_whole, write_whole_with,
 };

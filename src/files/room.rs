@@ -1,6 +1,7 @@
 //! Free space on a disk, looked at while something large is written.
 
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -14,6 +15,20 @@ const LOOK_EVERY_BYTES: usize = 1024 * 1024;
 pub(crate) fn free_bytes(path: &Path) -> Result<u64, Error> {
     let found = rustix::fs::statvfs(path).map_err(Error::on("ask for the free space of", path))?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Size of the disk that a path is on.
+pub(crate) fn disk_bytes(path: &Path) -> Result<u64, Error> {
+    let found = rustix::fs::statvfs(path).map_err(Error::on("ask for the size of the disk of", path))?;
+    Ok(found.f_blocks.saturating_mul(found.f_frsize))
+}
+
+/// Where the file system of this path is mounted: the topmost folder above it that is on the same device.
+pub(crate) fn mount_point(path: &Path) -> PathBuf {
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|found| found.dev());
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let own = device(&path);
+    path.ancestors().take_while(|above| device(above) == own).last().unwrap_or(&path).to_owned()
 }
 
 /// A writer that fails as on a full disk before less than `floor` bytes are free.

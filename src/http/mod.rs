@@ -22,4 +22,5 @@ mod ui;
 pub use router::{all_routes, openapi_document};
 pub use serve::serve;
 pub(crate) use serve::serve_read_only;
+pub(crate) use server::request_span::ACCESS_TARGET;
 pub use server::route_table::Route;

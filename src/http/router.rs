@@ -5,29 +5,29 @@ use std::sync::{Arc, LazyLock};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::header;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::http::answer::problem::Problem;
 use crate::http::engines::{self, models, upgrades};
-use crate::http::feeds::{events, history, logs};
-use crate::http::inspect::{explain, explain_cache, export};
+use crate::http::feeds::{events, history, logs, ticket};
+use crate::http::inspect::{audit, explain, explain_cache, export};
 use crate::http::jobs::{
     artifacts, bundle, cancel, cleanup, create, delete, interaction, list, rerun, result, status, upload,
 };
-use crate::http::management::{self, files, run};
+use crate::http::management::{self, files, packages as package_files, run};
 use crate::http::openapi;
 use crate::http::server::access::{self, Gate};
-use crate::http::server::grant::Access::{self, Admin, Read, Run};
+use crate::http::server::grant::Access::{self, Admin, Open, Read, Run};
 use crate::http::server::request_span;
 use crate::http::server::route_table::{Route, RouteTable};
 use crate::http::skills::{installed, lifecycle, packages};
 use crate::http::state::app::App;
 use crate::http::state::turns::Pace;
-use crate::http::system::{health, info};
-use crate::http::ui;
+use crate::http::system::{backups, health, info, metrics, settings};
+use crate::http::ui::{legacy, pages, session};
 use crate::settings::Limits;
 
 /// Bytes of a multipart body that are not the file.
@@ -37,6 +37,7 @@ const MULTIPART_FRAME_BYTES: u64 = 64 * 1024;
 const LIST: &[&str] = &["status", "skill_id", "engine", "limit", "before", "since", "until", "label"];
 const HISTORY: &[&str] = &["from_seq", "to_seq", "from_ts", "to_ts", "limit"];
 const AT_SEQ: &[&str] = &["at_seq"];
+const EVENTS: &[&str] = &["cursor", access::TICKET];
 /// Those of a history for which its log is read from the beginning.
 const TIMES: &[&str] = &["from_ts", "to_ts"];
 const RANGE: &[&str] = &["stream", "byte_from", "byte_to"];
@@ -51,7 +52,7 @@ pub(crate) fn routes(app: App) -> Router {
         })
         .fallback(async |request: Request| Problem::RouteNotFound { path: request.uri().path().to_owned() })
         .layer(from_fn_with_state(gate, access::guard))
-        .layer(from_fn(request_span::trace))
+        .layer(from_fn_with_state(app.clone(), request_span::trace))
         .with_state(app)
 }
 
@@ -75,13 +76,19 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
     let table = RouteTable::new(upload_limit)
         .health("/healthz", health::alive)
         .health("/readyz", health::ready)
-        .page("/ui", ui::shell)
-        .page("/ui/", ui::shell)
-        .page("/ui/{*page}", ui::shell)
-        .page("/ui/static/{*path}", ui::file)
-        .get("/docs", Read, &[], ui::docs)
+        .page("/ui", pages::shell)
+        .page("/ui/", pages::shell)
+        .page("/ui/{*page}", pages::shell)
+        .page("/ui/static/{*path}", pages::file)
+        .get("/ui/session", Open, &[], session::now)
+        .post("/ui/session", Open, &[], session::log_in)
+        .delete("/ui/session", Open, session::log_out)
+        .get("/metrics", Read, &[], metrics::metrics)
+        .get("/docs", Read, &[], pages::docs)
         .get("/v1/openapi.json", Read, &[], openapi_json)
         .get("/v1/system", Read, &[], info::system)
+        .post("/v1/backups", Admin, &[], backups::begin)
+        .get("/v1/backups/{id}", Read, &[], backups::one)
         .get("/v1/skills", Read, &[], installed::all)
         .get("/v1/skills/{id}", Read, &[], installed::one)
         // Every archived package is read and checked.
@@ -89,6 +96,7 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
         .post("/v1/skills/{id}/rollback", Admin, &[], lifecycle::rollback)
         .delete("/v1/skills/{id}", Admin, lifecycle::uninstall)
         .upload("/v1/skill-packages/install", Admin, &["wait"], packages::install)
+        .upload("/v1/skill-packages/check", Admin, &[], package_files::check)
         .get("/v1/skill-packages/{id}", Read, &[], packages::one)
         .get("/v1/engines", Read, &[], engines::status::all)
         .get("/v1/engines/auth-status", Read, &[], engines::status::auth_status)
@@ -100,13 +108,24 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
         .get("/v1/jobs", Read, LIST, list::list)
         // A configuration for an engine in its body needs more: `create.rs` asks for it.
         .post("/v1/jobs", Run, &["wait"], create::create)
+        .post("/v1/jobs/check", Run, &[], create::check)
         .post("/v1/jobs/cleanup", Admin, &[], cleanup::cleanup)
         .get("/v1/temp-skill-runs", Read, LIST, list::temporary)
         // Whoever brings a skill brings code.
         .post("/v1/temp-skill-runs", Admin, &["wait"], create::create_temp);
     let table = run_routes(table, "/v1/jobs/{id}", Run);
     let table = run_routes(table, "/v1/temp-skill-runs/{id}", Admin);
-    management_routes(table)
+    legacy_routes(management_routes(table))
+}
+
+/// The data that pages asked for before there was the management API.
+fn legacy_routes(table: RouteTable) -> RouteTable {
+    table
+        .get("/ui/skills/table", Read, &[], legacy::skills)
+        .get("/ui/engines/table", Read, &[], legacy::engines)
+        .get("/ui/runs/table", Read, LIST, legacy::runs)
+        .get("/ui/runs/{id}/view", Read, &["path"], legacy::file)
+        .slow_get("/ui/runs/{id}/logs/tail", Read, AT_SEQ, Pace::SlowWith(AT_SEQ), legacy::logs)
 }
 
 /// What can be done with one run, however its skill came.
@@ -125,10 +144,12 @@ fn run_routes(table: RouteTable, prefix: &str, upload: Access) -> RouteTable {
         .get(&at("/artifacts/{*path}"), Read, &[], artifacts::one)
         .slow_get(&at("/bundle"), Read, &[], Pace::Slow, bundle::bundle)
         .slow_get(&at("/explain"), Read, &["path"], Pace::Slow, explain::explain)
+        .slow_get(&at("/audit"), Read, &[], Pace::Slow, audit::run)
         .slow_get(&at("/export"), Read, &[], Pace::Slow, export::export)
         .slow_get(&at("/logs"), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), logs::whole)
         .get(&at("/logs/range"), Read, RANGE, logs::range)
-        .get(&at("/events"), Read, &["cursor"], events::events)
+        .get(&at("/events"), Read, EVENTS, events::events)
+        .post(&at("/events/ticket"), Read, &[], ticket::ticket)
         .slow_get(&at("/events/history"), Read, HISTORY, Pace::SlowWith(TIMES), history::history)
         .post(&at("/cancel"), Run, &[], cancel::cancel)
         .get(&at("/explain/cache"), Read, &[], explain_cache::explain)
@@ -143,6 +164,10 @@ fn management_routes(table: RouteTable) -> RouteTable {
         .get("/v1/management/skills", Read, &[], management::skills::all)
         .get("/v1/management/skills/{id}", Read, &[], management::skills::one)
         .get("/v1/management/skills/{id}/schemas", Read, &[], management::skills::schemas)
+        .get("/v1/management/skills/{id}/file", Read, &["path", "version"], package_files::file)
+        .slow_get("/v1/management/skills/{id}/changes", Read, &["from", "to"], Pace::Slow, package_files::changes)
+        .upload("/v1/management/audit", Run, &[], audit::export)
+        .get("/v1/management/settings", Read, &[], settings::all)
         .get("/v1/management/engines", Read, &[], management::engines::all)
         .get("/v1/management/engines/{engine}", Read, &[], management::engines::one)
         .get(&at(""), Read, LIST, management::runs::list)
@@ -152,10 +177,12 @@ fn management_routes(table: RouteTable) -> RouteTable {
         .slow_get(&at("/{id}/pending"), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), interaction::pending)
         .post(&at("/{id}/reply"), Run, &[], interaction::reply)
         .post(&at("/{id}/cancel"), Run, &[], cancel::cancel)
-        .get(&at("/{id}/events"), Read, &["cursor"], events::events)
+        .get(&at("/{id}/events"), Read, EVENTS, events::events)
+        .post(&at("/{id}/events/ticket"), Read, &[], ticket::ticket)
         .slow_get(&at("/{id}/events/history"), Read, HISTORY, Pace::SlowWith(TIMES), history::history)
         .get(&at("/{id}/logs/range"), Read, RANGE, logs::range)
         .slow_get(&at("/{id}/explain"), Read, &["path"], Pace::Slow, explain::explain)
+        .slow_get(&at("/{id}/audit"), Read, &[], Pace::Slow, audit::run)
         .get(&at("/{id}/files"), Read, &[], files::all)
         .get(&at("/{id}/file"), Read, &["path"], files::one)
 }

@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 use crate::files;
 use crate::http::router::routes;
 use crate::http::server::connection;
-use crate::http::server::peer::{Owners, Peer};
+use crate::http::server::peer::{Owners, PeerAt};
 use crate::http::server::slots::{Entered, Slots, connection_limit};
 use crate::http::state::app::{App, Changes};
 use crate::orchestrator::Orchestrator;
@@ -79,8 +79,7 @@ struct Acceptor {
     app: App,
     router: Router,
     slots: Arc<Slots>,
-    /// None if the token alone decides who is let in.
-    owners: Option<Arc<Owners>>,
+    owners: Arc<Owners>,
     turned_away: Arc<Semaphore>,
     tasks: TaskTracker,
 }
@@ -90,7 +89,7 @@ impl Acceptor {
         let settings = app.orchestrator().settings();
         let slots = Slots::new(most, settings.http.connections.most_per_address);
         let turned_away = Arc::new(Semaphore::new((most / 8).clamp(1, TURNED_AWAY_MAX)));
-        let owners = settings.http.token.is_none().then(Owners::new);
+        let owners = Owners::new();
         Self { router: routes(app.clone()), app, slots, owners, turned_away, tasks }
     }
 
@@ -144,10 +143,7 @@ impl Acceptor {
         let owners = self.owners.clone();
         self.tasks.spawn(async move {
             let limits = &app.orchestrator().settings().http.connections;
-            let peer = match owners {
-                Some(owners) => owners.peer_of(&stream).await,
-                None => Peer::Stranger { uid: None },
-            };
+            let peer = PeerAt { peer: owners.peer_of(&stream).await, address: peer.ip() };
             connection::serve(stream, peer, slot, router, limits, app.closed()).await;
         });
         if let Some(gone) = evicted {

@@ -129,7 +129,7 @@ pub(crate) fn locate(place: &Place<'_>) -> Result<Located, NotInstalled> {
         Some(program) => Ok(located(place, vec![shown(&program)], Source::OnPath)),
         None => {
             let prefix = place.npm_prefix.display();
-            Err(missing(format!("its program is neither in {prefix} nor on the PATH of the service")))
+            Err(missing(format!("its program is neither in {prefix} nor on the PATH")))
         }
     }
 }

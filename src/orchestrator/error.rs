@@ -1,5 +1,7 @@
 //! Why the orchestrator says no, or broke.
 
+use std::path::PathBuf;
+
 use crate::domain::codes::{ErrorCode, Hint};
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
@@ -62,8 +64,8 @@ pub enum Error {
     #[error("the service is shutting down and takes no new work")]
     ShuttingDown,
     /// The disk is nearly full.
-    #[error("the disk has {free} bytes left, below the floor of {floor}")]
-    InsufficientStorage { free: u64, floor: u64 },
+    #[error("the file system at {} has {free} bytes left, below the floor of {floor} (min_free_bytes)", file_system.display())]
+    InsufficientStorage { file_system: PathBuf, free: u64, floor: u64 },
     /// A seq beyond the log's head.
     #[error("seq {seq} is not in the log, which goes from 1 to {head}")]
     SeqOutOfRange { seq: Seq, head: Seq },

@@ -14,6 +14,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::Adapter;
 use crate::environments::Environments;
 use crate::installed_engines::InstalledEngines;
+use crate::metrics::Metrics;
 use crate::orchestrator::environment::isolation::{IsolationHere, IsolationOfSkill};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::RunLog;
@@ -57,6 +58,11 @@ impl Orchestrator {
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// What the service counts about itself.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     /// The time of the service's clock.

@@ -8,19 +8,24 @@ use tracing::warn;
 use crate::orchestrator::environment::Environment;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
-use crate::orchestrator::inspect::scrub;
+use crate::orchestrator::inspect::{scrub, send_telemetry};
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
 use crate::orchestrator::packages::install::INSTALLS_MAX;
-use crate::orchestrator::runs::{deadlines, dispatch, recovery, temp_sweep};
+use crate::orchestrator::runs::{deadlines, dispatch, recovery, retention, temp_sweep};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::context::Parts;
 use crate::orchestrator::shared::deadlines::Deadlines;
+use crate::orchestrator::shared::ended_runs::EndedRuns;
 use crate::registry::Registry;
 use crate::settings::{Sandbox, Settings};
 use crate::store::EventStore;
 use crate::supervisor::Confinement;
+use crate::telemetry::Collector;
 use crate::workspace::{self, Layout};
+
+/// How long the last traces and metrics may take.
+const LAST_TELEMETRY: Duration = Duration::from_secs(3);
 
 impl Orchestrator {
     /// Take over a data folder: recover what an earlier process left, then take work.
@@ -53,6 +58,14 @@ impl Orchestrator {
         let log = RunLog::new(store.clone(), layout.clone(), blocking.clone());
         let sealer = Sealer::new(store.clone(), &log, seal_grace);
         let (deadlines, due) = Deadlines::new();
+        let collector = settings.otlp.clone().map(Collector::new);
+        let (ended_runs, ended) = match collector {
+            Some(collector) => {
+                let (ended_runs, ended) = EndedRuns::new();
+                (ended_runs, Some((collector, ended)))
+            }
+            None => (EndedRuns::default(), None),
+        };
         let shared = Arc::new(Shared::new(Parts {
             store,
             log,
@@ -69,12 +82,17 @@ impl Orchestrator {
             program,
             sealer,
             deadlines,
+            ended_runs,
             installs_max: INSTALLS_MAX,
         }));
+        if let Some((collector, ended)) = ended {
+            tokio::spawn(send_telemetry::send_often(Arc::downgrade(&shared), collector, ended));
+        }
         recovery::recover(&shared).await?;
         tokio::spawn(deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
         tokio::spawn(temp_sweep::sweep_often(Arc::downgrade(&shared)));
         tokio::spawn(scrub::scrub_often(Arc::downgrade(&shared)));
+        tokio::spawn(retention::retain_often(Arc::downgrade(&shared)));
         let (queue, closing) = (shared.queue.clone(), shared.closing.clone());
         tokio::spawn(dispatch::dispatch(Arc::downgrade(&shared), queue, closing));
         Ok(Self { shared })
@@ -95,5 +113,7 @@ impl Orchestrator {
             shared.tasks.wait().await;
         }
         shared.sealer.finish().await;
+        // What a collector has not taken by then it does not get.
+        let _ = tokio::time::timeout(LAST_TELEMETRY, shared.ended_runs.flush()).await;
     }
 }

@@ -19,13 +19,16 @@ pub(crate) use environment::isolation::{IsolationHere, IsolationOfSkill, confine
 pub use environment::{Blocking, Clock, Environment, FileSteps, WallClock};
 pub use error::Error;
 pub use handle::{Orchestrator, Sizes};
+pub(crate) use inspect::backup::{back_up, check_name as check_backup_name};
 pub(crate) use inspect::hit_folder::make_hit_folder;
 pub(crate) use inspect::proven_run::{ProvenContent, ProvenRun};
 pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export, OpenedBundle};
+pub(crate) use intake::Planned;
 pub(crate) use intake::upload::ZIP_PART;
 pub use intake::{CreateRequest, Created, Delivery, OptionsRequest, Uploaded};
 pub(crate) use log::Past;
 pub use log::{Events, RunLog};
 pub(crate) use packages::{Change, Install, InstallStatus, NotInstalled, change_here, install_here};
 pub use runs::{Canceled, Cleaned, ListFilter, Listing, PendingQuestion, Replied};
+pub(crate) use shared::backups::Copied;
 pub(crate) use shared::skills::SharedSkill;

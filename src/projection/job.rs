@@ -87,6 +87,7 @@ pub struct Job {
 /// The job of a run.
 pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
     let passed = run.turn.as_ref().map(|turn| &turn.passed);
+    let awaiting = run.awaiting_upload && !run.status().is_final();
     Job {
         request_id: run.request_id,
         run_id: run.run_id,
@@ -106,7 +107,7 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
         retries: run.retries,
         retry_at: run.retry_at,
         head_seq: run.head_seq,
-        awaiting_upload: run.awaiting_upload,
+        awaiting_upload: awaiting,
         cache_hit: run.cache_hit,
         pending_interaction_id: run.pending().as_ref().map(|pending| pending.interaction.interaction_id),
         interaction_count: run.interaction_count,
@@ -118,7 +119,7 @@ pub fn job(run: &RunState, queue_position: Option<usize>) -> Job {
         warnings: run.warnings.clone(),
         error: run.error.clone(),
         usage: run.usage,
-        awaiting_files: run.awaiting_files.clone(),
+        awaiting_files: if awaiting { run.awaiting_files.clone() } else { Vec::new() },
         labels: run.labels.clone(),
         priority: run.priority,
         metadata: None,

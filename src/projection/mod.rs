@@ -7,6 +7,7 @@ mod job;
 mod locate;
 mod pointer;
 mod shown;
+pub(crate) mod trace;
 
 pub(crate) use explain::{Explanation, FilePlace, Origin, Precision, Trail};
 pub(crate) use failure::{FailureExplanation, FailureTrail, Refused, Violation};
@@ -14,4 +15,4 @@ pub(crate) use job::Job;
 pub use job::job;
 pub(crate) use locate::places;
 pub(crate) use pointer::{Pointer, span};
-pub(crate) use shown::{Hidden, check_shown, is_in_skill_copy, may_lead_to_shown};
+pub(crate) use shown::{Hidden, check_shown, check_shown_of_skill, is_in_skill_copy, may_lead_to_shown};

@@ -50,6 +50,11 @@ pub(crate) fn check_shown(path: &str) -> Result<(), Hidden> {
     }
 }
 
+/// Whether a file of a skill's package may be shown.
+pub(crate) fn check_shown_of_skill(path: &str) -> Result<(), Hidden> {
+    if is_engine_config(path) { Err(Hidden::EngineConfig) } else { Ok(()) }
+}
+
 /// Whether a file below this folder may be shown, so that a list has to name the folder.
 pub(crate) fn may_lead_to_shown(folder: &str) -> bool {
     let is_above = |path: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));

@@ -88,10 +88,7 @@ fn chosen(
     if archived.is_empty() && matches!(now, InPlace::Nothing) {
         return Err(ChangeRefused::NotFound);
     }
-    let is_meant = |skill: &Skill| {
-        let by_content = wanted.len() >= FINGERPRINT_MIN && skill.fingerprint.starts_with(wanted);
-        by_content || skill.version.to_string() == wanted
-    };
+    let is_meant = |skill: &Skill| is_named(skill, wanted);
     if let InPlace::Valid(installed) = now
         && is_meant(installed)
         && !archived.iter().flat_map(|one| &one.skill).any(|skill| is_meant(skill))
@@ -129,6 +126,12 @@ fn chosen(
             fingerprints: several.iter().flat_map(|one| &one.skill).map(|skill| short(&skill.fingerprint)).collect(),
         }),
     }
+}
+
+/// Whether a package is named by its version, or by the beginning of its fingerprint.
+pub(crate) fn is_named(skill: &Skill, wanted: &str) -> bool {
+    let by_content = wanted.len() >= FINGERPRINT_MIN && skill.fingerprint.starts_with(wanted);
+    by_content || skill.version.to_string() == wanted
 }
 
 /// What names a version: all packages that name none have the same one, so they go by their fingerprint.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use tracing::warn;
 
@@ -31,9 +32,11 @@ pub struct Registry {
 /// A package as it was read, and the metadata of its files at that time.
 #[derive(Debug, Clone)]
 struct Known {
-    survey: Survey,
+    survey: Arc<Survey>,
     /// Whether every later change of the files will show in their [`Survey`].
     stable: bool,
+    /// Whether every later change of the folders will show in their marks.
+    folders_stable: bool,
     outcome: Result<Arc<Installed>, Vec<Finding>>,
 }
 
@@ -103,6 +106,10 @@ impl Registry {
         entries
     }
 
+    pub(super) fn folder(&self) -> &std::path::Path {
+        &self.skills_dir
+    }
+
     /// Every version of a skill that is here: the one in place first, then the archived ones, the latest first.
     pub(crate) fn versions(&self, id: &str) -> Result<Vec<KeptVersion>, Error> {
         if !is_id(id) {
@@ -154,17 +161,28 @@ impl Registry {
     /// The package as it is now; none when there is no such folder.
     fn current(&self, folder: &str) -> Option<Result<Arc<Installed>, Vec<Finding>>> {
         let dir = self.skills_dir.join(folder);
+        let last = self.known().get(folder).filter(|known| known.stable && known.folders_stable).cloned();
+        if let Some(known) = last.filter(|known| known.survey.still_fits(&dir)) {
+            return Some(known.outcome);
+        }
+        let began = SystemTime::now();
         let Some(survey) = Survey::of(&dir) else {
             self.known().remove(folder);
             return None;
         };
-        let unchanged = |known: &&Known| known.stable && known.survey == survey;
-        if let Some(known) = self.known().get(folder).filter(unchanged) {
+        let unchanged = |known: &&mut Known| known.stable && *known.survey == survey;
+        if let Some(known) = self.known().get_mut(folder).filter(unchanged) {
+            (known.folders_stable, known.survey) = (survey.folders_stable_at(began), Arc::new(survey));
             return Some(known.outcome.clone());
         }
         // Read without the lock: a large package must not delay the others, and reading one twice is harmless.
         let loaded = load::load(&dir, folder, survey, Intake::Installed)?;
-        let known = Known { survey: loaded.survey, stable: loaded.stable, outcome: loaded.outcome.map(Arc::new) };
+        let known = Known {
+            folders_stable: loaded.survey.folders_stable_at(began),
+            survey: Arc::new(loaded.survey),
+            stable: loaded.stable,
+            outcome: loaded.outcome.map(Arc::new),
+        };
         let outcome = known.outcome.clone();
         self.known().insert(folder.into(), known);
         Some(outcome)

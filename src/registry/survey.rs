@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::domain::codes::FindingCode;
+use crate::files::Mark;
 use crate::skill::Finding;
 
 /// Most files of a package.
@@ -21,11 +22,20 @@ pub(crate) const NOT_PACKAGED: [&str; 2] = [".git", "__pycache__"];
 const CLOCK_TICK: Duration = Duration::from_millis(50);
 
 /// The metadata of every file of a package.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Survey {
     pub(crate) files: Vec<Look>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) too_large: bool,
+    /// The folder itself and those in it.
+    folders: Vec<(PathBuf, Mark)>,
+}
+
+/// Whether the package is the same: a folder changes also with what is not packaged.
+impl PartialEq for Survey {
+    fn eq(&self, other: &Self) -> bool {
+        self.files == other.files && self.findings == other.findings && self.too_large == other.too_large
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,10 +63,10 @@ impl Look {
 impl Survey {
     /// Looks at every file of a folder; none when there is no such folder.
     pub(crate) fn of(dir: &Path) -> Option<Self> {
-        if !fs::metadata(dir).is_ok_and(|found| found.is_dir()) {
-            return None;
-        }
-        let mut walk = Walk { survey: Self { files: Vec::new(), findings: Vec::new(), too_large: false }, bytes: 0 };
+        let found = fs::metadata(dir).ok().filter(Metadata::is_dir)?;
+        let folders = vec![(PathBuf::new(), Mark::new(&found))];
+        let survey = Self { files: Vec::new(), findings: Vec::new(), too_large: false, folders };
+        let mut walk = Walk { survey, bytes: 0 };
         let mut waiting = vec![(dir.to_path_buf(), String::new(), 0)];
         while let Some((dir, prefix, depth)) = waiting.pop() {
             walk.folder(&dir, &prefix, depth, &mut waiting);
@@ -67,6 +77,25 @@ impl Survey {
         let mut survey = walk.survey;
         survey.files.sort_unstable();
         Some(survey)
+    }
+
+    /// Whether another survey would find the same, seen without listing a folder: what is added to one, or removed, changes the
+    /// folder. Only where this one was made a tick after the last change of a folder, and found nothing wrong.
+    pub(crate) fn still_fits(&self, dir: &Path) -> bool {
+        let same = |(path, mark): &(PathBuf, Mark)| match path.as_os_str().is_empty() {
+            true => fs::metadata(dir).is_ok_and(|found| Mark::new(&found) == *mark),
+            false => fs::symlink_metadata(dir.join(path)).is_ok_and(|found| Mark::new(&found) == *mark),
+        };
+        let unchanged = |look: &Look| {
+            let found = fs::symlink_metadata(dir.join(&look.path));
+            found.is_ok_and(|found| Look::new(look.path.clone(), &found) == *look)
+        };
+        self.findings.is_empty() && self.folders.iter().all(same) && self.files.iter().all(unchanged)
+    }
+
+    /// Whether no folder was changed within the last tick before `now`.
+    pub(crate) fn folders_stable_at(&self, now: SystemTime) -> bool {
+        self.folders.iter().all(|(_, mark)| mark.is_stable_at(now))
     }
 
     /// Whether no file was changed within the last tick before `now`, so that every later change is visible.
@@ -121,6 +150,7 @@ impl Walk {
                 if depth == MAX_DEPTH {
                     return self.too_large(&format!("its folders are nested deeper than {MAX_DEPTH}"));
                 }
+                self.survey.folders.push((PathBuf::from(&path), Mark::new(&metadata)));
                 waiting.push((full, format!("{path}/"), depth + 1));
             } else if kind.is_file() {
                 self.file(path, &metadata);
@@ -152,5 +182,50 @@ impl Walk {
 
     fn finding(&mut self, code: FindingCode, path: &str, message: &str, hint: &str) {
         self.survey.findings.push(Finding::error(code, path, message, hint));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What somebody may do to a package, and whether a second survey would differ.
+    #[test]
+    fn every_change_of_a_package_is_seen_without_listing_its_folders() {
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 7] = [
+            ("a file more", |dir| fs::write(dir.join("new"), "").unwrap()),
+            ("a file more in a folder", |dir| fs::write(dir.join("assets/new"), "").unwrap()),
+            ("a folder more", |dir| fs::create_dir(dir.join("assets/deep/new")).unwrap()),
+            ("a file less", |dir| fs::remove_file(dir.join("assets/deep/b")).unwrap()),
+            ("other content", |dir| fs::write(dir.join("assets/deep/b"), "other").unwrap()),
+            ("a link in a folder's place", |dir| {
+                fs::rename(dir.join("assets/deep"), dir.join("aside")).unwrap();
+                std::os::unix::fs::symlink(dir.join("aside"), dir.join("assets/deep")).unwrap();
+            }),
+            ("nothing left", |dir| fs::remove_dir_all(dir).unwrap()),
+        ];
+        for (what, change) in changes {
+            let outer = tempfile::tempdir().unwrap();
+            let dir = outer.path().join("skill");
+            fs::create_dir_all(dir.join("assets/deep")).unwrap();
+            fs::write(dir.join("a"), "a").unwrap();
+            fs::write(dir.join("assets/deep/b"), "b").unwrap();
+            // Else the next change could fall into the same tick of the clock.
+            std::thread::sleep(CLOCK_TICK);
+            let survey = Survey::of(&dir).unwrap();
+            assert!(survey.still_fits(&dir), "{what}");
+            change(&dir);
+            assert!(!survey.still_fits(&dir), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_survey_right_after_a_change_is_not_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("assets")).unwrap();
+        let survey = Survey::of(dir.path()).unwrap();
+        assert!(!survey.folders_stable_at(UNIX_EPOCH));
+        assert!(survey.folders_stable_at(SystemTime::now() + 2 * CLOCK_TICK));
     }
 }

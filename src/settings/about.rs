@@ -1,6 +1,19 @@
 //! What each setting is for, in one line.
 
+use serde_json::{Value, json};
+
 use crate::domain::engine::Engine;
+use crate::settings::keys::variable;
+use crate::settings::reader::Described;
+
+/// Settings as programs read them: key, value, source, variable, and what each is for.
+pub(crate) fn listed(described: &[Described]) -> Vec<Value> {
+    let row = |found: &Described| {
+        json!({"key": found.key, "value": found.value, "source": found.source.to_string(),
+            "variable": variable(&found.key), "about": about(&found.key)})
+    };
+    described.iter().map(row).collect()
+}
 
 /// What a setting is for.
 pub(crate) fn about(key: &str) -> &'static str {
@@ -16,11 +29,17 @@ pub(crate) fn about(key: &str) -> &'static str {
 }
 
 const ABOUT: &[(&str, &str)] = &[
-    ("host", "address to listen on; others than loopback need a token"),
+    ("host", "address to listen on; others than loopback need a token, here or a named one"),
     ("port", "port to listen on; 0 takes any free one"),
     ("token", "secret that clients send as Authorization: Bearer"),
     ("allowed_hosts", "host names that requests may use"),
-    ("ui_basic_auth_enabled", "ask for name and password where a route can change the machine"),
+    ("allowed_origins", "origins such as https://app.example whose pages may use the API, with a token of their own"),
+    ("session_hours", "hours after which a browser has to log in again"),
+    ("max_failed_logins", "wrong tokens or passwords in a row before a client has to wait; 0 for any number"),
+    (
+        "ui_basic_auth_enabled",
+        "ask for name and password for the user interface, and where a route can change the machine",
+    ),
     ("ui_basic_auth_username", "the name"),
     ("ui_basic_auth_password", "the password"),
     ("heartbeat_seconds", "silence on an event stream before a heartbeat is sent"),
@@ -35,6 +54,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("agents_dir", "folder of agents, whose skills are used as well"),
     ("configs_dir", "folder of the operator's configuration of engines"),
     ("agent_home", "home folder of the engines, with their logins"),
+    ("backup_dir", "folder that backups are made in"),
     ("npm_prefix", "folder that engines are installed in"),
     ("store", "kind of the event store"),
     ("seal_grace_seconds", "how long the events of a finished run stay in the store"),
@@ -45,9 +65,14 @@ const ABOUT: &[(&str, &str)] = &[
     ("max_running_per_engine", "runs of one engine at the same time; 0 for no limit of its own"),
     ("max_running_per_skill", "runs of one skill at the same time; 0 for no limit of its own"),
     ("fair_label", "label whose values share the queue fairly"),
+    ("fair_tokens", "whether named tokens share the queue fairly, where no label does"),
     ("restart_queued", "what becomes of waiting runs when the service starts: fail or requeue"),
     ("repair", "whether an engine is asked again when its output is invalid"),
     ("sandbox", "whether runs are confined: auto (where the machine can), on (else nothing starts) or off"),
+    (
+        "control_groups",
+        "whether the kernel bounds runs by control groups: auto (where it can limit memory and processes), on (wherever groups can be made) or off",
+    ),
     ("sandbox_read", "files and folders that runs in a sandbox can read besides, where they are hidden otherwise"),
     ("sandbox_write", "folders that runs in a sandbox can write to besides their own"),
     (
@@ -78,10 +103,22 @@ const ABOUT: &[(&str, &str)] = &[
     ("log_file", "file for the service's own log"),
     ("log_max_bytes", "size at which the log file is set aside"),
     ("log_backup_count", "log files that are kept"),
+    ("log_format", "how log lines are written: text or json"),
+    ("access_log", "whether every request is written to access.log beside log_file"),
+    ("keep_days", "days after which the service deletes runs that have ended; 0 keeps them"),
+    ("keep_last", "newest ended runs that are never deleted; without keep_days, all others are; 0 for none"),
+    ("keep_labels", "days for runs with a label, as name:value=DAYS or name:value=forever, instead of keep_days"),
+    ("otlp_endpoint", "OpenTelemetry collector that traces and metrics are sent to, such as http://127.0.0.1:4318"),
+    ("otlp_headers", "headers for the collector, as name=value,name=value"),
+    ("otlp_service_name", "name of this service in traces and metrics"),
+    ("otlp_interval_seconds", "pause between two sets of metrics that are sent to the collector"),
     ("e2e_client_port", "port of the example client"),
     ("e2e_client_backend_base_url", "service that the example client uses"),
     ("e2e_client_recordings_dir", "folder for what the example client records"),
-    ("ui_legacy_api_mode", "what the old routes of the UI do: warn or off"),
+    (
+        "ui_legacy_api_mode",
+        "what the old routes of the UI do: allow, warn (they answer, and tell their end) or gone (410)",
+    ),
     ("ui_legacy_api_sunset", "when the old routes of the UI end"),
 ];
 

@@ -8,11 +8,13 @@ use std::path::PathBuf;
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
-    Connections, E2eClient, EngineSettings, Http, LegacyMode, LegacyUiApi, Limits, Log, LogLevel, Paths, Python,
-    RestartQueued, Runs, Sandbox, Scrub, Settings, Store, StoreKind, Times, UiLogin,
+    Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat, LogLevel,
+    Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Store, StoreKind, Times, UiLogin,
 };
 use crate::domain::engine::Engine;
 use crate::domain::resources::ResourceLimits;
+use crate::domain::retention::{LabelRule, Retention};
+use crate::settings::Secret;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -48,6 +50,8 @@ impl Settings {
             resources: resources(from),
             engines: Engine::AGENTS.iter().map(|name| (*name, engine(from, *name))).collect(),
             log: log(from, &paths),
+            retention: retention(from),
+            otlp: otlp(from),
             e2e_client: e2e_client(from),
             legacy_ui_api: legacy_ui_api(from),
             paths,
@@ -71,6 +75,7 @@ fn paths(from: &mut Reader) -> Paths {
         configs_dir: from.path("configs_dir", skills_dir.with_file_name("configs")),
         skills_dir,
         agent_home: from.path("agent_home", data_dir.join("agent-home")),
+        backup_dir: from.path("backup_dir", data_dir.with_file_name("backups")),
         npm_prefix: from.path("npm_prefix", data_dir.join("npm")),
         data_dir,
     }
@@ -89,10 +94,6 @@ fn http(from: &mut Reader) -> Http {
         |character| character.is_ascii_graphic(),
         "must be visible ASCII characters without spaces, since a header carries it",
     );
-    if !host.is_loopback() && token.is_none() {
-        let message = format!("{host} can be reached from other machines: set token (SKILL_RUNNER_TOKEN) as well");
-        from.object("host", message);
-    }
     Http {
         host,
         port: from.whole("port", 8000, 0..=u16::MAX),
@@ -100,11 +101,21 @@ fn http(from: &mut Reader) -> Http {
         allowed_hosts: from.list("allowed_hosts", usual_hosts(host), |name| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]*".contains(&byte))
         }),
+        allowed_origins: from.list("allowed_origins", Vec::new(), is_origin),
+        session_hours: from.whole("session_hours", 7 * 24, 1..=365 * 24),
+        max_failed_logins: from.whole("max_failed_logins", 10, 0..=1_000_000),
         ui_login: ui_login(from),
         heartbeat_seconds: from.whole("heartbeat_seconds", 15, 1..=HOUR),
         drain_grace_seconds: from.whole("drain_grace_seconds", 30, 0..=HOUR),
         connections: connections(from),
     }
+}
+
+/// Whether a text is an origin as browsers write it: `http` or `https`, a name or address, perhaps a port, and nothing behind it.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    ["http", "https"].contains(&scheme) && !authority.is_empty() && authority.bytes().all(is_part)
 }
 
 fn connections(from: &mut Reader) -> Connections {
@@ -171,6 +182,7 @@ fn runs(from: &mut Reader, cores: usize) -> Runs {
     let paths = |key: &str, from: &mut Reader| {
         from.list(key, Vec::new(), absolute).into_iter().map(PathBuf::from).collect::<Vec<_>>()
     };
+    let groups = [("auto", Groups::Auto), ("on", Groups::On), ("off", Groups::Off)];
     let sandbox = [("auto", Sandbox::Auto), ("on", Sandbox::On), ("off", Sandbox::Off)];
     Runs {
         max_running_jobs: from.whole("max_running_jobs", SLOTS_PER_CORE * cores.max(1), 1..=4096),
@@ -178,9 +190,11 @@ fn runs(from: &mut Reader, cores: usize) -> Runs {
         max_running_per_engine: from.whole("max_running_per_engine", 0, 0..=4096),
         max_running_per_skill: from.whole("max_running_per_skill", 0, 0..=4096),
         fair_label: from.text("fair_label"),
+        fair_tokens: from.switch("fair_tokens", true),
         restart_queued: from.choice("restart_queued", RestartQueued::Fail, &restart),
         repair: from.switch("repair", false),
         sandbox: from.choice("sandbox", Sandbox::Auto, &sandbox),
+        control_groups: from.choice("control_groups", Groups::Auto, &groups),
         sandbox_read: paths("sandbox_read", from),
         sandbox_write: paths("sandbox_write", from),
         egress_allow: from.list("egress_allow", Vec::new(), |host| {
@@ -248,12 +262,54 @@ fn log(from: &mut Reader, paths: &Paths) -> Log {
         "ERROR" | "CRITICAL" => Ok(LogLevel::Error),
         _ => Err(format!("must be TRACE, DEBUG, INFO, WARN or ERROR, not {text:?}")),
     };
+    let file = from.path("log_file", paths.data_dir.join("logs").join("skill-runner.log"));
+    let access = from.switch("access_log", true).then(|| file.with_file_name("access.log"));
     Log {
         level: from.parsed("log_level", LogLevel::Info, level),
-        file: from.path("log_file", paths.data_dir.join("logs").join("skill-runner.log")),
+        file,
+        access,
+        format: from.choice("log_format", LogFormat::Text, &[("text", LogFormat::Text), ("json", LogFormat::Json)]),
         max_bytes: from.bytes("log_max_bytes", 5_000_000, 1024..=TIB),
         backup_count: from.whole("log_backup_count", 5, 0..=1000),
     }
+}
+
+fn retention(from: &mut Reader) -> Retention {
+    let keep_days = from.whole("keep_days", 0, 0..=36_500);
+    let keep_last = from.whole("keep_last", 0, 0..=100_000_000);
+    let rules = from.list("keep_labels", Vec::new(), |text| LabelRule::parse(text).is_some());
+    let by_label = rules.iter().filter_map(|text| LabelRule::parse(text)).collect();
+    Retention { keep_days, keep_last, by_label }
+}
+
+fn otlp(from: &mut Reader) -> Option<Otlp> {
+    let endpoint = from.optional("otlp_endpoint", |text| match text.trim_end_matches('/') {
+        "" => Ok(None),
+        url if url.contains('@') => Err("must not hold a password: put it into otlp_headers".to_owned()),
+        url if url.strip_prefix("http://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')) => {
+            Ok(Some(url.to_owned()))
+        }
+        url if url.starts_with("https://") => {
+            Err("https is not supported: name a collector on this machine or in a private network, with http://"
+                .to_owned())
+        }
+        _ => Err(format!("must be a URL such as http://127.0.0.1:4318, not {text:?}")),
+    });
+    let headers = from.secret(
+        "otlp_headers",
+        |character| character == ' ' || character.is_ascii_graphic(),
+        "must be name=value pairs, separated by commas",
+    );
+    let pairs = headers.as_ref().map(Secret::pairs);
+    if pairs.as_ref().is_some_and(Option::is_none) {
+        from.object("otlp_headers", "must be name=value pairs, separated by commas".to_owned());
+    }
+    let service_name = from.parsed("otlp_service_name", "skill-runner".to_owned(), |text| {
+        if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
+    });
+    let interval_seconds = from.whole("otlp_interval_seconds", 60, 1..=HOUR);
+    let headers = pairs.flatten().unwrap_or_default();
+    endpoint.map(|endpoint| Otlp { endpoint, headers, service_name, interval_seconds })
 }
 
 fn e2e_client(from: &mut Reader) -> E2eClient {

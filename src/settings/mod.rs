@@ -7,7 +7,7 @@ mod layers;
 mod load;
 mod reader;
 
-pub(crate) use about::about;
+pub(crate) use about::{about, listed};
 pub(crate) use keys::variable;
 pub(crate) use layers::Problem;
 pub use layers::Source;
@@ -21,6 +21,7 @@ use std::path::PathBuf;
 
 use crate::domain::engine::Engine;
 use crate::domain::resources::ResourceLimits;
+use crate::domain::retention::Retention;
 
 /// Everything a service or a command can be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +46,10 @@ pub struct Settings {
     pub engines: BTreeMap<Engine, EngineSettings>,
     /// The service's own log.
     pub log: Log,
+    /// Which ended runs are kept.
+    pub(crate) retention: Retention,
+    /// Where traces and metrics are sent.
+    pub(crate) otlp: Option<Otlp>,
     pub e2e_client: E2eClient,
     /// Routes of the former user interface.
     pub legacy_ui_api: LegacyUiApi,
@@ -60,6 +65,12 @@ pub struct Http {
     pub token: Option<Secret>,
     /// Values of `Host` that are answered.
     pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may use the API.
+    pub(crate) allowed_origins: Vec<String>,
+    /// How long a browser stays logged in.
+    pub(crate) session_hours: u64,
+    /// Wrong tokens or passwords in a row before a client has to wait; 0 is no limit.
+    pub(crate) max_failed_logins: u32,
     /// Who may use the user interface, where that is restricted.
     pub ui_login: Option<UiLogin>,
     /// Silence on an event stream before a heartbeat.
@@ -101,6 +112,8 @@ pub struct Paths {
     pub(crate) configs_dir: PathBuf,
     /// The home folder engines see.
     pub agent_home: PathBuf,
+    /// Where backups are made.
+    pub(crate) backup_dir: PathBuf,
     /// Where managed engines are installed.
     pub(crate) npm_prefix: PathBuf,
 }
@@ -141,12 +154,16 @@ pub struct Runs {
     pub(crate) max_running_per_skill: usize,
     /// The label whose values share the queue fairly.
     pub(crate) fair_label: Option<String>,
+    /// Whether named tokens do, where no label does.
+    pub(crate) fair_tokens: bool,
     /// What a restart does with runs that waited.
     pub restart_queued: RestartQueued,
     /// Whether the runner may repair output itself.
     pub repair: bool,
     /// Whether engines are confined.
     pub sandbox: Sandbox,
+    /// Whether they have control groups.
+    pub(crate) control_groups: Groups,
     /// What confined runs can read besides.
     pub(crate) sandbox_read: Vec<PathBuf>,
     /// Where confined runs can write besides.
@@ -171,6 +188,16 @@ pub enum Sandbox {
     /// Always; where the machine cannot, nothing runs.
     On,
     /// Never.
+    Off,
+}
+
+/// Whether runs have control groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Groups {
+    /// Where the kernel can limit memory and processes by them.
+    Auto,
+    /// Wherever they can be made.
+    On,
     Off,
 }
 
@@ -233,6 +260,28 @@ pub struct Log {
     /// Length at which a new file is begun.
     pub max_bytes: u64,
     pub backup_count: u32,
+    pub format: LogFormat,
+    /// Where each request is written to, if anywhere.
+    pub access: Option<PathBuf>,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Where traces and metrics are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Otlp {
+    /// Without the paths of the signals.
+    pub(crate) endpoint: String,
+    /// Names and values of headers.
+    pub(crate) headers: Vec<(String, Secret)>,
+    pub(crate) service_name: String,
+    /// Pause between two sets of metrics.
+    pub(crate) interval_seconds: u64,
 }
 
 /// How much is logged.

@@ -28,6 +28,25 @@ impl Secret {
     }
 }
 
+impl Secret {
+    /// The headers of `name=value,name=value`; `None` if it is something else.
+    pub(crate) fn pairs(&self) -> Option<Vec<(String, Secret)>> {
+        let is_name = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        };
+        let pairs = self.0.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        pairs
+            .map(|pair| {
+                let (name, value) = pair.split_once('=')?;
+                let value = percent_encoding::percent_decode_str(value.trim()).decode_utf8().ok()?;
+                let is_value = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+                let name = name.trim();
+                (is_name(name) && is_value).then(|| (name.to_owned(), Secret(value.into_owned())))
+            })
+            .collect()
+    }
+}
+
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(MASK)
@@ -140,6 +159,16 @@ impl Reader {
         self.read(key, default, T::to_string, |given| parse(one(given)?))
     }
 
+    /// Text that `parse` understands, where there is any.
+    pub(crate) fn optional<T: Display>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<Option<T>, String>,
+    ) -> Option<T> {
+        let show = |value: &Option<T>| value.as_ref().map_or_else(|| "none".to_owned(), T::to_string);
+        self.read(key, None, show, |given| parse(one(given)?))
+    }
+
     /// Text, where there is any.
     pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         let show = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
@@ -211,6 +240,20 @@ fn bytes_of(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headers_are_read_as_pairs_and_anything_else_is_refused() {
+        let pairs = |text: &str| {
+            let pairs = Secret(text.to_owned()).pairs();
+            pairs.map(|pairs| pairs.into_iter().map(|(name, Secret(value))| (name, value)).collect::<Vec<_>>())
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(pairs("a=1, x-key = b%20c,"), Some(vec![pair("a", "1"), pair("x-key", "b c")]));
+        assert_eq!(pairs("a=b=c"), Some(vec![pair("a", "b=c")]));
+        for wrong in ["a", "=1", "a b=1", "a=%0a"] {
+            assert_eq!(pairs(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn byte_counts_are_read_with_and_without_a_unit() {

@@ -72,14 +72,46 @@ impl fmt::Display for Finding {
     }
 }
 
+/// No list of findings is longer.
+const FINDINGS_MAX: usize = 200;
+/// Longest place and message of a finding, in characters: names of a package may have any length.
+const TEXT_MAX: usize = 1000;
+
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
+    /// How many found no room.
+    left_out: usize,
 }
 
 impl Report {
-    pub(crate) fn push(&mut self, finding: Finding) {
-        self.findings.push(finding);
+    /// Adds a finding, if there is room for it. An error always has: it takes the place of a warning.
+    pub(crate) fn push(&mut self, mut finding: Finding) {
+        for text in [&mut finding.file, &mut finding.pointer, &mut finding.message, &mut finding.hint] {
+            if let Some((end, _)) = text.char_indices().nth(TEXT_MAX) {
+                text.truncate(end);
+                text.push('…');
+            }
+        }
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+            return;
+        }
+        self.left_out += 1;
+        let is_warning = |kept: &&mut Finding| kept.severity == Severity::Warning;
+        if finding.severity == Severity::Error
+            && let Some(kept) = self.findings.iter_mut().rev().find(is_warning)
+        {
+            *kept = finding;
+        }
+    }
+
+    /// All findings; the last one says how many are left out.
+    pub(crate) fn into_findings(mut self) -> Vec<Finding> {
+        if let (Some(last), 1..) = (self.findings.last_mut(), self.left_out) {
+            last.hint = format!("{}; {} more findings are left out", last.hint, self.left_out);
+        }
+        self.findings
     }
 
     /// Adds a general finding unless a more specific one is about the same place.
@@ -89,7 +121,7 @@ impl Report {
             other.code != finding.code && other.file == finding.file && other.pointer == finding.pointer
         };
         if !self.findings.iter().any(said) {
-            self.findings.push(finding);
+            self.push(finding);
         }
     }
 
@@ -106,6 +138,23 @@ pub(crate) fn escape(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn findings_are_limited_in_number_and_length_and_no_error_is_lost() {
+        let finding = |message: String| Finding::error(FindingCode::OldKey, "assets/runner.json", message, "rename it");
+        let mut report = Report::default();
+        for number in 0..100_000 {
+            report.push_unless_said(finding(number.to_string()).into_warning().at(format!("/{number}")));
+        }
+        assert!(!report.has_errors());
+        report.push(finding("x".repeat(100_000)));
+        assert!(report.has_errors());
+        let findings = report.into_findings();
+        let last = findings.last().unwrap();
+        assert_eq!((findings.len(), findings[198].message.as_str()), (FINDINGS_MAX, "198"));
+        assert_eq!((last.severity, last.message.chars().count()), (Severity::Error, TEXT_MAX + 1));
+        assert_eq!(last.hint, "rename it; 99801 more findings are left out");
+    }
 
     #[test]
     fn a_finding_reads_as_one_line_with_its_place() {

@@ -151,10 +151,10 @@ fn refuse_inline_files(skill: &Skill, input: &Map<String, Value>) -> Result<(), 
     Err(Rejection {
         code: ErrorCode::FileInputInline,
         message: format!(
-            "{keys}: a file input, which cannot be given in `input`; leave it out there and upload the file, in a part \
-             of that name or in a zip under that name"
+            "{keys} is a file and cannot be given in `input`; leave it out there and upload it in a part of that name, or \
+             in a zip under that name"
         ),
-        details: at_each(&given, "this field is a file: upload it"),
+        details: at_each(&given, "it is a file: upload it"),
     })
 }
 
@@ -198,10 +198,7 @@ fn check(validator: &Validator, fields: Map<String, Value>, code: ErrorCode, wha
     let Some(first) = details.first() else { return Ok(()) };
     let place = if first.path.matches('/').count() < 2 { String::new() } else { format!(" at {}", first.path) };
     let more = if details.len() > 1 { format!(" (and {} more)", details.len() - 1) } else { String::new() };
-    let message = format!(
-        "`{what}` does not keep the skill's schema{place}: {}{more}; correct it and send it again",
-        first.message
-    );
+    let message = format!("`{what}` does not match the skill's schema{place}: {}{more}", first.message);
     Err(Rejection { code, message, details })
 }
 
@@ -262,7 +259,7 @@ mod tests {
                 json!({ "doc": "a.txt", "title": "x" }),
                 None,
                 "FILE_INPUT_INLINE",
-                violation("/input/doc", "this field is a file: upload it"),
+                violation("/input/doc", "it is a file: upload it"),
             ),
             (
                 json!({ "tilte": "x" }),

@@ -5,6 +5,7 @@ pub mod agent;
 pub mod artifacts;
 pub(crate) mod automation;
 pub(crate) mod case_fold;
+pub(crate) mod changes;
 mod checked;
 pub mod command;
 mod engines;

@@ -55,7 +55,7 @@ pub type RunCounts = BTreeMap<Status, u64>;
 pub(crate) struct Labels {
     pub(crate) status: Status,
     pub(super) skill_id: String,
-    pub(super) engine: String,
+    pub(crate) engine: String,
     pub(crate) temporary: bool,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) created_at: Option<Timestamp>,

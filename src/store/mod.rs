@@ -149,6 +149,11 @@ pub trait EventStore: Send + Sync {
     /// What `Ok` from this store survives.
     fn durability(&self) -> Durability;
 
+    /// How much room it takes on the disk; `None` if it takes none. Cheap.
+    fn disk_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// What the store can no longer do until it is opened again, though it goes on; for operators.
     fn trouble(&self) -> Option<String> {
         None

@@ -14,6 +14,7 @@ use rustix::process::Pid;
 use tokio::sync::watch;
 use tracing::warn;
 
+use super::control_group::Group;
 use super::disk_use;
 use super::usage::Tasks;
 use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
@@ -62,6 +63,8 @@ struct Watched {
     own: u64,
     limits: ResourceLimits,
     folders: Vec<PathBuf>,
+    /// The control group of its processes, where it has one.
+    group: Option<Group>,
     exceeded: watch::Sender<Option<Exceeded>>,
 }
 
@@ -79,6 +82,10 @@ impl Guarded {
             return Some(exceeded);
         }
         let limits = &self.watched.limits;
+        // The kernel has counted exactly, also what was over before anybody looked.
+        if let Some(exceeded) = self.watched.group.as_ref().and_then(|group| group.exceeded(limits)) {
+            return Some(exceeded);
+        }
         match exit {
             // A shell tells the signal of its command so.
             ProcessExit::Signal(SIGXCPU) | ProcessExit::Code(152) => {
@@ -104,7 +111,13 @@ impl Drop for Guarded {
 }
 
 /// Watches the engine below this shim, and in a sandbox below its first process.
-pub(crate) fn guard(shim: Pid, confined: bool, resources: Resources<'_>, tmp_dir: PathBuf) -> Guarded {
+pub(crate) fn guard(
+    shim: Pid,
+    confined: bool,
+    resources: Resources<'_>,
+    tmp_dir: PathBuf,
+    group: Option<Group>,
+) -> Guarded {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (exceeded, seen) = watch::channel(None);
     let watched = Arc::new(Watched {
@@ -114,6 +127,7 @@ pub(crate) fn guard(shim: Pid, confined: bool, resources: Resources<'_>, tmp_dir
         own: u64::from(confined),
         limits: resources.limits,
         folders: resources.folders.iter().cloned().chain([tmp_dir]).collect(),
+        group,
         exceeded,
     });
     GUARD.get_or_init(Guard::default).add(watched.clone());
@@ -172,6 +186,7 @@ fn look_at_processes(watched: &[Arc<Watched>]) {
         Err(error) => return warn!(%error, "the processes of runs cannot be seen"),
     };
     for one in watched {
+        tell(one, one.group.as_ref().and_then(|group| group.exceeded(&one.limits)));
         tell(one, tasks.exceeded(one.shim, one.own, &one.limits));
     }
 }

@@ -5,6 +5,7 @@
 //! service is killed with -9.
 
 mod changes;
+mod control_group;
 mod disk_use;
 mod egress;
 mod first_process;
@@ -37,6 +38,7 @@ mod words;
 
 pub use crate::domain::fact::Stream;
 pub use crate::engine::ProcessExit;
+pub use control_group::{ControlGroups, Controllers};
 pub use egress::{Egress, Host};
 pub(crate) use egress::{connections_of_a_run, proxy_variables};
 #[cfg(any(test, fuzzing))]

@@ -65,6 +65,7 @@ fn try_once(folder: &Path, user_namespace: bool) -> Result<(), Failure> {
         cwd: folder.clone(),
         binds: Vec::new(),
         tmp: None,
+        group: None,
         sandbox: Some(sandbox),
         argv: vec!["/bin/sh".into()],
         env: Vec::new(),

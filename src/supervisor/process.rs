@@ -50,12 +50,18 @@ pub struct Process {
     pub(crate) begin: Option<Begin>,
     pub(crate) kind: Kind,
     pub(crate) own_tmp: bool,
+    pub(crate) control_group: bool,
 }
 
 impl Process {
     /// Whether it and everything it starts have a `/tmp` of their own.
     pub fn has_own_tmp(&self) -> bool {
         self.own_tmp
+    }
+
+    /// Whether it and everything it starts are in a control group of their own.
+    pub fn has_control_group(&self) -> bool {
+        self.control_group
     }
 
     /// The process id of the engine itself.

@@ -66,7 +66,19 @@ impl SimulatedEngine {
             tmp_dir: spec.tmp_dir.to_owned(),
         };
         let begin = Some(Begin::Simulated(begin));
-        Ok((Process { pid, outputs: receiver, kill_at, logs, begin, kind: Kind::Simulated, own_tmp: false }, engine))
+        Ok((
+            Process {
+                pid,
+                outputs: receiver,
+                kill_at,
+                logs,
+                begin,
+                kind: Kind::Simulated,
+                own_tmp: false,
+                control_group: false,
+            },
+            engine,
+        ))
     }
 
     /// Waits until the engine may begin; whether it may.

@@ -12,6 +12,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
+use super::control_group::{ControlGroups, Group};
 use super::egress;
 use super::guard::{Resources, guard};
 use super::log::Log;
@@ -134,15 +135,17 @@ pub enum Error {
 
 /// Makes the process of an engine, which begins with the first [`Process::next`]. From here on its output must be read until
 /// it has ended.
-pub async fn spawn(spec: Spec<'_>) -> Result<Process, Error> {
+///
+/// A run whose resources are limited has a control group, where there are any.
+pub async fn spawn(spec: Spec<'_>, groups: &ControlGroups) -> Result<Process, Error> {
     let run = spec.run;
     let shim_failed = |source| Error::Shim { run, source };
-    let prepared = Prepared::from(spec);
+    let (prepared, groups) = (Prepared::from(spec), groups.clone());
     // Starting waits for another process, and opening a log hashes it: neither may block a runtime thread.
-    let started = spawn_blocking(move || prepared.start()).await;
-    let (started, reading, own_tmp) = started.map_err(|error| shim_failed(error.into()))??;
-    let shim = started.shim;
-    let process = attach(spec, started, reading, own_tmp);
+    let started = spawn_blocking(move || prepared.start(&groups)).await;
+    let begun = started.map_err(|error| shim_failed(error.into()))??;
+    let shim = begun.started.shim;
+    let process = attach(spec, begun);
     if process.is_err() {
         // The shim has lost its control socket: it kills the engine and exits.
         reap(shim).await;
@@ -160,6 +163,14 @@ struct Prepared {
     tmp_dir: PathBuf,
     log_max: u64,
     streams: Streams,
+}
+
+/// An engine that waits at the gate, and what belongs to it.
+struct Begun {
+    started: Started,
+    reading: Reading,
+    own_tmp: bool,
+    group: Option<Group>,
 }
 
 /// The two streams: where they are read from, and their logs.
@@ -187,6 +198,7 @@ impl From<Spec<'_>> for Prepared {
                 cwd: cwd.clone(),
                 binds: spec.read_only_binds.to_vec(),
                 tmp: (*own_tmp && spec.sandbox.is_none()).then(|| spec.tmp_dir.to_owned()),
+                group: None,
                 sandbox: spec.sandbox.cloned(),
                 argv: argv.iter().map(OsString::from).collect(),
                 env: env.into_iter().collect(),
@@ -201,10 +213,12 @@ impl From<Spec<'_>> for Prepared {
 }
 
 impl Prepared {
-    fn start(mut self) -> Result<(Started, Reading, bool), Error> {
+    fn start(mut self, groups: &ControlGroups) -> Result<Begun, Error> {
         self.check_working_directory()?;
         let (stdout_log, stderr_log) = (self.open_log(&self.stdout_log)?, self.open_log(&self.stderr_log)?);
         tmp_dir::create(&self.tmp_dir).map_err(|source| Error::TmpDir { path: self.tmp_dir.clone(), source })?;
+        let group = self.order.limits.and_then(|limits| groups.make(self.run, &limits));
+        self.order.group = group.as_ref().map(|group| group.folder().to_owned());
         let mut begun = self.start_shim();
         if let Err(Failure::Bind(_)) = &begun
             && self.order.tmp.take().is_some()
@@ -215,7 +229,10 @@ impl Prepared {
         match begun {
             Ok((started, [stdout, stderr])) => {
                 let reading = Reading { stdout: (stdout, stdout_log), stderr: (stderr, stderr_log) };
-                Ok((started, reading, self.order.tmp.is_some() || self.order.sandbox.is_some()))
+                let own_tmp = self.order.tmp.is_some() || self.order.sandbox.is_some();
+                // The shim goes on without one that it cannot use.
+                let group = group.filter(|group| group.holds(started.engine));
+                Ok(Begun { started, reading, own_tmp, group })
             }
             Err(failure) => {
                 let _ = files::remove_tree(&self.tmp_dir);
@@ -263,7 +280,9 @@ impl Prepared {
 }
 
 /// Starts the tasks that feed, read and watch the engine.
-fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> io::Result<Process> {
+fn attach(spec: Spec<'_>, begun: Begun) -> io::Result<Process> {
+    let Begun { started, reading, own_tmp, group } = begun;
+    let control_group = group.is_some();
     let control = Control::new(started.control)?;
     let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(started.pipes.stdin))?;
     let files = [&reading.stdout, &reading.stderr].map(|(_, log)| log.file());
@@ -303,7 +322,7 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
         served,
         guarded: spec
             .resources
-            .map(|resources| guard(started.shim, spec.sandbox.is_some(), resources, spec.tmp_dir.to_owned())),
+            .map(|resources| guard(started.shim, spec.sandbox.is_some(), resources, spec.tmp_dir.to_owned(), group)),
         way_out,
     };
     tokio::spawn(watcher.run());
@@ -315,6 +334,7 @@ fn attach(spec: Spec<'_>, started: Started, reading: Reading, own_tmp: bool) -> 
         begin: Some(Begin::Gate(started.pipes.gate)),
         kind: Kind::Real,
         own_tmp,
+        control_group,
     })
 }
 

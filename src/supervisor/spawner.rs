@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::pin::Pin;
 
+use super::control_group::ControlGroups;
 use super::process::Process;
 use super::spawn::{Error, Spec, spawn};
 use super::sweep::{Swept, sweep};
@@ -21,15 +22,19 @@ pub trait Spawner: Send + Sync {
     fn sweep(&self, data_dir: &Path) -> io::Result<Vec<Swept>>;
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ProcessSpawner;
+#[derive(Debug, Clone)]
+pub(crate) struct ProcessSpawner {
+    pub(crate) groups: ControlGroups,
+}
 
 impl Spawner for ProcessSpawner {
     fn spawn<'a>(&'a self, spec: Spec<'a>) -> Spawning<'a> {
-        Box::pin(spawn(spec))
+        Box::pin(spawn(spec, &self.groups))
     }
 
     fn sweep(&self, data_dir: &Path) -> io::Result<Vec<Swept>> {
-        sweep(data_dir)
+        let swept = sweep(data_dir);
+        self.groups.sweep();
+        swept
     }
 }

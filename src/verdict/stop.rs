@@ -51,6 +51,19 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    /// The reason in one word.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Stop::Canceled => "canceled",
+            Stop::HardTimeout { .. } => "timeout",
+            Stop::Stalled { .. } => "stalled",
+            Stop::OutputLimit { .. } => "output_limit",
+            Stop::LogFailed { .. } => "log_failed",
+            Stop::Resources(_) => "resources",
+            Stop::Shutdown => "shutdown",
+        }
+    }
+
     /// The run's error for this reason.
     pub(crate) fn error(&self) -> RunError {
         match self {

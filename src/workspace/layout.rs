@@ -127,6 +127,11 @@ impl Layout {
         self.data.join("tokens.lock")
     }
 
+    /// The sessions of browsers that have logged in.
+    pub(crate) fn sessions(&self) -> PathBuf {
+        self.data.join("sessions.json")
+    }
+
     /// What is known to be damaged.
     pub(crate) fn damage(&self) -> PathBuf {
         self.data.join("damage.json")

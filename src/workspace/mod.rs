@@ -6,6 +6,7 @@ mod folders;
 mod keep_only;
 mod layout;
 mod ranges;
+mod sessions;
 mod share;
 pub(crate) mod shared_skills;
 mod signing_key;
@@ -27,12 +28,15 @@ pub(crate) use keep_only::keep_only;
 pub use layout::Layout;
 pub(crate) use layout::RunPaths;
 pub(crate) use ranges::{RangeError, read_range};
+pub(crate) use sessions::{Bound, Sessions};
 pub(crate) use share::{link_or_copy, share_file};
 pub(crate) use shared_skills::SharedSkills;
 pub(crate) use signing_key::{read_signing_key, signing_key};
 pub(crate) use skill_copy::{copy_skill, write_skill};
 pub(crate) use spare_copies::Lent;
-pub(crate) use tokens::{NamedToken, Scope, Shown, TokenError, Tokens, create_token, read_tokens, revoke_token};
+pub(crate) use tokens::{
+    NamedToken, Scope, Shown, TokenError, Tokens, create_token, new_secret, read_tokens, revoke_token,
+};
 pub use unpack::{Archive, UploadLimits};
 pub(crate) use upload::begins_like_a_zip;
 pub use upload::{Manifest, Sent, SentPart, Staged, promote_uploads, stage_uploads};

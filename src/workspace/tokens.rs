@@ -56,6 +56,11 @@ pub(crate) struct NamedToken {
 }
 
 impl NamedToken {
+    /// The hash of its text, by which a session knows its token.
+    pub(crate) fn hash(&self) -> &str {
+        &self.sha256
+    }
+
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
@@ -108,13 +113,7 @@ pub(crate) fn create_token(
     if !fits {
         return Err(TokenError::Name { name: name.chars().take(NAME_MAX).collect() });
     }
-    let mut random = [0; 32];
-    let mut filled = 0;
-    while filled < random.len() {
-        filled +=
-            getrandom(&mut random[filled..], GetRandomFlags::empty()).map_err(Error::on("make", &layout.tokens()))?;
-    }
-    let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+    let text = new_secret(PREFIX).map_err(Error::on("make", &layout.tokens()))?;
     change(layout, |tokens| {
         if tokens.iter().any(|token| token.name == *name) {
             return Err(TokenError::Exists { name: name.to_owned() });
@@ -164,6 +163,16 @@ fn hash(text: &str) -> String {
     hex::encode(Sha256::digest(text))
 }
 
+/// A text that nobody can guess: this beginning and 256 random bits.
+pub(crate) fn new_secret(prefix: &str) -> io::Result<String> {
+    let mut random = [0; 32];
+    let mut filled = 0;
+    while filled < random.len() {
+        filled += getrandom(&mut random[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random)))
+}
+
 /// The tokens as a service knows them. A change of the file counts from the next request on.
 #[derive(Debug)]
 pub(crate) struct Tokens {
@@ -195,6 +204,15 @@ impl Tokens {
 
     /// What this text is at this moment. A file that cannot be read opens nothing, and says so in the log.
     pub(crate) fn find(&self, text: &str, now: Timestamp) -> Shown {
+        // The hashes are compared: how long that takes tells nothing about a token.
+        match self.with_hash(&hash(text), now) {
+            Shown::Token(_) if !text.starts_with(PREFIX) => Shown::Unknown,
+            shown => shown,
+        }
+    }
+
+    /// The token whose text has this hash, if it opens the service at this moment.
+    pub(crate) fn with_hash(&self, hash: &str, now: Timestamp) -> Shown {
         let tokens = match self.current() {
             Ok(Some(tokens)) => tokens,
             Ok(None) => return Shown::NoneInUse,
@@ -203,13 +221,13 @@ impl Tokens {
                 return Shown::Unknown;
             }
         };
-        if !text.starts_with(PREFIX) {
-            return Shown::Unknown;
-        }
-        // The hashes are compared: how long that takes tells nothing about a token.
-        let shown = hash(text);
-        let found = tokens.iter().find(|token| token.sha256 == shown && !token.is_expired(now));
+        let found = tokens.iter().find(|token| token.sha256 == hash && !token.is_expired(now));
         found.map_or(Shown::Unknown, |token| Shown::Token(token.clone()))
+    }
+
+    /// Whether there is a token that opens the service at this moment.
+    pub(crate) fn any_opens(&self, now: Timestamp) -> bool {
+        self.current().is_ok_and(|tokens| tokens.is_some_and(|all| all.iter().any(|token| !token.is_expired(now))))
     }
 
     /// None if there is no file.

@@ -23,7 +23,7 @@ pub(crate) fn objection(file: &File, length: u64) -> io::Result<Option<&'static 
     file.read_exact_at(&mut tail, tail_at)?;
     // The last one that has room counts, whatever looks like one before it.
     let whole = tail_bytes.saturating_sub(END_BYTES - END.len());
-    let Some(at) = memchr::memmem::rfind(&tail[..whole], END) else { return Ok(Some("it has no end")) };
+    let Some(at) = memchr::memmem::rfind(&tail[..whole], END) else { return Ok(Some("the end of a zip is missing")) };
     if at + END_BYTES + short(&tail, at + 20) > tail_bytes {
         return Ok(Some("its end is cut off"));
     }

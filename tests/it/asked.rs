@@ -104,3 +104,30 @@ fn defaults_of_the_schemas_are_applied_and_recorded_as_such() {
         assert!(told.contains("your last message holds that object"), "{told}");
     }
 }
+
+#[test]
+fn an_optional_parameter_that_was_not_given_renders_as_nothing_and_a_name_of_no_field_is_told() {
+    let template = |text: &str| {
+        json!({
+            "entrypoint": {"type": "prompt", "prompt": {"template": text}},
+            "schemas": {"output": "assets/output.schema.json", "parameter": "assets/parameter.json"},
+        })
+    };
+    let (server, pose) = scene(&template("In [{{ parameter.lang }}], please."));
+    let parameter = json!({"type": "object", "properties": {"lang": {"type": "string"}}});
+    let path = server.folder.path().join("skills/say/assets");
+    fs::write(path.join("parameter.json"), parameter.to_string()).unwrap();
+    let (_, run) = server.create_with(&say(&json!({})));
+    let events = server.finish(&run);
+    let session = of_type(&events, "session.bound")[0]["handle"].as_str().unwrap().to_owned();
+    assert!(pose.told(&session)[0].starts_with("In [], please."), "{:?}", pose.told(&session));
+    let mut manifest: Value = serde_json::from_slice(&fs::read(path.join("runner.json")).unwrap()).unwrap();
+    manifest["entrypoint"]["prompt"]["template"] = json!("In [{{ parameter.language }}], please.");
+    fs::write(path.join("runner.json"), manifest.to_string()).unwrap();
+    // It was not linted: the run tells.
+    let (_, run) = server.create_with(&say(&json!({})));
+    server.finish(&run);
+    let error = server.get(&format!("/v1/jobs/{run}")).json()["error"].take();
+    assert_eq!(error["code"], "PROMPT_TEMPLATE_FAILED", "{error}");
+    assert!(error["message"].as_str().unwrap().contains("parameter.language"), "{error}");
+}

@@ -2,6 +2,7 @@
 //! nothing needs a network.
 
 mod broken;
+mod confined;
 mod interrupted;
 mod operator;
 mod story;
@@ -106,6 +107,11 @@ fn slow_package(waits_for: &Path) -> Vec<(String, Vec<u8>)> {
         ("vendor/slow/pyproject.toml".to_owned(), project.as_bytes().to_vec()),
         ("vendor/slow/backend.py".to_owned(), backend.into_bytes()),
     ]
+}
+
+/// A folder for the file that a package waits for; to be shown to its installer.
+fn waiting_place() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 /// A skill whose packages take as long to install as this file is there.

@@ -58,10 +58,15 @@ impl Watched {
 
 /// Waits until a run is over; the job. None if the service ends before.
 pub fn ended(address: SocketAddr, run: &str) -> Option<Value> {
+    comes_to(address, run, &["succeeded", "failed", "canceled"])
+}
+
+/// Waits until a run has one of these states; the job. None if the service ends before.
+pub fn comes_to(address: SocketAddr, run: &str, states: &[&str]) -> Option<Value> {
     let limit = std::time::Instant::now() + LONG;
     loop {
         let job = Call::new(address, "GET", &format!("/v1/jobs/{run}")).try_send()?.json();
-        if ["succeeded", "failed", "canceled"].contains(&job["status"].as_str().unwrap()) {
+        if states.contains(&job["status"].as_str().unwrap()) {
             return Some(job);
         }
         assert!(std::time::Instant::now() < limit, "{job}");

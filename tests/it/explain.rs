@@ -262,7 +262,12 @@ fn an_output_that_breaks_its_schema_is_explained_with_every_violation_and_its_by
         ]
     );
     assert_eq!(told["stderr_tail"], "thinking\n");
-    assert!(told["next"].as_str().is_some_and(|next| !next.is_empty()), "{told}");
+    let request = told["request_id"].as_str().unwrap();
+    let next = format!(
+        "change what the skill writes at these places, or its output schema; GET /v1/jobs/{request}/logs shows the whole output"
+    );
+    assert_eq!(told["next"], json!(next));
+    assert_eq!(server.get(&format!("/v1/jobs/{request}/logs")).status, 200);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A stored file that is not what it was is never served as if it were whole, and what is damaged is told.
 
+mod slow_readers;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -258,6 +260,27 @@ fn the_check_in_the_background_finds_what_nobody_reads() {
 }
 
 #[test]
+fn damage_is_an_error_in_the_log_of_the_service_and_told_once() {
+    let place = Place::new();
+    let run = place.finished_run();
+    let (service, line) = place.start(&["serve", "--port", "0"], "listening on ");
+    let address = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+    let _damaged = Damaged::flipped(place.run_folder(&run).join("result/result.json"));
+    for _ in 0..2 {
+        let answer = crate::support::Call::new(address, "GET", &format!("/v1/jobs/{run}/result")).send();
+        assert_eq!(answer.refusal(), (500, "DATA_CORRUPT".into()), "{}", answer.text());
+    }
+    service.signal(rustix::process::Signal::TERM);
+    assert_eq!(service.end().code, Some(0));
+    let log = fs::read_to_string(place.path().join("data/logs/skill-runner.log")).unwrap();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("a stored file is damaged")).collect();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    for part in ["ERROR", &run, "result/result.json"] {
+        assert!(told[0].contains(part), "{part} is not in {}", told[0]);
+    }
+}
+
+#[test]
 fn a_finding_about_a_run_that_is_not_there_goes_with_the_next_check() {
     let server = Server::start();
     let gone = "01890000-0000-7000-8000-000000000000";
@@ -374,58 +397,4 @@ fn a_row_that_differs_from_its_events_is_found_by_audit_and_verify_and_told_in_t
     }
     change_row("1.2.4", "1.2.3");
     assert_eq!((place.run(&["audit", &run]).code, place.run(&["verify"]).code), (Some(0), Some(0)));
-}
-
-/// Some megabytes of raw text, more than sockets hold.
-const LONG_LOG: &str = "cat >/dev/null\nawk 'BEGIN { for (i = 0; i < 6000; i++) printf \"%01000d\\n\", i }' >&2\n\
-    echo '{\"success\":true,\"action\":\"run\",\"data\":{}}'\n";
-
-/// What a reader gets who reads a little, and the rest once `meanwhile` is done.
-fn slowly(server: &Server, request: &str, meanwhile: impl FnOnce()) -> Vec<u8> {
-    let mut connection = TcpStream::connect(server.address).unwrap();
-    connection.set_read_timeout(Some(LONG)).unwrap();
-    write!(connection, "GET {request} HTTP/1.1\r\nhost: {}\r\naccept: application/x-ndjson\r\n\r\n", server.address)
-        .unwrap();
-    let mut read = vec![0; 4096];
-    connection.read_exact(&mut read).unwrap();
-    meanwhile();
-    let mut rest = Vec::new();
-    let mut chunk = [0; 64 * 1024];
-    // A connection that is kept open after a proper end is not waited for.
-    while !rest.ends_with(b"\r\n0\r\n\r\n") {
-        match connection.read(&mut chunk) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => rest.extend_from_slice(&chunk[..count]),
-        }
-    }
-    read.extend(rest);
-    read
-}
-
-#[test]
-fn a_slow_reader_of_a_run_that_is_cleaned_up_gets_all_of_it_or_is_cut_off() {
-    for in_file in [true, false] {
-        let server = Server::with(&[("seal_grace_seconds", if in_file { "0" } else { "600" })]);
-        server.skill("long", LONG_LOG, json!({}));
-        for feed in ["events/history", "events"] {
-            let run = if in_file {
-                sealed(&server, "long")
-            } else {
-                let (_, run) = server.create_with(&json!({"skill_id": "long", "runtime_options": {"no_cache": true}}));
-                server.finish(&run);
-                run
-            };
-            let request = format!("/v1/jobs/{run}/{feed}");
-            let undisturbed = slowly(&server, &request, || {});
-            let last: &[u8] = b"\"type\":\"conversation.completed\"";
-            let has_last = |answer: &[u8]| answer.windows(last.len()).any(|window| window == last);
-            assert!(undisturbed.ends_with(b"\r\n0\r\n\r\n") && has_last(&undisturbed), "{feed}");
-            let answer = slowly(&server, &request, || {
-                assert_eq!(server.post("/v1/jobs/cleanup", &json!({})).json()["runs_deleted"], 1);
-            });
-            let ended = answer.ends_with(b"\r\n0\r\n\r\n");
-            assert_eq!(ended, has_last(&answer), "{feed}: a proper end means that the end was reached");
-            assert!(answer.len() > 4096, "{feed}");
-        }
-    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::interactive::pose::Pose;
 use crate::interactive::service::Service;
-use crate::support::{Server, Sse, of_type, processes_of, script_skill};
+use crate::support::{Server, Sse, of_type, processes_of, sandbox, script_skill};
 
 /// Output that is JSON and breaks the schema.
 const INVALID: &str = "cat >/dev/null\necho '{\"success\":true,\"action\":\"run\",\"data\":{\"n\":\"one\"}}'\n";
@@ -84,6 +84,38 @@ fn the_skills_normalizer_makes_output_valid_and_every_step_is_on_record() {
     assert_eq!((&result["data"], &result["status"]), (&json!({"n": 1}), &json!("succeeded")));
     assert_eq!(result["validation_warnings"], json!([warning]));
     assert_eq!(of_type(&events, "conversation.completed")[0]["completion"], "exit");
+}
+
+#[test]
+fn normalizer_and_fallback_are_in_the_sandbox_of_their_run() {
+    if sandbox::left_out("normalization::normalizer_and_fallback_are_in_the_sandbox_of_their_run") {
+        return;
+    }
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let server = Server::with(&[("sandbox", "on")]);
+    fs::write(server.data().join("secret"), "secret").unwrap();
+    let tries = |name: &str, last: &str| {
+        let (secret, outside) = (server.data().join("secret"), outside.path().join(name));
+        let (secret, outside) = (secret.display(), outside.display());
+        let code = format!(
+            "cat {secret} > artifacts/{name}; touch {outside}; for of in net pid mnt; do readlink /proc/self/ns/$of >> artifacts/{name}; done; {last}"
+        );
+        json!({"command": format!("sh -c '{code}' step")})
+    };
+    let runner = json!({
+        "normalizer": tries("normalizer", "true"),
+        "fallback": tries("fallback", "echo \"{\\\"n\\\": 1}\" > result/result.json"),
+    });
+    skill(&server, "curious", runner);
+    let (run, events) = finished(&server, "curious", json!({}));
+    assert_eq!(server.get(&format!("/v1/jobs/{run}")).json()["status"], "succeeded", "{events:#?}");
+    let own = ["net", "pid", "mnt"].map(|of| fs::read_link(format!("/proc/self/ns/{of}")).unwrap());
+    for name in ["normalizer", "fallback"] {
+        let found = fs::read_to_string(server.run_dir(&run).join("artifacts").join(name)).unwrap();
+        assert_eq!(found.lines().count(), 3, "the data folder was read: {found}");
+        assert!(own.iter().all(|own| !found.contains(own.to_str().unwrap())), "{name}: {found}");
+        assert!(!outside.path().join(name).exists(), "{name} wrote to the machine");
+    }
 }
 
 #[test]

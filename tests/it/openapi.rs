@@ -1,5 +1,6 @@
 //! The OpenAPI document: complete, true to the routes and codes, valid in itself, and what the service answers.
 
+mod fuzzed;
 mod pairs;
 
 use std::cell::RefCell;
@@ -11,7 +12,7 @@ use skill_runner::domain::codes::{ErrorCode, Kind};
 use skill_runner::http::all_routes;
 
 use crate::support::openapi::{DOCUMENT, check, path_of, resolved, validator};
-use crate::support::{Answer, Call, Server, script_skill, zips};
+use crate::support::{Answer, Call, Server, program, script_skill, zips};
 
 /// Each operation: its method, its path and itself.
 fn operations() -> Vec<(String, &'static str, &'static Value)> {
@@ -175,12 +176,18 @@ fn every_operation_answers_with_a_success_that_is_as_documented() {
     let delete = |path: &str| ask(server.call("DELETE", path), "DELETE", path);
 
     send("/v1/skill-packages/install?wait=60", &[("file", &package("1.0.0"))]);
+    send("/v1/skill-packages/check", &[("file", &package("2.0.0"))]);
     let update = send("/v1/skill-packages/install?wait=60", &[("file", &package("2.0.0"))]);
+    get("/v1/management/skills/brought/changes?from=1.0.0");
+    get("/v1/management/skills/brought/file?path=SKILL.md");
+    get("/v1/management/settings");
+    post("/v1/jobs/check", json!({"skill_id": "writes"}));
     get(&format!("/v1/skill-packages/{}", update["request_id"].as_str().unwrap()));
     post("/v1/skills/brought/rollback", json!({"version": "1.0.0"}));
     for path in [
         "/healthz",
         "/readyz",
+        "/metrics",
         "/ui",
         "/ui/",
         "/ui/skills",
@@ -203,6 +210,14 @@ fn every_operation_answers_with_a_success_that_is_as_documented() {
     for path in ["/v1/management/engines", "/v1/management/engines/codex", "/v1/management/engines/script"] {
         get(path);
     }
+    for path in ["/ui/session", "/ui/skills/table", "/ui/engines/table", "/ui/runs/table"] {
+        get(path);
+    }
+    let mut made = program();
+    made.arg("--data-dir").arg(server.data()).args(["token", "new", "ann", "--scope", "read"]);
+    let token = String::from_utf8(made.output().unwrap().stdout).unwrap();
+    assert_eq!(post("/ui/session", json!({"token": token.trim()}))["name"], "ann");
+    delete("/ui/session");
     post(
         "/v1/engines/codex/models/snapshots",
         json!({"cli_version": "9.9.9", "models": [{"id": "m", "efforts": ["low"]}]}),
@@ -213,7 +228,9 @@ fn every_operation_answers_with_a_success_that_is_as_documented() {
         let at = |rest: &str| format!("/v1/{prefix}/{run}{rest}");
         get(&format!("/v1/{prefix}?limit=5"));
         post(&at("/rerun?wait=60"), json!({"runtime_options": {"no_cache": true}}));
-        for path in ["", "?at_seq=1", "/explain", "/events", "/events/history", "/logs/range?stream=stdout"] {
+        let export = server.get(&format!("/v1/jobs/{run}/export")).body;
+        send("/v1/management/audit", &[("file", &export)]);
+        for path in ["", "?at_seq=1", "/explain", "/audit", "/events", "/events/history", "/logs/range?stream=stdout"] {
             get(&at(path));
         }
         let own: &[&str] = match prefix {
@@ -223,6 +240,9 @@ fn every_operation_answers_with_a_success_that_is_as_documented() {
             }
         };
         own.iter().for_each(|path| drop(get(&at(path))));
+        post(&at("/events/ticket"), json!({}));
+        get(&format!("/ui/runs/{run}/view?path=artifacts/a.md"));
+        get(&format!("/ui/runs/{run}/logs/tail"));
         ask(server.call("POST", &at("/cancel")), "POST", &at("/cancel"));
         delete(&at(""));
     }
@@ -234,6 +254,8 @@ fn every_operation_answers_with_a_success_that_is_as_documented() {
     assert_eq!(send(&upload, &[("skill_package", &package("1.0.0"))])["status"], "succeeded");
     delete("/v1/skills/brought");
     post("/v1/jobs/cleanup", json!({"keep_last": 1}));
+    let backup = post("/v1/backups", json!({"name": "one"}));
+    get(&format!("/v1/backups/{}", backup["backup_id"].as_str().unwrap()));
 
     let all = operations().into_iter().map(|(method, path, _)| format!("{method} {path}"));
     let left: Vec<String> = all.filter(|operation| !seen.borrow().contains(operation)).collect();

@@ -39,6 +39,9 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("port", "8000"),
             ("token", "none"),
             ("allowed_hosts", "localhost,127.0.0.1,[::1]"),
+            ("allowed_origins", ""),
+            ("session_hours", "168"),
+            ("max_failed_logins", "10"),
             ("ui_basic_auth_enabled", "off"),
             ("ui_basic_auth_username", "none"),
             ("ui_basic_auth_password", "none"),
@@ -55,6 +58,7 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("configs_dir", "./configs"),
             ("agent_home", "./data/agent-home"),
             ("npm_prefix", "./data/npm"),
+            ("backup_dir", "./backups"),
             ("store", "sled"),
             ("seal_grace_seconds", "60"),
             ("scrub", "4194304"),
@@ -64,9 +68,11 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("max_running_per_engine", "0"),
             ("max_running_per_skill", "0"),
             ("fair_label", "none"),
+            ("fair_tokens", "on"),
             ("restart_queued", "fail"),
             ("repair", "off"),
             ("sandbox", "auto"),
+            ("control_groups", "auto"),
             ("sandbox_read", ""),
             ("sandbox_write", ""),
             ("egress_allow", ""),
@@ -94,6 +100,15 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("log_file", "./data/logs/skill-runner.log"),
             ("log_max_bytes", "5000000"),
             ("log_backup_count", "5"),
+            ("log_format", "text"),
+            ("access_log", "on"),
+            ("keep_days", "0"),
+            ("keep_last", "0"),
+            ("keep_labels", ""),
+            ("otlp_endpoint", "none"),
+            ("otlp_headers", "none"),
+            ("otlp_service_name", "skill-runner"),
+            ("otlp_interval_seconds", "60"),
             ("e2e_client_port", "8011"),
             ("e2e_client_backend_base_url", "http://127.0.0.1:8000"),
             ("e2e_client_recordings_dir", "replay/recordings"),
@@ -125,6 +140,10 @@ fn every_setting_can_be_given_in_the_environment_under_its_own_name() {
         let value = match (key.as_str(), value.as_str()) {
             ("ui_basic_auth_enabled", _) => "off",
             ("sandbox_read" | "sandbox_write", _) => "/x",
+            ("keep_labels", _) => "a:b=1",
+            ("otlp_endpoint", _) => "http://x",
+            ("otlp_headers", _) => "a=b",
+            ("allowed_origins", _) => "https://app.example",
             (_, "none" | "") => "X",
             (_, value) => value,
         };
@@ -262,16 +281,14 @@ fn two_variables_for_one_setting_must_agree() {
 }
 
 #[test]
-fn an_address_others_can_reach_needs_a_token() {
-    for host in ["0.0.0.0", "192.168.1.4", "::"] {
-        let expected =
-            format!("host (--host): {host} can be reached from other machines: set token (SKILL_RUNNER_TOKEN) as well");
-        assert_eq!(load("", &[], &[("host", host)]), Err(vec![expected]));
-        let settings = load("", &[("SKILL_RUNNER_TOKEN", "t0ken")], &[("host", host)]).unwrap();
-        assert_eq!(settings.http.token.unwrap().expose(), "t0ken");
-    }
-    for host in ["localhost", "127.0.0.2", "::1", "[::1]"] {
-        assert!(load("", &[], &[("host", host)]).is_ok(), "{host}");
+fn an_origin_is_a_scheme_a_host_and_perhaps_a_port() {
+    let origins = |text: &str| load("", &[("SKILL_RUNNER_ALLOWED_ORIGINS", text)], &[]).map(drop);
+    assert_eq!(origins("https://app.example, http://localhost:5173,http://[::1]:8080"), Ok(()));
+    for wrong in
+        ["*", "null", "app.example", "https://", "https://app.example/", "ftp://app.example", "https://*.example"]
+    {
+        let refused = format!("allowed_origins (SKILL_RUNNER_ALLOWED_ORIGINS): {wrong:?} cannot be one of its values");
+        assert_eq!(origins(wrong), Err(vec![refused]));
     }
 }
 
@@ -307,4 +324,29 @@ fn an_invalid_port_of_the_example_client_is_the_usual_one() {
         assert_eq!(settings.e2e_client.port, 8011, "{text}");
     }
     assert_eq!(load("", &[("SKILL_RUNNER_E2E_CLIENT_PORT", "9000")], &[]).unwrap().e2e_client.port, 9000);
+}
+
+#[test]
+fn settings_of_telemetry_and_retention_are_checked_and_read_from_the_usual_variables() {
+    let usual = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318/"), ("OTEL_SERVICE_NAME", "x")];
+    let settings = load("keep_labels: [\"team:a=3\", \"keep:yes=forever\"]\n", &usual, &[]).unwrap();
+    assert_eq!(described(&settings, "otlp_endpoint").0, "http://127.0.0.1:4318");
+    assert_eq!(described(&settings, "otlp_service_name"), ("x".into(), "OTEL_SERVICE_NAME".into()));
+    assert_eq!(described(&settings, "keep_labels").0, "team:a=3,keep:yes=forever");
+    // Unset is what an empty variable means to OpenTelemetry.
+    assert_eq!(described(&load("", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "")], &[]).unwrap(), "otlp_endpoint").0, "none");
+    for (key, value, part) in [
+        ("otlp_endpoint", "https://collector:4318", "https is not supported"),
+        ("otlp_endpoint", "collector:4318", "must be a URL"),
+        ("otlp_endpoint", "http://ann:secret@collector", "otlp_headers"),
+        ("otlp_headers", "no pair", "name=value"),
+        ("keep_labels", "team=3", "cannot be one of its values"),
+        ("keep_days", "-1", "whole number"),
+        ("log_format", "xml", "text, json"),
+    ] {
+        let problems = load("", &[], &[(key, value)]).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].starts_with(key) && problems[0].contains(part), "{problems:?}");
+        assert!(!problems[0].contains("secret"), "{problems:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::skill::{GATED, HELLO};
-use crate::support::{Server, of_type};
+use crate::support::{Answer, Server, of_type, program};
 
 /// A server with one slot, which a run holds until its gate is opened; that run.
 fn held(settings: &[(&str, &str)]) -> (Server, String) {
@@ -105,6 +105,89 @@ fn values_of_the_fair_label_take_turns_and_none_takes_all_places() {
     server.open_gate(&gated, "go");
     assert_eq!(order(&server, &runs), [0, 8, 1, 9, 2, 3, 4, 5, 6, 7]);
     assert_eq!(server.post("/v1/jobs", &body(&of_team("many"))).status, 201);
+}
+
+/// The authorization of a new named token.
+fn bearer(server: &Server, name: &str) -> String {
+    let made = program().arg("--data-dir").arg(server.data()).args(["token", "new", name, "--scope", "run"]).output();
+    let made = made.unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    format!("Bearer {}", String::from_utf8(made.stdout).unwrap().trim_end())
+}
+
+fn create_by(server: &Server, bearer: &str) -> Answer {
+    server.call("POST", "/v1/jobs").header("authorization", bearer).json(&body(&json!({}))).send()
+}
+
+fn run_of(answer: &Answer) -> String {
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    answer.json()["run_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn named_tokens_take_turns_and_none_takes_all_places_also_after_a_restart() {
+    let settings = [("max_queued_jobs", "16"), ("restart_queued", "requeue")];
+    let (server, gated) = held(&settings);
+    let (many, few) = (bearer(&server, "many"), bearer(&server, "few"));
+    // One token may hold as many places as are left for all others.
+    let mut runs = Vec::new();
+    let refused = loop {
+        let answer = create_by(&server, &many);
+        if answer.status != 201 {
+            break answer;
+        }
+        runs.push(run_of(&answer));
+    };
+    assert_eq!((runs.len(), refused.refusal()), (8, (429, "QUEUE_FULL".into())));
+    assert_eq!(refused.header("retry-after"), "1");
+    runs.extend((0..2).map(|_| run_of(&create_by(&server, &few))));
+    let turns = [0, 8, 1, 9, 2, 3, 4, 5, 6, 7];
+    // The run under way fails with the restart; whose turn it is follows from the logs alone.
+    let server = server.restarted(&[&[("max_running_jobs", "1")], &settings[..]].concat());
+    assert_eq!(order(&server, &runs), turns);
+    assert_eq!(server.get(&format!("/v1/jobs/{gated}")).json()["status"], "failed");
+}
+
+#[test]
+fn tokens_are_not_told_apart_where_the_operator_says_so_and_who_has_none_may_fill_the_queue() {
+    let (server, gated) = held(&[("max_queued_jobs", "4"), ("fair_tokens", "off")]);
+    let many = bearer(&server, "many");
+    let runs: Vec<String> = (0..4).map(|_| run_of(&create_by(&server, &many))).collect();
+    assert_eq!(create_by(&server, &many).refusal(), (429, "QUEUE_FULL".into()));
+    server.open_gate(&gated, "go");
+    assert_eq!(order(&server, &runs), [0, 1, 2, 3]);
+
+    let (server, gated) = held(&[("max_queued_jobs", "4")]);
+    let runs: Vec<String> = (0..4).map(|_| create(&server, &json!({}))).collect();
+    assert_eq!(server.post("/v1/jobs", &body(&json!({}))).refusal(), (429, "QUEUE_FULL".into()));
+    server.open_gate(&gated, "go");
+    assert_eq!(order(&server, &runs), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_full_queue_refuses_before_anything_is_checked_but_not_what_needs_no_place() {
+    let server = Server::with(&[("max_running_jobs", "1"), ("max_queued_jobs", "1")]);
+    server.skill("gated", GATED, json!({}));
+    server.skill("hello", HELLO, json!({}));
+    let hello = json!({"skill_id": "hello"});
+    let (_, cached) = server.create_with(&hello);
+    server.finish(&cached);
+    let (_, gated) = server.create_with(&json!({"skill_id": "gated"}));
+    server.wait_for(&gated, "raw.stderr", "ready");
+    let waiting = create(&server, &json!({}));
+    let before = server.left_behind();
+    // A skill that is not there costs a look at the disk: at an overload nobody looks.
+    let unknown = json!({"skill_id": "no-such-skill", "runtime_options": {"no_cache": true}});
+    let refused = server.post("/v1/jobs", &unknown);
+    assert_eq!((refused.refusal(), refused.header("retry-after")), ((429, "QUEUE_FULL".into()), "1"));
+    assert_eq!(server.left_behind(), before);
+    let hit = server.post("/v1/jobs", &hello);
+    assert_eq!((hit.status, &hit.json()["cache_hit"]), (201, &json!(true)), "a known result needs no place");
+    server.open_gate(&gated, "go");
+    for run in [&gated, &waiting] {
+        server.finish(run);
+    }
+    assert_eq!(server.post("/v1/jobs", &unknown).refusal(), (404, "SKILL_NOT_FOUND".into()));
 }
 
 #[test]

@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 use skill_runner::domain::ids::RunId;
 use skill_runner::engine::{Launch, PoliteSignal, Streams, WayOut};
 use skill_runner::supervisor::{
-    Access, Ended, Error, Limits, Network, Output, Process, ProcessExit, ReadOnlyBind, Sandbox, Shown, Spec, Stream,
-    StreamTotals, spawn,
+    Access, ControlGroups, Ended, Error, Limits, Network, Output, Process, ProcessExit, ReadOnlyBind, Sandbox, Shown,
+    Spec, Stream, StreamTotals, spawn,
 };
 use uuid::Uuid;
 
@@ -103,7 +103,8 @@ impl Room {
         let sandbox = self.sandbox();
         let sandbox = sandbox.as_ref();
         let (run, resources) = (self.run, None);
-        spawn(Spec { launch, run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds, sandbox, resources }).await
+        let spec = Spec { launch, run, stdout_log, stderr_log, tmp_dir, limits, read_only_binds, sandbox, resources };
+        spawn(spec, &ControlGroups::Off).await
     }
 
     async fn spawn(&self, launch: &Launch) -> Process {

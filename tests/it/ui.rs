@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{SHIPPED, Server, clis};
+use crate::support::{SHIPPED, Server, clis, tools};
 
 /// What the tests in the browser need of npm, once per machine.
 const PACKAGES: [&str; 2] = ["playwright-core@1.65.1", "axe-core@4.14.0"];
@@ -42,7 +42,11 @@ fn pages_and_files_are_served_with_a_policy_that_allows_nothing_foreign_inline_o
     let server = Server::with(&[("token", "t0ken")]);
     let shell = fs::read_to_string(folder("ui/index.html")).unwrap();
     for path in ["/ui", "/ui/", "/ui/skills/demo-echo/run?from=x", "/ui/runs/0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11"] {
+        // Whoever has to log in is told so, and gets the page that asks.
         let answer = server.get(path);
+        assert_eq!((answer.status, answer.text()), (401, shell.clone()), "{path}");
+        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}");
+        let answer = server.call("GET", path).header("authorization", "Bearer t0ken").send();
         assert_eq!((answer.status, answer.text()), (200, shell.clone()), "{path}");
         assert_eq!(answer.header("content-type"), "text/html; charset=utf-8", "{path}");
     }
@@ -202,6 +206,11 @@ fn the_pages_work_in_a_real_browser() {
     let mut node = Command::new("node");
     node.args(["--test", "--test-concurrency=1", "--test-timeout=300000"]).args(&files);
     node.env("UI_TEST_PACKAGES", packages()).env("UI_TEST_PROGRAM", env!("CARGO_BIN_EXE_skill-runner"));
+    let built = tempfile::tempdir().unwrap();
+    if let Some(packages) = tools::typescript("the TypeScript client in a browser") {
+        tools::build_typescript(&packages, built.path());
+        node.env("UI_TEST_CLIENT", built.path());
+    }
     let done = node.env("UI_TEST_CHROMIUM", chromium).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));

@@ -22,6 +22,8 @@ pub struct Book {
     pub uploaded: Vec<RunId>,
     /// Runs whose skill is their own.
     pub own_skill: BTreeSet<RunId>,
+    /// Runs that were created equal and at once.
+    pub equal: Vec<(RunId, RunId)>,
     /// The newest version that clients were told is installed.
     pub installed: Option<u64>,
     /// Runs that were deleted, or may have been.

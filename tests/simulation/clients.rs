@@ -1,15 +1,14 @@
-//! Clients: they create, upload, answer, cancel and look at any time, remember what they were told, and hold the service to it.
+//! What clients do: they create, upload, answer, cancel, install and clean up at any time, and remember what they were told.
+//!
+//! What they expect of each answer is in `expectations.rs`; those who read logs are in `readers.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use skill_runner::domain::causes::chain;
-use skill_runner::domain::ids::{RunId, Seq};
+use skill_runner::domain::ids::RunId;
 use skill_runner::domain::interaction::{Interaction, InteractionId, InteractionKind};
-use skill_runner::domain::statechart::Status;
-use skill_runner::orchestrator::{Delivery, Error, ListFilter, Orchestrator, Replied};
-use skill_runner::store;
+use skill_runner::orchestrator::{Delivery, ListFilter, Orchestrator, Replied};
 
 use crate::book::Reply;
 use crate::stage_set::{StageSet, VERSIONS};
@@ -80,7 +79,7 @@ impl Client {
                 Act::Cancel => self.cancel_any().await,
                 Act::Wait => self.wait_any().await,
                 Act::Look => self.look().await,
-                Act::Read => self.read_any().await,
+                Act::Read => self.read_any(self.run()).await,
                 Act::Install => self.install().await,
                 Act::CleanUp => self.clean_up().await,
             }
@@ -90,35 +89,6 @@ impl Client {
     fn run(&self) -> Option<RunId> {
         let book = self.world.book.lock().unwrap();
         if book.created.is_empty() { None } else { Some(self.world.dice.pick(&book.created).run_id) }
-    }
-
-    /// A refusal that is not of the kind that any client must expect.
-    fn refused(&self, doing: &str, error: &Error) {
-        self.world.note(format!("client: {doing}: {}", chain(error)));
-        let expected = match error {
-            Error::Refused(_) | Error::Rejected { .. } | Error::QueueFull { .. } | Error::ShuttingDown => true,
-            Error::Store(store::Error::Full { .. }) => self.world.chaos(),
-            // A run whose failure cannot be logged cannot be canceled either.
-            Error::Io { doing, .. } if doing == "cancel the run" => self.world.chaos(),
-            Error::IdempotencyConflict => true,
-            Error::RunNotFound { .. } | Error::FilesGone { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
-            Error::Store(_)
-            | Error::SkillNotFound { .. }
-            | Error::PackageInvalid { .. }
-            | Error::InstallsBusy { .. }
-            | Error::InsufficientStorage { .. }
-            | Error::SeqOutOfRange { .. }
-            | Error::NotReady
-            | Error::FieldNotFound { .. }
-            | Error::Contract(_)
-            | Error::SandboxMissing { .. }
-            | Error::Corrupt { .. }
-            | Error::Damaged { .. }
-            | Error::Io { .. } => false,
-        };
-        if !expected {
-            self.world.violated(format!("{doing} was answered with: {}", chain(error)));
-        }
     }
 
     async fn create(&self) {
@@ -152,7 +122,9 @@ impl Client {
             // Two that are equal: one runs, the other follows it or takes its result.
             body["runtime_options"]["no_cache"] = json!(false);
             let (once, twice) = (self.create_with(body.clone(), None), self.create_with(body.clone(), None));
-            futures_util::future::join(once, twice).await;
+            if let (Some(once), Some(twice)) = futures_util::future::join(once, twice).await {
+                self.world.book.lock().unwrap().equal.push((once, twice));
+            }
             return;
         }
         let key = dice.once_in(2).then(|| format!("key-{}", self.world.book.lock().unwrap().number()));
@@ -175,7 +147,8 @@ impl Client {
         self.create_with(body, Some(key)).await;
     }
 
-    async fn create_with(&self, body: Value, key: Option<String>) {
+    /// The run, if it was taken.
+    async fn create_with(&self, body: Value, key: Option<String>) -> Option<RunId> {
         let words = format!("create {} key={key:?}", body["skill_id"]);
         self.world.note(format!("client: {words}"));
         let known = key.as_ref().and_then(|key| {
@@ -194,32 +167,9 @@ impl Client {
         if let (true, Ok(created)) = (own_skill, &answer) {
             self.world.book.lock().unwrap().own_skill.insert(created.run_id);
         }
-        match (&answer, &known) {
-            (Ok(created), Some((_, first))) => {
-                let gone = self.world.book.lock().unwrap().deleted.contains(&first.run_id);
-                if created != first && !gone {
-                    self.world.violated(format!("{words}: {created:?} where the first answer was {first:?}"));
-                }
-            }
-            (Ok(created), None) => {
-                self.world.note(format!("client: {words}: {}", self.world.name(created.run_id)));
-                let mut book = self.world.book.lock().unwrap();
-                if !book.created.contains(created) {
-                    book.created.push(created.clone());
-                }
-                // What was sent first under this key may have been another body, whose answer was lost.
-                if let Some(entry) = key.as_ref().and_then(|key| book.keys.get_mut(key)) {
-                    *entry = (body, Some(created.clone()));
-                }
-            }
-            (Err(Error::IdempotencyConflict), Some((first_body, first))) => {
-                let gone = self.world.book.lock().unwrap().deleted.contains(&first.run_id);
-                if *first_body == body && !gone {
-                    self.world.violated(format!("{words}: the same body is said to be another"));
-                }
-            }
-            (Err(error), _) => self.refused(&words, error),
-        }
+        let run = answer.as_ref().ok().map(|created| created.run_id);
+        self.holds_creation(&words, body, key, known, answer);
+        run
     }
 
     async fn upload_any(&self) {
@@ -284,12 +234,8 @@ impl Client {
     async fn reply_twice(&self, run: RunId, open: InteractionId, response: Value, key: Option<String>) {
         let once = self.reply(run, open, response.clone(), key.clone());
         let twice = self.reply(run, open, response, key.clone());
-        let (Some(once), Some(twice)) = futures_util::future::join(once, twice).await else { return };
-        let name = self.world.name(run);
-        if key.is_none() {
-            self.world.violated(format!("{name} took two replies to one question"));
-        } else if once != twice {
-            self.world.violated(format!("{name}: {once:?} and {twice:?} for one key"));
+        if let (Some(once), Some(twice)) = futures_util::future::join(once, twice).await {
+            self.holds_two_receipts(run, key.as_deref(), &once, &twice);
         }
     }
 
@@ -301,11 +247,7 @@ impl Client {
         }
         let first = self.world.dice.pick(&known);
         let again = self.reply(first.run, first.interaction, first.response.clone(), first.key.clone()).await;
-        let gone = self.world.book.lock().unwrap().deleted.contains(&first.run);
-        let wanted = first.key.as_ref().map(|_| first.receipt.clone());
-        if again != wanted && !gone && !(again.is_none() && self.world.chaos()) {
-            self.world.violated(format!("{first:?} was answered the second time with {again:?}"));
-        }
+        self.holds_repeat(&first, again);
     }
 
     pub async fn reply(
@@ -371,38 +313,6 @@ impl Client {
         }
     }
 
-    /// Reads a log in small pages, slowly, whatever becomes of the run meanwhile.
-    async fn read_any(&self) {
-        let Some(run) = self.run() else { return };
-        let name = self.world.name(run);
-        let head = match self.service.state(run).await {
-            Ok(state) => state.head_seq,
-            Err(error) => return self.refused("look", &error),
-        };
-        let mut events = self.service.log().events(run, Seq::START).in_pages_of(400);
-        let mut last = Seq::START;
-        loop {
-            match events.next_page().await {
-                Ok(Some(page)) => {
-                    for batch in page {
-                        if batch.first.0 != last.0 + 1 {
-                            self.world.violated(format!("a reader of {name} was given {} after {last}", batch.first));
-                        }
-                        last = batch.last();
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => return self.refused("read", &error),
-            }
-            tokio::time::sleep(self.world.dice.pause()).await;
-        }
-        self.world.note(format!("client: {name} is read to {last}"));
-        // A proper end means that the end was reached, also while the run is deleted.
-        if last < head {
-            self.world.violated(format!("a reader of {name} came to the end at {last}, and {head} was there"));
-        }
-    }
-
     /// Installs a version of a package, where this world has its own skills.
     async fn install(&self) {
         if self.world.skills.is_none() {
@@ -423,15 +333,7 @@ impl Client {
         }
         let outcome = told.borrow().error.as_ref().map(|error| error.code.clone());
         self.world.note(format!("client: {words}: {outcome:?}"));
-        match outcome.as_deref() {
-            None => {
-                let mut book = self.world.book.lock().unwrap();
-                book.installed = book.installed.max(Some(version));
-            }
-            // It is not newer than what is there.
-            Some("VERSION_NOT_NEWER") => {}
-            Some(other) => self.world.violated(format!("{words} ended with {other}")),
-        }
+        self.holds_installation(&words, version, outcome.as_deref());
     }
 
     async fn clean_up(&self) {
@@ -457,59 +359,10 @@ impl Client {
                 .filter(|run| jobs.iter().any(|job| job.run_id == *run) && !left.iter().any(|job| job.run_id == *run)),
         );
     }
-
-    /// See a run to a place where it may stay: final, or waiting for somebody. Answers, uploads or cancels now and then.
-    pub async fn see_through(&self, run: RunId) {
-        let name = self.world.name(run);
-        for _ in 0..40 {
-            let patience = match self.service.state(run).await {
-                Ok(state) if state.awaiting_upload => Duration::ZERO,
-                // Longer than every clock of all runs together.
-                Ok(_) | Err(_) => Duration::from_secs(3600),
-            };
-            let state = match self.service.wait(run, patience).await {
-                Ok(state) => state,
-                Err(error) => return self.world.violated(format!("{name}: {}", chain(&error))),
-            };
-            match state.status() {
-                Status::Succeeded | Status::Failed | Status::Canceled => return,
-                Status::Queued if state.awaiting_upload => match self.world.dice.below(4) {
-                    0 => return,
-                    1 => self.cancel(run).await,
-                    _ => self.upload(run, true).await,
-                },
-                Status::WaitingUser => {
-                    let Some(pending) = state.pending() else {
-                        return self.world.violated(format!("{name} waits without a question"));
-                    };
-                    if state.options.interactive_auto_reply {
-                        tokio::time::sleep(Duration::from_secs(state.options.interactive_reply_timeout_sec + 60)).await;
-                        if self.service.state(run).await.is_ok_and(|later| later.head_seq == state.head_seq) {
-                            return self.world.violated(format!("nobody decided for the user of {name}"));
-                        }
-                        continue;
-                    }
-                    if self.world.dice.once_in(3) {
-                        return;
-                    }
-                    let number = self.world.book.lock().unwrap().number();
-                    let response = answer(&pending.interaction, number);
-                    let key = Some(format!("reply-{number}"));
-                    if self.reply(run, pending.interaction.interaction_id, response, key).await.is_none() {
-                        return self.world.violated(format!("{name}: a good answer was refused"));
-                    }
-                }
-                Status::Queued | Status::Running => {
-                    return self.world.violated(format!("{name} is {} for ever", state.status().as_str()));
-                }
-            }
-        }
-        self.world.violated(format!("{name} goes on for ever"));
-    }
 }
 
 /// An answer that fits, and by its number is like no other where the question allows it.
-fn answer(question: &Interaction, number: u64) -> Value {
+pub fn answer(question: &Interaction, number: u64) -> Value {
     match question.kind {
         InteractionKind::ChooseOne => question.options[0].value.clone(),
         InteractionKind::Confirm | InteractionKind::RiskAck => json!(true),

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 use skill_runner::domain::fact::Stream;
 use skill_runner::domain::ids::RunId;
+use skill_runner::store::{EventStore, IndexKey};
 use skill_runner::supervisor::{Error, ProcessExit, SimulatedEngine, Spawner, Spawning, Spec, Swept};
 
 use crate::parts::{self, Ending, Part};
+use crate::store::ready;
 use crate::world::{Sabotage, Torn, World};
 
 /// Plays every engine.
@@ -48,6 +51,7 @@ impl Players {
         }
         let lengths = [spec.stdout_log, spec.stderr_log].map(|log| std::fs::metadata(log).map_or(0, |log| log.len()));
         let pid = world.engine_begins(run, self.slots);
+        self.flies_alone(run);
         let (process, engine) = match SimulatedEngine::start(spec, pid) {
             Ok(opened) => opened,
             Err(error) => {
@@ -64,14 +68,15 @@ impl Players {
         let runs = |script: &str| words.iter().any(|word| word.ends_with(script));
         let is_script = !words.iter().any(|word| word == "--json");
         let part = match is_script {
-            true if runs("helper.sh") => parts::helper(&world.dice),
+            true if runs("normalizer.sh") || runs("fallback.sh") => parts::helper(&world.dice),
             true => parts::script(&world.dice),
             false => parts::codex(&world.dice, resume.as_deref()),
         };
         let input = String::from_utf8_lossy(&spec.launch.stdin).into_owned();
         // Steps behind the engine of a turn, and a session that is asked to mend its answer, begin no turn.
         let step = match () {
-            () if runs("helper.sh") => " as a helper",
+            () if runs("normalizer.sh") => " as normalizer",
+            () if runs("fallback.sh") => " as fallback",
             () if runs("behind.sh") => " behind codex",
             () if input.starts_with("The result of your last message") => " to mend its answer",
             () => "",
@@ -84,6 +89,28 @@ impl Players {
         tokio::spawn(Player { world: world.clone(), engine, pid, run, part, input, folder, tmp_dir }.play());
         world.effect(&format!("the start of the engine of {name} is known")).await;
         Ok(process)
+    }
+}
+
+impl Players {
+    /// Of equal runs that share their result one has an engine at a time.
+    fn flies_alone(&self, run: RunId) {
+        let Some(key) = self.shared_key(run) else { return };
+        for (_, engine) in self.world.engines() {
+            if engine.run != run && self.shared_key(engine.run).as_ref() == Some(&key) {
+                let (name, other) = (self.world.name(run), self.world.name(engine.run));
+                self.world.violated(format!("the equal runs {other} and {name} have engines at the same time"));
+            }
+        }
+    }
+
+    /// The key under which a run shares its result with equal ones, as its row has it.
+    fn shared_key(&self, run: RunId) -> Option<Value> {
+        let row = ready(self.world.disk.index(&IndexKey::Run(run))).ok()??;
+        let row: Value = serde_json::from_slice(&row).ok()?;
+        let state = &row["state"];
+        let shares = state["options"]["no_cache"] == false && state["options"]["execution_mode"] == "auto";
+        (shares && state["cache_key"].is_string()).then(|| state["cache_key"].clone())
     }
 }
 

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use skill_runner::domain::causes::chain;
 use skill_runner::domain::ids::RunId;
+use skill_runner::fcmp::LogHead;
 use skill_runner::orchestrator::{Blocking, Environment, FileSteps, Orchestrator};
 use skill_runner::registry::Registry;
 use skill_runner::settings::Settings;
-use skill_runner::store::{BoxFuture, EventStore};
+use skill_runner::store::{BoxFuture, EventStore, IndexKey};
 
 use crate::check;
 use crate::clients::Client;
 use crate::engines::Players;
 use crate::stage_set::StageSet;
-use crate::store::Store;
+use crate::store::{Store, ready};
 use crate::world::{Sabotage, World};
 
 /// No life lasts longer, in its own time.
@@ -214,6 +215,14 @@ impl Play {
     fn between_lives(&self) {
         let dice = &self.world.dice;
         let power_cut = dice.once_in(2);
+        let under_way = |run: &RunId| {
+            let row = ready(self.world.disk.index(&IndexKey::Run(*run))).unwrap();
+            row.is_some_and(|row| !LogHead::from_row(&row).unwrap().state.status().is_final())
+        };
+        let equal = self.world.book.lock().unwrap().equal.clone();
+        if equal.iter().any(|(once, twice)| under_way(once) && under_way(twice)) {
+            self.world.note("equal runs are under way when the service dies");
+        }
         for (pid, engine) in self.world.engines() {
             for torn in engine.logs.iter().filter(|_| power_cut) {
                 let Ok(length) = fs::metadata(&torn.path).map(|log| log.len()) else { continue };

@@ -38,10 +38,11 @@ impl StageSet {
         let helper = json!({"type": "hybrid", "script": {"command": "sh scripts/behind.sh"}});
         ask_skill(&skills, "both", helper, &["auto"]);
         let output = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-        let steps =
-            json!({"normalizer": {"command": "sh scripts/helper.sh"}, "fallback": {"command": "sh scripts/helper.sh"}});
+        let steps = json!({"normalizer": {"command": "sh scripts/normalizer.sh"}, "fallback": {"command": "sh scripts/fallback.sh"}});
         script_skill(&skills, "made", "", json!({"output": output, "runner": steps}));
-        fs::write(skills.join("made/scripts/helper.sh"), "").unwrap();
+        for script in ["normalizer.sh", "fallback.sh"] {
+            fs::write(skills.join("made/scripts").join(script), "").unwrap();
+        }
         let codex = folder.join("codex");
         fs::write(&codex, "#!/bin/sh\necho codex-cli 9.9.9\n").unwrap();
         fs::set_permissions(&codex, fs::Permissions::from_mode(0o755)).unwrap();

@@ -22,7 +22,7 @@ before(async () => {
   const awaiting = await service.post('/v1/jobs', { skill_id: 'demo-prime-number' });
   pages.push(['home', '/ui'], ['home-filtered', '/ui?status=canceled'], ['skills', '/ui/skills'], ['skill', '/ui/skills/demo-prime-number'], ['form', '/ui/skills/demo-prime-number/run'], ['form-again', `/ui/skills/demo-echo/run?from=${echo.request_id}`],
     ['run', `/ui/runs/${echo.request_id}?seq=5`], ['run-failed', `/ui/runs/${failed.request_id}?seq=4`], ['run-waiting', `/ui/runs/${waiting.request_id}`], ['run-awaiting', `/ui/runs/${awaiting.request_id}`], ['run-past', `/ui/runs/${failed.request_id}?at=4`],
-    ['run-unknown', '/ui/runs/nothing'], ['engines', '/ui/engines'], ['system', '/ui/system'], ['components', '/ui/components'], ['lost', '/ui/nowhere'], ['docs', '/docs']);
+    ['run-unknown', '/ui/runs/nothing'], ['engines', '/ui/engines'], ['audit', '/ui/audit'], ['system', '/ui/system'], ['components', '/ui/components'], ['lost', '/ui/nowhere'], ['docs', '/docs']);
 });
 after(async () => {
   await started?.close();

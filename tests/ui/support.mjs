@@ -1,5 +1,5 @@
 // A real service in a folder of its own, skills for it, a program that poses as codex, and a browser.
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import net from 'node:net';
@@ -36,6 +36,8 @@ export class Service {
     fs.writeFileSync(codex, CODEX.replaceAll('FOLDER', path.join(this.folder, 'codex')), { mode: 0o755 });
     this.port = 0;
     this.process = null;
+    /** Variables of the environment for the service besides the usual ones. */
+    this.env = {};
   }
 
   /** What sessions of codex say from now on, turn by turn; each turn is a list of items. */
@@ -64,7 +66,7 @@ export class Service {
 
   async start() {
     this.port ||= await freePort();
-    const env = { PATH: process.env.PATH, HOME: this.folder, SKILL_RUNNER_CODEX_BIN: path.join(this.folder, 'codex/codex'), SKILL_RUNNER_MIN_FREE_BYTES: '0', SKILL_RUNNER_SANDBOX_WRITE: path.join(this.folder, 'codex') };
+    const env = { PATH: process.env.PATH, HOME: this.folder, SKILL_RUNNER_CODEX_BIN: path.join(this.folder, 'codex/codex'), SKILL_RUNNER_MIN_FREE_BYTES: '0', SKILL_RUNNER_SANDBOX_WRITE: path.join(this.folder, 'codex'), ...this.env };
     const args = ['serve', '--port', String(this.port), '--data-dir', path.join(this.folder, 'data'), '--skills-dir', path.join(this.folder, 'skills')];
     this.process = spawn(PROGRAM, args, { env, cwd: this.folder, stdio: ['ignore', 'pipe', 'pipe'] });
     let said = '';
@@ -76,6 +78,11 @@ export class Service {
     });
     await this.until(() => this.get('/readyz'), (answer) => answer !== null);
     return this;
+  }
+
+  /** Runs a command of the program on the data folder of the service; what it prints. */
+  command(...args) {
+    return execFileSync(PROGRAM, ['--data-dir', path.join(this.folder, 'data'), ...args], { env: { PATH: process.env.PATH, HOME: this.folder }, cwd: this.folder, encoding: 'utf8' }).trim();
   }
 
   get url() {
@@ -160,6 +167,10 @@ export async function page(started, options = {}) {
 /** Answers from a folder what the program would answer from its inside: changed files are tried without compiling it. */
 async function fromFolder(route) {
   const { origin, pathname } = new URL(route.request().url());
+  if (pathname === '/ui/session') {
+    await route.continue();
+    return;
+  }
   const { headers } = await fetch(`${origin}/ui`);
   const file = path.join(process.env.UI_TEST_FILES, pathname.startsWith('/ui/static/') ? pathname.slice('/ui/static/'.length) : 'index.html');
   const types = { '.js': 'text/javascript', '.css': 'text/css', '.json': 'application/json', '.svg': 'image/svg+xml', '.html': 'text/html' };

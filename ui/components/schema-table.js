@@ -42,5 +42,6 @@ export function SchemaTable({ schema, empty, label }) {
 /** @param {{of: any[]}} props */
 export function Findings({ of }) {
   return html`<ul class="bare stack-s">${of.map((finding, at) => html`<li key=${at} class=${`note ${finding.severity === 'error' ? 'bad' : 'warn'}`}>
-    <p class="any">${finding.message}</p><p class="small quiet"><code>${finding.code}</code>${finding.path && html` · <code>${finding.path}</code>`}</p></li>`)}</ul>`;
+    <p class="any">${finding.message}${finding.hint && html` <span class="quiet">${finding.hint}</span>`}</p>
+    <p class="small quiet"><code>${finding.code}</code>${finding.file && html` · <code>${finding.file}${finding.pointer && `#${finding.pointer}`}</code>`}</p></li>`)}</ul>`;
 }

@@ -4,6 +4,9 @@ import { signal, useState, useEffect, useRef } from './view.js';
 /** Whether the last request found no service. */
 export const offline = signal(false);
 
+/** Whether the service refused a request because nobody is logged in. */
+export const refused = signal(false);
+
 /** A refusal, as the service words it. */
 export class ApiError extends Error {
   /** @param {number} status @param {{code: string, message: string, details?: unknown}} error */
@@ -13,6 +16,8 @@ export class ApiError extends Error {
     this.code = error.code;
     /** @type {{path: string, message: string}[]} */
     this.details = Array.isArray(error.details) ? error.details : [];
+    /** @type {Record<string, any>} */
+    this.about = error.details && !Array.isArray(error.details) ? /** @type {any} */ (error.details) : {};
   }
 }
 
@@ -39,6 +44,7 @@ export async function api(path, { method, json, form, signal: abort } = {}) {
   }
   offline.value = false;
   const body = await answer.json().catch(() => null);
+  if (answer.status === 401 && path !== '/ui/session') refused.value = true;
   if (!answer.ok) throw new ApiError(answer.status, body?.error ?? { code: String(answer.status), message: answer.statusText });
   return body;
 }

@@ -36,6 +36,11 @@ export function clock(/** @type {number} */ ms) {
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
 }
 
+/** The hour and minute of a time. */
+export function clock24(/** @type {number} */ ms) {
+  return new Date(ms).toLocaleTimeString(locale, { hour: '2-digit', minute: '2-digit' });
+}
+
 export function bytes(/** @type {number | null | undefined} */ count) {
   if (count === null || count === undefined) return '';
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];

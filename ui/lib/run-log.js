@@ -1,6 +1,7 @@
 // The log of one run as a page sees it: its end first, older events by pages, new ones as they come, in bounded memory.
 import { signal } from './view.js';
 import { api, offline, runPath } from './api.js';
+import { windowOf } from './lines.js';
 
 /**
  * An event as the service stores it.
@@ -84,6 +85,15 @@ export class RunLog {
     if (to < from) return [];
     const answer = await api(runPath(this.id, `/events/history?from_seq=${from}&to_seq=${to}&limit=${to - from + 1}`));
     return answer.events;
+  }
+
+  /**
+   * A piece of the raw output, and the events that it is cited by.
+   * @param {string} stream @param {number} from @param {number} to
+   */
+  async range(stream, from, to) {
+    const answer = await api(runPath(this.id, `/logs/range?stream=${stream}&byte_from=${Math.max(0, from)}&byte_to=${to}`));
+    return { window: windowOf(answer), events: /** @type {number[]} */ (answer.events) };
   }
 
   /** Follows the run behind the last event, and comes back whenever the connection is lost. */

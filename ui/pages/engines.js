@@ -1,16 +1,40 @@
 // The agent CLIs: versions, log-in with what to do, models, installation with its log.
-import { html, useState } from '../lib/view.js';
+import { html, useId, useState } from '../lib/view.js';
 import { t } from '../lib/i18n.js';
 import { api, useApi } from '../lib/api.js';
-import { Card, Code, Confirm, Loading, Problem } from '../components/basic.js';
+import { Card, Code, Confirm, Loading, Problem, say } from '../components/basic.js';
 
-/** @param {{name: string}} props */
-function Models({ name }) {
-  const { data, error } = useApi(`/v1/engines/${encodeURIComponent(name)}/models`);
+/** Names the models of a version of the CLI that its catalog does not have yet. @param {{name: string, version: string, done: () => void}} props */
+function Snapshot({ name, version, done }) {
+  const [about, setAbout] = useState({ version, models: '' });
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const id = useId();
+  const send = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setError(null);
+    const models = about.models.split(/[\s,]+/).filter(Boolean).map((model) => ({ id: model }));
+    try {
+      await api(`/v1/engines/${encodeURIComponent(name)}/models/snapshots`, { json: { cli_version: about.version, models } });
+      say(t('engine.added', { n: models.length }));
+      done();
+    } catch (refused) {
+      setError(refused);
+    }
+  };
+  return html`<details><summary>${t('engine.addsnapshot')}</summary><form class="stack-s gap" onSubmit=${send}>
+    <div class="field"><label class="label" for=${`${id}-version`}>${t('engine.cliversion')}</label><input class="input" id=${`${id}-version`} value=${about.version} onInput=${(/** @type {any} */ event) => setAbout({ ...about, version: event.currentTarget.value })} /></div>
+    <div class="field"><label class="label" for=${`${id}-models`}>${t('engine.modelids')}</label><textarea class="area" id=${`${id}-models`} rows="3" value=${about.models} onInput=${(/** @type {any} */ event) => setAbout({ ...about, models: event.currentTarget.value })}></textarea></div>
+    <${Problem} error=${error} /><div><button type="submit" class="button s" disabled=${!about.version.trim() || !about.models.trim()}>${t('engine.add')}</button></div></form></details>`;
+}
+
+/** @param {{name: string, version: string}} props */
+function Models({ name, version }) {
+  const { data, error, reload } = useApi(`/v1/engines/${encodeURIComponent(name)}/models`);
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return html`<${Loading} />`;
   return html`<div class="stack-s gap"><p class="small quiet">${t('engine.snapshot', { version: data.snapshot_version ?? '–' })} ${data.fallback_reason ?? ''}</p>
-    <div class="scroll-x" tabindex="0" role="group" aria-label=${t('engine.models', { n: data.models.length })}><table class="list"><thead><tr><th scope="col">${t('engine.model')}</th><th scope="col">${t('engine.modelname')}</th></tr></thead><tbody>${data.models.map((/** @type {any} */ model) => html`<tr key=${model.id}><td class="mono">${model.id}</td><td>${model.display_name ?? ''} ${model.deprecated && html`<span class="tag warn">${t('engine.deprecated')}</span>`}</td></tr>`)}</tbody></table></div></div>`;
+    <div class="scroll-x" tabindex="0" role="group" aria-label=${t('engine.models', { n: data.models.length })}><table class="list"><thead><tr><th scope="col">${t('engine.model')}</th><th scope="col">${t('engine.modelname')}</th></tr></thead><tbody>${data.models.map((/** @type {any} */ model) => html`<tr key=${model.id}><td class="mono">${model.id}</td><td>${model.display_name ?? ''} ${model.deprecated && html`<span class="tag warn">${t('engine.deprecated')}</span>`}</td></tr>`)}</tbody></table></div>
+    <${Snapshot} name=${name} version=${version} done=${reload} /></div>`;
 }
 
 /** @param {{id: string, done: () => void}} props */
@@ -50,7 +74,7 @@ function Engine({ engine, reload }) {
       ${engine.problem && html`<dt>${t('engine.problem')}</dt><dd class="any">${engine.problem}</dd>`}</dl>
     <div class="row gap">${!built && html`<button type="button" class="button s" aria-expanded=${open ? 'true' : 'false'} onClick=${() => setOpen(!open)}>${t('engine.models', { n: engine.models_count })}</button>`}
       ${engine.pinned_version && html`<button type="button" class="button s" onClick=${() => setAsking(true)}>${engine.installed ? t('engine.upgrade') : t('engine.install')}</button>`}</div>
-    ${open && html`<${Models} name=${engine.engine} />`}
+    ${open && html`<${Models} name=${engine.engine} version=${engine.cli_version ?? ''} />`}
     <${Problem} error=${error} />
     ${upgrade && html`<${Upgrade} id=${upgrade} done=${() => { setUpgrade(null); reload(); }} />`}
     <${Confirm} title=${t('engine.installtitle', { engine: engine.engine })} text=${t('engine.installtext', { command: engine.install_command ?? '' })} action=${t('engine.install')} open=${asking} close=${() => setAsking(false)} act=${install} />

@@ -3,7 +3,8 @@ import { html } from '../lib/view.js';
 import { t } from '../lib/i18n.js';
 import { useApi } from '../lib/api.js';
 import { go, href, place, withQuery } from '../lib/router.js';
-import { bytes, duration, number, used } from '../lib/format.js';
+import { bytes, clock24, duration, number, used } from '../lib/format.js';
+import { Bars } from '../components/plot.js';
 import { Card, Empty, Loading, Problem, Status, Time } from '../components/basic.js';
 
 const STATUSES = ['queued', 'running', 'waiting_user', 'succeeded', 'failed', 'canceled'];
@@ -58,6 +59,25 @@ function NeedsYou() {
     ${cards.length ? cards : html`<p class="calm"><span aria-hidden="true">●</span> ${t('home.nothing')}
       <span class="quiet">${t('home.load', { running: number(system.data.queue.running), queued: number(system.data.queue.queued) })}</span></p>`}
   </section>`;
+}
+
+/** The runs of the last day by the hour, and what they used. */
+function LastDay() {
+  const { data } = useApi(`/v1/management/runs?since=${yesterday()}&limit=500`, { every: EVERY * 6 });
+  if (!data || data.jobs.length === 0) return null;
+  const begin = new Date(yesterday()).getTime();
+  const hour = 3600_000;
+  const bars = Array.from({ length: 25 }, (_, place) => ({ whole: 0, failed: 0, from: begin + place * hour }));
+  const usage = { input_tokens: 0, output_tokens: 0, cost_usd: 0 };
+  for (const job of data.jobs) {
+    const bar = bars[Math.floor((new Date(job.created_at).getTime() - begin) / hour)];
+    if (bar) { bar.whole += 1; if (job.status === 'failed') bar.failed += 1; }
+    for (const name of /** @type {(keyof typeof usage)[]} */ (Object.keys(usage))) usage[name] += job.usage?.[name] ?? 0;
+  }
+  const counts = data.counts;
+  return html`<section class="row lastday" aria-label=${t('home.lastday')}>
+    <div class="grow"><${Bars} label=${t('home.bars', { runs: number(counts.total), failed: number(counts.by_status.failed) })} bars=${bars.map((bar) => ({ ...bar, name: t('home.bar', { time: clock24(bar.from), runs: bar.whole, failed: bar.failed }) }))} /></div>
+    <p class="small quiet">${t('home.bars', { runs: number(counts.total), failed: number(counts.by_status.failed) })}${used(usage) && ` · ${used(usage)}`}${counts.total > data.jobs.length ? ` · ${t('home.newest', { n: data.jobs.length })}` : ''}</p></section>`;
 }
 
 /** How many there are, as far as one page tells. */
@@ -125,5 +145,5 @@ function Runs() {
 }
 
 export function Home() {
-  return html`<div class="page stack"><h1>${t('nav.home')}</h1><${NeedsYou} /><${Runs} /></div>`;
+  return html`<div class="page stack"><h1>${t('nav.home')}</h1><${NeedsYou} /><${LastDay} /><${Runs} /></div>`;
 }

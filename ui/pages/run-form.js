@@ -9,6 +9,8 @@ import { FileField, ObjectFields, initial, isFile } from '../components/form-fie
 import { RunTable } from './home.js';
 
 const NUMBERS = ['hard_timeout_seconds', 'stall_timeout_seconds', 'interactive_reply_timeout_sec'];
+/** How long somebody does not write before the request is checked. */
+const CHECK_MS = 350;
 const SWITCHES = ['no_cache', 'debug', 'interactive_auto_reply'];
 
 /** The fields of a schema that are filled in here or uploaded. @param {any} schema @param {boolean} files */
@@ -23,11 +25,38 @@ function messages(error, place) {
   for (const { path, message } of error?.details ?? []) {
     if (path !== `/${place}` && !path?.startsWith(`/${place}/`)) continue;
     // What is missing is told of the object; it is shown at the field.
-    const missing = /^"([^"]+)" is a required property$/.exec(message);
+    const missing = MISSING.exec(message);
     const at = `${path}${missing ? `/${missing[1]}` : ''}`.slice(`/${place}`.length);
     (found[at] ??= []).push(message);
   }
   return found;
+}
+
+const MISSING = /^"([^"]+)" is a required property$/;
+
+/**
+ * What the service would say to this request, asked while it is written. What is missing is not told before it is sent.
+ * @param {any} body
+ */
+function useCheck(body) {
+  const [wrong, setWrong] = useState(/** @type {any} */ (null));
+  const text = JSON.stringify(body);
+  const [begun] = useState(text);
+  useEffect(() => {
+    if (text === begun) {
+      setWrong(null);
+      return undefined;
+    }
+    const abort = new AbortController();
+    const timer = setTimeout(() => {
+      const refused = (/** @type {any} */ error) => {
+        if (!abort.signal.aborted && error.code) setWrong({ details: error.details.filter((/** @type {any} */ one) => !MISSING.test(one.message)) });
+      };
+      api('/v1/jobs/check', { json: body, signal: abort.signal }).then(() => setWrong(null), refused);
+    }, CHECK_MS);
+    return () => { clearTimeout(timer); abort.abort(); };
+  }, [text]);
+  return wrong;
 }
 
 /** @param {{id: string}} props */
@@ -71,6 +100,7 @@ function Filled({ skill, from, events }) {
   }, [input, parameter, how, options]);
   const chosen = Object.entries(files).flatMap(([name, list]) => list.map((file) => ({ name, file })));
 
+  const wrong = useCheck(body);
   const send = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setSending(true);
@@ -104,8 +134,10 @@ function Filled({ skill, from, events }) {
   const keys = (/** @type {KeyboardEvent} */ event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send(event); };
   const fileFields = part(skill.schemas.input, true);
   const inlineFields = part(skill.schemas.input, false);
-  const inputErrors = messages(error, 'input');
-  const known = Object.keys(inputErrors).length + Object.keys(messages(error, 'parameter')).length > 0;
+  // What is written now counts more than what was sent.
+  const shown = wrong ?? error;
+  const [inputErrors, parameterErrors] = [messages(shown, 'input'), messages(shown, 'parameter')];
+  const known = Object.keys(messages(error, 'input')).length + Object.keys(messages(error, 'parameter')).length > 0;
   const loose = inlineFields.length === 0 && fileFields.length === 0;
   return html`<div class="page stack">
     <div class="row"><div class="grow"><h1>${t('form.title', { skill: skill.name })}</h1><p class="small quiet mono">${skill.id} · ${skill.version}</p></div><a href=${href(['skills', skill.id])}>${t('form.about')}</a></div>
@@ -116,7 +148,7 @@ function Filled({ skill, from, events }) {
           ${loose && html`<p class="quiet">${t('skill.noinput')}</p>`}
           ${fileFields.map(([name, field]) => html`<${FileField} key=${name} name=${name} schema=${field} required=${skill.schemas.input.required?.includes(name)} files=${files[name] ?? []} set=${(/** @type {File[]} */ list) => setFiles({ ...files, [name]: list })} kept=${uploaded.find((/** @type {any} */ file) => file.name === name)?.file_name} errors=${inputErrors} />`)}
           <${ObjectFields} schema=${skill.schemas.input} path="" value=${input} set=${setInput} errors=${inputErrors} skip=${isFile} /></div><//>
-        ${Object.keys(skill.schemas.parameter.properties ?? {}).length > 0 && html`<${Card} title=${t('skill.parameter')}><${ObjectFields} schema=${skill.schemas.parameter} path="" value=${parameter} set=${setParameter} errors=${messages(error, 'parameter')} /><//>`}
+        ${Object.keys(skill.schemas.parameter.properties ?? {}).length > 0 && html`<${Card} title=${t('skill.parameter')}><${ObjectFields} schema=${skill.schemas.parameter} path="" value=${parameter} set=${setParameter} errors=${parameterErrors} /><//>`}
         <${How} skill=${skill} how=${how} set=${setHow} options=${options} setOptions=${setOptions} engines=${engines.data?.engines ?? []} models=${models.data?.models ?? []} />
         ${error && html`<${Problem} error=${error} />${known ? null : html`<ul class="bare small">${(error.details ?? []).map((/** @type {any} */ one) => html`<li key=${one.path}><code>${one.path}</code> ${one.message}</li>`)}</ul>`}`}
         <div class="row"><button type="submit" class="button main" disabled=${sending}>${sending ? t('form.sending') : t('action.run')}</button><span class="small quiet"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div>

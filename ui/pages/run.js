@@ -7,6 +7,7 @@ import { duration, now, used } from '../lib/format.js';
 import { RunLog } from '../lib/run-log.js';
 import { Card, Confirm, Id, Loading, Problem, Status, Tabs, Time, say, useMedia } from '../components/basic.js';
 import { FileField } from '../components/form-fields.js';
+import { AuditBadge } from '../components/audit-report.js';
 import { Bounds } from '../components/run/bounds.js';
 import { Conversation } from '../components/run/conversation.js';
 import { Events } from '../components/run/events.js';
@@ -81,7 +82,7 @@ function Page({ id, job, shown, log, at, seq, reload, problem }) {
   };
   const names = [{ id: 'talk', name: t('talk.title') }, { id: 'events', name: t('events.title') }, { id: 'bytes', name: t('bytes.title') }];
   return html`<div class="page wide-page stack run">
-    <${Head} id=${id} job=${job} shown=${shown} log=${log} reload=${reload} />
+    <${Head} id=${id} job=${job} shown=${shown} log=${log} reload=${reload} choose=${choose} />
     <${Problem} error=${problem} />
     ${log.error.value?.code && html`<${Problem} error=${log.error.value} />`}
     ${shown.integrity && html`<div class="note bad">${t('run.damaged')} <code>${JSON.stringify(shown.integrity)}</code></div>`}
@@ -123,7 +124,7 @@ function useDeadline(log, job) {
 }
 
 /** @param {any} props */
-function Head({ id, job, shown, log, reload }) {
+function Head({ id, job, shown, log, reload, choose }) {
   const [asking, setAsking] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (null));
   const final = FINAL.includes(job.status);
@@ -155,6 +156,7 @@ function Head({ id, job, shown, log, reload }) {
       ${job.cache_hit && html`<span class="tag">${t('run.cached')}</span>`}
       ${shown.recovery_state !== 'none' && html`<span class="tag warn">${t('run.recovered')}</span>`}
       ${Object.entries(job.labels ?? {}).map(([name, value]) => html`<a class="tag" key=${name} href=${href([], { label: `${name}:${value}` })}>${name}:${value}</a>`)}
+      ${final && html`<${AuditBadge} id=${id} head=${job.head_seq} choose=${choose} />`}
       <span role="status" class=${`live is-${log.state.value}`}>${t(`live.${log.state.value}`)}</span></p>
     <${Bounds} id=${id} job=${shown} />
     <${Problem} error=${error} />

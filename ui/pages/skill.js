@@ -1,5 +1,5 @@
 // One skill: what it does, what it takes and gives, what it may do, and its last runs.
-import { html } from '../lib/view.js';
+import { html, useState } from '../lib/view.js';
 import { t } from '../lib/i18n.js';
 import { useApi } from '../lib/api.js';
 import { href } from '../lib/router.js';
@@ -7,6 +7,8 @@ import { duration } from '../lib/format.js';
 import { Markdown } from '../lib/markdown.js';
 import { Card, Id, Loading, Problem } from '../components/basic.js';
 import { Findings, SchemaTable } from '../components/schema-table.js';
+import { Shown } from '../components/run/result.js';
+import { Versions } from '../components/skill-versions.js';
 import { RunTable } from './home.js';
 
 /** @param {{skill: any}} props */
@@ -31,6 +33,21 @@ function MayDo({ skill }) {
     <p class="small quiet">${t('may.note')}</p>`;
 }
 
+/** The files of the package, each with a preview. @param {{skill: any}} props */
+function Files({ skill }) {
+  const [seen, setSeen] = useState('');
+  return html`<ul class="bare mono filelist" tabindex="0" aria-label=${t('skill.files', { n: skill.files.length })}>${skill.files.map((/** @type {string} */ file) => html`<li key=${file} class="any">
+    <button type="button" class="link any" aria-expanded=${seen === file ? 'true' : 'false'} onClick=${() => setSeen(seen === file ? '' : file)}>${file}</button>
+    ${seen === file && html`<${SkillFile} id=${skill.id} path=${file} />`}</li>`)}</ul>`;
+}
+
+/** @param {{id: string, path: string}} props */
+function SkillFile({ id, path }) {
+  const { data, error } = useApi(`/v1/management/skills/${encodeURIComponent(id)}/file?path=${encodeURIComponent(path)}`);
+  if (error) return html`<${Problem} error=${error} />`;
+  return data ? html`<${Shown} data=${data} />` : html`<${Loading} />`;
+}
+
 /** @param {{id: string}} props */
 export function SkillPage({ id }) {
   const { data: skill, error, reload } = useApi(`/v1/management/skills/${encodeURIComponent(id)}`);
@@ -51,7 +68,8 @@ export function SkillPage({ id }) {
       </div>
       <div class="stack">
         <${Card} title=${t('skill.may')}><${MayDo} skill=${skill} /><//>
-        <${Card} title=${t('skill.files', { n: skill.files.length })}><ul class="bare mono filelist" tabindex="0" aria-label=${t('skill.files', { n: skill.files.length })}>${skill.files.map((/** @type {string} */ file) => html`<li key=${file} class="any">${file}</li>`)}</ul><//>
+        <${Card} title=${t('skill.files', { n: skill.files.length })}><${Files} skill=${skill} /><//>
+        <${Versions} id=${id} reload=${reload} />
       </div>
     </div>
     <${Card} title=${t('skill.readme')}><${Markdown} text=${skill.readme} /><//>

@@ -1,18 +1,22 @@
 // The installed skills, and the folders that are not valid skills.
-import { html } from '../lib/view.js';
+import { html, useState } from '../lib/view.js';
 import { t } from '../lib/i18n.js';
 import { useApi } from '../lib/api.js';
 import { go, href, place, withQuery } from '../lib/router.js';
 import { Card, Empty, Loading, Problem } from '../components/basic.js';
+import { PackageDrop } from '../components/package-drop.js';
 import { Findings } from '../components/schema-table.js';
 
 export function Skills() {
   const skills = useApi('/v1/management/skills', { every: 10_000 });
+  const [installing, setInstalling] = useState(false);
   const wanted = (place.value.query.get('q') ?? '').toLowerCase();
   const search = (/** @type {any} */ event) => go(withQuery({ q: event.currentTarget.value }), { replace: true });
   const found = (skills.data?.skills ?? []).filter((/** @type {any} */ skill) => `${skill.id} ${skill.name} ${skill.description}`.toLowerCase().includes(wanted));
   return html`<div class="page stack">
-    <div class="row"><h1 class="grow">${t('nav.skills')}</h1><input class="input search" data-search type="search" value=${wanted} onInput=${search} placeholder=${t('skills.search')} aria-label=${t('skills.search')} /></div>
+    <div class="row"><h1 class="grow">${t('nav.skills')}</h1><input class="input search" data-search type="search" value=${wanted} onInput=${search} placeholder=${t('skills.search')} aria-label=${t('skills.search')} />
+      <button type="button" class="button" aria-expanded=${installing ? 'true' : 'false'} onClick=${() => setInstalling(!installing)}>${t('install.title')}</button></div>
+    ${installing && html`<${PackageDrop} done=${skills.reload} />`}
     <${Problem} error=${skills.error} retry=${skills.reload} />
     ${!skills.data && !skills.error && html`<${Loading} />`}
     ${skills.data && found.length === 0 && html`<${Empty} title=${wanted ? t('skills.nomatch') : t('skills.none')} />`}

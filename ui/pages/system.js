@@ -1,14 +1,51 @@
 // The service itself: queue, disk, limits, store and what was found damaged.
-import { html } from '../lib/view.js';
+import { html, useState } from '../lib/view.js';
 import { t } from '../lib/i18n.js';
 import { useApi } from '../lib/api.js';
 import { bytes, number } from '../lib/format.js';
 import { href } from '../lib/router.js';
+import { rate, series, useMetrics } from '../lib/metrics.js';
 import { Card, Loading, Problem, Time } from '../components/basic.js';
+import { Plot } from '../components/plot.js';
 
 /** A share as a bar. @param {{value: number, of: number, label: string}} props */
 function Share({ value, of, label }) {
   return html`<div class="bar" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax=${of} aria-valuenow=${value}><svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect width=${of ? Math.min(100, (value / of) * 100) : 0} height="1" /></svg></div>`;
+}
+
+/** What the service counts, over the last minutes. */
+function Plots() {
+  const samples = useMetrics();
+  const per = (/** @type {number} */ value) => t('plot.persecond', { n: value < 10 ? value.toFixed(1) : number(Math.round(value)) });
+  const whole = (/** @type {number} */ value) => number(Math.round(value));
+  const plots = [
+    ['plot.running', series(samples, 'skill_runner_slots_used'), whole],
+    ['plot.queued', series(samples, 'skill_runner_queue_length'), whole],
+    ['plot.created', rate(samples, 'skill_runner_runs_created_total'), per],
+    ['plot.events', rate(samples, 'skill_runner_events_total'), per],
+    ['plot.readers', series(samples, 'skill_runner_sse_readers'), whole],
+    ['plot.memory', series(samples, 'process_resident_memory_bytes'), bytes],
+    ['plot.store', series(samples, 'skill_runner_store_bytes'), bytes],
+    ['plot.free', series(samples, 'skill_runner_disk_free_bytes'), bytes],
+  ];
+  return html`<${Card} title=${t('plot.title')}><div class="plots">${plots.map(([key, values, shown]) => html`<${Plot} key=${key} label=${t(/** @type {string} */ (key))} values=${values} shown=${shown} />`)}</div><//>`;
+}
+
+/** Every setting in force. */
+function Settings() {
+  const [open, setOpen] = useState(false);
+  return html`<details class="card fold" onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}><summary><h2>${t('system.settings')}</h2></summary>${open && html`<${SettingsTable} />`}</details>`;
+}
+
+function SettingsTable() {
+  const { data, error } = useApi('/v1/management/settings');
+  const [wanted, setWanted] = useState('');
+  if (error) return html`<div class="body"><${Problem} error=${error} /></div>`;
+  if (!data) return html`<${Loading} />`;
+  const rows = data.settings.filter((/** @type {any} */ row) => `${row.key} ${row.value} ${row.source} ${row.about}`.toLowerCase().includes(wanted.toLowerCase()));
+  return html`<div class="body stack-s"><input class="input" type="search" value=${wanted} onInput=${(/** @type {any} */ event) => setWanted(event.currentTarget.value)} placeholder=${t('system.findsetting')} aria-label=${t('system.findsetting')} />
+    <div class="scroll-x" tabindex="0" role="group" aria-label=${t('system.settings')}><table class="list"><thead><tr><th scope="col">${t('system.setting')}</th><th scope="col">${t('system.value')}</th><th scope="col">${t('system.source')}</th><th scope="col" class="wide">${t('schema.about')}</th></tr></thead>
+      <tbody>${rows.map((/** @type {any} */ row) => html`<tr key=${row.key}><td class="mono"><span title=${row.variable}>${row.key}</span></td><td class="mono any">${row.value}</td><td class="small">${row.source}</td><td class="wide small quiet">${row.about}</td></tr>`)}</tbody></table></div></div>`;
 }
 
 export function System() {
@@ -29,5 +66,5 @@ export function System() {
         ${store.trouble && html`<p class="note bad any">${typeof store.trouble === 'string' ? store.trouble : JSON.stringify(store.trouble)}</p>`}
         ${integrity.damaged_runs.length > 0 && html`<ul>${integrity.damaged_runs.map((/** @type {any} */ run) => html`<li key=${JSON.stringify(run)} class="any mono">${typeof run === 'string' ? html`<a href=${href(['runs', run])}>${run}</a>` : JSON.stringify(run)}</li>`)}</ul>`}<//>
       <${Card} title=${t('system.limits')}><dl class="facts">${Object.entries(limits).map(([name, value]) => html`<dt class="mono">${name}</dt><dd>${name.endsWith('bytes') ? bytes(/** @type {number} */ (value)) : name.endsWith('seconds') ? `${value} s` : number(/** @type {number} */ (value))}</dd>`)}</dl><//>
-    </div></div>`;
+    </div><${Plots} /><${Settings} /></div>`;
 }

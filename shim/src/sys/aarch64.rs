@@ -18,6 +18,7 @@ pub(crate) mod number {
     pub(crate) const DUP3: usize = 24;
     pub(crate) const IOCTL: usize = 29;
     pub(crate) const MKDIRAT: usize = 34;
+    pub(crate) const UNLINKAT: usize = 35;
     pub(crate) const SYMLINKAT: usize = 36;
     pub(crate) const MOUNT: usize = 40;
     pub(crate) const FACCESSAT: usize = 48;
@@ -55,6 +56,7 @@ pub(crate) mod number {
     pub(crate) const STATX: usize = 291;
     pub(crate) const OPEN_TREE: usize = 428;
     pub(crate) const MOVE_MOUNT: usize = 429;
+    pub(crate) const CLONE3: usize = 435;
     pub(crate) const CLOSE_RANGE: usize = 436;
     pub(crate) const MOUNT_SETATTR: usize = 442;
 }

@@ -32,6 +32,7 @@ const LAST_SIGNAL: i32 = 64;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+pub(crate) mod group;
 pub(crate) mod isolate;
 pub(crate) mod network;
 #[cfg(target_arch = "x86_64")]
@@ -451,6 +452,8 @@ mod tests {
             (number::GETDENTS64, libc::SYS_getdents64),
             (number::EXIT_GROUP, libc::SYS_exit_group),
             (number::OPENAT, libc::SYS_openat),
+            (number::UNLINKAT, libc::SYS_unlinkat),
+            (number::CLONE3, libc::SYS_clone3),
             (number::FACCESSAT, libc::SYS_faccessat),
             (number::PPOLL, libc::SYS_ppoll),
             (number::UNSHARE, libc::SYS_unshare),

@@ -44,6 +44,7 @@ pub(crate) mod number {
     pub(crate) const EXIT_GROUP: usize = 231;
     pub(crate) const OPENAT: usize = 257;
     pub(crate) const MKDIRAT: usize = 258;
+    pub(crate) const UNLINKAT: usize = 263;
     pub(crate) const SYMLINKAT: usize = 266;
     pub(crate) const FACCESSAT: usize = 269;
     pub(crate) const PPOLL: usize = 271;
@@ -55,6 +56,7 @@ pub(crate) mod number {
     pub(crate) const STATX: usize = 332;
     pub(crate) const OPEN_TREE: usize = 428;
     pub(crate) const MOVE_MOUNT: usize = 429;
+    pub(crate) const CLONE3: usize = 435;
     pub(crate) const CLOSE_RANGE: usize = 436;
     pub(crate) const MOUNT_SETATTR: usize = 442;
 }

@@ -1,4 +1,4 @@
-//! A client of a running service.
+//! The connection to a running service; `calls.rs` has what is asked over it.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::time::Duration;
@@ -68,25 +68,25 @@ impl Client {
     }
 
     /// The answer to a GET.
-    pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         let request = self.agent.get(self.url(path)).config().timeout_global(Some(ANSWER)).build();
         self.answer(self.signed(request).call())
     }
 
     /// The answer to a POST of JSON.
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let request = self.agent.post(self.url(path)).config().timeout_global(Some(ANSWER)).build();
         self.answer(self.signed(request).content_type("application/json").send(body.to_string()))
     }
 
     /// The answer to a DELETE.
-    pub(crate) fn delete(&self, path: &str) -> Result<Value, Failure> {
+    pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
         let request = self.agent.delete(self.url(path)).config().timeout_global(Some(ANSWER)).build();
         self.answer(self.signed(request).call())
     }
 
     /// The answer to an upload of files, each in a part of its own.
-    pub(crate) fn upload(&self, path: &str, files: &[SentPart]) -> Result<Value, Failure> {
+    pub(super) fn upload(&self, path: &str, files: &[SentPart]) -> Result<Value, Failure> {
         let mut body: Box<dyn Read + Send + Sync> = Box::new(io::empty());
         for part in files {
             let shown = part.path.display();
@@ -107,7 +107,7 @@ impl Client {
     }
 
     /// A long answer, read as it comes.
-    pub(crate) fn stream(&self, path: &str, accept: &str) -> Result<impl BufRead + use<>, Failure> {
+    pub(super) fn stream(&self, path: &str, accept: &str) -> Result<impl BufRead + use<>, Failure> {
         let request = self.agent.get(self.url(path)).config().timeout_per_read(Some(SILENCE)).build();
         let response =
             self.signed(request).header("Accept", accept).call().map_err(|error| self.unreachable(&error))?;

@@ -27,8 +27,7 @@ pub(crate) fn follow(
     let mut failed = 0;
     loop {
         let before = after;
-        let path = format!("/jobs/{run}/events?cursor={after}");
-        let failure = match client.stream(&path, "text/event-stream") {
+        let failure = match client.events(run, after) {
             Ok(stream) => match relay(stream, &mut after, &mut each)? {
                 Relayed::Ended => return Ok(()),
                 Relayed::Broken(reason) => Failure::Unreachable(format!("the service's event stream broke: {reason}")),

@@ -1,5 +1,6 @@
 //! How a command reaches runs: through a running service, or in the data folder itself.
 
+pub(crate) mod calls;
 pub(crate) mod client;
 pub(crate) mod data_folder;
 pub(crate) mod event_stream;

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::cli::connect::calls::{Encoding, LogRange};
 use crate::cli::connect::client::Client;
 use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
@@ -38,13 +39,10 @@ impl<'a> RawOutput<'a> {
     pub(crate) fn read(&self, stream: Stream, range: Range<u64>) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Service(client, run) => {
-                let (name, Range { start, end }) = (stream.as_str(), range);
-                let path = format!("/jobs/{run}/logs/range?stream={name}&byte_from={start}&byte_to={end}");
-                let answer = client.get(&path)?;
-                let bytes = bytes_of(&answer)?;
-                // A range that would begin or end inside a character is widened to whole ones.
-                let begins = answer["byte_from"].as_u64().unwrap_or(start);
-                let skip = usize::try_from(start.saturating_sub(begins)).unwrap_or_default();
+                let found = client.log_range(*run, stream, &range)?;
+                let Range { start, end } = range;
+                let skip = usize::try_from(start.saturating_sub(found.byte_from)).unwrap_or_default();
+                let bytes = bytes_of(found)?;
                 let most = usize::try_from(end - start).unwrap_or(usize::MAX);
                 Ok(bytes.into_iter().skip(skip).take(most).collect())
             }
@@ -54,7 +52,7 @@ impl<'a> RawOutput<'a> {
 
     pub(crate) fn prompt(&self) -> Result<Vec<u8>, Failure> {
         match self {
-            Self::Service(..) => Ok(self.texts()?["prompt"].as_str().unwrap_or_default().as_bytes().to_vec()),
+            Self::Service(client, run) => Ok(client.logs(*run)?.answer.prompt.into_bytes()),
             Self::Folder(paths) => read_file(paths, RunFile::Prompt, 0..TEXT_MAX),
         }
     }
@@ -62,7 +60,7 @@ impl<'a> RawOutput<'a> {
     /// Prompt, standard output and standard error as one document.
     pub(crate) fn texts(&self) -> Result<Value, Failure> {
         match self {
-            Self::Service(client, run) => client.get(&format!("/jobs/{run}/logs")),
+            Self::Service(client, run) => Ok(client.logs(*run)?.document),
             Self::Folder(paths) => {
                 let text = |file: RunFile| -> Result<String, Failure> {
                     Ok(String::from_utf8_lossy(&read_file(paths, file, 0..TEXT_MAX)?).into_owned())
@@ -91,10 +89,9 @@ fn read_file(paths: &RunPaths, file: RunFile, range: Range<u64>) -> Result<Vec<u
     Ok(bytes)
 }
 
-fn bytes_of(range: &Value) -> Result<Vec<u8>, Failure> {
-    let content = range["content"].as_str().unwrap_or_default();
-    match range["encoding"].as_str() {
-        Some("base64") => STANDARD.decode(content).map_err(Failure::broken("read the service's answer")),
-        Some(_) | None => Ok(content.as_bytes().to_vec()),
+fn bytes_of(range: LogRange) -> Result<Vec<u8>, Failure> {
+    match range.encoding {
+        Encoding::Base64 => STANDARD.decode(range.content).map_err(Failure::broken("read the service's answer")),
+        Encoding::Text => Ok(range.content.into_bytes()),
     }
 }

@@ -34,6 +34,11 @@ pub(crate) fn resolve(
     }
 }
 
+/// Whether this can name a run without being its whole id.
+pub(crate) fn is_short(id: &str) -> bool {
+    id == LAST || prefix(id).is_some()
+}
+
 /// The digits of the first part of an id; none for anything else.
 fn prefix(id: &str) -> Option<String> {
     let digits: String = id.chars().filter(|character| *character != '-').collect();

@@ -120,11 +120,7 @@ impl Runs {
         mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         match self {
-            Self::Service(client) => {
-                let to = to.map(|to| format!("&to_seq={to}")).unwrap_or_default();
-                let path = format!("/jobs/{run}/events/history?from_seq={from}{to}");
-                lines(client.stream(&path, "application/x-ndjson")?, each)
-            }
+            Self::Service(client) => lines(client.history(run, from, to)?, each),
             Self::Store(offline) => {
                 let last = to.unwrap_or(Seq(u64::MAX));
                 let mut events = offline.log.events(run, Seq(from.0.saturating_sub(1)));
@@ -145,15 +141,8 @@ impl Runs {
     pub(crate) fn finished_before(&self, before: Option<RunId>) -> Result<RunPage, Failure> {
         match self {
             Self::Service(client) => {
-                let before = before.map(|run| format!("&before={run}")).unwrap_or_default();
-                let page = client.get(&format!("/jobs?limit={PAGE}{before}"))?;
-                let job = |job: &Value| {
-                    let run: RunId = job["run_id"].as_str()?.parse().ok()?;
-                    let status: Status = serde_json::from_value(job["status"].clone()).ok()?;
-                    Some((run, status))
-                };
-                let jobs: Vec<_> = page["jobs"].as_array().into_iter().flatten().filter_map(job).collect();
-                Ok(RunPage::of(jobs))
+                let page = client.jobs(&ListFilter { before, limit: PAGE, ..ListFilter::default() })?.answer;
+                Ok(RunPage::of(page.jobs.into_iter().map(|job| (job.run_id, job.status)).collect()))
             }
             Self::Store(offline) => {
                 let rows = offline.wait(offline.log.rows(before, PAGE))?;
@@ -167,7 +156,7 @@ impl Runs {
     /// The run as a job.
     pub(crate) fn job(&self, run: RunId) -> Result<Value, Failure> {
         match self {
-            Self::Service(client) => client.get(&format!("/jobs/{run}")),
+            Self::Service(client) => Ok(client.job(run)?.document),
             Self::Store(offline) => {
                 serde_json::to_value(offline.wait(offline.log.job(run))?).map_err(Failure::broken("read the run"))
             }
@@ -183,7 +172,7 @@ impl Runs {
     /// What is kept of a run besides its log.
     pub(crate) fn row(&self, run: RunId) -> Result<StoredRow, Failure> {
         match self {
-            Self::Service(client) => Ok(StoredRow::Job(client.get(&format!("/jobs/{run}"))?)),
+            Self::Service(client) => Ok(StoredRow::Job(client.job(run)?.document)),
             Self::Store(offline) => Ok(StoredRow::Head(Box::new(offline.wait(offline.log.head(run))?))),
         }
     }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::bounded;
 use crate::cli::connect::client::Client;
@@ -14,6 +13,7 @@ use crate::cli::connect::run_id;
 use crate::cli::failure::Failure;
 use crate::domain::ids::RunId;
 use crate::files;
+use crate::orchestrator::ListFilter;
 use crate::settings::Settings;
 use crate::workspace::Layout;
 
@@ -87,15 +87,13 @@ pub(crate) fn service(settings: &Settings, server: Option<&str>) -> Result<Clien
 /// The run of a service that somebody means by an id, the begin of one, or `last`.
 pub(crate) fn run_of(client: &Client, id: &str) -> Result<RunId, Failure> {
     let unknown = || Failure::unknown_run(id);
-    let run_in = |job: &Value| job["run_id"].as_str().and_then(|id| id.parse().ok());
     let exact = || {
         let given: RunId = id.parse().map_err(|_| unknown())?;
-        run_in(&client.get(&format!("/jobs/{given}"))?).ok_or_else(unknown)
+        Ok(client.job(given)?.answer.run_id)
     };
     run_id::resolve(id, exact, |before, limit| {
-        let before = before.map(|before| format!("&before={before}")).unwrap_or_default();
-        let listed = client.get(&format!("/jobs?limit={limit}{before}"))?;
-        Ok(listed["jobs"].as_array().into_iter().flatten().filter_map(run_in).collect())
+        let listed = client.jobs(&ListFilter { before, limit, ..ListFilter::default() })?.answer;
+        Ok(listed.jobs.into_iter().map(|job| job.run_id).collect())
     })
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::audit::{self, Report, Trust, Violation};
+use crate::cli::connect::run_id::is_short;
 use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -56,7 +57,8 @@ pub(crate) fn audit(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let path = Path::new(&args.target);
     let key = args.key.as_deref().map(public_key).transpose()?;
-    let mut report = if args.target.parse::<RunId>().is_ok() {
+    let whole = args.target.parse::<RunId>().is_ok();
+    let mut report = if whole || (is_short(&args.target) && !path.exists()) {
         stored_run(global, &args.target)?
     } else if path.is_dir() {
         audit::folder(path)?

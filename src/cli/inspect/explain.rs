@@ -1,6 +1,5 @@
 //! `explain`: why a run failed, where a field of its result came from, and what the cache did for it.
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::cli::connect::runs::Runs;
@@ -49,7 +48,7 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
     let run = runs.resolve(&args.id)?;
     if args.cache {
         let story = match &runs {
-            Runs::Service(client) => client.get(&format!("/jobs/{run}/explain/cache"))?,
+            Runs::Service(client) => client.explain_cache(run)?,
             Runs::Store(offline) => serde_json::to_value(offline.wait(offline.log.explain_cache(run))?)
                 .map_err(Failure::broken("write the explanation"))?,
         };
@@ -62,9 +61,7 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
     }
     let path = args.path.as_deref().unwrap_or("/data");
     let explanation = match &runs {
-        Runs::Service(client) => {
-            client.get(&format!("/jobs/{run}/explain?path={}", utf8_percent_encode(path, NON_ALPHANUMERIC)))?
-        }
+        Runs::Service(client) => client.explain_field(run, path)?,
         Runs::Store(offline) => serde_json::to_value(offline.wait(offline.log.explain(run, path))?)
             .map_err(Failure::broken("write the explanation"))?,
     };
@@ -75,7 +72,8 @@ pub(crate) fn explain(global: &Global, args: &Args) -> Result<(), Failure> {
 fn failure_of(runs: &Runs, run: RunId) -> Result<Option<Value>, Failure> {
     match runs {
         Runs::Service(client) => {
-            Ok(Some(client.get(&format!("/jobs/{run}/explain"))?).filter(|found| !found["cause"].is_null()))
+            let found = client.explain(run)?;
+            Ok(found.answer.cause.map(|_| found.document))
         }
         Runs::Store(offline) => offline
             .wait(offline.log.explain_failure(run))?

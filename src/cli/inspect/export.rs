@@ -65,7 +65,7 @@ pub(crate) fn export(global: &Global, args: &Args) -> Result<(), Failure> {
 fn write(runs: &Runs, run: RunId, file: &mut File) -> Result<(), Failure> {
     match runs {
         Runs::Service(client) => {
-            let mut answer = client.stream(&format!("/jobs/{run}/export"), "application/zip")?;
+            let mut answer = client.export(run)?;
             io::copy(&mut answer, file).map(drop).map_err(Failure::broken("read the service's answer"))
         }
         Runs::Store(offline) => {

@@ -1,6 +1,7 @@
 //! Commands that look at runs: logs, history, explain, export, audit, replay, reparse.
 
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod history;

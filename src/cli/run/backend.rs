@@ -90,6 +90,14 @@ impl Backend {
         }
     }
 
+    /// Deletes a run that has ended.
+    pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
+        match self {
+            Self::Embedded(embedded) => embedded.delete(run).await,
+            Self::Remote(remote) => remote.delete(run).await,
+        }
+    }
+
     pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
         match self {
             Self::Embedded(embedded) => embedded.reply(run, question, response).await,

@@ -1,7 +1,5 @@
 //! `cancel`: cancels a run of a running service.
 
-use serde_json::json;
-
 use crate::cli::connect::service_address::{run_of, service};
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -30,9 +28,9 @@ pub(crate) fn cancel(global: &Global, args: &Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let client = service(&settings, args.server.as_deref())?;
     let run = run_of(&client, &args.id)?;
-    let answer = client.post(&format!("/jobs/{run}/cancel"), &json!({}))?;
+    let answer = client.cancel(run)?;
     if args.json {
-        return output::json(&answer);
+        return output::json(&answer.document);
     }
-    output::line(answer["message"].as_str().unwrap_or_default())
+    output::line(&answer.answer.message)
 }

@@ -15,9 +15,11 @@ use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::fold::to_stderr;
 use crate::cli::terminal::output;
 use crate::cli::terminal::screen::{Screen, Shown};
-use crate::domain::codes::Exit;
+use crate::domain::codes::{ErrorCode, Exit};
+use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
 use crate::settings::Settings;
+use crate::workspace::SentPart;
 
 pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let settings = global.settings(&[])?;
@@ -49,6 +51,29 @@ pub(super) struct Told {
     pub(super) verbose: bool,
 }
 
+/// Makes the run and gives it its files. One that cannot have them is not left behind: it would wait for ever.
+async fn begin(backend: &Backend, asked: Asked, files: Vec<SentPart>) -> Result<RunId, Failure> {
+    let again = matches!(asked, Asked::Again { .. });
+    let created = match asked {
+        Asked::New(wanted) => backend.create(&wanted).await?,
+        Asked::Again { run, patch, .. } => backend.rerun(run, patch).await?,
+    };
+    let run = created.run_id;
+    let refused = if again && created.awaiting_upload {
+        let message = "the earlier run never got its files; give them with `skill-runner run SKILL --file KEY=PATH`";
+        Some(Failure::refused(ErrorCode::MissingInputFiles, message))
+    } else if files.is_empty() {
+        None
+    } else {
+        backend.upload(run, files).await.err()
+    };
+    let Some(failure) = refused else { return Ok(run) };
+    // Why it is not begun matters more than what became of its row.
+    let _ = backend.cancel(run, "it did not get its files").await;
+    let _ = backend.delete(run).await;
+    Err(failure)
+}
+
 async fn run_to_its_end(settings: Settings, server: Option<&str>, asked: Asked, told: Told) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let files = match &asked {
@@ -60,26 +85,13 @@ async fn run_to_its_end(settings: Settings, server: Option<&str>, asked: Asked, 
         // It may wait for another process.
         _ = stop.next() => return Err(Failure::Reported(Exit::Interrupted)),
     };
-    let created = match asked {
-        Asked::New(wanted) => backend.create(&wanted).await,
-        Asked::Again { run, patch, .. } => backend.rerun(run, patch).await,
-    };
-    let created = match created {
-        Ok(created) => created,
+    let run = match begin(&backend, asked, files).await {
+        Ok(run) => run,
         Err(failure) => {
             backend.close().await;
             return Err(in_flags(failure));
         }
     };
-    let run = created.run_id;
-    if !files.is_empty()
-        && let Err(failure) = backend.upload(run, files).await
-    {
-        // Without its files the run would wait forever.
-        let _ = backend.cancel(run, "the upload of its files failed").await;
-        backend.close().await;
-        return Err(failure);
-    }
     let interrupted = Arc::new(AtomicBool::new(false));
     let (canceler, noted) = (backend.clone(), interrupted.clone());
     let interrupts = tokio::spawn(async move {

@@ -104,6 +104,11 @@ impl Embedded {
         Ok(())
     }
 
+    pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
+        self.orchestrator.remove(run).await?;
+        Ok(())
+    }
+
     pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
         self.orchestrator.reply(run, question, response, None, None).await?;
         Ok(())

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use crate::cli::connect::calls::Reply;
 use crate::cli::connect::client::Client;
 use crate::cli::connect::event_stream;
 use crate::cli::failure::Failure;
@@ -31,18 +32,15 @@ impl Remote {
 
     pub(crate) async fn create(&self, wanted: &Wanted) -> Result<Created, Failure> {
         let body = wanted.body(&self.skill_id);
-        let answer = self.call(move |client| client.post("/jobs", &body)).await?;
-        serde_json::from_value(answer).map_err(Failure::broken("read the service's answer"))
+        self.call(move |client| client.create(&body)).await
     }
 
     pub(crate) async fn rerun(&self, run: RunId, patch: Map<String, Value>) -> Result<Created, Failure> {
-        let body = Value::Object(patch);
-        let answer = self.call(move |client| client.post(&format!("/jobs/{run}/rerun"), &body)).await?;
-        serde_json::from_value(answer).map_err(Failure::broken("read the service's answer"))
+        self.call(move |client| client.rerun(run, patch)).await
     }
 
     pub(crate) async fn upload(&self, run: RunId, files: Vec<SentPart>) -> Result<(), Failure> {
-        self.call(move |client| client.upload(&format!("/jobs/{run}/upload"), &files)).await.map(drop)
+        self.call(move |client| client.upload_files(run, &files)).await
     }
 
     pub(crate) fn follow(&self, run: RunId) -> Events {
@@ -59,12 +57,16 @@ impl Remote {
     }
 
     pub(crate) async fn cancel(&self, run: RunId) -> Result<(), Failure> {
-        self.call(move |client| client.post(&format!("/jobs/{run}/cancel"), &json!({}))).await.map(drop)
+        self.call(move |client| client.cancel(run)).await.map(drop)
+    }
+
+    pub(crate) async fn delete(&self, run: RunId) -> Result<(), Failure> {
+        self.call(move |client| client.remove(run)).await.map(drop)
     }
 
     pub(crate) async fn reply(&self, run: RunId, question: InteractionId, response: Value) -> Result<(), Failure> {
-        let body = json!({"interaction_id": question, "response": response});
-        self.call(move |client| client.post(&format!("/jobs/{run}/interaction/reply"), &body)).await.map(drop)
+        let reply = Reply { question, response, key: None };
+        self.call(move |client| client.reply(run, reply)).await.map(drop)
     }
 
     pub(crate) async fn outcome(&self, run: RunId) -> Result<Outcome, Failure> {
@@ -73,10 +75,10 @@ impl Remote {
         tokio::task::spawn_blocking(asked).await.map_err(Failure::broken("ask the service"))?
     }
 
-    async fn call(
+    async fn call<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&Client) -> Result<Value, Failure> + Send + 'static,
-    ) -> Result<Value, Failure> {
+        call: impl FnOnce(&Client) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
         let client = self.client.clone();
         tokio::task::spawn_blocking(move || call(&client)).await.map_err(Failure::broken("ask the service"))?
     }
@@ -84,14 +86,14 @@ impl Remote {
 
 /// How a run of a service ended. Blocks.
 pub(crate) fn outcome(client: &Client, run: RunId, data_dir: Option<&Path>) -> Result<Outcome, Failure> {
-    let job = client.get(&format!("/jobs/{run}"))?;
-    let mut answer = client.get(&format!("/jobs/{run}/result"))?;
+    let job = client.job(run)?.document;
+    let result = client.result(run)?.result;
     // An older service explains successes alone; the error is in the result in any case.
-    let failed = answer["result"]["status"] != Status::Succeeded.as_str();
-    let failure = failed.then(|| client.get(&format!("/jobs/{run}/explain")).ok()).flatten();
+    let failed = result["status"] != Status::Succeeded.as_str();
+    let failure = failed.then(|| client.explain(run).ok()).flatten().map(|told| told.document);
     let artifacts = match data_dir {
         Some(data_dir) => ArtifactsAt::Folder(Layout::new(data_dir).run(run).root),
         None => ArtifactsAt::Service(client.base().to_owned()),
     };
-    Ok(Outcome::new(job, answer["result"].take(), artifacts).explained(failure))
+    Ok(Outcome::new(job, result, artifacts).explained(failure))
 }

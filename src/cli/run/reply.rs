@@ -2,8 +2,9 @@
 
 use std::io::BufRead;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::cli::connect::calls::{Pending, Reply};
 use crate::cli::connect::service_address::{run_of, service};
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -48,10 +49,7 @@ pub(crate) fn reply(global: &Global, args: Args) -> Result<(), Failure> {
     logging::to_terminal(LogLevel::Warn);
     let client = service(&settings, args.server.as_deref())?;
     let run = run_of(&client, &args.id)?;
-    let mut waiting = client.get(&format!("/jobs/{run}/interaction/pending"))?;
-    let status = waiting["status"].as_str().unwrap_or_default().to_owned();
-    let pending: Option<Interaction> =
-        serde_json::from_value(waiting["pending"].take()).map_err(Failure::broken("read the question"))?;
+    let Pending { status, pending } = client.pending(run)?;
     // The service refuses an answer to another question; here it is only parsed.
     let open = pending.filter(|open| args.interaction.is_none_or(|named| open.interaction_id == InteractionId(named)));
     let (id, response) = match (open, args.interaction, args.response) {
@@ -61,15 +59,11 @@ pub(crate) fn reply(global: &Global, args: Args) -> Result<(), Failure> {
         (None, _, _) => {
             return Err(Failure::refused(
                 ErrorCode::InteractionNotPending,
-                format!("the run has no open question with this number (its status is {status})"),
+                format!("the run has no open question with this number (its status is {})", status.as_str()),
             ));
         }
     };
-    let mut body = json!({"interaction_id": id, "response": response});
-    if let Some(key) = args.key {
-        body["idempotency_key"] = json!(key);
-    }
-    let answer = client.post(&format!("/jobs/{run}/interaction/reply"), &body)?;
+    let answer = client.reply(run, Reply { question: InteractionId(id), response, key: args.key })?;
     if args.json {
         return output::json(&answer);
     }

@@ -67,7 +67,7 @@ pub(crate) fn watch(global: &Global, args: &Args) -> Result<(), Failure> {
 
 fn to_its_end(client: &Client, run: RunId, as_json: bool, verbose: bool) -> Result<(), Failure> {
     let mut screen = Screen::new(Shown::OnStdout, verbose);
-    if let Some(awaited) = awaited(&client.get(&format!("/jobs/{run}"))?).filter(|_| !as_json) {
+    if let Some(awaited) = awaited(&client.job(run)?.document).filter(|_| !as_json) {
         screen.say(&format!("the run {awaited}"));
     }
     let mut succeeded = false;

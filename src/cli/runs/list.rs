@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal};
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::cli::connect::runs::Runs;
@@ -13,6 +12,7 @@ use crate::cli::run::KeyValue;
 use crate::cli::runs::table;
 use crate::cli::terminal::look::columns;
 use crate::cli::terminal::output;
+use crate::cli::time_span;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
 use crate::orchestrator::{Clock, ListFilter, WallClock};
@@ -71,7 +71,7 @@ pub(crate) fn list(global: &Global, args: Args) -> Result<(), Failure> {
         limit: usize::try_from(args.limit).unwrap_or(usize::MAX),
     };
     let listed = match Runs::open(&settings, args.server.as_deref()) {
-        Ok(Runs::Service(client)) => client.get(&format!("/jobs?{}", query(&filter)))?,
+        Ok(Runs::Service(client)) => client.jobs(&filter)?.document,
         Ok(Runs::Store(offline)) => {
             json!({"jobs": offline.wait(offline.log.list(&filter))?.jobs})
         }
@@ -92,18 +92,6 @@ pub(crate) fn list(global: &Global, args: Args) -> Result<(), Failure> {
     output::line(&table::table(&jobs, now, columns(&io::stdout())))
 }
 
-fn query(filter: &ListFilter) -> String {
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let mut parts = vec![format!("limit={}", filter.limit)];
-    parts.extend(filter.runs.status.map(|status| format!("status={}", status.as_str())));
-    parts.extend(filter.runs.skill_id.as_deref().map(|skill| format!("skill_id={}", encoded(skill))));
-    parts.extend(filter.runs.engine.as_deref().map(|engine| format!("engine={}", encoded(engine))));
-    parts.extend(filter.runs.since.map(|since| format!("since={}", encoded(&since.to_string()))));
-    let labels = filter.runs.labels.iter();
-    parts.extend(labels.map(|(name, value)| format!("label={}", encoded(&format!("{name}:{value}")))));
-    parts.join("&")
-}
-
 fn status(text: &str) -> Result<Status, Failure> {
     Status::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
         let names: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
@@ -113,19 +101,8 @@ fn status(text: &str) -> Result<Status, Failure> {
 
 /// A time, or how long ago it was.
 fn since(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
-    let ago = || {
-        let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-        let seconds: i64 = match unit {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            "d" => 24 * 3600,
-            _ => return None,
-        };
-        let micros = number.parse::<u32>().ok().map(i64::from)?.checked_mul(seconds)?.checked_mul(1_000_000)?;
-        Some(Timestamp::from_micros(now.as_micros().saturating_sub(micros)))
-    };
-    ago().or_else(|| text.parse().ok()).ok_or_else(|| {
+    let ago = time_span::seconds(text).map(|seconds| now.minus_seconds(seconds));
+    ago.or_else(|| text.parse().ok()).ok_or_else(|| {
         Failure::Usage(format!(
             "--since {text:?} is neither a time such as 2026-11-16T01:02:03Z nor how long ago, such as 30s, 15m, 2h or 7d"
         ))

@@ -40,7 +40,7 @@ pub(crate) fn remove(global: &Global, args: &Args) -> Result<(), Failure> {
     let ids = args.ids.iter().map(|id| runs.resolve(id)).collect::<Result<Vec<RunId>, Failure>>()?;
     let deleted = match runs {
         Runs::Service(client) => {
-            let delete = |run: &RunId| client.delete(&format!("/jobs/{run}"));
+            let delete = |run: &RunId| Ok(client.remove(*run)?.document);
             ids.iter().map(delete).collect::<Result<Vec<Value>, Failure>>()?
         }
         Runs::Store(offline) => {

@@ -64,6 +64,10 @@ fn not_ready(job: &Value) -> Failure {
     let status = job["status"].as_str().unwrap_or_default();
     let message = match awaited(job) {
         Some(awaited) => format!("the run {awaited}"),
+        None if status == Status::WaitingUser.as_str() => {
+            let run = job["run_id"].as_str().unwrap_or_default();
+            format!("the run waits for an answer; `skill-runner reply {run}` shows the question and answers it")
+        }
         None => format!("the run is {status}; {}", ErrorCode::ResultNotReady.info().hint.cli),
     };
     Failure::refused(ErrorCode::ResultNotReady, message)

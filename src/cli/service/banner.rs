@@ -20,6 +20,13 @@ const NAMES_MAX: usize = 20;
 pub(super) fn tell(orchestrator: &Orchestrator) -> Result<(), Failure> {
     let paths = &orchestrator.settings().paths;
     output::line(&format!("data: {}", paths.data_dir.display()))?;
+    let retention = &orchestrator.settings().retention;
+    if retention.deletes() {
+        output::line(&format!("retention: {}", retention.in_words()))?;
+    }
+    if let Some(otlp) = &orchestrator.settings().otlp {
+        output::line(&format!("traces and metrics: sent to {}", otlp.endpoint))?;
+    }
     let recovered = orchestrator.recovered();
     if recovered > 0 {
         output::line(&format!("runs recovered from an earlier service: {recovered}"))?;

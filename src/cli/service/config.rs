@@ -12,7 +12,7 @@ use crate::cli::global::{Global, USUAL_FILE};
 use crate::cli::service::engine_config;
 use crate::cli::terminal::output;
 use crate::cli::terminal::wrap;
-use crate::settings::{Settings, about, variable};
+use crate::settings::{Settings, about, listed, variable};
 
 /// Shows every setting with its value, its source, its variable and what it is for; secrets are masked
 #[derive(Debug, clap::Args)]
@@ -53,14 +53,7 @@ pub(crate) fn config(global: &Global, args: &Args) -> Result<(), Failure> {
     }
     let described = settings.describe();
     if args.json {
-        let listed: Vec<_> = described
-            .iter()
-            .map(|found| {
-                json!({"key": found.key, "value": found.value, "source": found.source.to_string(),
-                    "variable": variable(&found.key), "about": about(&found.key)})
-            })
-            .collect();
-        return output::json(&json!({ "settings": listed }));
+        return output::json(&json!({ "settings": listed(described) }));
     }
     let width = |text: fn(&crate::settings::Described) -> &str| {
         described.iter().map(|found| text(found).chars().count()).max().unwrap_or_default()

@@ -11,16 +11,17 @@ use crate::cli::connect::{data_folder, service_address};
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::logging;
-use crate::cli::runtime::runtime;
+use crate::cli::runtime::{give_back_what_the_start_needed, runtime};
 use crate::cli::service::banner;
 use crate::cli::stop_signals::Stop;
 use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
 use crate::files;
 use crate::http;
+use crate::orchestrator::{Clock, WallClock};
 use crate::registry::{Registry, builtin};
 use crate::settings::{Problem, Settings};
-use crate::workspace::Layout;
+use crate::workspace::{Layout, Tokens};
 
 /// How long open connections may take to end once no run is left.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -42,6 +43,7 @@ pub(crate) struct Args {
 
 pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[("host", args.host.clone()), ("port", args.port.clone())])?;
+    check_reach(&settings)?;
     let closed = data_folder::close(&settings)?;
     logging::to_file(&settings.log, settings.log.level).map_err(|error| {
         let (key, place) = ("log_file".to_owned(), settings.log.file.display().to_string());
@@ -58,7 +60,23 @@ pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     ended
 }
 
+/// Refuses an address that others can reach if nobody could be told apart there: a token must be set, or one with a name be made.
+pub(crate) fn check_reach(settings: &Settings) -> Result<(), Failure> {
+    let host = settings.http.host;
+    let tokens = Tokens::new(Layout::new(&settings.paths.data_dir));
+    if host.is_loopback() || settings.http.token.is_some() || tokens.any_opens(WallClock.now()) {
+        return Ok(());
+    }
+    let source =
+        settings.describe().iter().find(|described| described.key == "host").map(|found| found.source.to_string());
+    let message = format!(
+        "{host} can be reached from other machines: set token (SKILL_RUNNER_TOKEN) as well, or make a named one with skill-runner token new NAME --scope read|run|admin"
+    );
+    Err(Failure::Configuration(vec![Problem { key: "host".to_owned(), place: source.unwrap_or_default(), message }]))
+}
+
 pub(crate) async fn listen(settings: &Settings) -> Result<(TcpListener, SocketAddr), Failure> {
+    check_reach(settings)?;
     let address = SocketAddr::new(settings.http.host, settings.http.port);
     let listener = bind(address).map_err(|error| {
         Failure::Broken(format!(
@@ -116,7 +134,11 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     info!(%url, "the service is ready");
     let told = orchestrator.clone();
     // Every skill is read and each CLI is asked for its version, which takes long; nobody waits for that.
-    std::thread::spawn(move || banner::tell(&told));
+    std::thread::spawn(move || {
+        // A service that nobody reads from works all the same.
+        let _ = banner::tell(&told);
+        give_back_what_the_start_needed();
+    });
 
     let signal_name = tokio::select! {
         name = stop.next() => name,

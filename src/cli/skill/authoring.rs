@@ -44,6 +44,12 @@ pub(crate) fn import(source: &Path, into: &Path, limits: &UploadLimits) -> Resul
             .map_err(|error| Failure::refused(error.code(), error.to_string()))?;
         return import_folder(&folder, into);
     }
+    if !source.exists() {
+        return Err(Failure::Usage(format!(
+            "{} does not exist; name the folder of a skill, of several, or of an agent, or a zip",
+            source.display()
+        )));
+    }
     if !source.is_dir() {
         return Err(Failure::Usage(format!(
             "{} is neither a folder nor a zip; name the folder of a skill, of several, or of an agent",
@@ -70,7 +76,13 @@ fn import_folder(source: &Path, into: &Path) -> Result<(), Failure> {
     for package in &packages {
         output::line(&format!("{} is written", shown(&into.join(&package.id))))?;
     }
-    Ok(())
+    match packages.first() {
+        Some(package) => {
+            let folder = shown(&into.join(&package.id));
+            output::line(&format!("refine the schemas in assets/, then run\n  skill-runner skill lint {folder}"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A package to be written.

@@ -13,8 +13,18 @@ const SHOWN_MAX: usize = 20;
 const STDERR_LINES: usize = 15;
 
 /// Details that are shown in another way, or say nothing more than the message does.
-const SHOWN_OTHERWISE: [&str; 8] =
-    ["hint", "stderr", "raw_output_path", "validation_errors", "exit_code", "processes", "last_output", "http_status"];
+const SHOWN_OTHERWISE: [&str; 10] = [
+    "hint",
+    "stderr",
+    "raw_output_path",
+    "validation_errors",
+    "exit_code",
+    "processes",
+    "last_output",
+    "http_status",
+    "install_command",
+    "installer_output",
+];
 
 /// The lines that explain a failure: the cause, the event that decided it, violations, details, what to do.
 pub(crate) fn failure_lines(explanation: &Value) -> Vec<String> {
@@ -25,7 +35,9 @@ pub(crate) fn failure_lines(explanation: &Value) -> Vec<String> {
     lines.extend(violation_lines(&explanation["violations"]));
     lines.extend(detail_lines(&explanation["details"]));
     let canceled = explanation["status"] == "canceled";
-    lines.extend(block("standard error ends with:", &explanation["stderr_tail"]).filter(|_| !canceled));
+    // What was written last may have been written there.
+    let told = explanation["stderr_tail"] == explanation["details"]["last_output"];
+    lines.extend(block("standard error ends with:", &explanation["stderr_tail"]).filter(|_| !canceled && !told));
     lines.push(format!("next: {}", next(explanation)));
     lines
 }
@@ -116,7 +128,10 @@ fn next(explanation: &Value) -> String {
     let hint = code.map(|code| code.info().hint.cli);
     let own = explanation["details"]["hint"].as_str();
     let run = explanation["run_id"].as_str().unwrap_or_default();
+    let install = explanation["details"]["install_command"].as_str();
     match (hint, own) {
+        (Some(_), _) if install.is_some() => format!("`{}` installs it", harmless(install.unwrap_or_default())),
+        (Some(_), Some(own)) if code == Some(ErrorCode::DependenciesUnavailable) => harmless(own),
         (Some(hint), _) => hint.replace("`skill-runner logs", &format!("`skill-runner logs {run}")),
         (None, Some(own)) => harmless(own),
         (None, None) => format!("this code is the skill's own; `skill-runner logs {run}` shows what it wrote"),
@@ -159,6 +174,24 @@ mod tests {
                 "the last output was:\n  a\n  b\u{fffd}",
                 "standard error ends with:\n  warned",
                 "next: change what the skill writes at these places, or its output schema; `skill-runner logs r1` shows the whole output",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_written_last_is_told_once_and_the_command_that_installs_an_engine_is_what_to_do() {
+        let explanation = json!({
+            "run_id": "r1", "status": "failed", "code": "ENGINE_NOT_INSTALLED", "cause": "no",
+            "decided_by": {"seq": 3, "type": "conversation.failed"}, "stderr_tail": "ready\n",
+            "details": {"install_command": "skill-runner engines --install codex", "last_output": "ready\n"},
+        });
+        assert_eq!(
+            failure_lines(&explanation),
+            [
+                "error: ENGINE_NOT_INSTALLED: no",
+                "decided by: event 3, conversation.failed",
+                "the last output was:\n  ready",
+                "next: `skill-runner engines --install codex` installs it",
             ]
         );
     }

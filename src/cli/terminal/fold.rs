@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use unicode_width::UnicodeWidthChar;
+
 use crate::cli::terminal::look::{columns, width};
 
 /// What a command that people copy begins with; it stays whole.
@@ -58,14 +60,20 @@ fn words(text: &str, room: usize) -> Vec<&str> {
             None if word.starts_with(COMMAND) => word.len(),
             None => 0,
         };
-        let end = if width(&word[..end]) > room { 0 } else { end };
-        let end = word[end..].find(' ').map_or(word.len(), |at| end + at);
+        let command = if width(&word[..end]) > room { 0 } else { end };
+        let space = word[command..].find(' ').map_or(word.len(), |at| command + at);
+        let end = if command > 0 { space } else { first_wide(&word[..space]).unwrap_or(space) };
         let spaces = word[end..].len() - word[end..].trim_start_matches(' ').len();
         let (taken, behind) = rest.split_at(indent + end + spaces);
         words.push(taken);
         rest = behind;
     }
     words
+}
+
+/// Where the first wide character ends. Text in such characters has no spaces, and is broken between any two of them.
+fn first_wide(word: &str) -> Option<usize> {
+    word.char_indices().find_map(|(at, letter)| (letter.width() == Some(2)).then_some(at + letter.len_utf8()))
 }
 
 #[cfg(test)]
@@ -87,6 +95,8 @@ mod tests {
         assert_eq!(wrapped("next: `skill-runner logs abc`", 16, 2), "next:\n  `skill-runner\n  logs abc`");
         assert_eq!(folded("error: one two\n  three four five", 12), "error: one\n  two\n  three four\n    five");
         assert_eq!(wrapped("日本語 日本語", 8, 0), "日本語\n日本語");
+        assert_eq!(wrapped("error: 日本語テキスト、x", 14, 2), "error: 日本語\n  テキスト、x");
+        assert_eq!(wrapped("`skill-runner logs 日本` shows", 24, 2), "`skill-runner logs 日本`\n  shows");
         assert_eq!(wrapped("onelongword", 4, 2), "onelongword");
         assert_eq!(wrapped("", 4, 2), "");
         assert_eq!(wrapped("\x1b[32mok\x1b[0m yes", 6, 2), "\x1b[32mok\x1b[0m yes");

@@ -68,7 +68,7 @@ codes! {
     ErrorCode, info: ErrorInfo {
         // Runs.
         EngineFailed = "ENGINE_FAILED", "The engine or the script failed, or ended without saying how."
-            => run(each("read the stderr log of the run: GET …/logs", "`skill-runner logs --stream stderr` shows what the engine said about it")),
+            => run(each("GET …/logs shows what the engine wrote to standard error", "`skill-runner logs --stream stderr` shows what the engine said about it")),
         EngineNotInstalled = "ENGINE_NOT_INSTALLED", "The program of the engine or of the script was not found."
             => run(each("install the engine: POST /v1/engines/upgrades", "install the engine: `skill-runner engines --install NAME`")),
         DependenciesUnavailable = "DEPENDENCIES_UNAVAILABLE", "The Python packages that the skill declares could not be installed."
@@ -95,17 +95,17 @@ codes! {
             => request(400, Refused, both("raise the settings that the message names, or lower automation.limits in runner.json")),
         SchemaValidationFailed = "SCHEMA_VALIDATION_FAILED", "The output does not match the skill's output schema."
             => run(each(
-                "compare the raw output that details name with the schema; details list the places",
+                "change what the skill writes at these places, or its output schema; GET …/logs shows the whole output",
                 "change what the skill writes at these places, or its output schema; `skill-runner logs` shows the whole output",
             )),
         SchemaTooCostly = "SCHEMA_TOO_COSTLY", "Checking the input or the output against the skill's schema takes too long."
             => request(400, Failed, both("simplify the schema: fewer alternatives, bounded arrays, plain patterns")).in_kinds(&[Kind::Request, Kind::Run]),
         OutputMissing = "OUTPUT_MISSING", "The engine ended without an output."
-            => run(each("read the log of the run: GET …/logs", "`skill-runner logs` shows what the engine wrote")),
+            => run(each("GET …/logs shows what the engine wrote", "`skill-runner logs` shows what the engine wrote")),
         ArtifactMissing = "ARTIFACT_MISSING", "A file that the skill promises was not written."
             => run(both("let the skill write the files that are missing, or correct `artifacts` in its runner.json")),
         MissingInputFiles = "MISSING_INPUT_FILES", "A required input file was not given."
-            => run(each("upload each file that details name in a part named like its input: POST …/upload", "give each file with --file KEY=PATH")),
+            => run(each("create the run again, and upload each file that details name in a part named like its input: POST /v1/jobs/{id}/upload", "give each file with --file KEY=PATH")),
         PromptTemplateFailed = "PROMPT_TEMPLATE_FAILED", "The skill's prompt template cannot be rendered."
             => run(both("correct the template at the place that the message names")),
         SessionResumeFailed = "SESSION_RESUME_FAILED", "The engine cannot continue the conversation of the run."
@@ -181,10 +181,14 @@ codes! {
             => request(404, NotFound, both("use the id that the installation was answered with")),
         UpgradeNotFound = "UPGRADE_NOT_FOUND", "No engine upgrade has this id."
             => request(404, NotFound, both("use the id that the upgrade was answered with")),
+        BackupNotFound = "BACKUP_NOT_FOUND", "The service has made no backup with this id since its start, or another one since then."
+            => request(404, NotFound, both("use the id that the backup was answered with; a backup that is complete is in the folder backup_dir")),
         RouteNotFound = "ROUTE_NOT_FOUND", "The API has no such route."
-            => request(404, NotFound, each("the API is below /v1, the user interface at /ui", "check --server: is it a skill-runner of this version?")),
+            => request(404, NotFound, each("the API is below /v1, its reference at /docs, the user interface at /ui", "check --server: is it a skill-runner of this version?")),
         RunFilesGone = "RUN_FILES_GONE", "The files of the run were removed."
             => request(410, NotFound, both("run it again")),
+        LegacyRouteGone = "LEGACY_ROUTE_GONE", "An old route of the user interface has ended."
+            => request(410, NotFound, both("use the route that details.successor and the header Link name")),
 
         // Requests that do not fit HTTP or the limits.
         MethodNotAllowed = "METHOD_NOT_ALLOWED", "The route does not support this method."
@@ -211,6 +215,10 @@ codes! {
             => request(409, Refused, each("use a new Idempotency-Key or idempotency_key for a new request", "use a new --key for a new answer")),
         AlreadyUploaded = "ALREADY_UPLOADED", "The run already has its upload."
             => request(409, Refused, both("create a new run for other files")),
+        BackupRunning = "BACKUP_RUNNING", "A backup is being made, and there is one at a time."
+            => request(409, Refused, both("wait until it has ended, then ask again")),
+        BackupExists = "BACKUP_EXISTS", "There is a backup with this name, and none is written over."
+            => request(409, Refused, both("choose another name, or remove the old backup")),
         RunFinal = "RUN_FINAL", "The run has ended."
             => request(409, Refused, both("start a new run")),
         RunNotFinal = "RUN_NOT_FINAL", "The run has not ended."
@@ -229,6 +237,8 @@ codes! {
         // The state of the service.
         QueueFull = "QUEUE_FULL", "Too many runs, installations or upgrades are waiting."
             => request(429, Failed, each("send it again after the seconds in the header Retry-After", "try again later, or raise the setting max_queued_jobs")),
+        TooManyFailedLogins = "TOO_MANY_FAILED_LOGINS", "The client sent too many wrong tokens or passwords."
+            => request(429, Usage, each("send the right one after the seconds in the header Retry-After", "wait the seconds that the message names, and give the right token")),
         TooManyConnections = "TOO_MANY_CONNECTIONS", "The service has as many connections as it may."
             => request(503, Unreachable, each("send it again after the seconds in the header Retry-After, or raise the setting max_connections", "try again later, or raise the setting max_connections of the service")),
         ShuttingDown = "SHUTTING_DOWN", "The service is shutting down."

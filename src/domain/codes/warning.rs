@@ -39,7 +39,7 @@ codes! {
             => "check its name; add it to the list if it is right: POST /v1/engines/NAME/models/snapshots",
         NormalizationFailed = "NORMALIZATION_FAILED", "A step that should make the output valid did not."
             => "read the detail of the step",
-        OutputAmbiguous = "OUTPUT_AMBIGUOUS", "The engine's answer holds different JSON objects; the last one that keeps the schema was taken."
+        OutputAmbiguous = "OUTPUT_AMBIGUOUS", "The engine's answer holds different JSON objects; the last one that matches the schema was taken."
             => "compare the places that the message names; let the skill say that the answer is one object alone",
         OutputNormalized = "OUTPUT_NORMALIZED", "The output was made valid without changing what it says."
             => "nothing; `skill-runner explain` shows the steps",

@@ -72,7 +72,7 @@ pub(crate) fn written(problem: &Problem) -> Vec<u8> {
     let body = envelope(answer.code, &message(problem), &answer.details, None);
     let status = answer.status();
     let mut head = format!(
-        "HTTP/1.1 {} {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n",
+        "HTTP/1.1 {} {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\nx-content-type-options: nosniff\r\n",
         status.as_str(),
         status.canonical_reason().unwrap_or_default(),
         body.len()

@@ -129,22 +129,35 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::TooManyConnections => retry_later(ErrorCode::TooManyConnections, json!({})),
         Problem::RouteNotFound { .. } => plain(ErrorCode::RouteNotFound),
         Problem::MethodNotAllowed { .. } => plain(ErrorCode::MethodNotAllowed),
-        Problem::Unauthorized | Problem::Stranger { login: false, .. } => unauthorized("Bearer"),
+        Problem::Unauthorized
+        | Problem::TicketInvalid
+        | Problem::WrongCredentials
+        | Problem::Stranger { login: false, .. } => unauthorized("Bearer"),
+        Problem::TooManyFailedLogins { seconds } => {
+            let header = Some((header::RETRY_AFTER, HeaderValue::from(*seconds)));
+            Answer { header, ..detailed(ErrorCode::TooManyFailedLogins, json!({"seconds": seconds})) }
+        }
+        Problem::LegacyRoute { successor } => {
+            let link = format!("<{successor}>; rel=\"successor-version\"");
+            let header = HeaderValue::from_str(&link).ok().map(|value| (header::LINK, value));
+            Answer { header, ..detailed(ErrorCode::LegacyRouteGone, json!({"successor": successor})) }
+        }
         Problem::LoginNeeded | Problem::Stranger { login: true, .. } => unauthorized("Basic"),
         Problem::ScopeTooSmall { scope, needed, .. } => {
             detailed(ErrorCode::ForbiddenScope, json!({"scope": scope, "needed": needed}))
         }
         Problem::ForbiddenHost { .. } => plain(ErrorCode::ForbiddenHost),
         Problem::ForbiddenOrigin { .. } => plain(ErrorCode::ForbiddenOrigin),
-        Problem::ResultNotReady { status, awaiting: None } => {
+        Problem::ResultNotReady { status, awaiting: None, .. } => {
             detailed(ErrorCode::ResultNotReady, json!({"status": status}))
         }
-        Problem::ResultNotReady { status, awaiting: Some(files) } => {
+        Problem::ResultNotReady { status, awaiting: Some(files), .. } => {
             detailed(ErrorCode::ResultNotReady, json!({"status": status, "awaiting_files": files}))
         }
         Problem::BundleNotReady { status } => detailed(ErrorCode::BundleNotReady, json!({"status": status})),
         Problem::RangeNotSatisfiable { size } => unsatisfiable(*size),
         Problem::SkillInvalid { findings, .. } => detailed(ErrorCode::SkillNotFound, json!({"findings": findings})),
+        Problem::SkillVersionNotFound { .. } => plain(ErrorCode::SkillVersionNotFound),
         Problem::EngineNotFound { .. } => plain(ErrorCode::EngineNotFound),
         Problem::InstallNotFound { .. } => plain(ErrorCode::InstallNotFound),
         Problem::UpgradeNotFound { .. } => plain(ErrorCode::UpgradeNotFound),
@@ -175,8 +188,9 @@ fn orchestrator(error: &Error) -> Answer {
         Error::PackageInvalid { findings } => detailed(code, json!({"findings": findings})),
         Error::QueueFull { limit } => retry_later(ErrorCode::QueueFull, json!({"max_queued_jobs": limit})),
         Error::InstallsBusy { limit } => retry_later(ErrorCode::QueueFull, json!({"max_installs": limit})),
-        Error::InsufficientStorage { free, floor } => {
-            detailed(code, json!({"free_bytes": free, "min_free_bytes": floor}))
+        Error::InsufficientStorage { file_system, free, floor } => {
+            let file_system = file_system.display().to_string();
+            detailed(code, json!({"file_system": file_system, "free_bytes": free, "min_free_bytes": floor}))
         }
         Error::Damaged { file, .. } => detailed(code, json!({"file": file})),
         Error::SeqOutOfRange { head, .. } => detailed(code, json!({"head_seq": head})),

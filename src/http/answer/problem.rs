@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use crate::audit;
 use crate::domain::event::ValidationError;
+use crate::domain::ids::RequestId;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::files::LookupError;
@@ -43,7 +45,7 @@ pub(crate) enum Problem {
         /// The query parameter; none if a header had it.
         parameter: Option<&'static str>,
     },
-    #[error("the content type {given:?} is not supported here; send {expected}")]
+    #[error("{}; send {expected}", content_type(given))]
     UnsupportedMediaType { given: String, expected: &'static str },
     #[error("the body is larger than the limit of {limit} bytes")]
     BodyTooLarge { limit: u64 },
@@ -70,7 +72,7 @@ pub(crate) enum Problem {
     #[error("the body has more than {limit} values of JSON")]
     TooManyValues { limit: usize },
     #[error(
-        "there is no route {path:?}; the API is below /v1, such as /v1/skills and /v1/jobs, and the user interface at /ui"
+        "there is no route {path:?}; the API is below /v1, such as /v1/skills and /v1/jobs, its reference at /docs, and the user interface at /ui"
     )]
     RouteNotFound { path: String },
     #[error("{method} is not allowed on {path:?}; the Allow header lists the allowed methods")]
@@ -79,17 +81,26 @@ pub(crate) enum Problem {
     Unauthorized,
     #[error("the token {name:?} allows {scope}, and this needs {needed}; use a token with that scope")]
     ScopeTooSmall { name: String, scope: &'static str, needed: &'static str },
+    #[error("the ticket is not known, is over, or is for another run; POST …/events/ticket makes one for a minute")]
+    TicketInvalid,
+    #[error("the token, or the name and password, is not right")]
+    WrongCredentials,
+    #[error("there were too many wrong tokens or passwords; try again in {seconds} s")]
+    TooManyFailedLogins { seconds: u64 },
+    #[error("this old route of the user interface has ended (ui_legacy_api_mode); use {successor}")]
+    LegacyRoute { successor: String },
     #[error("the host {host:?} is not allowed; add it to the setting allowed_hosts if it should be")]
     ForbiddenHost { host: String },
     #[error(
-        "pages of the origin {origin:?} may not change anything; send the request from a page of this service, or without the header Origin"
+        "pages of the origin {origin:?} may not change anything; send the request from a page of this service or of an origin in the setting allowed_origins, or without the header Origin"
     )]
     ForbiddenOrigin { origin: String },
-    #[error("{}", result_not_ready(*status, awaiting))]
+    #[error("{}", result_not_ready(*status, awaiting, *request))]
     ResultNotReady {
         status: Status,
         /// The files that the run waits for, if it does.
         awaiting: Option<Vec<String>>,
+        request: RequestId,
     },
     #[error("the run is {}, and the bundle is not ready before it ends; follow …/events, or ask again later", status.as_str())]
     BundleNotReady { status: Status },
@@ -97,6 +108,8 @@ pub(crate) enum Problem {
     RangeNotSatisfiable { size: u64 },
     #[error("the skill {id:?} cannot be used: its folder is not a valid skill; details lists the findings")]
     SkillInvalid { id: String, findings: Vec<Finding> },
+    #[error("the skill {id:?} has no version {version:?} here; GET /v1/skills/{id}/versions lists them")]
+    SkillVersionNotFound { id: String, version: String },
     #[error("no engine has the name {engine:?}; GET /v1/engines lists them")]
     EngineNotFound { engine: String },
     #[error("no installation has the id {id:?}")]
@@ -126,14 +139,36 @@ pub(crate) enum Problem {
     Panicked,
 }
 
-fn result_not_ready(status: Status, awaiting: &Option<Vec<String>>) -> String {
+fn content_type(given: &str) -> String {
+    if given.is_empty() {
+        return "the request has no Content-Type header".to_owned();
+    }
+    format!("the content type {given:?} is not supported here")
+}
+
+fn result_not_ready(status: Status, awaiting: &Option<Vec<String>>, request: RequestId) -> String {
+    let run = format!("/v1/jobs/{request}");
     match awaiting {
+        None if status == Status::WaitingUser => {
+            format!("the run waits for an answer; GET {run}/interaction/pending shows the question")
+        }
         None => format!(
-            "the run is {}, and the result is not ready before it ends; follow …/events, or ask again later",
+            "the run is {}, and the result is not ready before it ends; follow {run}/events, or ask again later",
             status.as_str()
         ),
-        Some(files) if files.is_empty() => "the run waits for its upload; send it with POST …/upload".to_owned(),
-        Some(files) => format!("the run waits for its files: {}; send them with POST …/upload", files.join(", ")),
+        Some(files) if files.is_empty() => format!("the run waits for its upload; send it with POST {run}/upload"),
+        Some(files) => format!("the run waits for its files: {}; send them with POST {run}/upload", files.join(", ")),
+    }
+}
+
+impl From<audit::Error> for Problem {
+    fn from(error: audit::Error) -> Self {
+        let error = match error {
+            audit::Error::Read { what, source } => Error::io(format!("read {what}"))(source),
+            audit::Error::Artifacts(error) => error.into(),
+            audit::Error::NoLog { .. } => Error::io("audit the run")(std::io::Error::other(error)),
+        };
+        Self::Orchestrator(error)
     }
 }
 
@@ -141,7 +176,7 @@ impl Problem {
     /// The run has no result yet.
     pub(crate) fn result_not_ready(run: &RunState) -> Self {
         let awaiting = run.awaiting_upload.then(|| run.awaiting_files.clone());
-        Self::ResultNotReady { status: run.status(), awaiting }
+        Self::ResultNotReady { status: run.status(), awaiting, request: run.request_id }
     }
 
     /// One value of the request is wrong.

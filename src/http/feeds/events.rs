@@ -10,6 +10,7 @@ use crate::http::answer::problem::Problem;
 use crate::http::feeds::sse::Follow;
 use crate::http::request::query::{Query, whole_number};
 use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::access::TICKET;
 use crate::http::state::app::App;
 
 pub(crate) async fn events(
@@ -19,6 +20,8 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let cursor = cursor(query.text("cursor"), Some("cursor"))?;
+    // Looked at before; it must not be told to anybody.
+    drop(query.text(TICKET));
     query.finish()?;
     let last_seen = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let cursor = cursor.max(self::cursor(last_seen, None)?);

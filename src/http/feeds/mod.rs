@@ -4,3 +4,4 @@ pub(crate) mod events;
 pub(crate) mod history;
 pub(crate) mod logs;
 pub(crate) mod sse;
+pub(crate) mod ticket;

@@ -14,6 +14,7 @@ use crate::domain::ids::Seq;
 use crate::domain::state::RunState;
 use crate::http::answer::problem::Problem;
 use crate::http::state::app::App;
+use crate::metrics::Held;
 use crate::orchestrator::Error;
 
 /// How long an EventSource waits before it comes back.
@@ -25,6 +26,8 @@ pub(crate) struct Follow {
     state: RunState,
     head: watch::Receiver<Seq>,
     cursor: Seq,
+    /// Counts the reader as long as it is there.
+    _counted: Held,
 }
 
 /// What a reader does next.
@@ -38,7 +41,8 @@ impl Follow {
     /// Follow a run from a cursor. `head` was watched before `state` was read: an append between the two would
     /// otherwise be missed.
     pub(crate) fn new(app: App, state: RunState, head: watch::Receiver<Seq>, cursor: Seq) -> Self {
-        Self { app, state, head, cursor }
+        let _counted = app.orchestrator().metrics().sse_reader();
+        Self { app, state, head, cursor, _counted }
     }
 
     /// The snapshot, then every event after the cursor, until the run ends or the service does.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::domain::ids::RunId;
+use crate::domain::trace_context::TraceParent;
 use crate::http::answer::problem::Problem;
 use crate::http::request::json_body::JsonBody;
 use crate::http::request::query::Query;
@@ -20,7 +21,7 @@ use crate::http::server::header::one;
 use crate::http::state::app::App;
 use crate::http::state::run_span::record_run;
 use crate::http::state::task::through;
-use crate::orchestrator::{CreateRequest, Created, Error};
+use crate::orchestrator::{CreateRequest, Created, Error, Planned};
 use crate::projection::Job;
 
 const MAX_KEY_BYTES: usize = 256;
@@ -33,6 +34,7 @@ pub(crate) async fn create(
     JsonBody(mut request, place): JsonBody<CreateRequest>,
 ) -> Result<Response, Problem> {
     request.requested_by = granted.by();
+    request.traceparent = trace_parent(&headers);
     if !request.engine_configs.is_empty() {
         granted.require(Access::Admin)?;
     }
@@ -44,6 +46,22 @@ pub(crate) async fn create(
     created(app, query, headers, "/v1/jobs", make).await
 }
 
+/// Whether a run could be created; a request that is refused is refused like the creation itself. Nothing is created.
+pub(crate) async fn check(
+    State(app): State<App>,
+    granted: Granted,
+    query: Query,
+    JsonBody(request, place): JsonBody<CreateRequest>,
+) -> Result<Json<Planned>, Problem> {
+    query.finish()?;
+    if !request.engine_configs.is_empty() {
+        granted.require(Access::Admin)?;
+    }
+    let planned = app.orchestrator().check(request).await?;
+    drop(place);
+    Ok(Json(planned))
+}
+
 /// A run of a skill that comes with the upload and is this run's alone.
 pub(crate) async fn create_temp(
     State(app): State<App>,
@@ -53,6 +71,7 @@ pub(crate) async fn create_temp(
     JsonBody(mut request, place): JsonBody<CreateRequest>,
 ) -> Result<Response, Problem> {
     request.requested_by = granted.by();
+    request.traceparent = trace_parent(&headers);
     let orchestrator = app.orchestrator().clone();
     let make = async move |key: Option<String>| {
         let _until_created = place;
@@ -107,7 +126,7 @@ pub(crate) async fn finished(app: &App, run: RunId, at_most: Duration) -> Result
     let waited = Waited(began.elapsed());
     let (job, state) = orchestrator.job_and_state(run).await?;
     let made = async {
-        let result = if job.status.is_final() { Some(orchestrator.log().result(&state).await?) } else { None };
+        let result = if job.status.is_final() { Some(orchestrator.result(&state).await?) } else { None };
         Ok(Json(Finished { job, result }).into_response())
     };
     let mut response = app.room().make(made).await?;
@@ -122,6 +141,12 @@ struct Finished {
     job: Job,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Box<RawValue>>,
+}
+
+/// The trace that a request belongs to. A header that is wrong is ignored, as the standard says.
+pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<Box<str>> {
+    let given = one(headers, &HeaderName::from_static("traceparent"))?;
+    Some(TraceParent::parse(given)?.to_string().into())
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {

@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde_json::{Map, Value};
 
 use crate::http::answer::problem::Problem;
-use crate::http::jobs::create::created;
+use crate::http::jobs::create::{created, trace_parent};
 use crate::http::request::json_body::{JsonBody, JsonBodyOrNone};
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
@@ -24,6 +24,7 @@ pub(crate) async fn rerun(
     let JsonBody(patch, place) = patch.unwrap_or_default();
     let mut again = app.orchestrator().rerun_of(asked.run(), patch).await?;
     again.request.requested_by = granted.by();
+    again.request.traceparent = trace_parent(&headers);
     if !again.request.engine_configs.is_empty() {
         granted.require(Access::Admin)?;
     }

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use crate::domain::command::Refusal;
 use crate::http::answer::problem::Problem;
@@ -48,11 +48,11 @@ pub(crate) async fn upload(
     let orchestrator = app.orchestrator().clone();
     let run = asked.run();
     let uploaded = through(async move {
-        let path = |zip: &Option<NamedTempFile>| zip.as_ref().map(|zip| zip.path().to_owned());
+        let path = |zip: &Option<TempPath>| zip.as_ref().map(|zip| zip.to_path_buf());
         let part = |part: &ReceivedPart| SentPart {
             field: part.field.clone(),
             file_name: part.file_name.clone(),
-            path: part.file.path().to_owned(),
+            path: part.file.to_path_buf(),
         };
         let files = Sent { zip: path(&received.zip), parts: received.parts.iter().map(part).collect() };
         let uploaded = orchestrator.upload(run, Delivery { files, package: path(&received.package) }).await;

@@ -1,7 +1,6 @@
 //! `GET …/files` and `…/file`: the files in a run's folder, and a preview of one of them.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::Path;
 
 use axum::Json;
@@ -12,8 +11,9 @@ use serde_json::{Value, json};
 use crate::domain::ids::Seq;
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
-use crate::files::{LookupError, open_beneath};
+use crate::files::{LookupError, Preview, open_beneath};
 use crate::http::answer::problem::Problem;
+use crate::http::management::preview::previewed;
 use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
@@ -21,8 +21,6 @@ use crate::http::state::task::blocking;
 use crate::orchestrator::{Error, SharedSkill};
 use crate::projection::{check_shown, may_lead_to_shown};
 
-/// Largest text that is shown.
-const PREVIEW_BYTES: u64 = 256 * 1024;
 /// Most entries of a tree, and its greatest depth.
 const TREE_ENTRIES: usize = 10_000;
 const TREE_DEPTH: usize = 32;
@@ -146,23 +144,12 @@ pub(crate) async fn one(State(app): State<App>, asked: RunInPath, mut query: Que
             // What the run had when it ended must be there and be the same.
             proven.open_optional(&path)?;
         }
-        let file = opened.map_err(|source| Problem::RunFile { path: path.clone(), source })?;
-        let doing = || format!("read {path}");
-        let size = file.metadata().map_err(Error::io(doing()))?.len();
-        let (preview, content) = if size > PREVIEW_BYTES {
-            ("too_large", None)
-        } else {
-            let mut bytes = Vec::new();
-            file.take(PREVIEW_BYTES).read_to_end(&mut bytes).map_err(Error::io(doing()))?;
-            // A NUL is valid UTF-8, but means that the file is not text.
-            match String::from_utf8(bytes).ok().filter(|text| !text.contains('\0')) {
-                Some(text) => ("text", Some(text)),
-                None => ("binary", None),
-            }
-        };
-        Ok::<_, Problem>(Json(json!({
-            "request_id": request_id, "path": path, "size": size, "preview": preview, "content": content,
-        })))
+        let mut file = opened.map_err(|source| Problem::RunFile { path: path.clone(), source })?;
+        let (size, preview) = Preview::of(&mut file).map_err(Error::io(format!("read {path}")))?;
+        let mut shown = previewed(size, &preview);
+        shown["request_id"] = json!(request_id);
+        shown["path"] = json!(path);
+        Ok::<_, Problem>(Json(shown))
     })
     .await
 }

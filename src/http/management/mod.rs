@@ -2,6 +2,8 @@
 
 pub(crate) mod engines;
 pub(crate) mod files;
+pub(crate) mod packages;
+pub(crate) mod preview;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod skills;

@@ -37,7 +37,7 @@ fn lists(method: &str, path: &str) -> Option<Operation> {
     let create = |tag, schema| {
         operation(tag, &format!("{tag}_create"), "Creates a run.")
             .takes(Takes::Json(schema))
-            .reads(&["Idempotency-Key", "Prefer"])
+            .reads(&["Idempotency-Key", "Prefer", "traceparent"])
             .answers(201, "The run is created.", Content::Json("CreatedOrFinished"))
             .with_headers(CREATED_HEADERS)
             .refuses(PLAN)
@@ -45,6 +45,12 @@ fn lists(method: &str, path: &str) -> Option<Operation> {
     Some(match (method, path) {
         ("GET", "/v1/jobs") => operation("jobs", "jobs_list", "Runs, newest first.").json("JobList"),
         ("POST", "/v1/jobs") => create("jobs", "NewRun"),
+        ("POST", "/v1/jobs/check") => {
+            operation("jobs", "jobs_check", "Tells whether a run could be created, without creating it.")
+                .takes(Takes::Json("NewRun"))
+                .json("Planned")
+                .refuses(PLAN)
+        }
         ("POST", "/v1/jobs/cleanup") => operation("jobs", "jobs_cleanup", "Deletes runs that have ended.")
             .takes(Takes::JsonOrNothing("CleanUp"))
             .json("Cleaned"),
@@ -94,6 +100,12 @@ fn skills(method: &str, path: &str) -> Option<Operation> {
             .refuses(CHANGES)
             .refuses(&[Code::VersionNotNewer, Code::OrchestratorRestartInterrupted])
             .refused_as("InstallFailed"),
+        ("POST", "/v1/skill-packages/check") => {
+            of("skill_packages_check", "Tells what an installation of the package would change, without installing it.")
+                .takes(Takes::Form("Package"))
+                .json("PackageCheck")
+                .refuses(&[Code::SkillPackageInvalid])
+        }
         ("GET", "/v1/skill-packages/{id}") => of("skill_packages_get", "The state of an installation.")
             .json("Installation")
             .refuses(&[Code::InstallNotFound]),
@@ -104,6 +116,20 @@ fn skills(method: &str, path: &str) -> Option<Operation> {
             managed("management_skill", "A skill, with its readme, files and schemas.")
                 .json("ManagedSkill")
                 .refuses(&[Code::SkillNotFound])
+        }
+        ("GET", "/v1/management/skills/{id}/file") => {
+            managed("management_skill_file", "A preview of one of its files.").json("SkillFile").refuses(&[
+                Code::SkillNotFound,
+                Code::SkillVersionNotFound,
+                Code::FileNotFound,
+                Code::FileNotShown,
+                Code::UnsafePath,
+            ])
+        }
+        ("GET", "/v1/management/skills/{id}/changes") => {
+            managed("management_skill_changes", "What differs between two of its versions.")
+                .json("SkillChanges")
+                .refuses(&[Code::SkillNotFound, Code::SkillVersionNotFound])
         }
         ("GET", "/v1/management/skills/{id}/schemas") => managed("management_skill_schemas", "Its schemas alone.")
             .json("SkillSchemas")
@@ -153,13 +179,25 @@ fn engines(method: &str, path: &str) -> Option<Operation> {
 
 fn service(method: &str, path: &str) -> Option<Operation> {
     let of = |id, summary| operation("system", id, summary);
-    let page = |id, summary| {
+    let file = |id, summary| {
         operation("pages", id, summary)
             .reads(&["If-None-Match"])
             .answers(200, "The page.", Content::Page)
             .with_headers(&["ETag"])
             .answers(304, "The client has it already.", Content::Nothing)
     };
+    let page = |id, summary| {
+        file(id, summary)
+            .answers(401, "The page, which asks to log in first.", Content::Page)
+            .with_headers(&["WWW-Authenticate"])
+    };
+    let old = |id, summary, schema| {
+        operation("pages", id, summary)
+            .json(schema)
+            .with_headers(&["Deprecation", "Sunset", "Link"])
+            .refuses(&[Code::LegacyRouteGone])
+    };
+    let of_run = [Code::RequestNotFound, Code::DataCorrupt, Code::RunFilesGone, Code::UnsafePath, Code::FileNotFound];
     Some(match (method, path) {
         ("GET", "/healthz") => of("alive", "Whether the process lives.").json("Alive"),
         ("GET", "/readyz") => of("ready", "Whether new runs are taken.").json("Ready").only_unavailable().refuses(&[
@@ -167,9 +205,55 @@ fn service(method: &str, path: &str) -> Option<Operation> {
             Code::ShuttingDown,
             Code::Internal,
         ]),
+        ("POST", "/v1/backups") => of("backups_begin", "Begins a backup of the data folder.")
+            .takes(Takes::Json("NewBackup"))
+            .answers(202, "It is begun.", Content::Json("Backup"))
+            .refuses(&[Code::BackupRunning, Code::BackupExists]),
+        ("GET", "/v1/backups/{id}") => {
+            of("backups_get", "How far the backup has come.").json("Backup").refuses(&[Code::BackupNotFound])
+        }
+        ("GET", "/metrics") => of("metrics", "All metrics, for Prometheus.").answers(
+            200,
+            "The metrics as text.",
+            Content::File("text/plain"),
+        ),
         ("GET", "/v1/system") => of("system", "Version, load, limits and disk.").json("System"),
+        ("POST", "/v1/management/audit") => {
+            operation("management", "management_audit_export", "Checks an export of a run; nothing of it is kept.")
+                .takes(Takes::Form("ExportedRun"))
+                .json("AuditReport")
+        }
+        ("GET", "/v1/management/settings") => {
+            operation("management", "management_settings", "Every setting in force, and where its value comes from.")
+                .json("SettingsInForce")
+        }
         ("GET", "/v1/openapi.json") => of("openapi", "This document.").json("OpenApi"),
-        ("GET", "/docs") => page("docs", "This document, to read."),
+        ("GET", "/docs") => file("docs", "This document, to read.")
+            .answers(303, "To the log-in page, for a browser.", Content::Nothing)
+            .with_headers(&["Location"]),
+        ("GET", "/ui/session") => {
+            operation("pages", "session_get", "What this browser may do, and how to log in.").json("Session")
+        }
+        ("POST", "/ui/session") => operation("pages", "session_log_in", "Logs this browser in.")
+            .takes(Takes::Json("LogIn"))
+            .json("Session")
+            .with_headers(&["Set-Cookie"])
+            .refuses(&[Code::Unauthorized, Code::TooManyFailedLogins]),
+        ("DELETE", "/ui/session") => operation("pages", "session_log_out", "Logs this browser out.")
+            .json("Session")
+            .with_headers(&["Set-Cookie"]),
+        ("GET", "/ui/skills/table") => {
+            old("legacy_skills", "Old: the skills. For a browser, the page of a skill with that name.", "ManagedSkills")
+                .pages_too()
+        }
+        ("GET", "/ui/engines/table") => old("legacy_engines", "Old: the engines.", "ManagedEngines"),
+        ("GET", "/ui/runs/table") => old("legacy_runs", "Old: runs, newest first.", "RunList"),
+        ("GET", "/ui/runs/{id}/view") => old("legacy_file", "Old: a preview of a file of a run.", "FilePreview")
+            .refuses(&of_run)
+            .refuses(&[Code::FileNotShown]),
+        ("GET", "/ui/runs/{id}/logs/tail") => {
+            old("legacy_logs", "Old: the output of a run.", "Logs").refuses(&of_run).refuses(&[Code::SeqOutOfRange])
+        }
         ("GET", "/ui") => page("ui", "The user interface."),
         ("GET", "/ui/") => page("ui_home", "The same."),
         ("GET", "/ui/{*page}") => page("ui_page", "A page of the user interface."),

@@ -16,14 +16,22 @@ const FILES: [&str; 5] = [
     include_str!("../../../schema/api/system.json"),
 ];
 
-const HEADERS: [(&str, &str, &str); 11] = [
+const HEADERS: [(&str, &str, &str); 15] = [
     ("Accept-Ranges", "Ranges of bytes can be asked for.", "bytes"),
     ("Content-Disposition", "The file's name.", "attachment; filename=\"a.md\""),
     ("Content-Range", "Which bytes these are, or how many there are.", "bytes 0-4/5"),
     ("ETag", "The hash of the content, in quotes.", "\"9f86d081884c7d65\""),
+    ("Deprecation", "Since when the route is old, as RFC 9745 writes it.", "@1771200000"),
+    ("Link", "The route to use in its place.", "</v1/management/runs>; rel=\"successor-version\""),
     ("Location", "Where the new thing is.", "/v1/jobs/0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f10"),
     ("Preference-Applied", "The wait that Prefer asked for.", "wait=30"),
     ("Retry-After", "Seconds after which to try again.", "1"),
+    (
+        "Set-Cookie",
+        "The session of the browser: HttpOnly, SameSite=Strict, and Secure over TLS.",
+        "skill_runner_session=…",
+    ),
+    ("Sunset", "When the route ends.", "Tue, 30 Jun 2026 23:59:59 GMT"),
     ("WWW-Authenticate", "Which credentials are needed.", "Bearer"),
     ("X-Accel-Buffering", "Proxies must not hold events back.", "no"),
     ("Cache-Control", "Nothing of it is to be kept.", "no-store"),
@@ -38,7 +46,8 @@ pub(super) fn all() -> Value {
         "examples": refusals::examples(),
         "headers": headers(),
         "securitySchemes": {
-            "bearer": {"type": "http", "scheme": "bearer", "description": "The token of the service (SKILL_RUNNER_TOKEN)."},
+            "bearer": {"type": "http", "scheme": "bearer", "description": "The token of the service (SKILL_RUNNER_TOKEN), or a named one (skill-runner token new)."},
+            "session": {"type": "apiKey", "in": "cookie", "name": "skill_runner_session", "description": "The session of a browser that has logged in at /ui/session. The name ends with the port of the address, if that has one."},
             "basic": {"type": "http", "scheme": "basic", "description": "The login of the user interface, where no token is set."},
         },
     })

@@ -85,6 +85,16 @@ impl Operation {
             .refuses(&[ErrorCode::RangeNotSatisfiable])
     }
 
+    /// Its last answer is a page where a browser asks.
+    pub(super) fn pages_too(mut self) -> Self {
+        if let Some(Answered { content, .. }) = self.answers.last_mut()
+            && let Content::Json(schema) = *content
+        {
+            *content = Content::JsonOrPage(schema);
+        }
+        self
+    }
+
     pub(super) fn takes(mut self, takes: Takes) -> Self {
         self.takes = takes;
         self
@@ -128,7 +138,7 @@ impl Operation {
         }
         if route.needs != "open" {
             // Without a token, the user who runs the service needs no credentials.
-            document["security"] = json!([{"bearer": []}, {"basic": []}, {}]);
+            document["security"] = json!([{"bearer": []}, {"basic": []}, {"session": []}, {}]);
         }
         document
     }
@@ -180,6 +190,10 @@ impl Answered {
             Content::JsonOrLines(schema) => json!({
                 "application/json": {"schema": reference(schema)},
                 "application/x-ndjson": {"schema": {"type": "string", "description": "One event per line, as stored."}},
+            }),
+            Content::JsonOrPage(schema) => json!({
+                "application/json": {"schema": reference(schema)},
+                "text/html": {"schema": {"type": "string"}},
             }),
             Content::Events => json!({"text/event-stream": {"schema": reference("StreamEvent")}}),
             Content::File(mime) => json!({mime: {"schema": {"type": "string", "format": "binary"}}}),

@@ -70,6 +70,11 @@ fn query(name: &str, path: &str) -> Value {
         ),
         "at_seq" => ("The run as it was after this event.", whole(0), json!(1)),
         "cursor" => ("The id of the last event that was received; 0 for all.", whole(0), json!(0)),
+        "ticket" => (
+            "A ticket of the run, in the place of a token; for the EventSource of a page of another origin.",
+            json!({"type": "string"}),
+            json!("st_0kq8m4M0Zq2e5mOe5qv0l0p8XG3s7Yw9d1nR6uT4bHc"),
+        ),
         "from_seq" => ("The first event.", whole(0), json!(1)),
         "to_seq" => ("The last event.", whole(0), json!(100)),
         "from_ts" => ("Only events from then on.", time(), json!(TIME)),
@@ -77,6 +82,16 @@ fn query(name: &str, path: &str) -> Value {
         "stream" => ("Which output.", json!({"type": "string", "enum": ["stdout", "stderr", "pty"]}), json!("stdout")),
         "byte_from" => ("The first byte.", whole(0), json!(0)),
         "byte_to" => ("The byte after the last; beyond the end, the end.", whole(0), json!(100)),
+        "path" if path.contains("/skills/") => {
+            ("The file's path in the package.", json!({"type": "string"}), json!("SKILL.md"))
+        }
+        "version" => {
+            ("Another version than the one in place, as for a rollback.", json!({"type": "string"}), json!("1.0.0"))
+        }
+        "from" => {
+            ("The earlier version, or the beginning of its fingerprint.", json!({"type": "string"}), json!("1.0.0"))
+        }
+        "to" => ("The later one; the one in place if it is left out.", json!({"type": "string"}), json!("1.1.0")),
         "path" if preview => {
             ("The file's path in the run's folder.", json!({"type": "string"}), json!("artifacts/a.md"))
         }
@@ -84,7 +99,7 @@ fn query(name: &str, path: &str) -> Value {
         // A test refuses parameters without a description.
         _ => ("", json!({}), Value::Null),
     };
-    let required = name == "stream" || (name == "path" && preview);
+    let required = name == "stream" || name == "from" || (name == "path" && preview);
     json!({"name": name, "in": "query", "required": required, "description": about, "schema": schema, "example": example})
 }
 
@@ -95,6 +110,11 @@ fn header(name: &str) -> Value {
         "Idempotency-Key" => {
             ("The same key and body get the first answer again; another body is refused.", visible(), "order-17")
         }
+        "traceparent" => (
+            "The trace that the request belongs to (W3C Trace Context); the run's spans become a part of it.",
+            any(),
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        ),
         "Prefer" => ("wait=30 is the same as the parameter wait=30.", any(), "wait=0"),
         "Last-Event-ID" => ("The same as cursor; the larger of the two counts.", whole(0), "0"),
         "Range" => ("The bytes that are wanted.", any(), "bytes=0-99"),

@@ -27,7 +27,7 @@ pub(super) fn of_every(route: &Route, takes: Takes) -> Vec<ErrorCode> {
         ErrorCode::InsufficientStorage,
     ];
     if route.needs != "open" {
-        codes.extend([ErrorCode::Unauthorized, ErrorCode::ForbiddenScope]);
+        codes.extend([ErrorCode::Unauthorized, ErrorCode::ForbiddenScope, ErrorCode::TooManyFailedLogins]);
     }
     if route.path.contains('{') {
         // A part of the path that is empty or has a slash leads to another route, or to none.

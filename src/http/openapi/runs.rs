@@ -46,7 +46,7 @@ pub(super) fn described(tag: &'static str, method: &str, rest: &str) -> Option<O
         }
         ("POST", "/rerun") => of_run("rerun", "Creates a run that asks for the same; the body may change that.")
             .takes(Takes::JsonOrNothing("Rerun"))
-            .reads(&["Idempotency-Key", "Prefer"])
+            .reads(&["Idempotency-Key", "Prefer", "traceparent"])
             .answers(201, "The run is created.", Content::Json("CreatedOrFinished"))
             .with_headers(CREATED_HEADERS)
             .refuses(PLAN),
@@ -85,6 +85,10 @@ pub(super) fn described(tag: &'static str, method: &str, rest: &str) -> Option<O
             .with_headers(&["Cache-Control", "X-Accel-Buffering"])
             .answers(204, "The run has ended, and the cursor is at its last event.", Content::Nothing)
             .refuses(&[Code::InvalidCursor]),
+        ("POST", "/events/ticket") => {
+            of_run("ticket", "A ticket with which a page of another origin opens the run's events, for one minute.")
+                .json("Ticket")
+        }
         ("GET", "/events/history") => {
             of_run("history", "A range of the run's events.").answers(200, "Done.", Content::JsonOrLines("History"))
         }
@@ -102,6 +106,8 @@ pub(super) fn described(tag: &'static str, method: &str, rest: &str) -> Option<O
                 Code::QueueFull,
             ])
         }
+        ("GET", "/audit") => of_run("audit", "The run checked as a whole: its log, row, raw output, result and files.")
+            .json("AuditReport"),
         ("GET", "/files") => of_run("files", "The files in the run's folder.").json("FileTree"),
         ("GET", "/file") => of_run("file", "A preview of one of them.").json("FilePreview").refuses(&[
             Code::FileNotFound,

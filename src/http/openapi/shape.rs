@@ -22,6 +22,8 @@ pub(super) enum Content {
     Json(&'static str),
     /// JSON of this schema, or the events one per line.
     JsonOrLines(&'static str),
+    /// JSON of this schema, or a page of the user interface.
+    JsonOrPage(&'static str),
     Events,
     /// Bytes of this media type.
     File(&'static str),

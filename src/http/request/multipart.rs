@@ -3,7 +3,7 @@
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::{StatusCode, header};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 use tokio::io::AsyncWriteExt;
 
 use crate::http::answer::problem::Problem;
@@ -29,15 +29,15 @@ pub(crate) enum Expected {
     FilesAndPackage,
 }
 
-/// What was received; the files are deleted when this is dropped.
+/// What was received; the files are deleted when this is dropped. None is held open: a body may bring thousands.
 #[derive(Default)]
 pub(crate) struct Received {
     /// A zip with files.
-    pub(crate) zip: Option<NamedTempFile>,
+    pub(crate) zip: Option<TempPath>,
     /// Files by themselves.
     pub(crate) parts: Vec<ReceivedPart>,
     /// A zip with a skill.
-    pub(crate) package: Option<NamedTempFile>,
+    pub(crate) package: Option<TempPath>,
 }
 
 /// A file that came without a zip.
@@ -45,11 +45,11 @@ pub(crate) struct ReceivedPart {
     pub(crate) field: String,
     /// Its name on the client's side.
     pub(crate) file_name: Option<String>,
-    pub(crate) file: NamedTempFile,
+    pub(crate) file: TempPath,
 }
 
 /// Receives the only zip of a request.
-pub(crate) async fn receive_zip(app: &App, request: Request) -> Result<NamedTempFile, Problem> {
+pub(crate) async fn receive_zip(app: &App, request: Request) -> Result<TempPath, Problem> {
     let received = receive(app, request, Expected::Zip).await?;
     received.zip.ok_or_else(|| wrong_parts(Expected::Zip, "this part is missing"))
 }
@@ -122,13 +122,12 @@ pub(crate) async fn multipart(request: Request) -> Result<Multipart, Problem> {
 }
 
 /// Writes a part to a file in the folder that each start empties, so that nothing stays if this process dies.
-async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<(NamedTempFile, u64), Problem> {
+async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<(TempPath, u64), Problem> {
     let folder = app.orchestrator().layout().tmp();
-    let (zip, file) = blocking(move || {
+    let (path, file) = blocking(move || {
         let made = std::fs::create_dir_all(&folder).and_then(|()| {
-            let zip = tempfile::Builder::new().prefix("upload-").tempfile_in(&folder)?;
-            let file = zip.reopen()?;
-            Ok((zip, file))
+            let (file, path) = tempfile::Builder::new().prefix("upload-").tempfile_in(&folder)?.into_parts();
+            Ok((path, file))
         });
         made.map_err(Error::io(format!("create a file in {}", folder.display())))
     })
@@ -147,7 +146,7 @@ async fn store(app: &App, mut field: Field<'_>, limit: u64) -> Result<(NamedTemp
         file.write_all(&chunk).await.map_err(Error::io("keep the upload"))?;
     }
     file.flush().await.map_err(Error::io("keep the upload"))?;
-    Ok((zip, size))
+    Ok((path, size))
 }
 
 fn broken(error: &MultipartError, limit: u64) -> Problem {

@@ -16,6 +16,10 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownRequest(pub(crate) Arc<OnceLock<RequestId>>);
 
+/// The one run that the request may ask for, if its ticket says so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OnlyRun(pub(crate) RunId);
+
 pub(crate) struct RunInPath {
     pub(crate) state: RunState,
     /// The part of the path after `artifacts/`, decoded.
@@ -39,7 +43,14 @@ impl FromRequestParts<App> for RunInPath {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let mut params = path_params(parts).await?;
         let orchestrator = app.orchestrator();
-        let run = orchestrator.resolve(&params.remove("id").unwrap_or_default()).await?;
+        let found = orchestrator.resolve(&params.remove("id").unwrap_or_default()).await;
+        if let Some(OnlyRun(only)) = parts.extensions.get()
+            && found.as_ref().ok() != Some(only)
+        {
+            // Whether there is another run is not told.
+            return Err(Problem::TicketInvalid);
+        }
+        let run = found?;
         record_run(run);
         let state = orchestrator.state(run).await?;
         if let Some(known) = parts.extensions.get::<KnownRequest>() {

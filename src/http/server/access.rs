@@ -1,33 +1,44 @@
 //! Checks every request (host, what it is granted, origin, query) and gives every error its envelope.
 
 use std::future::Future;
+use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{Extensions, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use futures_util::FutureExt;
 
 use crate::domain::ids::RequestId;
 use crate::http::answer::envelope::{finish, is_refusal, refusal_status};
 use crate::http::answer::problem::Problem;
-use crate::http::request::query::only_known;
-use crate::http::request::run_in_path::KnownRequest;
+use crate::http::request::query::{Query, only_known};
+use crate::http::request::run_in_path::{KnownRequest, OnlyRun};
 use crate::http::request::unread_body::UnreadBody;
 use crate::http::server::grant::{Access, Granted};
 use crate::http::server::header::one;
 use crate::http::server::host;
-use crate::http::server::peer::Peer;
+use crate::http::server::origin::{self, Origin, is_browser, is_of_own_page, wants_page};
+use crate::http::server::peer::{Peer, PeerAt};
+use crate::http::server::request_span::AskedBy;
 use crate::http::server::route_table::{Parameters, Row, Rows};
+use crate::http::server::security;
 use crate::http::state::app::{App, Changes};
 use crate::http::state::turns::Pace;
 use crate::orchestrator::Error;
 
 /// Most bytes of path and query string.
 const URI_MAX: usize = 16 * 1024;
+
+/// The query parameter of streams that a ticket is sent in.
+pub(crate) const TICKET: &str = "ticket";
+
+/// The page about the API needs as much as its data; a person who opens it without is led to the log-in page.
+const DOCS: &str = "/docs";
+const LOG_IN_FOR_DOCS: &str = "/ui/log-in?to=%2Fdocs";
 
 /// What every request has to pass.
 #[derive(Clone)]
@@ -76,13 +87,23 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
     let sends_when_told = request.headers().contains_key(header::EXPECT);
     let is_open = gate.row(&request).is_some_and(|row| row.needs == Access::Open);
     let answering = (!is_open).then(|| gate.app.turns().begin()).transpose();
-    let checked = check(&gate, &request).and_then(|granted| Ok((granted, answering?)));
+    let listed = &gate.app.orchestrator().settings().http.allowed_origins;
+    let origin = Origin::of(request.headers(), listed);
+    let (of_browser, of_person) = (is_browser(request.headers()), wants_page(request.headers()));
+    let asks_for_docs = matched(&request) == Some(DOCS);
+    let checked = check(&gate, &request, &origin).and_then(|passed| Ok((passed, answering?)));
     let mut response = match checked {
-        Ok((granted, answering)) => {
+        Ok((Passed::Preflight(answer), _)) => answer,
+        Ok((Passed::Granted(granted), answering)) => {
+            if let Some(run) = granted.only_run() {
+                request.extensions_mut().insert(OnlyRun(run));
+            }
+            let by = AskedBy(granted.by());
             request.extensions_mut().insert(granted);
             let pace = gate.row(&request).map_or(Pace::Usual, |row| row.pace);
             let query = request.uri().query().unwrap_or_default().to_owned();
             let mut response = gate.app.turns().take(pace, &query, caught(next.run(request))).await;
+            response.extensions_mut().insert(by);
             if let Some(answering) = answering {
                 response.extensions_mut().insert(answering);
             }
@@ -106,6 +127,14 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
         response = gone.into_response();
     }
     let mut response = finish(response, known.0.get().copied());
+    if response.status() == StatusCode::UNAUTHORIZED && of_person && asks_for_docs {
+        response = Redirect::to(LOG_IN_FOR_DOCS).into_response();
+    }
+    if response.status() == StatusCode::UNAUTHORIZED && of_browser {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    origin.add_to(response.headers_mut(), listed);
+    security::add_to(response.headers_mut());
     if is_chunked {
         // hyper hides a Content-Length beside it. Something before the service may have gone by that one and see a
         // request where this body ends, or the other way round: nothing on this connection is taken for a request again.
@@ -119,7 +148,14 @@ async fn caught(answer: impl Future<Output = Response> + Send) -> Response {
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|_| Problem::Panicked.into_response())
 }
 
-fn check(gate: &Gate, request: &Request) -> Result<Granted, Problem> {
+/// What became of a request that passed all checks.
+enum Passed {
+    Granted(Granted),
+    /// A browser only asked what it may send.
+    Preflight(Response),
+}
+
+fn check(gate: &Gate, request: &Request, origin: &Origin) -> Result<Passed, Problem> {
     let settings = &gate.app.orchestrator().settings().http;
     let path = request.uri().path();
     if gate.app.is_closing() && path != "/healthz" {
@@ -136,29 +172,50 @@ fn check(gate: &Gate, request: &Request) -> Result<Granted, Problem> {
             return Err(Problem::ForbiddenHost { host: name.chars().take(100).collect() });
         }
     }
+    let headers = request.headers();
+    if let Some(answer) = origin::preflight(request.method(), headers, origin) {
+        return answer.map(Passed::Preflight);
+    }
     let row = gate.row(request);
-    let peer = request.extensions().get().copied().unwrap_or(Peer::Stranger { uid: None });
-    let granted = Granted::to(settings, gate.app.tokens(), gate.app.orchestrator().now(), request.headers(), peer);
+    let query = request.uri().query().unwrap_or_default();
+    let granted = match ticket(row, query)? {
+        Some(ticket) => Granted::by_ticket(&gate.app, &ticket)?,
+        None => Granted::to(&gate.app, headers, peer_in(request.extensions()), origin)?,
+    };
     granted.require(gate.needs(request))?;
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    if !reads && gate.app.changes() == Changes::Refused {
+    // Who may look may log in, and may have a ticket.
+    if !reads && gate.app.changes() == Changes::Refused && gate.needs(request) > Access::Read {
         let (method, path) = (request.method().to_string(), path.to_owned());
         return Err(Problem::MethodNotAllowed { method, path });
     }
-    if !reads && request.headers().contains_key(header::ORIGIN) {
-        let origin = one(request.headers(), &header::ORIGIN).unwrap_or_default();
-        let own = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
-        if !own {
-            return Err(Problem::ForbiddenOrigin { origin: origin.chars().take(100).collect() });
-        }
+    // Browsers name the origin of what changes something. A session counts for pages of the service alone.
+    let from_page = *origin == Origin::Own || is_of_own_page(headers);
+    if !reads && (*origin == Origin::Foreign || (granted.by_cookie() && !from_page)) {
+        return Err(origin::foreign(headers));
     }
     percent_encoded(path, "path")?;
-    let query = request.uri().query().unwrap_or_default();
     percent_encoded(query, "query string")?;
     if let Some(Row { parameters: Parameters::Only(known), .. }) = row {
         only_known(query, known)?;
     }
-    Ok(granted)
+    Ok(Passed::Granted(granted))
+}
+
+/// Who sent a request. Put there for each by its connection.
+pub(crate) fn peer_in(extensions: &Extensions) -> PeerAt {
+    let nobody = PeerAt { peer: Peer::Stranger { uid: None }, address: Ipv4Addr::UNSPECIFIED.into() };
+    extensions.get().copied().unwrap_or(nobody)
+}
+
+/// The ticket that a request for a stream of events comes with.
+fn ticket(row: Option<&Row>, query: &str) -> Result<Option<String>, Problem> {
+    match row {
+        Some(Row { parameters: Parameters::Only(known), .. }) if known.contains(&TICKET) => {
+            Ok(Query::parse(query)?.text(TICKET))
+        }
+        _ => Ok(None),
+    }
 }
 
 fn percent_encoded(text: &str, part: &str) -> Result<(), Problem> {

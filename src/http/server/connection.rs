@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::http::answer::envelope::written;
 use crate::http::answer::problem::Problem;
-use crate::http::server::peer::Peer;
+use crate::http::server::peer::PeerAt;
 use crate::http::server::slots::{self, Slot};
 use crate::http::server::wire::Wire;
 use crate::http::state::room::Held;
@@ -41,7 +41,7 @@ const LAST_HEAD: Duration = Duration::from_secs(1);
 /// `closing`, the request at hand is the last.
 pub(crate) async fn serve(
     stream: TcpStream,
-    peer: Peer,
+    peer: PeerAt,
     slot: Slot,
     router: Router,
     limits: &Connections,
@@ -108,7 +108,7 @@ pub(crate) async fn turn_away(stream: TcpStream) {
 /// The router, for the requests of one connection.
 struct Answers {
     router: TowerToHyperService<Router>,
-    peer: Peer,
+    peer: PeerAt,
     slot: Arc<Slot>,
 }
 

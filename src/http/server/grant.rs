@@ -1,4 +1,6 @@
-//! What a route needs, and what a request is granted: by its token, its login, or the user who opened the connection.
+//! What a route needs, and what a request is granted: by its token, login, session or ticket, or the user who opened the connection.
+
+use std::time::Instant;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -6,12 +8,18 @@ use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::domain::ids::RunId;
 use crate::domain::time::Timestamp;
+use crate::files;
 use crate::http::answer::problem::Problem;
+use crate::http::server::cookie;
 use crate::http::server::header::one;
-use crate::http::server::peer::Peer;
-use crate::settings::Http;
-use crate::workspace::{Scope, Shown, Tokens};
+use crate::http::server::origin::{Origin, is_of_other_page};
+use crate::http::server::peer::{Peer, PeerAt};
+use crate::http::state::app::App;
+use crate::http::state::failed_logins::Client;
+use crate::settings::{Http, UiLogin};
+use crate::workspace::{Bound, NamedToken, Scope, Shown};
 
 /// How much a request may do, and how much a route needs. Each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +59,33 @@ impl From<Scope> for Access {
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {
     access: Access,
+    way: Way,
+    /// Whether the browser's session says so, which every page of this host sends along.
+    by_cookie: bool,
     refusal: Refusal,
+}
+
+/// By what a request is granted something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Way {
+    Nothing,
+    /// The user who opened the connection.
+    Own,
+    /// The token of the settings.
+    Setting,
+    /// A named token.
+    Named {
+        name: String,
+        hash: String,
+    },
+    /// Name and password of the settings.
+    Login {
+        name: String,
+    },
+    /// A ticket for the events of one run.
+    Ticket {
+        run: RunId,
+    },
 }
 
 /// How to refuse a request that is not granted enough.
@@ -71,48 +105,109 @@ enum Refusal {
 }
 
 impl Granted {
-    /// A named token allows what its scope says. With a token in the settings, tokens and nothing else open the service. Without one,
-    /// the service's own user and root are let in, and the login of the user interface, if there is one, guards what needs
-    /// [`Access::Admin`]. Whoever shows a token that is not known is nobody, even on this machine.
-    pub(crate) fn to(settings: &Http, tokens: &Tokens, now: Timestamp, headers: &HeaderMap, peer: Peer) -> Self {
+    /// A named token allows what its scope says, and a session what it was opened with. With a token in the settings, these and
+    /// nothing else open the service. Without one, the service's own user and root are let in, and the login of the user interface,
+    /// if there is one, guards what needs [`Access::Admin`]. Whoever shows a token that is not known is nobody, even on this machine.
+    /// A page of another origin has what its token or ticket allows, and nothing that a browser or the machine adds to it.
+    pub(crate) fn to(app: &App, headers: &HeaderMap, peer: PeerAt, from: &Origin) -> Result<Self, Problem> {
+        let doors = Doors::new(app, peer);
         let given = one(headers, &header::AUTHORIZATION);
-        let shown = given.and_then(bearer);
-        let nobody = Self { access: Access::Open, refusal: Refusal::TokenNeeded };
-        if let (Some(token), Some(shown)) = (&settings.token, shown)
-            && equal(shown.as_bytes(), token.expose().as_bytes())
+        if let Some(shown) = given.and_then(bearer)
+            && let Some(granted) = doors.token(shown)?
         {
-            return Self { access: Access::Admin, ..nobody };
+            return Ok(granted);
         }
-        match shown.map(|shown| tokens.find(shown, now)) {
-            Some(Shown::Token(token)) => {
-                let (access, refusal) = (token.scope.into(), Refusal::Scope { name: token.name, scope: token.scope });
-                return Self { access, refusal };
-            }
-            Some(Shown::Unknown) => return nobody,
-            Some(Shown::NoneInUse) | None if settings.token.is_some() => return nobody,
-            Some(Shown::NoneInUse) | None => {}
+        if matches!(from, Origin::Listed(_)) {
+            return Ok(Self::nobody());
         }
-        let logged_in = settings.ui_login.as_ref().is_some_and(|login| {
-            let wanted = format!("{}:{}", login.username, login.password.expose());
-            equal(&given.and_then(basic).unwrap_or_default(), wanted.as_bytes())
-        });
+        let settings = doors.settings;
+        if settings.token.is_none()
+            && let Some(granted) = given.and_then(basic).map(|shown| doors.login(&shown)).transpose()?.flatten()
+        {
+            return Ok(granted);
+        }
+        let session = cookie::given(headers).filter(|_| *from != Origin::Foreign && !is_of_other_page(headers));
+        if let Some(granted) = session.and_then(|session| doors.session(session)) {
+            return Ok(granted);
+        }
+        if settings.token.is_some() {
+            return Ok(Self::nobody());
+        }
         let login = settings.ui_login.is_some();
-        match peer {
-            Peer::Own | Peer::Stranger { .. } if logged_in => {
-                Self { access: Access::Admin, refusal: Refusal::LoginNeeded }
+        Ok(match peer.peer {
+            Peer::Own { .. } => {
+                let access = if login { Access::Run } else { Access::Admin };
+                Self { access, way: Way::Own, by_cookie: false, refusal: Refusal::LoginNeeded }
             }
-            Peer::Own if login => Self { access: Access::Run, refusal: Refusal::LoginNeeded },
-            Peer::Own => Self { access: Access::Admin, refusal: Refusal::LoginNeeded },
-            Peer::Stranger { uid } => Self { access: Access::Open, refusal: Refusal::Stranger { uid, login } },
+            Peer::Stranger { uid } => Self { refusal: Refusal::Stranger { uid, login }, ..Self::nobody() },
+        })
+    }
+
+    /// What a ticket opens: the events of its run.
+    pub(crate) fn by_ticket(app: &App, text: &str) -> Result<Self, Problem> {
+        let now = app.orchestrator().now();
+        let ticket = app.tickets().find(text, now).ok_or(Problem::TicketInvalid)?;
+        let in_force = ticket.token.is_none_or(|hash| matches!(app.tokens().with_hash(&hash, now), Shown::Token(_)));
+        if !in_force {
+            return Err(Problem::TicketInvalid);
+        }
+        Ok(Self { access: Access::Read, way: Way::Ticket { run: ticket.run }, ..Self::nobody() })
+    }
+
+    fn nobody() -> Self {
+        Self { access: Access::Open, way: Way::Nothing, by_cookie: false, refusal: Refusal::TokenNeeded }
+    }
+
+    fn all(way: Way) -> Self {
+        Self { access: Access::Admin, way, ..Self::nobody() }
+    }
+
+    fn named(token: NamedToken) -> Self {
+        let hash = token.hash().to_owned();
+        let refusal = Refusal::Scope { name: token.name.clone(), scope: token.scope };
+        Self { access: token.scope.into(), way: Way::Named { name: token.name, hash }, by_cookie: false, refusal }
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The same, for a browser that has just got its cookie.
+    pub(crate) fn in_session(self) -> Self {
+        Self { by_cookie: true, ..self }
+    }
+
+    pub(crate) fn by_cookie(&self) -> bool {
+        self.by_cookie
+    }
+
+    /// The name of the token or of the login that the request came with, if it has one.
+    pub(crate) fn by(&self) -> Option<String> {
+        match &self.way {
+            Way::Named { name, .. } | Way::Login { name } => Some(name.clone()),
+            Way::Nothing | Way::Own | Way::Setting | Way::Ticket { .. } => None,
         }
     }
 
-    /// The name of the token that the request came with, if one did.
-    pub(crate) fn by(&self) -> Option<String> {
-        match &self.refusal {
-            Refusal::Scope { name, .. } => Some(name.clone()),
-            Refusal::TokenNeeded | Refusal::LoginNeeded | Refusal::Stranger { .. } => None,
+    /// The hash of the named token, if one was shown.
+    pub(crate) fn token(&self) -> Option<String> {
+        match &self.way {
+            Way::Named { hash, .. } => Some(hash.clone()),
+            Way::Nothing | Way::Own | Way::Setting | Way::Login { .. } | Way::Ticket { .. } => None,
         }
+    }
+
+    /// The one run that the request is about, if a ticket says so.
+    pub(crate) fn only_run(&self) -> Option<RunId> {
+        match self.way {
+            Way::Ticket { run } => Some(run),
+            Way::Nothing | Way::Own | Way::Setting | Way::Named { .. } | Way::Login { .. } => None,
+        }
+    }
+
+    /// Whether a person has to log in before the user interface is shown.
+    pub(crate) fn has_to_log_in(&self, settings: &Http) -> bool {
+        self.access < Access::Read || (settings.ui_login.is_some() && self.way == Way::Own)
     }
 
     pub(crate) fn require(&self, needed: Access) -> Result<(), Problem> {
@@ -128,6 +223,97 @@ impl Granted {
             Refusal::Stranger { uid, login } => Problem::Stranger { uid: *uid, login: *login },
         })
     }
+}
+
+/// What lets a request in, and what is counted when a client is wrong.
+pub(crate) struct Doors<'a> {
+    app: &'a App,
+    settings: &'a Http,
+    now: Timestamp,
+    client: Client,
+}
+
+impl<'a> Doors<'a> {
+    pub(crate) fn new(app: &'a App, peer: PeerAt) -> Self {
+        let (settings, now) = (&app.orchestrator().settings().http, app.orchestrator().now());
+        Self { app, settings, now, client: peer.client() }
+    }
+
+    /// What a token opens; nobody if it is wrong, and none if no token was ever set or made here. Named tokens cannot be
+    /// guessed, so they open also while the client has to wait.
+    pub(crate) fn token(&self, shown: &str) -> Result<Option<Granted>, Problem> {
+        let found = match self.app.tokens().find(shown, self.now) {
+            Shown::Token(token) => return Ok(Some(Granted::named(token))),
+            found @ (Shown::Unknown | Shown::NoneInUse) => found,
+        };
+        match &self.settings.token {
+            Some(token) if self.right(equal(shown.as_bytes(), token.expose().as_bytes()))? => {
+                Ok(Some(Granted::all(Way::Setting)))
+            }
+            Some(_) => Ok(Some(Granted::nobody())),
+            None => Ok((found == Shown::Unknown).then(Granted::nobody)),
+        }
+    }
+
+    /// What a name and a password open, written with a colon between them; none if they are wrong or there is no login here.
+    pub(crate) fn login(&self, shown: &[u8]) -> Result<Option<Granted>, Problem> {
+        let Some(login) = &self.settings.ui_login else { return Ok(None) };
+        let right = self.right(equal(shown, both(login).as_bytes()))?;
+        Ok(right.then(|| Granted::all(Way::Login { name: login.username.clone() })))
+    }
+
+    /// Counts a wrong answer. Whoever was wrong too often has to wait and does not learn which it was.
+    fn right(&self, is_right: bool) -> Result<bool, Problem> {
+        let now = Instant::now();
+        if let Some(wait) = self.app.failed_logins().wait(self.client, now) {
+            return Err(Problem::TooManyFailedLogins { seconds: wait.as_secs() + 1 });
+        }
+        if !is_right {
+            self.app.failed_logins().count(self.client, now);
+        }
+        Ok(is_right)
+    }
+
+    /// What a session opens: as much as what it was opened with is worth now.
+    fn session(&self, text: &str) -> Option<Granted> {
+        let proves = |proof: &str, secret: &str| equal(proof.as_bytes(), Bound::proof(text, secret).as_bytes());
+        let granted = match self.app.sessions().find(text, self.now)? {
+            Bound::Token { sha256 } => match self.app.tokens().with_hash(&sha256, self.now) {
+                Shown::Token(token) => Granted::named(token),
+                Shown::Unknown | Shown::NoneInUse => return None,
+            },
+            Bound::Setting { proof } => {
+                let token = self.settings.token.as_ref()?;
+                proves(&proof, token.expose()).then(|| Granted::all(Way::Setting))?
+            }
+            Bound::Login { proof } => {
+                let login = self.settings.ui_login.as_ref()?;
+                proves(&proof, &both(login)).then(|| Granted::all(Way::Login { name: login.username.clone() }))?
+            }
+        };
+        Some(Granted { by_cookie: true, ..granted })
+    }
+
+    /// Opens a session that is worth what was granted; none if nothing was.
+    pub(crate) fn open_session(&self, granted: &Granted) -> Result<Option<String>, files::Error> {
+        let end = self.now.plus_seconds(self.settings.session_hours * 3600);
+        let open = |bound: &dyn Fn(&str) -> Bound| self.app.sessions().open(bound, self.now, end).map(Some);
+        match (&granted.way, &self.settings.token, &self.settings.ui_login) {
+            (Way::Named { hash, .. }, _, _) => open(&|_| Bound::Token { sha256: hash.clone() }),
+            (Way::Setting, Some(token), _) => {
+                open(&|text| Bound::Setting { proof: Bound::proof(text, token.expose()) })
+            }
+            (Way::Login { .. }, _, Some(login)) => {
+                open(&|text| Bound::Login { proof: Bound::proof(text, &both(login)) })
+            }
+            (Way::Nothing | Way::Own | Way::Setting | Way::Login { .. } | Way::Ticket { .. }, _, _) => Ok(None),
+        }
+    }
+}
+
+/// Name and password as a browser or curl sends them.
+fn both(login: &UiLogin) -> String {
+    format!("{}:{}", login.username, login.password.expose())
 }
 
 impl<S: Sync> FromRequestParts<S> for Granted {

@@ -2,12 +2,15 @@
 
 pub(crate) mod access;
 pub(crate) mod connection;
+pub(crate) mod cookie;
 pub(crate) mod grant;
 pub(crate) mod header;
 mod host;
+pub(crate) mod origin;
 pub(crate) mod peer;
 pub(crate) mod request_span;
 pub(crate) mod route_table;
+pub(crate) mod security;
 pub(crate) mod slots;
 mod sock_diag;
 mod wire;

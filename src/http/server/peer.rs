@@ -13,15 +13,34 @@ use tokio::net::TcpStream;
 use tracing::warn;
 
 use crate::http::server::sock_diag::{SockDiag, canonical, owner};
+use crate::http::state::failed_logins::Client;
 use crate::supervisor::{InternetSocket, tcp_sockets};
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// The service's own user, or root.
-    Own,
+    Own { uid: u32 },
     /// Another user, another machine, or somebody who cannot be told.
     Stranger { uid: Option<u32> },
+}
+
+/// A connection's other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeerAt {
+    pub(crate) peer: Peer,
+    pub(crate) address: IpAddr,
+}
+
+impl PeerAt {
+    /// As whom wrong attempts to log in are counted.
+    pub(crate) fn client(self) -> Client {
+        let uid = match self.peer {
+            Peer::Own { uid } => Some(uid),
+            Peer::Stranger { uid } => uid,
+        };
+        Client::new(self.address, uid)
+    }
 }
 
 /// Finds out who opened a connection.
@@ -74,7 +93,7 @@ impl Owners {
         });
         // If the client had gone, its addresses could be somebody else's by now.
         match uid {
-            Some(uid) if (uid == 0 || self.own == Some(uid)) && ends_of(stream).is_ok() => Peer::Own,
+            Some(uid) if (uid == 0 || self.own == Some(uid)) && ends_of(stream).is_ok() => Peer::Own { uid },
             uid => Peer::Stranger { uid },
         }
     }

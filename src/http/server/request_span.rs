@@ -6,27 +6,37 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, HttpBody};
-use axum::extract::{MatchedPath, Request};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use tracing::field::Empty;
-use tracing::{Instrument, Span, debug, error, error_span, warn};
+use tracing::{Instrument, Span, debug, error, error_span, info, warn};
 use uuid::Uuid;
 
 use crate::http::answer::envelope::Cause;
 use crate::http::request::wait::Waited;
+use crate::http::state::app::App;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_MAX: usize = 128;
 /// An answer that took longer, apart from the wait that the client asked for, is logged as slow.
 const SLOW: Duration = Duration::from_secs(10);
 
+/// What lines about requests are marked with: they go to a file of their own.
+pub(crate) const ACCESS_TARGET: &str = "skill_runner::access";
+
+/// The name of the token that a request came with, kept with its answer.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedBy(pub(crate) Option<String>);
+
 /// Answers a request inside its span, logs how that went, and returns the request's id as `x-request-id`.
-pub(crate) async fn trace(request: Request, next: Next) -> Response {
+pub(crate) async fn trace(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = given_id(request.headers()).unwrap_or_else(new_id);
-    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str);
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let route = path.as_ref().map_or("none", MatchedPath::as_str);
+    let method = method_label(request.method());
     // At the level of errors, so that no log level removes the id from the lines it leaves.
     let span = error_span!(
         "request",
@@ -35,11 +45,22 @@ pub(crate) async fn trace(request: Request, next: Next) -> Response {
         http.route = route,
         run.id = Empty,
     );
+    // Without its query, which is nobody's business.
+    let asked = request.uri().path().to_owned();
     let began = Instant::now();
     let mut response = next.run(request).instrument(span.clone()).await;
-    span.in_scope(|| log_answer(&response, began.elapsed()));
+    let took = began.elapsed();
+    app.orchestrator().metrics().answered(method, route, response.status().as_str(), took);
+    span.in_scope(|| log_answer(&response, took));
+    log_access(&response, method, &asked, &id, took);
     response.headers_mut().insert(REQUEST_ID, id);
     response.map(|body| Body::new(SpannedBody { body, span }))
+}
+
+/// A method as a label: anybody can make up as many as he likes.
+fn method_label(method: &Method) -> &'static str {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+    KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
 /// The client's own id, if it sent one that can be logged and returned as it is.
@@ -70,6 +91,22 @@ fn log_answer(response: &Response, took: Duration) {
     } else {
         debug!(status, duration_ms, "the request was answered");
     }
+}
+
+/// The line of the access log.
+fn log_access(response: &Response, method: &str, path: &str, id: &HeaderValue, took: Duration) {
+    let by = response.extensions().get::<AskedBy>().and_then(|AskedBy(name)| name.as_deref()).unwrap_or("-");
+    let bytes = response.body().size_hint().exact().map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+    info!(
+        target: ACCESS_TARGET,
+        method,
+        path,
+        status = response.status().as_u16(),
+        duration_ms = took.as_millis(),
+        bytes,
+        by,
+        request_id = id.to_str().unwrap_or_default(),
+    );
 }
 
 /// A body that is produced inside the span: what breaks while it is sent is logged with the request's id, too.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::http::state::body_room::BodyRoom;
+use crate::http::state::failed_logins::FailedLogins;
 use crate::http::state::frames::Frames;
 use crate::http::state::room::AnswerRoom;
+use crate::http::state::tickets::Tickets;
 use crate::http::state::turns::Turns;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
-use crate::workspace::Tokens;
+use crate::workspace::{Sessions, Tokens};
 
 /// Cheap to clone: all clones are the same state.
 #[derive(Clone)]
@@ -32,6 +34,9 @@ struct Shared {
     body_room: BodyRoom,
     turns: Turns,
     tokens: Tokens,
+    sessions: Sessions,
+    tickets: Tickets,
+    failed_logins: FailedLogins,
     closing: watch::Sender<bool>,
     changes: Changes,
 }
@@ -44,6 +49,8 @@ impl App {
         let (room, closing) = (AnswerRoom::new(), watch::Sender::new(false));
         let (body_room, turns) = (BodyRoom::new(), Turns::new(connections));
         let tokens = Tokens::new(orchestrator.layout().clone());
+        let sessions = Sessions::load(orchestrator.layout().clone());
+        let failed_logins = FailedLogins::new(orchestrator.settings().http.max_failed_logins);
         Self(Arc::new(Shared {
             orchestrator,
             installed_engines,
@@ -52,6 +59,9 @@ impl App {
             body_room,
             turns,
             tokens,
+            sessions,
+            tickets: Tickets::default(),
+            failed_logins,
             closing,
             changes,
         }))
@@ -91,6 +101,21 @@ impl App {
     /// The named tokens that open the service.
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.0.tokens
+    }
+
+    /// The browsers that have logged in.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    /// The tickets for event streams.
+    pub(crate) fn tickets(&self) -> &Tickets {
+        &self.0.tickets
+    }
+
+    /// Who was wrong about a token or a password, and how often.
+    pub(crate) fn failed_logins(&self) -> &FailedLogins {
+        &self.0.failed_logins
     }
 
     /// Accept no new requests, and end the event streams.

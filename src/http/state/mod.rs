@@ -2,8 +2,10 @@
 
 pub(crate) mod app;
 pub(crate) mod body_room;
+pub(crate) mod failed_logins;
 pub(crate) mod frames;
 pub(crate) mod room;
 pub(crate) mod run_span;
 pub(crate) mod task;
+pub(crate) mod tickets;
 pub(crate) mod turns;

@@ -166,6 +166,7 @@ pub(crate) async fn take_shared(
             // All of it is known: nothing is read.
             let evidence = evidence(no_streams(), &result.artifacts, &result.files_of(started));
             let last_files = last_files(result.result.warnings(), &result.artifacts, evidence);
+            shared.shared_results.note_taker(run);
             Some(Step { command, last_files: Some(last_files) })
         }
         Err(reason) => {

@@ -21,7 +21,7 @@ pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
         match effect {
             Effect::Enqueue => shared.queue.requeue(shared.ticket(state)),
             Effect::Seal => {
-                tell_end(state);
+                tell_end(shared, state);
                 shared.sealer.seal_soon(state.run_id);
                 leader_ended(shared, state);
             }
@@ -33,8 +33,11 @@ pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
     }
 }
 
-/// The one line that every run leaves at its end.
-pub(crate) fn tell_end(state: &RunState) {
+/// The one line that every run leaves at its end, and its trace.
+pub(crate) fn tell_end(shared: &Shared, state: &RunState) {
+    if !shared.ended_runs.tell(state.run_id) {
+        shared.metrics.exported("traces", 1, false);
+    }
     let duration_ms = state.updated_at.as_micros().saturating_sub(state.created_at.as_micros()) / 1000;
     let code = state.error.as_ref().map_or("none", |error| error.code.as_str());
     let status = state.status().as_str();

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use crate::fcmp::Signer;
 use crate::installed_engines::InstalledEngines;
 use crate::renderer::{ChildRenderer, Renderer};
-use crate::settings::{Sandbox, Settings};
-use crate::supervisor::{self, Confinement, ProcessSpawner, Spawner};
+use tracing::{debug, warn};
+
+use crate::settings::{Groups, Sandbox, Settings};
+use crate::supervisor::{self, Confinement, ControlGroups, ProcessSpawner, Spawner};
 
 pub use blocking::{Blocking, FileSteps};
 pub use clock::{Clock, WallClock};
@@ -42,7 +44,7 @@ impl Environment {
             clock: Arc::new(WallClock),
             signer: None,
             blocking: Blocking::Threads,
-            engines: Arc::new(ProcessSpawner),
+            engines: Arc::new(ProcessSpawner { groups: control_groups(settings) }),
             renderer: Arc::new(ChildRenderer::this_program()),
             program: std::env::current_exe().unwrap_or_default(),
             installed_engines: InstalledEngines::new(settings),
@@ -52,4 +54,19 @@ impl Environment {
             },
         }
     }
+}
+
+fn control_groups(settings: &Settings) -> ControlGroups {
+    let asked = settings.runs.control_groups;
+    let found = match asked {
+        Groups::Off => ControlGroups::Off,
+        Groups::Auto => ControlGroups::find(false),
+        Groups::On => ControlGroups::find(true),
+    };
+    match &found {
+        ControlGroups::Missing { reason } if asked == Groups::On => warn!(reason, "runs have no control groups"),
+        ControlGroups::Missing { reason } => debug!(reason, "runs have no control groups"),
+        ControlGroups::Below { .. } | ControlGroups::Off => {}
+    }
+    found
 }

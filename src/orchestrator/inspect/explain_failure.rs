@@ -9,7 +9,7 @@ use super::explain::{WRITTEN_RESULTS, spoken_text, text, within, written};
 use crate::bounded;
 use crate::convergence;
 use crate::domain::codes::ErrorCode;
-use crate::domain::ids::{RunId, Seq};
+use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::fcmp::read_envelope;
@@ -54,7 +54,7 @@ impl RunLog {
             request_id: state.request_id,
             run_id: run,
             status: state.status(),
-            next: next(&error),
+            next: next(&error, state.request_id),
             code: error.code,
             cause: error.message,
             decided_by,
@@ -65,13 +65,16 @@ impl RunLog {
     }
 }
 
-/// What to do, in the words of the API.
-fn next(error: &RunError) -> String {
-    let own = error.details.get("hint").and_then(Value::as_str).map(str::to_owned);
-    match (own, ErrorCode::from_text(&error.code)) {
-        (Some(hint), _) => hint,
-        (None, Some(code)) => code.info().hint.api.to_owned(),
-        (None, None) => "this code is the skill's own: see what the skill says about it".to_owned(),
+/// What to do, in the words of the API: every route that is named is one of this run.
+fn next(error: &RunError, request: RequestId) -> String {
+    let of_run = |hint: &str| hint.replace('…', &format!("/v1/jobs/{request}"));
+    let own = error.details.get("hint").and_then(Value::as_str);
+    match (ErrorCode::from_text(&error.code), own) {
+        // The installer's error says best what is missing.
+        (Some(ErrorCode::DependenciesUnavailable), Some(own)) => own.to_owned(),
+        (Some(code), _) => of_run(code.info().hint.api),
+        (None, Some(own)) => own.to_owned(),
+        (None, None) => of_run("this code is the skill's own; GET …/logs shows what the skill wrote"),
     }
 }
 

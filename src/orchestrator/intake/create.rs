@@ -14,6 +14,7 @@ use crate::domain::command::Command;
 use crate::domain::engine::Engine;
 use crate::domain::event::Started;
 use crate::domain::ids::{RequestId, RunId};
+use crate::domain::request::ExecutionMode;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::files;
@@ -46,6 +47,18 @@ pub struct Created {
     pub status: Status,
     /// Whether files are to be uploaded first.
     pub awaiting_upload: bool,
+}
+
+/// What a run would begin with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Planned {
+    pub(crate) skill_id: String,
+    pub(crate) skill_version: String,
+    pub(crate) engine: String,
+    pub(crate) model: Option<String>,
+    pub(crate) execution_mode: ExecutionMode,
+    /// The files that would have to be uploaded.
+    pub(crate) awaiting_files: Vec<String>,
 }
 
 /// What an idempotency key led to.
@@ -84,6 +97,19 @@ impl Orchestrator {
         self.create_from(Source::Upload, request, idempotency_key).await
     }
 
+    /// What a run of an installed skill would begin with; nothing is created.
+    pub(crate) async fn check(&self, request: CreateRequest) -> Result<Planned, Error> {
+        let (started, _) = self.shared.plan_installed(request, None).await?;
+        Ok(Planned {
+            skill_id: started.skill.id,
+            skill_version: started.skill.version,
+            engine: started.engine,
+            model: started.model,
+            execution_mode: started.execution_mode,
+            awaiting_files: started.awaiting_files,
+        })
+    }
+
     async fn create_from(
         &self,
         source: Source,
@@ -96,6 +122,12 @@ impl Orchestrator {
             return Ok(first);
         }
         shared.admits()?;
+        // A look at the queue before anything is checked: at an overload, refusals have to be cheap. A run that may get an equal
+        // run's result, or says that it waits for files, needs no place yet.
+        let asks_for_place = request.runtime_options.no_cache == Some(true) && request.await_upload != Some(true);
+        if matches!(source, Source::Installed) && asks_for_place {
+            shared.refuse_if_full(request.labels.as_ref(), request.requested_by.as_deref())?;
+        }
         let key = idempotency.as_ref().map(|(key, _)| key.clone());
         loop {
             let (started, begins) = match source {
@@ -124,7 +156,7 @@ impl Orchestrator {
         let mut admission = Admission::begin(shared, wanted(shared, run, &started)).await;
         let mut place = match awaiting_upload || admission.expects_hit() {
             true => None,
-            false => Some(shared.place(&started.labels)?),
+            false => Some(shared.place(&started.labels, started.requested_by.as_deref())?),
         };
         // A run for debugging has everything in its folder.
         let hit = match admission.expects_hit() && !started.runtime_options.debug {
@@ -147,7 +179,7 @@ impl Orchestrator {
         let rows = idempotency_rows(idempotency.as_ref(), &answer)?;
         let created = async {
             if place.is_none() && !cache_hit && !awaiting_upload {
-                place = Some(shared.place(&started.labels)?);
+                place = Some(shared.place(&started.labels, started.requested_by.as_deref())?);
             }
             let mut steps = vec![Step::from(Command::Create(Box::new(started)))];
             steps.extend(hit);

@@ -10,5 +10,6 @@ pub(crate) mod upload;
 pub(crate) mod upload_warnings;
 
 pub use create::Created;
+pub(crate) use create::Planned;
 pub use request::{CreateRequest, OptionsRequest};
 pub use upload::{Delivery, Uploaded};

@@ -128,6 +128,7 @@ fn plan(
         context: request.context.map(Box::new),
         priority: request.priority.unwrap_or_default(),
         requested_by: request.requested_by.clone(),
+        traceparent: request.traceparent.clone(),
         awaiting_files: Vec::new(),
         defaults: Box::new(defaults),
     };
@@ -181,6 +182,7 @@ pub(crate) fn plan_without_skill(
         context: request.context.clone().map(Box::new),
         priority: request.priority.unwrap_or_default(),
         requested_by: request.requested_by.clone(),
+        traceparent: request.traceparent.clone(),
         awaiting_files: Vec::new(),
         defaults: Box::default(),
     })

@@ -46,6 +46,9 @@ pub struct CreateRequest {
     /// The name of the token that the request came with, if one did.
     #[serde(skip)]
     pub(crate) requested_by: Option<String>,
+    /// The trace that the request belongs to.
+    #[serde(skip)]
+    pub(crate) traceparent: Option<Box<str>>,
 }
 
 /// The options a client gave; what is left out has a default.
@@ -188,6 +191,7 @@ impl<'de> Visitor<'de> for Fields {
             skill_id: skill_id.flatten(),
             asked_engine: engine.is_some(),
             requested_by: None,
+            traceparent: None,
             engine,
             input: input.flatten(),
             parameter: parameter.flatten(),

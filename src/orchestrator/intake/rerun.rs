@@ -40,7 +40,12 @@ impl Orchestrator {
         }
         // Whoever says whether to wait for files brings his own.
         let has_files = started.awaiting_upload && !state.awaiting_upload && !patch.contains_key("await_upload");
+        let waited = started.awaiting_upload;
         let mut body = body_of(started)?;
+        if !waited {
+            // It did not wait for files then, and does not now.
+            body["await_upload"] = json!(false);
+        }
         merge(&mut body, Value::Object(patch));
         let request = serde_json::from_value(body).map_err(|error| {
             rejected(ErrorCode::InvalidRequest, format!("the request, changed as the body says, is not valid: {error}"))

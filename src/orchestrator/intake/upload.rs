@@ -91,7 +91,7 @@ impl Orchestrator {
         if !state.awaiting_upload {
             return Err(Refusal::AlreadyUploaded.into());
         }
-        let place = shared.place(&state.labels)?;
+        let place = shared.place(&state.labels, state.requested_by.as_deref())?;
         let delivered = match delivery.package {
             Some(zip) if state.temporary => Some(self.receive_package(&state, zip).await?),
             None if state.temporary => return Err(rejected(ErrorCode::InvalidRequest, PACKAGE_MISSING.into())),

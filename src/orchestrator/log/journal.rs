@@ -6,16 +6,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use tracing::debug;
 
 use crate::domain::command::{Command, LastFiles, Refusal};
+use crate::domain::fact::Fact;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::{Ending, decide, ending};
 use crate::fcmp::{Encoder, LogHead, Page, Signer};
+use crate::metrics::Metrics;
 use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
 use crate::store::{
@@ -24,6 +27,8 @@ use crate::store::{
 
 /// Most bytes of pages that are appended together, whatever the run's row.
 const ALWAYS_JOINED: usize = 256 * 1024;
+/// Facts that are encoded without a pause.
+const ENCODED_AT_ONCE: usize = 256;
 /// Room for the other rows of an append.
 const OTHER_ROWS: usize = 64 * 1024;
 
@@ -32,6 +37,7 @@ pub(crate) struct Journal {
     store: Arc<dyn EventStore>,
     clock: Arc<dyn Clock>,
     signer: Option<Arc<Signer>>,
+    metrics: Arc<Metrics>,
     /// The end of the log on disk.
     head: LogHead,
     /// Ahead of `head` by what is in `waiting`.
@@ -47,6 +53,8 @@ pub(crate) struct Pen {
     pub clock: Arc<dyn Clock>,
     /// Signs the last event of each run.
     pub signer: Option<Arc<Signer>>,
+    /// Counts what is written.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Is over when the bytes that events point to are on disk.
@@ -74,16 +82,16 @@ pub(crate) struct FirstRows {
 impl Journal {
     /// The log of a run that exists, opened at its end.
     pub(crate) async fn open(pen: Pen, run: RunId) -> Result<Self, Error> {
-        let Pen { store, clock, signer } = pen;
+        let Pen { store, clock, signer, metrics } = pen;
         let head = read_head(&*store, run).await?;
         let encoder = Encoder::resume(head.clone()).signed_by(signer.clone());
-        Ok(Self { store, clock, signer, head, encoder, waiting: VecDeque::new(), under_way: None })
+        Ok(Self { store, clock, signer, metrics, head, encoder, waiting: VecDeque::new(), under_way: None })
     }
 
     /// Create a run. Its creation and the steps that follow at once are one append where they fit one, so that nobody
     /// sees the first event alone.
     pub(crate) async fn create(pen: Pen, run: RunId, steps: Vec<Step>, rows: FirstRows) -> Result<Self, Error> {
-        let Pen { store, clock, signer } = pen;
+        let Pen { store, clock, signer, metrics } = pen;
         let mut encoder = Encoder::new(run).signed_by(signer.clone());
         let mut waiting = plan(&mut encoder, steps, &*clock)?;
         let mut first = waiting.pop_front().ok_or(Refusal::NotCreated)?;
@@ -94,8 +102,9 @@ impl Journal {
         append.index.push(IndexChange::Put(IndexKey::Open(run), Bytes::new()));
         append.index.extend(rows.put);
         append.require_absent = rows.require_absent;
-        store.append(append).await?;
-        let mut journal = Self { store, clock, signer, head, encoder, waiting, under_way: None };
+        measured(&*store, append, metrics.clone()).await?;
+        metrics.moved(None, &head.state);
+        let mut journal = Self { store, clock, signer, metrics, head, encoder, waiting, under_way: None };
         journal.settle().await?;
         Ok(journal)
     }
@@ -125,10 +134,25 @@ impl Journal {
         self.settle().await
     }
 
-    /// Decide on a command and encode what follows from it, behind what is not on disk yet. [`Journal::advance`] appends it
-    /// as soon as `synced` is over: the bytes that its events point to are on disk then.
-    pub(crate) fn prepare(&mut self, command: Command, synced: Synced) -> Result<(), Error> {
-        let mut writes = self.encode(command.into())?;
+    /// Encode what an engine said, behind what is not on disk yet. [`Journal::advance`] appends it as soon as `synced` is over:
+    /// the bytes that its events point to are on disk then. All of it or nothing. Whoever else is to be served has their turn
+    /// between pieces of very many facts, which are appended together all the same.
+    pub(crate) async fn prepare(&mut self, facts: Vec<Fact>, synced: Synced) -> Result<(), Error> {
+        let mut encoder = self.encoder.clone();
+        let mut writes = VecDeque::with_capacity(1);
+        let mut facts = facts.into_iter();
+        while facts.len() > 0 {
+            // The last facts of all stand together.
+            let most = if facts.len() < 2 * ENCODED_AT_ONCE { facts.len() } else { ENCODED_AT_ONCE };
+            let piece = facts.by_ref().take(most).collect();
+            for write in plan(&mut encoder, vec![Command::Record(piece).into()], &*self.clock)? {
+                join(&mut writes, write);
+            }
+            if facts.len() > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.encoder = encoder;
         if let Some(first) = writes.front_mut() {
             first.after = Some(synced);
         }
@@ -177,15 +201,31 @@ impl Journal {
         }
         let append = match &mut self.under_way {
             Some(append) => append,
-            none => none.insert(self.store.append(first.take_append(self.head.state.head_seq)?)),
+            none => {
+                let append = first.take_append(self.head.state.head_seq)?;
+                none.insert(measured(&*self.store, append, self.metrics.clone()))
+            }
         };
         append.await?;
         self.under_way = None;
         if let Some(written) = self.waiting.pop_front() {
+            self.metrics.moved(Some(&self.head.state), &written.head.state);
             self.head = written.head;
         }
         Ok(())
     }
+}
+
+/// An append that counts itself.
+fn measured(store: &dyn EventStore, append: Append, metrics: Arc<Metrics>) -> BoxFuture<'static, AppendResult> {
+    let events = append.events.iter().map(|batch| u64::from(batch.count)).sum();
+    let began = Instant::now();
+    let appended = store.append(append);
+    Box::pin(async move {
+        let result = appended.await;
+        metrics.committed(began.elapsed(), events, result.is_ok());
+        result
+    })
 }
 
 /// Pages that are appended together, and the end of the log after them.
@@ -215,18 +255,22 @@ fn plan(encoder: &mut Encoder, steps: Vec<Step>, clock: &dyn Clock) -> Result<Ve
         let (events, ends) = (decision.facts.len(), decision.terminal.is_some());
         debug!(run.id = %encoder.run(), command = name, events, ends, "decided");
         for page in encoder.encode(decision, now)? {
-            let (bytes, head) = (page.ndjson.len(), page.head.clone());
-            match writes.back_mut().filter(|last| fit_together(last.bytes + bytes, &head)) {
-                Some(last) => {
-                    last.pages.push(page);
-                    last.bytes += bytes;
-                    last.head = head;
-                }
-                None => writes.push_back(Write { after: None, pages: vec![page], bytes, head, rows: Vec::new() }),
-            }
+            join(&mut writes, Write::of(page));
         }
     }
     Ok(writes)
+}
+
+/// Adds what is to be written next: to the last write, where both fit one append.
+fn join(writes: &mut VecDeque<Write>, mut next: Write) {
+    match writes.back_mut().filter(|last| fit_together(last.bytes + next.bytes, &next.head)) {
+        Some(last) => {
+            last.pages.append(&mut next.pages);
+            last.bytes += next.bytes;
+            last.head = next.head;
+        }
+        None => writes.push_back(next),
+    }
 }
 
 /// Whether pages of so many bytes fit one append beside the run's row, which may hold hundreds of kilobytes of warnings.
@@ -236,6 +280,11 @@ fn fit_together(bytes: usize, head: &LogHead) -> bool {
 }
 
 impl Write {
+    fn of(page: Page) -> Self {
+        let (bytes, head) = (page.ndjson.len(), page.head.clone());
+        Self { after: None, pages: vec![page], bytes, head, rows: Vec::new() }
+    }
+
     /// The append, which takes the pages and rows along.
     fn take_append(&mut self, expected_head: Seq) -> Result<Append, Error> {
         let run = self.head.state.run_id;
@@ -297,7 +346,7 @@ mod tests {
     use crate::store::MemoryStore;
 
     fn pen(store: Arc<dyn EventStore>) -> Pen {
-        Pen { store, clock: Arc::new(WallClock), signer: None }
+        Pen { store, clock: Arc::new(WallClock), signer: None, metrics: Arc::default() }
     }
 
     async fn running() -> Journal {
@@ -350,8 +399,35 @@ mod tests {
         }
     }
 
-    fn progress(percent: f64) -> Command {
-        Command::Record(vec![Fact::own(Event::Progress(Progress { percent, message: String::new() }))])
+    fn progress(percent: f64) -> Vec<Fact> {
+        vec![Fact::own(Event::Progress(Progress { percent, message: String::new() }))]
+    }
+
+    fn at_once() -> Synced {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_while_very_many_facts_are_encoded_for_one_append() {
+        let mut journal = running().await;
+        let other = tokio::spawn(async {});
+        let facts: Vec<Fact> = (0..1500).flat_map(|_| progress(1.0)).collect();
+        journal.prepare(facts, at_once()).await.unwrap();
+        assert!(other.is_finished());
+        assert_eq!(journal.waiting(), 1);
+        journal.settle().await.unwrap();
+        assert_eq!(journal.state().head_seq, Seq(1503));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_facts_one_of_which_breaks_the_contract() {
+        let mut journal = running().await;
+        let mut facts: Vec<Fact> = (0..600).flat_map(|_| progress(1.0)).collect();
+        facts.extend(progress(101.0));
+        journal.prepare(facts, at_once()).await.unwrap_err();
+        assert_eq!(journal.waiting(), 0);
+        journal.commit(Command::Record(progress(2.0))).await.unwrap();
+        assert_eq!(journal.state().head_seq, Seq(4));
     }
 
     #[tokio::test]
@@ -362,8 +438,8 @@ mod tests {
             let _ = sync.await;
             Ok(())
         });
-        journal.prepare(progress(1.0), waits).unwrap();
-        journal.prepare(progress(2.0), Box::pin(std::future::ready(Ok(())))).unwrap();
+        journal.prepare(progress(1.0), waits).await.unwrap();
+        journal.prepare(progress(2.0), at_once()).await.unwrap();
         let (store, run) = (journal.store.clone(), journal.state().run_id);
         let early = tokio::time::timeout(std::time::Duration::from_millis(1), journal.settle()).await;
         assert!(early.is_err() && store.head(&run).await.unwrap() == Seq(3) && journal.state().head_seq == Seq(3));
@@ -378,9 +454,9 @@ mod tests {
         let (store, run) = (journal.store.clone(), journal.state().run_id);
         let mut other = Journal::open(pen(store.clone()), run).await.unwrap();
         // The other's event takes the place of the first one: by its number alone the second one would fit.
-        journal.prepare(progress(1.0), Box::pin(std::future::ready(Ok(())))).unwrap();
-        journal.prepare(progress(2.0), Box::pin(std::future::ready(Ok(())))).unwrap();
-        other.commit(progress(3.0)).await.unwrap();
+        journal.prepare(progress(1.0), at_once()).await.unwrap();
+        journal.prepare(progress(2.0), at_once()).await.unwrap();
+        other.commit(Command::Record(progress(3.0))).await.unwrap();
         assert!(lost_race(&journal.settle().await.unwrap_err()));
         assert_eq!((journal.waiting(), journal.state().head_seq), (0, Seq(3)));
         journal.settle().await.unwrap();
@@ -391,10 +467,10 @@ mod tests {
     async fn bytes_that_could_not_be_synced_are_pointed_to_by_no_event() {
         let mut journal = running().await;
         let failed = Error::io("sync the run's logs")(std::io::Error::other("the disk is gone"));
-        journal.prepare(progress(1.0), Box::pin(std::future::ready(Err(failed)))).unwrap();
-        journal.prepare(progress(2.0), Box::pin(std::future::ready(Ok(())))).unwrap();
+        journal.prepare(progress(1.0), Box::pin(std::future::ready(Err(failed)))).await.unwrap();
+        journal.prepare(progress(2.0), at_once()).await.unwrap();
         journal.settle().await.unwrap_err();
-        journal.commit(progress(3.0)).await.unwrap();
+        journal.commit(Command::Record(progress(3.0))).await.unwrap();
         assert_eq!(journal.state().head_seq, Seq(4));
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod coverage;
 pub(crate) mod damage;
 pub(crate) mod idempotency;
 pub(crate) mod journal;
+mod known_heads;
 mod past;
 pub(crate) mod run_log;
 pub(crate) mod seal;

@@ -16,7 +16,7 @@ use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::checked::Checked;
 use crate::orchestrator::log::damage::Damage;
-use crate::orchestrator::log::journal::read_head;
+use crate::orchestrator::log::known_heads::KnownHeads;
 use crate::orchestrator::log::sealed_check::{Flaw, check_sealed};
 use crate::store::{self, EventBatch, EventStore, IndexKey, SealedLog};
 use crate::workspace::{Layout, RunPaths};
@@ -32,6 +32,7 @@ pub struct RunLog {
     blocking: Blocking,
     checked: Arc<Checked>,
     damage: Arc<Damage>,
+    known: Arc<KnownHeads>,
 }
 
 /// Pages through a run's log from a cursor on.
@@ -68,7 +69,7 @@ impl RunLog {
     /// A reader over a store and the folder of sealed logs.
     pub fn new(store: Arc<dyn EventStore>, layout: Layout, blocking: Blocking) -> Self {
         let damage = Arc::new(Damage::of(&layout));
-        Self { store, layout, blocking, checked: Arc::default(), damage }
+        Self { store, layout, blocking, checked: Arc::default(), damage, known: Arc::default() }
     }
 
     /// Long files that were found whole.
@@ -255,7 +256,10 @@ impl RunLog {
 
     /// The run as its row says.
     pub async fn head(&self, run: RunId) -> Result<LogHead, Error> {
-        read_head(&*self.store, run).await
+        match self.store.index(&IndexKey::Run(run)).await? {
+            Some(row) => self.known.parse(run, row),
+            None => Err(Error::RunNotFound { id: run.to_string() }),
+        }
     }
 
     /// Rows of runs before this one, newest first; of all runs where none is named.

@@ -1,7 +1,7 @@
 //! Finished runs leave the store: their log becomes a file, and after a grace time their events go.
 
 use std::collections::{HashSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ const FIRST_READ_BYTES: usize = 16 * 1024;
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How often the events of sealed runs are deleted from the store.
 const DELETE_EVERY: Duration = Duration::from_secs(1);
+/// Finished runs that are sealed together.
+const SEALED_AT_ONCE: usize = 32;
 /// Runs whose events are deleted together.
 const DELETED_AT_ONCE: usize = 256;
 
@@ -110,21 +112,31 @@ impl Worker {
         let mut sealed: Vec<(Instant, RunId)> = Vec::new();
         let mut again: VecDeque<(Instant, RunId)> = VecDeque::new();
         let mut ticks = tokio::time::interval(DELETE_EVERY);
+        let mut received = Vec::new();
         loop {
             tokio::select! {
                 // In a fixed order, so that two equal simulations go the same way.
                 biased;
-                order = orders.recv() => match order {
-                    None => return,
-                    Some(Order::Finish(done)) => { let _ = done.send(()); }
-                    Some(Order::Seal(run)) => self.seal_or_later(run, &mut sealed, &mut again).await,
-                    Some(Order::SealAnew(runs)) => {
-                        self.remove_sealed(runs.clone()).await;
-                        for run in runs {
-                            self.seal_or_later(run, &mut sealed, &mut again).await;
+                count = orders.recv_many(&mut received, SEALED_AT_ONCE) => {
+                    if count == 0 {
+                        return;
+                    }
+                    let mut runs = Vec::new();
+                    for order in received.drain(..) {
+                        match order {
+                            Order::Seal(run) => runs.push(run),
+                            Order::Finish(done) => {
+                                self.seal_together(std::mem::take(&mut runs), &mut sealed, &mut again).await;
+                                let _ = done.send(());
+                            }
+                            Order::SealAnew(anew) => {
+                                self.remove_sealed(anew.clone()).await;
+                                runs.extend(anew);
+                            }
                         }
                     }
-                },
+                    self.seal_together(runs, &mut sealed, &mut again).await;
+                }
                 _ = ticks.tick() => {
                     self.delete_due(&mut sealed).await;
                     // One at a time: those that are new come first.
@@ -141,19 +153,65 @@ impl Worker {
         }
     }
 
-    async fn seal_or_later(
+    /// Short logs are written by one piece of work: on the way to another thread most of their time would pass.
+    async fn seal_together(
         &self,
-        run: RunId,
+        runs: Vec<RunId>,
         sealed: &mut Vec<(Instant, RunId)>,
         again: &mut VecDeque<(Instant, RunId)>,
     ) {
-        match self.seal(run).await {
-            Ok(()) => sealed.push((Instant::now() + self.grace, run)),
-            Err(error) => {
-                warn!(run.id = %run, error = %chain(&error), "the log was not sealed; it is tried again");
-                again.push_back((Instant::now() + AGAIN_AFTER, run));
+        for runs in runs.chunks(SEALED_AT_ONCE) {
+            let (mut short, mut outcomes) = (Vec::new(), Vec::new());
+            for run in runs {
+                match self.short_log(*run).await {
+                    Ok(Some(page)) => short.push((*run, page)),
+                    Ok(None) => outcomes.push((*run, self.seal(*run).await)),
+                    Err(error) => outcomes.push((*run, Err(error))),
+                }
+            }
+            let in_short: Vec<RunId> = short.iter().map(|(run, _)| *run).collect();
+            match self.write_short(short).await {
+                Ok(written) => outcomes.extend(written),
+                Err(error) => {
+                    warn!(runs = in_short.len(), error = %chain(&error), "logs were not sealed; they are tried again");
+                    again.extend(in_short.into_iter().map(|run| (Instant::now() + AGAIN_AFTER, run)));
+                }
+            }
+            for (run, outcome) in outcomes {
+                match outcome {
+                    Ok(()) => sealed.push((Instant::now() + self.grace, run)),
+                    Err(error) => {
+                        warn!(run.id = %run, error = %chain(&error), "the log was not sealed; it is tried again");
+                        again.push_back((Instant::now() + AGAIN_AFTER, run));
+                    }
+                }
             }
         }
+    }
+
+    /// The whole log of a run that is to be sealed, if it is short.
+    async fn short_log(&self, run: RunId) -> Result<Option<Vec<EventBatch>>, Error> {
+        let head = self.store.head(&run).await?;
+        if head == Seq::START || !self.pending.runs().contains(&run) {
+            return Ok(None);
+        }
+        let page = self.store.read(&run, Seq::START, FIRST_READ_BYTES).await?;
+        Ok(Some(page).filter(|page| page.last().is_some_and(|last| last.last() == head)))
+    }
+
+    async fn write_short(&self, logs: Vec<(RunId, Vec<EventBatch>)>) -> Result<Vec<(RunId, Result<(), Error>)>, Error> {
+        if logs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (layout, checked) = (self.layout.clone(), self.checked.clone());
+        let write = move || {
+            let write = |(run, page): (RunId, Vec<EventBatch>)| {
+                let written = write_page(&place_of_log(&layout, run), None, &page, true, &checked);
+                (run, written.map(drop).map_err(Error::from))
+            };
+            logs.into_iter().map(write).collect()
+        };
+        self.blocking.run("seal short logs", write).await
     }
 
     /// What is not there any more is read from the store.
@@ -185,9 +243,7 @@ impl Worker {
             let page = self.store.read(&run, at, bytes).await?;
             let Some(last) = page.last().map(EventBatch::last) else { return Ok(()) };
             at = last;
-            let paths = self.layout.run(run);
-            // A run that took another's result may have no folder, and needs none for its log.
-            let path = if paths.root.is_dir() { paths.file(RunFile::Events) } else { paths.sealed };
+            let path = place_of_log(&self.layout, run);
             let checked = self.checked.clone();
             let write = move || write_page(&path, sealing, &page, last == head, &checked);
             sealing = self.blocking.run("seal the log", write).await??;
@@ -248,6 +304,12 @@ impl Worker {
     }
 }
 
+/// Where the log of a run is sealed. One that took another's result may have no folder, and needs none for its log.
+fn place_of_log(layout: &Layout, run: RunId) -> PathBuf {
+    let paths = layout.run(run);
+    if paths.root.is_dir() { paths.file(RunFile::Events) } else { paths.sealed }
+}
+
 /// Write one page of a sealed log; the rest is returned until the last page is written. Blocks.
 fn write_page(
     path: &Path,
@@ -260,7 +322,8 @@ fn write_page(
         Some(begun) => begun,
         None => {
             files::create_parent(path)?;
-            Sealing::begin(path)?
+            let bytes = page.iter().map(|batch| batch.ndjson.len()).sum();
+            Sealing::begin(path, bytes)?
         }
     };
     page.iter().try_for_each(|batch| sealing.push(batch))?;
@@ -309,6 +372,32 @@ mod tests {
         worker.pending.runs().insert(RUN);
         worker.seal(RUN).await.unwrap();
         assert_eq!(std::fs::read(worker.layout.run(RUN).file(RunFile::Events)).unwrap(), b"{}\n");
+    }
+
+    #[tokio::test]
+    async fn short_and_long_logs_that_are_due_together_are_all_sealed_and_one_that_cannot_be_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = worker(folder.path()).await;
+        let id = |at| RunId(Uuid::from_u128(at));
+        let line = format!("\"{}\"\n", "x".repeat(40_000));
+        for (at, ndjson) in [(2, "[]\n".to_owned()), (3, line.clone()), (4, "{}\n".to_owned())] {
+            let batch = EventBatch { first: Seq(1), count: 1, ndjson: ndjson.into() };
+            let events = vec![batch];
+            let append = Append { run: id(at), expected_head: Seq::START, events, index: vec![], require_absent: None };
+            worker.store.append(append).await.unwrap();
+            worker.pending.runs().insert(id(at));
+        }
+        // A folder stands where its log belongs.
+        std::fs::create_dir_all(worker.layout.run(id(4)).sealed.join("in the way")).unwrap();
+        let (mut sealed, mut again) = (Vec::new(), VecDeque::new());
+        worker.seal_together(vec![RUN, id(2), id(3), id(4)], &mut sealed, &mut again).await;
+        let mut done: Vec<RunId> = sealed.into_iter().map(|(_, run)| run).collect();
+        done.sort();
+        assert_eq!(done, [RUN, id(2), id(3)]);
+        assert_eq!(again.into_iter().map(|(_, run)| run).collect::<Vec<_>>(), [id(4)]);
+        let log = |at| std::fs::read_to_string(worker.layout.run(id(at)).sealed).unwrap();
+        assert_eq!(std::fs::read(worker.layout.run(RUN).file(RunFile::Events)).unwrap(), b"{}\n");
+        assert_eq!([log(2), log(3)], ["[]\n".to_owned(), line]);
     }
 
     #[tokio::test]

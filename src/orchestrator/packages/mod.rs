@@ -1,6 +1,7 @@
 //! Skill packages: unpacked, checked, installed, and what became of each installation.
 
 pub(crate) mod change;
+pub(crate) mod check;
 pub(crate) mod install;
 pub(crate) mod record;
 pub(crate) mod temporary;

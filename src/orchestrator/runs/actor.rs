@@ -16,7 +16,6 @@ use crate::domain::outcome::RunError;
 use crate::domain::resources::ResourceLimits;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
-use crate::engine::Launch;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::log::journal::{Journal, lost_race, never_fits};
@@ -24,14 +23,14 @@ use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::turn::at_rest;
 use crate::orchestrator::turn::conclude::{conclude, conclude_unbegun};
-use crate::orchestrator::turn::confine;
+use crate::orchestrator::turn::confine_installer;
 use crate::orchestrator::turn::current::Turn;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::prepare::{Prepared, prepare};
-use crate::orchestrator::turn::process;
+use crate::orchestrator::turn::process::{self, Starting};
 use crate::orchestrator::turn::start::Start;
 use crate::orchestrator::turn::watch::{end, warned};
-use crate::supervisor::{self, Sandbox};
+use crate::supervisor;
 
 /// When a failure that could not be logged is tried again, at first and at last.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -93,20 +92,15 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
             return at_rest::reject(shared, &mut journal, error).await;
         }
     };
-    let Prepared { start, skill, skill_place, script, mut from, result_before, mut dependencies } = prepared;
+    let Prepared { start, skill, skill_place, script, mut from, result_before, mut dependencies, making } = prepared;
     let Start { mut stage, shown_argv, engine_version, parser_version, mut isolation, passed, mut warnings } = start;
     let resources = process::resources_of(shared, &skill);
-    let making = dependencies.making(shared, &shared.layout.run(run));
-    if making.is_some() && stage.sandbox.is_some() {
-        warnings.push(confine::installer_outside());
-    }
-    let (first, stdout_max, sandbox) = {
-        let first = making.as_ref().unwrap_or(&stage);
-        (&first.launch, first.stdout_max, first.sandbox.as_ref())
-    };
+    let installer = making.as_ref().and_then(|making| making.sandbox.as_ref());
+    warnings.extend(confine_installer::network_not_enforced(installer));
+    let first = making.as_ref().unwrap_or(&stage).starting();
     // Packages are installed for all runs, whatever the skill asks for its own.
     let first_resources = if making.is_some() { process::most_resources(shared) } else { resources };
-    let mut process = match begin(shared, run, first, stdout_max, sandbox, first_resources).await {
+    let mut process = match begin(shared, run, first, first_resources).await {
         Ok(process) => process,
         Err(error) => return at_rest::reject(shared, &mut journal, error).await,
     };
@@ -114,6 +108,9 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
     // Without a sandbox, scripts that run behind the engine see the machine's.
     if isolation.tier == Tier::ProcessTree && process.has_own_tmp() && !skill.manifest.has_scripts() {
         isolation.parts.push(Part::OwnTmp);
+    }
+    if process.has_control_group() {
+        isolation.parts.push(Part::ControlGroup);
     }
     let start = Command::StartTurn {
         command: shown_argv,
@@ -142,7 +139,7 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         let installing = dependencies.install(shared, &mut journal, mailbox, process, making, from);
         let (installed, outcome) = installing.await?;
         let begun = match outcome {
-            Ok(()) => begin(shared, run, &stage.launch, stage.stdout_max, stage.sandbox.as_ref(), resources).await,
+            Ok(()) => begin(shared, run, stage.starting(), resources).await,
             Err(error) => Err(error),
         };
         match begun {
@@ -196,15 +193,11 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
 async fn begin(
     shared: &Shared,
     run: RunId,
-    launch: &Launch,
-    stdout_max: Option<u64>,
-    sandbox: Option<&Sandbox>,
+    stage: Starting<'_>,
     resources: ResourceLimits,
 ) -> Result<supervisor::Process, RunError> {
-    process::start(shared, run, launch, stdout_max, sandbox, resources).await.map_err(|failure| {
-        let program = launch.argv.first().cloned().unwrap_or_default();
-        process::not_started(&program, &failure)
-    })
+    let started = process::start(shared, run, stage, resources).await;
+    started.map_err(|failure| shared.naming_the_disk(process::not_started(&stage.program(), &failure)))
 }
 
 /// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.
@@ -230,6 +223,7 @@ pub(crate) async fn give_up(shared: &Arc<Shared>, run: RunId, failure: &Error) -
         }
         _ => RunError::new(ErrorCode::Internal, format!("the runner failed: {failure}")),
     };
+    let error = shared.naming_the_disk(error);
     let command = match journal.state().status() {
         Status::Queued => Command::Reject { error },
         Status::Running => {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::domain::codes::ErrorCode;
 use crate::domain::ids::RunId;
+use crate::domain::retention::EndedRun;
 use crate::domain::state::RunState;
 use crate::domain::time::Timestamp;
 use crate::environments::Totals;
@@ -111,11 +112,31 @@ impl Orchestrator {
         Ok(self.shared.store.counts(filter).await?)
     }
 
-    /// Delete final runs: those older than a moment, but never the newest `keep_last` of them.
-    pub async fn cleanup(&self, older_than: Option<Timestamp>, keep_last: usize) -> Result<Cleaned, Error> {
+    /// Delete final runs: those that ended longer ago than this, but never the newest `keep_last` of them.
+    pub async fn cleanup(&self, older_than_seconds: Option<u64>, keep_last: usize) -> Result<Cleaned, Error> {
+        let older_than = older_than_seconds.map(|seconds| self.shared.clock.now().minus_seconds(seconds));
+        let keep_last = u64::try_from(keep_last).unwrap_or(u64::MAX);
+        let keeps =
+            |run: &RunState, newer: u64| newer < keep_last || older_than.is_some_and(|moment| run.updated_at >= moment);
+        self.clean(keeps).await
+    }
+
+    /// Delete the runs that have ended and are older than the settings keep them.
+    pub(crate) async fn apply_retention(&self) -> Result<Cleaned, Error> {
+        let (retention, now) = (&self.shared.settings.retention, self.shared.clock.now());
+        let ended = |run: &RunState, newer: u64| {
+            retention.keeps(EndedRun { ended_at: run.updated_at, labels: &run.labels, newer }, now)
+        };
+        let cleaned = self.clean(ended).await?;
+        self.shared.metrics.retired(cleaned.runs_deleted);
+        Ok(cleaned)
+    }
+
+    /// Delete the final runs that are not kept, newest first; each is told how many newer ones have ended.
+    async fn clean(&self, keeps: impl Fn(&RunState, u64) -> bool) -> Result<Cleaned, Error> {
         let mut cleaned = Cleaned::default();
         let mut before = None;
-        let mut kept = 0;
+        let mut newer = 0;
         let mut needed = Needed::default();
         let began = self.shared.clock.now();
         loop {
@@ -131,13 +152,13 @@ impl Orchestrator {
             let mut due = Vec::new();
             for (run, row) in rows {
                 let state = parse_head(run, &row)?.state;
-                let old = older_than.is_none_or(|moment| state.updated_at < moment);
                 let is_over = state.status().is_final() && !self.shared.live.contains(run);
-                if !is_over || kept < keep_last || !old {
-                    kept += usize::from(is_over);
+                if !is_over || keeps(&state, newer) {
+                    newer += u64::from(is_over);
                     needed.add(state);
                     continue;
                 }
+                newer += 1;
                 due.push(state);
             }
             let delete = |state: RunState| async move { self.delete_once(&state).await };

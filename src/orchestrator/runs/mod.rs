@@ -8,6 +8,7 @@ pub(crate) mod dispatch;
 pub(crate) mod inventory;
 pub(crate) mod recovery;
 pub(crate) mod reply;
+pub(crate) mod retention;
 pub(crate) mod sweep_homes;
 pub(crate) mod temp_sweep;
 

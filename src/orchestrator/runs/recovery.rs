@@ -101,8 +101,9 @@ async fn sort(shared: &Shared, runs: Vec<RunId>) -> Result<Open, Error> {
     for run in runs {
         let row = shared.store.index(&IndexKey::Run(run)).await?;
         let labels = row.and_then(|row| Labels::of_row(&row));
-        if labels.as_ref().is_some_and(|labels| !labels.status.is_final()) {
+        if let Some(labels) = labels.as_ref().filter(|labels| !labels.status.is_final()) {
             shared.recovered.fetch_add(1, Relaxed);
+            shared.metrics.found(&labels.engine, labels.status);
         }
         let list = match labels {
             Some(labels) if labels.status.is_final() && !labels.temporary => &mut open.over,
@@ -206,7 +207,7 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error
     let command = Command::Reconcile { restart_queued, facts: Vec::new() };
     at_rest::log(shared, &mut journal, command).await?;
     if journal.state().status().is_final() {
-        tell_end(journal.state());
+        tell_end(shared, journal.state());
     }
     Ok(journal.state().clone())
 }

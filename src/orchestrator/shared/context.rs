@@ -9,20 +9,26 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::domain::codes::ErrorCode;
 use crate::domain::fair_queue::{Bounds, Ticket};
 use crate::domain::ids::RunId;
+use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::environments::Environments;
 use crate::fcmp::Signer;
 use crate::files;
 use crate::installed_engines::InstalledEngines;
+use crate::metrics::Metrics;
 use crate::orchestrator::environment::{Blocking, Clock};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::{Journal, Pen};
 use crate::orchestrator::log::run_log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
+use crate::orchestrator::shared::backups::Backups;
+use crate::orchestrator::shared::data_use::DataUse;
 use crate::orchestrator::shared::deadlines::Deadlines;
+use crate::orchestrator::shared::ended_runs::EndedRuns;
 use crate::orchestrator::shared::known_skills::KnownSkills;
 use crate::orchestrator::shared::live::LiveRuns;
 use crate::orchestrator::shared::queue::{Place, Queue};
@@ -60,6 +66,10 @@ pub(crate) struct Shared {
     pub confinement: Confinement,
     pub clock: Arc<dyn Clock>,
     pub signer: Option<Arc<Signer>>,
+    pub metrics: Arc<Metrics>,
+    /// How much the data folder holds.
+    pub data_use: DataUse,
+    pub backups: Backups,
     pub blocking: Blocking,
     pub engines: Arc<dyn Spawner>,
     pub renderer: Arc<dyn Renderer>,
@@ -72,6 +82,8 @@ pub(crate) struct Shared {
     pub sealer: Sealer,
     pub deadlines: Deadlines,
     pub scrubbed: Scrubbed,
+    /// Runs whose traces are to be sent.
+    pub ended_runs: EndedRuns,
     pub live: LiveRuns,
     pub uploading: Mutex<HashSet<RunId>>,
     pub installs: Arc<Semaphore>,
@@ -108,6 +120,7 @@ pub(crate) struct Parts {
     pub program: PathBuf,
     pub sealer: Sealer,
     pub deadlines: Deadlines,
+    pub ended_runs: EndedRuns,
     pub installs_max: usize,
 }
 
@@ -130,6 +143,9 @@ impl Shared {
             confinement: parts.confinement,
             clock: parts.clock,
             signer: parts.signer,
+            metrics: Arc::default(),
+            data_use: DataUse::default(),
+            backups: Backups::default(),
             blocking: parts.blocking,
             engines: parts.engines,
             renderer: parts.renderer,
@@ -139,6 +155,7 @@ impl Shared {
             sealer: parts.sealer,
             deadlines: parts.deadlines,
             scrubbed: Scrubbed::default(),
+            ended_runs: parts.ended_runs,
             live: LiveRuns::default(),
             uploading: Mutex::default(),
             installs: Arc::new(Semaphore::new(parts.installs_max)),
@@ -170,7 +187,12 @@ impl Shared {
 
     /// What logs are written with.
     pub(crate) fn pen(&self) -> Pen {
-        Pen { store: self.store.clone(), clock: self.clock.clone(), signer: self.signer.clone() }
+        Pen {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            signer: self.signer.clone(),
+            metrics: self.metrics.clone(),
+        }
     }
 
     /// Whether new work is taken.
@@ -189,7 +211,20 @@ impl Shared {
     pub(crate) fn has_room_for(&self, bytes: u64) -> Result<(), Error> {
         let free = files::free_bytes(self.layout.data())?;
         let floor = self.settings.limits.min_free_bytes;
-        if free < floor.saturating_add(bytes) { Err(Error::InsufficientStorage { free, floor }) } else { Ok(()) }
+        if free >= floor.saturating_add(bytes) {
+            return Ok(());
+        }
+        Err(Error::InsufficientStorage { file_system: files::mount_point(self.layout.data()), free, floor })
+    }
+
+    /// An error that comes from a full disk says which file system that is.
+    pub(crate) fn naming_the_disk(&self, error: RunError) -> RunError {
+        if error.code != ErrorCode::InsufficientStorage.as_str() || error.details.contains_key("file_system") {
+            return error;
+        }
+        let mount_point = files::mount_point(self.layout.data()).display().to_string();
+        let message = format!("{} (the file system at {mount_point})", error.message);
+        RunError { message, ..error }.with("file_system", mount_point)
     }
 
     /// Waits until no other large output is judged, if that of a run is large: JSON takes many times its bytes in memory. Blocks.
@@ -199,10 +234,24 @@ impl Shared {
         is_large.then(|| self.large_outputs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A place in the queue for a run with these labels.
-    pub(crate) fn place(&self, labels: &BTreeMap<String, String>) -> Result<Place, Error> {
-        let limit = self.settings.runs.max_queued_jobs;
-        self.queue.reserve(&self.share_of(labels)).ok_or(Error::QueueFull { limit })
+    /// A place in the queue for a run with these labels, asked for by this token.
+    pub(crate) fn place(&self, labels: &BTreeMap<String, String>, by: Option<&str>) -> Result<Place, Error> {
+        self.queue.reserve(&self.share_of(labels, by)).ok_or_else(|| self.queue_full())
+    }
+
+    /// Refuses a run that would find no place. Costs nothing; whether there is a place for it is decided by [`Shared::place`].
+    pub(crate) fn refuse_if_full(
+        &self,
+        labels: Option<&BTreeMap<String, String>>,
+        by: Option<&str>,
+    ) -> Result<(), Error> {
+        let none = BTreeMap::new();
+        let full = self.queue.refuses(&self.share_of(labels.unwrap_or(&none), by));
+        if full { Err(self.queue_full()) } else { Ok(()) }
+    }
+
+    fn queue_full(&self) -> Error {
+        Error::QueueFull { limit: self.settings.runs.max_queued_jobs }
     }
 
     /// What the queue is to know of a run.
@@ -210,17 +259,21 @@ impl Shared {
         Ticket {
             run: state.run_id,
             priority: state.priority,
-            share: self.share_of(&state.labels),
+            share: self.share_of(&state.labels, state.requested_by.as_deref()),
             engine: state.engine.clone(),
             skill: state.skill.id.clone(),
         }
     }
 
-    /// Who shares the queue: the value of the label that the settings name. Without such a setting all are one.
-    fn share_of(&self, labels: &BTreeMap<String, String>) -> String {
-        let label = self.settings.runs.fair_label.as_deref();
-        // Runs without the label are together one share of their own.
-        label.map_or_else(String::new, |label| format!("={}", labels.get(label).map_or("", String::as_str)))
+    /// Who shares the queue fairly: the value of the label that the settings name, or else the named token. Who has neither is in the
+    /// share without a name.
+    fn share_of(&self, labels: &BTreeMap<String, String>, by: Option<&str>) -> String {
+        let Runs { fair_label, fair_tokens, .. } = &self.settings.runs;
+        match fair_label {
+            // Runs without the label are together one share of their own.
+            Some(label) => format!("={}", labels.get(label).map_or("", String::as_str)),
+            None => by.filter(|_| *fair_tokens).map_or_else(String::new, |token| format!("@{token}")),
+        }
     }
 
     /// The temporary runs that the sweeper has to look at. Nothing can panic while it holds the lock.

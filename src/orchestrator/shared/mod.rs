@@ -1,7 +1,10 @@
 //! What all parts of the orchestrator share: the queue, locks, mailboxes of running runs, timers, tasks.
 
+pub(crate) mod backups;
 pub(crate) mod context;
+pub(crate) mod data_use;
 pub(crate) mod deadlines;
+pub(crate) mod ended_runs;
 pub(crate) mod known_skills;
 pub(crate) mod live;
 pub(crate) mod queue;

@@ -40,6 +40,11 @@ impl Queue {
         promised.then(|| Place { queue: self.clone(), share: share.to_owned(), used: false })
     }
 
+    /// Whether [`Queue::reserve`] would refuse a run of this share now.
+    pub(crate) fn refuses(&self, share: &str) -> bool {
+        !self.lock().runs.has_place(share)
+    }
+
     /// Queue a run that had its place before: it was answered, or the service was restarted.
     pub(crate) fn requeue(&self, ticket: Ticket) {
         self.lock().runs.push(ticket);
@@ -129,8 +134,9 @@ mod tests {
         assert_eq!(queue.next(), Some(run(1)));
         reserve().unwrap().enter(ticket(2));
         let kept = reserve().unwrap();
-        assert!(reserve().is_none(), "one waits, one place is promised");
+        assert!(queue.refuses("") && reserve().is_none(), "one waits, one place is promised");
         drop(kept);
+        assert!(!queue.refuses(""));
         reserve().unwrap().enter(ticket(3));
         assert!(reserve().is_none());
         assert_eq!((queue.position(run(3)), queue.next()), (Some(1), None));

@@ -14,6 +14,9 @@ use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
 use crate::orchestrator::results::{listed, pretty};
 
+/// Results up to this length are kept in memory.
+const SHORT: usize = 4 * 1024;
+
 /// A result file; what does not differ between runs keeps its very text.
 #[derive(Serialize, Deserialize)]
 struct ResultFile {
@@ -66,8 +69,9 @@ impl ResultText {
     /// The same, hashed as far as all runs have it in common.
     pub(crate) fn hashed(self) -> HashedResult {
         let hash = Sha256::new_with_prefix(&self.before);
-        let (size, text) = (self.before.len() as u64, Self { before: Vec::new(), ..self });
-        HashedResult { hash, size, text }
+        let (size, before) = (self.before.len(), self.before);
+        let beginning = (size <= SHORT).then_some(before);
+        HashedResult { hash, size: size as u64, beginning, text: Self { before: Vec::new(), ..self } }
     }
 }
 
@@ -81,6 +85,8 @@ fn members(object: &Value) -> String {
 pub(crate) struct HashedResult {
     hash: Sha256,
     size: u64,
+    /// The text that was hashed, of a short result.
+    beginning: Option<Vec<u8>>,
     text: ResultText,
 }
 
@@ -90,6 +96,11 @@ impl HashedResult {
         let rest = self.text.of(request, artifacts);
         let sha256 = hex::encode(self.hash.clone().chain_update(&rest).finalize());
         ProvenFile { path: RunFile::Result.name().to_owned(), size: self.size + rest.len() as u64, sha256 }
+    }
+
+    /// The content of that file, of a short result.
+    pub(crate) fn of(&self, request: RequestId, artifacts: &[ArtifactEntry]) -> Option<Vec<u8>> {
+        Some([self.beginning.as_ref()?.as_slice(), &self.text.of(request, artifacts)].concat())
     }
 
     pub(crate) fn warnings(&self) -> &[Warning] {
@@ -135,7 +146,9 @@ mod tests {
             let other = RequestId(Uuid::from_u128(2));
             assert_eq!(text.of(other, &artifacts), file(2, &artifacts));
             let proven = ProvenFile::of("result/result.json", &file(2, &artifacts));
-            assert_eq!(text.hashed().proven(other, &artifacts), proven);
+            let hashed = text.hashed();
+            assert_eq!(hashed.proven(other, &artifacts), proven);
+            assert_eq!(hashed.of(other, &artifacts), Some(file(2, &artifacts)));
         }
     }
 

@@ -1,14 +1,14 @@
 //! Results that runs share: for each run whose result was taken, one folder of links to its files. It outlives that run, so
 //! whoever took its result needs no folder of its own.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::event::Started;
-use crate::domain::ids::RunId;
+use crate::domain::ids::{RequestId, RunId};
 use crate::domain::proven_file::ProvenFile;
 use crate::files::{self, Marks};
 use crate::orchestrator::shared::request_files::proven_request;
@@ -37,6 +37,8 @@ impl SharedResult {
 #[derive(Default)]
 pub(crate) struct SharedResults {
     known: Mutex<HashMap<RunId, Known>>,
+    /// Runs that took a result in this process, so that their logs are known to fit it.
+    takers: Mutex<HashSet<RunId>>,
     /// Held while a folder is read or made.
     pub working: Mutex<()>,
 }
@@ -56,6 +58,23 @@ impl SharedResults {
             (known.marks.clone()?, known.result.clone())
         };
         marks.still_fit(folder).then_some(result)
+    }
+
+    /// A run takes this result.
+    pub(crate) fn note_taker(&self, run: RunId) {
+        let mut takers = self.takers();
+        if takers.len() >= KNOWN_MAX {
+            // Whoever asks for the result of one that is forgotten is given it from the files.
+            takers.clear();
+        }
+        takers.insert(run);
+    }
+
+    /// The file with the result of a run that took it, if it is short and nothing has changed since.
+    pub(crate) fn taken(&self, run: RunId, request: RequestId, source: RunId, folder: &Path) -> Option<Vec<u8>> {
+        let took = self.takers().contains(&run);
+        let result = took.then(|| self.unchanged(source, folder)).flatten()?;
+        result.result.of(request, &result.artifacts)
     }
 
     /// Looks at a folder; what it holds is known from now on, until the folder changes.
@@ -84,6 +103,10 @@ impl SharedResults {
         let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         self.known().retain(|source, _| needed.contains(source));
         files::set_aside(folder, |name| name.parse().is_ok_and(|source| needed.contains(&source)))
+    }
+
+    fn takers(&self) -> MutexGuard<'_, HashSet<RunId>> {
+        self.takers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<RunId, Known>> {

@@ -179,6 +179,8 @@ struct Closing {
     facts: Vec<Fact>,
     ended: Ended,
     shutdown: bool,
+    /// The turn was ended because there was no room for its output.
+    disk_full: bool,
 }
 
 impl Closing {
@@ -190,6 +192,7 @@ impl Closing {
             facts,
             ended: turn.ended.clone(),
             shutdown: turn.stop == Some(Stop::Shutdown),
+            disk_full: matches!(turn.stop, Some(Stop::LogFailed { disk_full: true, .. })),
         }
     }
 
@@ -210,6 +213,7 @@ impl Closing {
             Ok(Outcome::Ask(interaction)) => (Conclusion::NeedsInput(interaction), None),
             Ok(Outcome::Done(completion, data)) => (Conclusion::Succeeded(completion), Some(data)),
             Err(error) => {
+                let error = if self.disk_full { self.shared.naming_the_disk(error) } else { error };
                 let retry_after_seconds = engine::retry_after(&error);
                 let error = match retry_after_seconds {
                     Some(seconds) => error.with("retry_at", json!(self.shared.clock.now().plus_seconds(seconds))),

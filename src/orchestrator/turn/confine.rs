@@ -144,14 +144,8 @@ pub(crate) fn tools_not_enforced(adapter: &Adapter, tools: Option<&[AllowedTool]
     Some(warning)
 }
 
-/// The warning for the one process of a turn that is not in its sandbox.
-pub(crate) fn installer_outside() -> Warning {
-    let message =
-        "the Python packages of the skill are installed outside of the sandbox, with the rights of the service's user";
-    Warning::new(WarningCode::IsolationNotEnforced, message)
-}
-
-fn hidden(shared: &Shared) -> Vec<PathBuf> {
+/// Folders in whose place processes of a run see an empty one.
+pub(crate) fn hidden(shared: &Shared) -> Vec<PathBuf> {
     let paths = &shared.settings.paths;
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let own = [Some(paths.data_dir.clone()), Some(paths.agent_home.clone()), home].into_iter().flatten();
@@ -163,17 +157,23 @@ fn hidden(shared: &Shared) -> Vec<PathBuf> {
     hidden
 }
 
-fn is_in(hidden: &[PathBuf], path: &Path) -> bool {
+/// Whether a path, or what it leads to, is in one of these folders.
+pub(crate) fn is_in(hidden: &[PathBuf], path: &Path) -> bool {
     let real = path.canonicalize();
     let real = real.as_deref().unwrap_or(path);
     hidden.iter().any(|folder| path.starts_with(folder) || real.starts_with(folder))
 }
 
-/// What is the run's own: its folder, and its temporary one, which is also `/tmp`.
-fn own_folders(paths: &RunPaths, scope: FileScope, adapter: Option<&Adapter>) -> Vec<Shown> {
+/// The run's temporary folder, which is also `/tmp`.
+pub(crate) fn own_tmp(paths: &RunPaths) -> Vec<Shown> {
     let tmp = absolute(&paths.tmp);
     let as_tmp = |target: &str| Shown { source: tmp.clone(), target: target.into(), access: Access::Write };
-    let mut shown = vec![Shown::in_place(&tmp, Access::Write), as_tmp("/tmp"), as_tmp("/var/tmp")];
+    vec![Shown::in_place(&tmp, Access::Write), as_tmp("/tmp"), as_tmp("/var/tmp")]
+}
+
+/// What is the run's own: its folder, and its temporary one.
+fn own_folders(paths: &RunPaths, scope: FileScope, adapter: Option<&Adapter>) -> Vec<Shown> {
+    let mut shown = own_tmp(paths);
     let root = absolute(&paths.root);
     match scope {
         FileScope::Unsaid | FileScope::Run | FileScope::Unknown => shown.push(Shown::in_place(root, Access::Write)),
@@ -193,7 +193,7 @@ fn own_folders(paths: &RunPaths, scope: FileScope, adapter: Option<&Adapter>) ->
 }
 
 /// Where programs are, wherever that is: the PATH, the folder of the installed CLIs, the CLI itself.
-fn programs(shared: &Shared, path: &str, cli: Option<&CliPlaces<'_>>) -> Vec<Shown> {
+pub(crate) fn programs(shared: &Shared, path: &str, cli: Option<&CliPlaces<'_>>) -> Vec<Shown> {
     let path = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let mut places: Vec<PathBuf> = path.flat_map(|folder| tool_folders(&folder)).collect();
     if let Some(cli) = cli {
@@ -203,6 +203,7 @@ fn programs(shared: &Shared, path: &str, cli: Option<&CliPlaces<'_>>) -> Vec<Sho
             places.extend(
                 [Some(word), real.as_deref()].into_iter().flatten().filter_map(Path::parent).map(Path::to_owned),
             );
+            places.extend(real.as_deref().and_then(packages_of));
         }
     }
     places.retain(|place| place.is_dir());
@@ -254,6 +255,7 @@ fn tool_folders(folder: &Path) -> Vec<PathBuf> {
         }
         found.extend(["lib/node_modules", "libexec"].map(|beside| parent.join(beside)));
     }
+    found.extend(packages_of(folder));
     for home in folder.ancestors().skip(1) {
         let Some(name) = folder.strip_prefix(home).ok().and_then(|below| below.iter().next()) else { continue };
         if TOOLS.iter().any(|tool| name == *tool) {
@@ -263,6 +265,12 @@ fn tool_folders(folder: &Path) -> Vec<PathBuf> {
         found.extend(needed.map(|needed| home.join(needed)));
     }
     found
+}
+
+/// The packages among which a program of npm is: it may need others of them.
+fn packages_of(program: &Path) -> Option<PathBuf> {
+    let folders = program.ancestors().filter(|folder| folder.file_name().is_some_and(|name| name == "node_modules"));
+    folders.last().map(Path::to_owned)
 }
 
 /// The run's own home of the engine, and what its links lead to.
@@ -321,7 +329,7 @@ fn network(shared: &Shared, skill: &Skill, cli: Option<&CliPlaces<'_>>) -> Netwo
     Network::Through(Egress { trusted, named, forwarded, connections })
 }
 
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -338,6 +346,7 @@ mod tests {
         assert!(of("/home/me/.nvm/versions/node/v22/bin").contains(&"/home/me/.nvm".to_owned()));
         let cargo = of("/home/me/.cargo/bin");
         assert!(cargo.contains(&"/home/me/.rustup".to_owned()) && !cargo.contains(&"/home/me/.cargo".to_owned()));
+        assert!(of("/home/me/work/node_modules/.bin").contains(&"/home/me/work/node_modules".to_owned()));
         let own = of("/home/me/work/bin");
         assert_eq!(own, ["/home/me/work/bin", "/home/me/work/lib/node_modules", "/home/me/work/libexec"]);
     }

@@ -63,13 +63,10 @@ impl Turn<'_> {
         }
         let raw = self.blocking(|paths, _, _| Ok(RawFiles::read(paths))).await?;
         let resources = process::resources_of(self.shared, &self.skill);
-        let process =
-            match process::start(self.shared, run, &stage.launch, stage.stdout_max, stage.sandbox.as_ref(), resources)
-                .await
-            {
-                Ok(process) => process,
-                Err(failure) => return Ok(Err(failure)),
-            };
+        let process = match process::start(self.shared, run, stage.starting(), resources).await {
+            Ok(process) => process,
+            Err(failure) => return Ok(Err(failure)),
+        };
         let home = stage.home.take();
         let from = Coverage { stdout: self.ended.stdout.bytes, stderr: self.ended.stderr.bytes };
         let attempt = process::attempt(self.shared, self.journal.state(), process, stage, deadline, from, self.mailbox);

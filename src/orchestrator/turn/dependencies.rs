@@ -1,5 +1,6 @@
 //! The Python packages that the commands of a turn need: found, or installed by a process of the run before its engine begins.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +11,14 @@ use crate::domain::run_file::RunFile;
 use crate::domain::state::RunState;
 use crate::engine::script::{self, Answer};
 use crate::engine::{Launch, PoliteSignal, Streams};
-use crate::environments::{self, InUse, Order, Wanted};
+use crate::environments::{self, InUse, Order, UnderWay, Wanted};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::log::journal::Journal;
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::shared::skills::SkillPlace;
+use crate::orchestrator::turn::confine_installer::{self, InstallerPlaces};
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::judge;
 use crate::orchestrator::turn::process::{self, Stage};
@@ -37,6 +39,8 @@ pub(crate) struct Dependencies {
     /// Held, so that no clean-up removes one meanwhile.
     in_use: Vec<InUse>,
     missing: Vec<Wanted>,
+    /// Held while they are made: nobody takes the folders away.
+    under_way: Vec<UnderWay>,
 }
 
 impl Dependencies {
@@ -64,36 +68,49 @@ impl Dependencies {
         Ok(found)
     }
 
-    /// The process that makes those that are missing.
-    pub(crate) fn making(&self, shared: &Shared, paths: &RunPaths) -> Option<Stage> {
+    /// The process that makes those that are missing. Blocks.
+    pub(crate) fn making(
+        &mut self,
+        shared: &Shared,
+        paths: &RunPaths,
+        skill: &Skill,
+        skill_place: &SkillPlace,
+    ) -> Result<Option<Stage>, Error> {
         if self.missing.is_empty() {
-            return None;
+            return Ok(None);
         }
+        // What is to be shown to the process must be there.
+        for wanted in &self.missing {
+            self.under_way.push(shared.environments.begin(&wanted.id)?);
+        }
+        let folders: Vec<PathBuf> = self.missing.iter().map(|wanted| wanted.folder.clone()).collect();
+        let path = path_variable();
         let variables = environments::variables_of_operator();
         let secrets = environments::secrets(&variables);
-        let own =
-            [("PATH", path_variable()), ("HOME", paths.tmp.to_string_lossy().into_owned()), ("LANG", "C.UTF-8".into())];
+        let places = InstallerPlaces { paths, skill, skill_place, environments: &folders, path: &path };
+        let (sandbox, variables) = confine_installer::sandbox(shared, &places, variables);
+        let own = [("PATH", path), ("HOME", paths.tmp.to_string_lossy().into_owned()), ("LANG", "C.UTF-8".into())];
         let own = own.map(|(name, value)| (name.to_owned(), value));
         let order = Order { environments: self.missing.clone() };
         let launch = Launch {
             argv: vec![shared.program.to_string_lossy().into_owned(), environments::MAKE.to_owned()],
             env: variables.into_iter().chain(own).collect(),
-            cwd: paths.root.clone(),
+            cwd: skill_place.seen_at.clone(),
             stdin: serde_json::to_vec(&order).unwrap_or_default(),
             polite: PoliteSignal::TerminateAll,
             streams: Streams::Pipes,
             secrets,
             own_tmp: false,
         };
-        Some(Stage {
+        Ok(Some(Stage {
             launch,
             reader: TurnReader::Script(script::ScriptParser::default()),
             stdout_max: Some(script::STDOUT_MAX),
             line_max: script::LINE_MAX,
             home: None,
-            // It writes where the environments are, and needs the operator's index of packages.
-            sandbox: None,
-        })
+            sandbox,
+            fills: folders,
+        }))
     }
 
     /// Watches the process that makes what is missing to its end; the inner error is the run's.
@@ -111,11 +128,12 @@ impl Dependencies {
         let watched = attempt.watch(journal, Vec::new()).await?;
         let (stop, exit) = (watched.process.stop.clone(), watched.process.exit);
         let paths = shared.layout.run(journal.state().run_id);
-        let (owned, ids) = (shared.clone(), self.ids.clone());
+        let (owned, ids, under_way) = (shared.clone(), self.ids.clone(), std::mem::take(&mut self.under_way));
         let judged = shared.blocking.run("look at the installed packages", move || {
             let outcome = outcome(&paths, stop, exit, from.stdout)?;
             let found =
                 outcome.and_then(|()| ids.iter().map(|id| owned.environments.find_made(id).ok_or_else(gone)).collect());
+            drop(under_way);
             if found.is_err() {
                 ids.iter().for_each(|id| owned.environments.discard_half_made(id));
             }

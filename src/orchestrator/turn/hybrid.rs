@@ -29,7 +29,7 @@ pub(crate) async fn run_script(
     let program = stage.launch.argv.first().cloned().unwrap_or_default();
     let stdout_from = turn.ended.stdout.bytes;
     Ok(match turn.run_process(stage, turn.deadline).await? {
-        Err(failure) => Err(Box::new(Verdict::failed(not_started(&program, &failure)))),
+        Err(failure) => Err(Box::new(Verdict::failed(turn.shared.naming_the_disk(not_started(&program, &failure))))),
         Ok(process) => {
             Ok(JudgedProcess { process, result_before: None, part: Judged::ScriptBehindEngine { stdout_from } })
         }

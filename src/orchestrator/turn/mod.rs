@@ -4,6 +4,7 @@ pub(crate) mod at_rest;
 pub(crate) mod batch;
 pub(crate) mod conclude;
 pub(crate) mod confine;
+pub(crate) mod confine_installer;
 pub(crate) mod current;
 pub(crate) mod deadline;
 pub(crate) mod dependencies;

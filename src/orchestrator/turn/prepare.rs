@@ -21,6 +21,7 @@ use crate::orchestrator::turn::confine;
 use crate::orchestrator::turn::dependencies::Dependencies;
 use crate::orchestrator::turn::last_files::forget_unlogged_start;
 use crate::orchestrator::turn::prepare_cli::prepare_cli;
+use crate::orchestrator::turn::process::Stage;
 use crate::orchestrator::turn::result_file::{self, FileMark};
 use crate::orchestrator::turn::script_call::{PythonOf, ScriptCall};
 use crate::orchestrator::turn::start::{Inputs, Start};
@@ -42,6 +43,8 @@ pub(crate) struct Prepared {
     pub result_before: Option<FileMark>,
     /// The Python packages of its commands.
     pub dependencies: Dependencies,
+    /// The process that installs those that are missing.
+    pub making: Option<Stage>,
 }
 
 /// Prepare a turn; the inner error is the run's, the outer the runner's.
@@ -96,7 +99,7 @@ fn prepare_blocking(
             return Ok(Err(RunError::new(ErrorCode::MissingInputFiles, message).with("missing", missing.keys)));
         }
     };
-    let dependencies = match Dependencies::of(shared, state, &skill, &skill_place) {
+    let mut dependencies = match Dependencies::of(shared, state, &skill, &skill_place) {
         Ok(dependencies) => dependencies,
         Err(error) => return Ok(Err(error)),
     };
@@ -124,7 +127,8 @@ fn prepare_blocking(
     // A file of that name may be an earlier turn's: only one written in this turn counts.
     let named = skill.manifest.entrypoint.prompt.result_file.as_deref();
     let result_before = named.and_then(|named| result_file::mark(&paths, Some(named)));
-    Ok(Ok(Prepared { start, skill, skill_place, script, from: from.unwrap_or_default(), result_before, dependencies }))
+    let (from, making) = (from.unwrap_or_default(), dependencies.making(shared, &paths, &skill, &skill_place)?);
+    Ok(Ok(Prepared { start, skill, skill_place, script, from, result_before, dependencies, making }))
 }
 
 /// The skill's script with what it is to be told.

@@ -208,6 +208,7 @@ fn start_cli(
             line_max: LINE_MAX,
             home,
             sandbox,
+            fills: Vec::new(),
         },
         shown_argv,
         engine_version: found.version,

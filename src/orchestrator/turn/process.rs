@@ -1,5 +1,6 @@
 //! A process of a turn: the engine, and what runs behind it under the same supervisor, logs and clocks.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tracing::warn;
@@ -36,6 +37,30 @@ pub(crate) struct Stage {
     pub home: Option<EngineHome>,
     /// What confines it, where anything does.
     pub sandbox: Option<Sandbox>,
+    /// Folders besides the run's own whose content counts as its disk space.
+    pub fills: Vec<PathBuf>,
+}
+
+/// The part of a stage that its start needs, to be shared between threads.
+#[derive(Clone, Copy)]
+pub(crate) struct Starting<'a> {
+    launch: &'a Launch,
+    stdout_max: Option<u64>,
+    sandbox: Option<&'a Sandbox>,
+    fills: &'a [PathBuf],
+}
+
+impl Stage {
+    pub(crate) fn starting(&self) -> Starting<'_> {
+        let Stage { launch, stdout_max, sandbox, fills, reader: _, line_max: _, home: _ } = self;
+        Starting { launch, stdout_max: *stdout_max, sandbox: sandbox.as_ref(), fills }
+    }
+}
+
+impl Starting<'_> {
+    pub(crate) fn program(&self) -> String {
+        self.launch.argv.first().cloned().unwrap_or_default()
+    }
 }
 
 /// What a run of this skill may use of the machine, as far as the machine itself allows it.
@@ -58,19 +83,17 @@ fn resources(shared: &Shared, asked: &AskedLimits) -> ResourceLimits {
 pub(crate) async fn start(
     shared: &Shared,
     run: RunId,
-    launch: &Launch,
-    stdout_max: Option<u64>,
-    sandbox: Option<&Sandbox>,
+    stage: Starting<'_>,
     resources: ResourceLimits,
 ) -> Result<Process, supervisor::Error> {
     let paths = shared.layout.run(run);
-    let folders = [paths.root.clone(), paths.home.clone()];
-    let limits = Limits { stdout_max, log_max: shared.settings.limits.max_log_bytes };
+    let folders = [&[paths.root.clone(), paths.home.clone()], stage.fills].concat();
+    let limits = Limits { stdout_max: stage.stdout_max, log_max: shared.settings.limits.max_log_bytes };
     let spec = Spec {
-        launch,
+        launch: stage.launch,
         run,
         read_only_binds: &[],
-        sandbox,
+        sandbox: stage.sandbox,
         stdout_log: &paths.file(RunFile::Stdout),
         stderr_log: &paths.file(RunFile::Stderr),
         tmp_dir: &paths.tmp,
@@ -105,6 +128,7 @@ pub(crate) fn attempt<'a>(
             stdout_limit: stage.stdout_max.unwrap_or_default(),
         },
         mailbox,
+        metrics: shared.metrics.clone(),
         stopping: shared.stopping.clone(),
         stop: None,
         last_output: Vec::new(),

@@ -65,6 +65,7 @@ pub(crate) fn script_stage(shared: &Shared, skill: &Skill, paths: &RunPaths, mut
         line_max: script::LINE_MAX,
         home: None,
         sandbox,
+        fills: Vec::new(),
     }
 }
 

@@ -1,7 +1,9 @@
 //! One process of a turn, from its start to the end of the last process it left.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +16,7 @@ use crate::domain::outcome::Warning;
 use crate::domain::statechart::Status;
 use crate::engine::{StreamReader, WayOut};
 use crate::files::Shortage;
+use crate::metrics::Metrics;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Journal;
 use crate::orchestrator::shared::live::{CancelMessage, Mailbox};
@@ -76,6 +79,7 @@ pub(crate) struct Attempt<'a> {
     pub reader: TurnReader,
     pub clocks: Clocks,
     pub mailbox: &'a mut Mailbox,
+    pub metrics: Arc<Metrics>,
     /// Canceled when the service ends.
     pub stopping: CancellationToken,
     pub stop: Option<Stop>,
@@ -98,7 +102,7 @@ impl Attempt<'_> {
 
     async fn attend(&mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<(Vec<Fact>, Ended, bool), Error> {
         let mut batch = Batch::of(facts);
-        self.record(journal, &mut batch)?;
+        self.record(journal, &mut batch).await?;
         journal.settle().await?;
         let hard = self.clocks.hard.at;
         let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
@@ -155,16 +159,16 @@ impl Attempt<'_> {
                 let grace = if self.reader.is_of_no_use() { Duration::ZERO } else { self.clocks.exit_grace };
                 dismiss_at = Some(Instant::now() + grace);
             }
-            let waited = || last_byte + self.patience() <= Instant::now();
+            let waited = last_byte + self.patience() <= Instant::now();
             // A full batch is encoded while the one before it is on its way to the disk; a smaller one is joined by what
             // comes meanwhile.
             let now = match journal.waiting() {
-                0 => batch.is_full() || waited(),
+                0 => batch.is_full() || waited,
                 1 => batch.is_full(),
                 _ => false,
             };
             if now {
-                self.record(journal, &mut batch)?;
+                self.record(journal, &mut batch).await?;
             }
         }
     }
@@ -192,13 +196,13 @@ impl Attempt<'_> {
     }
 
     /// Encode a batch, while the bytes it points to are made durable: they are on disk before the events.
-    fn record(&self, journal: &mut Journal, batch: &mut Batch) -> Result<(), Error> {
+    async fn record(&mut self, journal: &mut Journal, batch: &mut Batch) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
         let synced = self.process.sync_logs();
         let synced = Box::pin(async { synced.await.map_err(Error::io("sync the run's logs")) });
-        journal.prepare(Command::Record(batch.take()), synced)
+        journal.prepare(batch.take(), synced).await
     }
 
     fn take(&mut self, output: Option<Output>, batch: &mut Batch) -> Result<Taken, Error> {
@@ -250,8 +254,13 @@ impl Attempt<'_> {
             facts.push(warned(Warning::new(WarningCode::EngineDidNotExit, message)));
         }
         let exit = if dismissed { ProcessExit::Dismissed } else { ended.exit };
-        let Attempt { stop, reader, stderr_from, .. } = self;
+        let Attempt { stop, reader, stderr_from, metrics, .. } = self;
         let (stop, way_out) = (stop.or(ended.exceeded.map(Stop::Resources)), ended.way_out.clone());
+        if let Some(stop) = &stop {
+            metrics.stopped(stop.name());
+        }
+        let by_force = matches!(ended.exit, ProcessExit::Signal(signal) if signal == Signal::KILL.as_raw());
+        metrics.killed(u64::from(ended.stragglers_killed) + u64::from(by_force));
         let process = FinishedProcess { exit, stop, reader, stderr_from, way_out };
         Watched { process, ended, facts }
     }

@@ -53,8 +53,8 @@ pub(crate) fn lint(folder: &str, files: &PackageFiles, intake: Intake) -> Result
     }
     let parts = (head, runner, schemas);
     match assembled(package, parts, &mut report) {
-        Some(skill) if !report.has_errors() => Ok(Skill { findings: report.findings, ..skill }),
-        Some(_) | None => Err(report.findings),
+        Some(skill) if !report.has_errors() => Ok(Skill { findings: report.into_findings(), ..skill }),
+        Some(_) | None => Err(report.into_findings()),
     }
 }
 

@@ -42,6 +42,9 @@ fn blocks(text: &str) -> Vec<String> {
             let content = comments[..end].iter().map(|line| line.get(2..).unwrap_or_default());
             blocks.push(content.collect::<Vec<_>>().join("\n"));
             at += end + 1;
+        } else {
+            // Nor does another block in these comments have an end.
+            at += comments.len();
         }
     }
     blocks
@@ -95,6 +98,14 @@ mod tests {
             assert_eq!(read(text), None, "{text:?}");
         }
         assert_eq!(read("# /// script\n# x = 1\nimport x\n# ///\n"), None, "code ends the block");
+    }
+
+    #[test]
+    fn comments_without_an_end_are_no_block_however_often_one_begins() {
+        let begins = "# /// script\n".repeat(1000);
+        assert_eq!(read(&begins), None);
+        assert_eq!(read(&format!("{begins}\n# /// script\n# ///\n")), Some(Ok(Inline::default())));
+        assert!(matches!(read(&format!("{begins}# ///\n")), Some(Err(_))), "one block with an end, and no TOML");
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod inline;
 mod requirement;
 mod version;
 
+use std::collections::HashSet;
+
 use sha2::{Digest, Sha256};
 
 use super::command;
@@ -12,6 +14,9 @@ use super::package::{NoText, PackageFiles};
 
 pub(crate) use requirement::{Fault, Requirement};
 pub(crate) use version::Specifiers;
+
+/// Most packages that a command may ask for.
+const REQUIREMENTS_MAX: usize = 1000;
 
 /// Changes when environments are made in another way, so that none of the old way is used.
 const FORMAT: &str = "python-environment/1";
@@ -116,6 +121,7 @@ pub(crate) fn declared(written: &PythonPackages, files: &PackageFiles) -> Result
         Requirements::Listed(lines) => lines.clone(),
         Requirements::File(path) => requirement::lines(text_of(path, files)?),
     };
+    few(lines.len()).map_err(|reason| Fault::new("requirements", reason))?;
     let requirements = lines.iter().enumerate().map(|(index, line)| {
         Requirement::parse(line, files).map_err(|reason| match &written.requirements {
             Requirements::Listed(_) => Fault::new(format!("requirements/{index}"), reason),
@@ -123,6 +129,14 @@ pub(crate) fn declared(written: &PythonPackages, files: &PackageFiles) -> Result
         })
     });
     Written::checked(requirements.collect::<Result<_, _>>()?, written.python.clone())
+}
+
+/// Each is looked for among all files of the package.
+fn few(requirements: usize) -> Result<(), String> {
+    if requirements > REQUIREMENTS_MAX {
+        return Err(format!("{requirements} requirements are more than {REQUIREMENTS_MAX}"));
+    }
+    Ok(())
 }
 
 fn text_of<'a>(path: &str, files: &'a PackageFiles) -> Result<&'a str, Fault> {
@@ -139,10 +153,12 @@ fn text_of<'a>(path: &str, files: &'a PackageFiles) -> Result<&'a str, Fault> {
 /// The script of a command that brings its own declaration, and what that says.
 pub(crate) fn inline_of<'a>(command: &str, files: &'a PackageFiles) -> Option<(String, Result<Written, Fault>)> {
     let words = command::split(command).ok()?;
-    words.iter().map(|word| command::package_path(word)).find_map(|path| {
+    let mut looked_at = HashSet::new();
+    words.iter().map(|word| command::package_path(word)).filter(|path| looked_at.insert(*path)).find_map(|path| {
         let text: &'a str = files.text(path).ok().filter(|_| path.ends_with(".py"))?;
         let found = inline::read(text)?;
         let checked = found.and_then(|inline::Inline { dependencies, python }| {
+            few(dependencies.len()).map_err(|reason| Fault::new("", reason))?;
             let requirement = |line: &String| Requirement::parse(line, files).map_err(|reason| Fault::new("", reason));
             Written::checked(dependencies.iter().map(requirement).collect::<Result<_, _>>()?, python)
         });
@@ -182,5 +198,16 @@ mod tests {
         let brought = id(listed(&["./w/x-1.whl"]), None, &package);
         let other = files(&[("w/x-1.whl", "2")]);
         assert_ne!(brought, id(listed(&["./w/x-1.whl"]), None, &other), "a file of the package counts by its content");
+    }
+
+    #[test]
+    fn requirements_without_end_are_refused() {
+        let package = files(&[("w/x", "1")]);
+        let many = Requirements::Listed(vec!["./w".to_owned(); 1001]);
+        let fault = declared(&PythonPackages { requirements: many, python: None }, &package).unwrap_err();
+        assert_eq!(
+            (fault.key.as_str(), fault.reason.as_str()),
+            ("requirements", "1001 requirements are more than 1000")
+        );
     }
 }

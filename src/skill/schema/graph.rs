@@ -17,6 +17,10 @@ pub(super) type Id = usize;
 pub(super) struct Part {
     /// Steps for the keywords that look at a value only once.
     pub(super) flat: u64,
+    /// Most violations of its keywords at one place.
+    pub(super) violations: u64,
+    /// Bytes of the schema behind `not`, which a violation of it holds.
+    pub(super) forbidden: u64,
     /// Apply to the same place: `allOf`, references and their like.
     pub(super) all: Vec<Id>,
     /// Are tried at the same place, and again when a violation is to be told: `anyOf` and its like.

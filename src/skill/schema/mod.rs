@@ -3,21 +3,25 @@
 mod build;
 mod graph;
 mod meter;
+mod number;
 mod pattern;
+mod unique;
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use jsonschema::PatternOptions;
+use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::Value;
 
 use self::graph::Graph;
-use self::meter::Exceeded;
+use self::meter::{Exceeded, TOLD_MAX};
+use self::unique::UniqueItems;
+use crate::bounded::json;
 
 /// No list of violations is longer than this.
 pub(crate) const MAX_VIOLATIONS: usize = 50;
 
-/// Longest message, in characters: one that quotes a huge value would hide the others.
+/// Longest message and longest path, in characters: one that quotes a huge value would hide the others.
 const MAX_MESSAGE_CHARS: usize = 400;
 
 /// Most steps to check a value: a second or two of processor time at the worst.
@@ -28,6 +32,9 @@ const STEPS_TOLD_MAX: u64 = 1_000_000;
 
 /// A value that takes no more steps than this is checked in less than a millisecond or two.
 const STEPS_FEW: u64 = 10_000;
+
+/// Violations that take no more bytes than this are collected as soon.
+const TOLD_FEW: u64 = 4 * 1024 * 1024;
 
 /// Most steps back of one match of a pattern.
 const BACKTRACKS_MAX: usize = 100_000;
@@ -85,12 +92,12 @@ impl Validator {
             build::graph(schema).map_err(|message| NotASchema { path: String::new(), message: shortened(&message) })?;
         let linear = PatternOptions::regex().size_limit(PATTERN_MAX).dfa_size_limit(PATTERN_KEEPS_MAX);
         if !graph.backtracks
-            && let Ok(validator) = jsonschema::options().offline().with_pattern_options(linear).build(schema)
+            && let Ok(validator) = options().with_pattern_options(linear).build(schema)
         {
             return Ok(Self(Arc::new(Compiled { graph, validator })));
         }
         let backtracking = PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS_MAX).size_limit(PATTERN_MAX);
-        let validator = jsonschema::options().offline().with_pattern_options(backtracking).build(schema);
+        let validator = options().with_pattern_options(backtracking).build(schema);
         let validator = validator
             .map_err(|error| NotASchema { path: error.instance_path().as_str().into(), message: shortened(&error) })?;
         if graph.states > BACKTRACKING_STATES_MAX {
@@ -110,27 +117,35 @@ impl Validator {
 
     /// The same, for one of several values that have so many steps together.
     pub(crate) fn errors_within(&self, value: &Value, left: &mut u64) -> Result<Vec<Violation>, TooCostly> {
-        let steps = meter::measure(&self.0.graph, value, STEPS_MAX.min(*left)).map_err(|exceeded| match exceeded {
+        let cost = meter::measure(&self.0.graph, value, STEPS_MAX.min(*left)).map_err(|exceeded| match exceeded {
             Exceeded::Steps => TooCostly::Steps,
             Exceeded::Depth => TooCostly::Depth,
         })?;
-        *left -= steps;
+        *left -= cost.steps;
         let validator = &self.0.validator;
-        if steps > STEPS_TOLD_MAX {
+        if cost.steps > STEPS_TOLD_MAX || cost.told >= TOLD_MAX {
             let message = "it breaks the schema; a value so large is not searched for the places".into();
             let told = Violation { path: String::new(), message };
             return Ok(if validator.is_valid(value) { Vec::new() } else { vec![told] });
         }
         let errors = validator.iter_errors(value).take(MAX_VIOLATIONS);
         Ok(errors
-            .map(|error| Violation { path: error.instance_path().as_str().into(), message: shortened(&error) })
+            .map(|error| Violation { path: shortened(error.instance_path()), message: shortened(&error) })
             .collect())
     }
 
     /// Whether a value is checked so soon that nobody is held up.
     pub(crate) fn is_quick(&self, value: &Value) -> bool {
-        meter::measure(&self.0.graph, value, STEPS_FEW).is_ok()
+        meter::measure(&self.0.graph, value, STEPS_FEW).is_ok_and(|cost| cost.told <= TOLD_FEW)
     }
+}
+
+/// How schemas of others are compiled: nothing is fetched, and what the library does without a bound is done here.
+fn options() -> ValidationOptions<'static> {
+    jsonschema::options()
+        .offline()
+        .with_content_media_type("application/json", |text| json::from_str::<Value>(text).is_ok())
+        .with_keyword("uniqueItems", |_, asked, _| Ok(Box::new(UniqueItems::new(asked))))
 }
 
 /// The beginning of a message. Whatever it quotes, no more of it is made than is kept.
@@ -158,5 +173,7 @@ impl Write for Beginning {
     }
 }
 
+#[cfg(test)]
+mod cost_tests;
 #[cfg(test)]
 mod tests;

@@ -21,6 +21,9 @@ mod index;
 /// Logs shorter than this have no index.
 const INDEXED_FROM: u64 = 8 * 1024;
 
+/// Most bytes that are written by one call.
+const WRITTEN_AT_ONCE: usize = 256 * 1024;
+
 /// What a finished seal holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sealed {
@@ -40,9 +43,9 @@ pub(crate) struct Sealing {
 }
 
 impl Sealing {
-    /// Begin the file that will be at `path`.
-    pub(crate) fn begin(path: &Path) -> Result<Self, Error> {
-        let out = BufWriter::with_capacity(256 * 1024, temp_in(folder_of(path))?);
+    /// Begin the file that will be at `path`, with so many bytes at first.
+    pub(crate) fn begin(path: &Path, bytes: usize) -> Result<Self, Error> {
+        let out = BufWriter::with_capacity(bytes.min(WRITTEN_AT_ONCE), temp_in(folder_of(path))?);
         Ok(Self { path: path.to_owned(), out, index: Builder::default(), head: Seq::START })
     }
 

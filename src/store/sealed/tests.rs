@@ -22,7 +22,7 @@ fn whole(batches: &[EventBatch]) -> Vec<u8> {
 }
 
 fn seal(path: &Path, batches: impl Iterator<Item = Result<EventBatch, Error>>) -> Result<Sealed, Error> {
-    let mut sealing = Sealing::begin(path)?;
+    let mut sealing = Sealing::begin(path, 16)?;
     for batch in batches {
         sealing.push(&batch?)?;
     }

@@ -51,6 +51,11 @@ impl Levels {
         generations.map(|generation| &generation.database).chain([&self.index.database])
     }
 
+    /// How much room all databases take on the disk.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        self.generations().map(|generation| generation.database.size()).sum::<u64>() + self.index.database.size()
+    }
+
     /// The last event in any generation.
     pub(super) fn head(&self, run: &RunId) -> Result<Seq, Error> {
         self.generations().try_fold(Seq::START, |head, generation| Ok(head.max(generation.head(run)?)))

@@ -232,6 +232,10 @@ impl EventStore for SledStore {
         Durability::PowerLoss
     }
 
+    fn disk_bytes(&self) -> Option<u64> {
+        Some(self.shared.levels().disk_bytes())
+    }
+
     fn trouble(&self) -> Option<String> {
         self.shared.trouble.get().cloned()
     }

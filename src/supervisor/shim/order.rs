@@ -31,6 +31,8 @@ pub(crate) struct Order {
     pub(crate) binds: Vec<ReadOnlyBind>,
     /// What the processes of the run see as `/tmp`; the machine's, if nothing is named.
     pub(crate) tmp: Option<PathBuf>,
+    /// The folder of the control group that the engine is born in.
+    pub(crate) group: Option<PathBuf>,
     /// What they are confined by; it has a `/tmp` of its own.
     pub(crate) sandbox: Option<Sandbox>,
     pub(crate) argv: Vec<OsString>,
@@ -46,6 +48,7 @@ impl Order {
         let folders = self.binds.iter().flat_map(|bind| [&bind.source, &bind.target]);
         let binds = words(folders.map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
         let tmp = words(self.tmp.iter().map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
+        let group = words(self.group.iter().map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
         let sandbox = self.sandbox.as_ref().map(Sandbox::encode).transpose().map_err(nul)?;
         let argv = words(self.argv.iter().map(|word| word.as_bytes())).map_err(nul)?;
         let variables = self.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
@@ -60,6 +63,7 @@ impl Order {
             cwd: Words::new(&cwd),
             binds: Words::new(&binds),
             tmp: Words::new(&tmp),
+            group: Words::new(&group),
             sandbox: sandbox.as_ref().map_or(wire::Sandbox::NONE, |encoded| encoded.as_wire()),
             argv: Words::new(&argv),
             env: Words::new(&env),
@@ -83,6 +87,7 @@ mod tests {
             cwd: "/work".into(),
             binds: vec![ReadOnlyBind { source: "/from".into(), target: "/to".into() }],
             tmp: Some("/own".into()),
+            group: Some("/groups/one".into()),
             sandbox: None,
             argv: vec!["sh".into(), "".into()],
             env: vec![("A".into(), "b=c".into()), ("EMPTY".into(), "".into())],
@@ -96,6 +101,7 @@ mod tests {
             cwd: Words::new(b"/work\0"),
             binds: Words::new(b"/from\0/to\0"),
             tmp: Words::new(b"/own\0"),
+            group: Words::new(b"/groups/one\0"),
             sandbox: wire::Sandbox::NONE,
             argv: Words::new(b"sh\0\0"),
             env: Words::new(b"A=b=c\0EMPTY=\0"),

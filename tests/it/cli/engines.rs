@@ -68,6 +68,15 @@ fn what_an_engine_is_configured_with_is_shown_with_the_source_of_each_value() {
     assert_eq!(document["files"]["enforced"]["exists"], false);
     let told = place.run(&["config", "--engine", "codex"]);
     assert!(told.stdout.contains("enforced.toml: does not exist"), "{told:?}");
+    fs::write(configs.join("enforced.toml"), "model = \"house-1\"\n").unwrap();
+    let shown = place.run(&["config", "--engine", "codex", "--json"]).json();
+    let enforced = configs.canonicalize().unwrap().join("enforced.toml");
+    let model = shown["values"].as_array().unwrap().iter().find(|value| value["key"] == "model").unwrap();
+    assert_eq!(
+        (&model["value"], &model["source"], &model["enforced"]),
+        (&json!("house-1"), &json!(enforced), &json!(true)),
+        "{shown:#}"
+    );
     fs::write(configs.join("enforced.toml"), "model = ").unwrap();
     let refused = place.run(&["config", "--engine", "codex"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde_json::json;
 
 use super::place::Place;
-use crate::support::Call;
+use crate::support::{Call, script_skill};
 
 /// Writes to standard output, and to standard error when it is told to.
 const TALKS: &str = "cat > /dev/null\nmkfifo gate\n\
@@ -115,6 +115,58 @@ fn a_run_is_run_again_and_deleted_with_and_without_a_service() {
     gone("last");
     gone(first);
     assert_eq!(place.run(&["rm", "last"]).code, Some(4));
+}
+
+#[test]
+fn a_rerun_of_a_run_without_its_files_ends_and_does_not_wait_for_them() {
+    let place = Place::new();
+    let input = json!({"type": "object", "properties": {"doc": {"type": "string"}}, "required": ["doc"]});
+    let script = "cat > /dev/null\necho '{\"success\":true,\"data\":{}}'\n";
+    script_skill(&place.path().join("skills"), "reader", script, json!({"input": input}));
+    let first = place.run(&["run", "reader"]);
+    assert!(first.code == Some(1) && first.stderr.contains("error: MISSING_INPUT_FILES: "), "{first:?}");
+    let again = place.run(&["rerun", "last"]);
+    assert!(again.code == Some(1) && again.stderr.contains("error: MISSING_INPUT_FILES: "), "{again:?}");
+    // Nor does one of a run that was canceled before its files came; nothing is left of it.
+    let (_service, line) = place.start(&["serve", "--port", "0"], "listening on ");
+    let address: SocketAddr = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+    let waiting = Call::new(address, "POST", "/v1/jobs").json(&json!({"skill_id": "reader"})).send().json();
+    let run = waiting["run_id"].as_str().unwrap();
+    assert_eq!(place.run(&["cancel", run]).code, Some(0));
+    let shown = place.run(&["show", run]);
+    assert!(shown.stdout.contains("status: canceled\n") && !shown.stdout.contains("waits for"), "{shown:?}");
+    let again = place.run(&["rerun", run]);
+    assert_eq!((again.code, again.stdout.as_str()), (Some(1), ""), "{again:?}");
+    let told = "error: MISSING_INPUT_FILES: the earlier run never got its files; give them with `skill-runner run SKILL --file KEY=PATH`\n";
+    assert_eq!(again.stderr, told);
+    let runs = place.run(&["runs"]);
+    assert_eq!(runs.stdout.lines().count(), 3, "{runs:?}");
+}
+
+#[test]
+fn every_command_that_takes_a_run_takes_last_and_the_begin_of_an_id() {
+    let place = Place::new();
+    let run = place.finished_run();
+    for id in ["last", &run[..20]] {
+        for (command, more) in [
+            ("audit", &[][..]),
+            ("show", &[]),
+            ("result", &[]),
+            ("explain", &["--path", "/data"]),
+            ("logs", &[]),
+            ("history", &[]),
+            ("reparse", &[]),
+            ("export", &["-o", "run.zip"]),
+        ] {
+            let ran = place.run(&[&[command, id], more].concat());
+            assert_eq!(ran.code, Some(0), "{command} {id}: {ran:?}");
+            let _ = fs::remove_file(place.path().join("run.zip"));
+        }
+    }
+    // A file of that name is what is meant.
+    fs::write(place.path().join("last"), "no event\n").unwrap();
+    let audited = place.run(&["audit", "last"]);
+    assert!(audited.code != Some(0) && !audited.stdout.contains(&run), "{audited:?}");
 }
 
 #[test]
@@ -247,6 +299,10 @@ fn a_service_says_what_it_works_with() {
     fs::remove_dir_all(place.path().join("skills")).unwrap();
     let (mut service, _) = place.start(&["serve", "--port", "0"], "skills: none in ");
     service.wait_for_stderr("there is no skills folder; write a skill with `skill-runner skill new NAME`");
+    drop(service);
+    fs::create_dir(place.path().join("skills")).unwrap();
+    let (mut service, _) = place.start(&["serve", "--port", "0"], "skills: none in ");
+    service.wait_for_stderr("the skills folder has no skill that can be used; write a skill with");
 }
 
 #[test]

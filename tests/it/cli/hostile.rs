@@ -1,16 +1,14 @@
 //! What others wrote, as the command line meets it: configuration files that are none, and text that would control a terminal.
 
-use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::symlink;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rustix::fs::{FileType, Mode};
 use serde_json::Value;
 
 use super::place::Place;
+use crate::support::terminal::Terminal;
 
 #[test]
 fn a_configuration_file_is_a_short_file_and_nothing_else() {
@@ -67,30 +65,9 @@ fn a_pipe_or_a_device_in_the_place_of_a_file_is_refused_and_not_waited_for() {
     }
 }
 
-/// Runs a command with a terminal as its standard output, and standard error too; everything it wrote.
-fn on_terminal(mut command: Command) -> String {
-    // SAFETY: plain calls on a descriptor that is checked and then owned.
-    let (mut master, name) = unsafe {
-        let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
-        assert!(master >= 0, "{}", std::io::Error::last_os_error());
-        let master = File::from_raw_fd(master);
-        assert_eq!((libc::grantpt(master.as_raw_fd()), libc::unlockpt(master.as_raw_fd())), (0, 0));
-        let mut name = [0; 64];
-        assert_eq!(libc::ptsname_r(master.as_raw_fd(), name.as_mut_ptr(), name.len()), 0);
-        (master, CStr::from_ptr(name.as_ptr()).to_str().unwrap().to_owned())
-    };
-    let slave = File::options().read(true).write(true).open(name).unwrap();
-    command.stdin(Stdio::null()).stdout(slave.try_clone().unwrap()).stderr(slave).env("TERM", "xterm");
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let mut shown = Vec::new();
-    let mut buffer = [0; 4096];
-    // When the last writer has gone, reading ends or fails.
-    while let Ok(read @ 1..) = master.read(&mut buffer) {
-        shown.extend_from_slice(&buffer[..read]);
-    }
-    assert!(child.wait().unwrap().code().is_some());
-    String::from_utf8(shown).unwrap()
+/// Runs a command on a terminal; everything it wrote.
+fn on_terminal(command: Command) -> String {
+    Terminal::start(command, 80).end().1
 }
 
 /// Everything that could control a terminal: escapes in seven and in eight bits, a lone return, a bell, turned text.

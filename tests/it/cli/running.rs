@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::place::Place;
 use crate::support::script_skill;
+use crate::support::terminal::Terminal;
 
 #[test]
 fn a_run_prints_its_result_on_standard_output_and_all_else_on_standard_error() {
@@ -201,6 +202,71 @@ fn ctrl_c_cancels_the_run_and_shows_its_end() {
 }
 
 #[test]
+fn a_second_ctrl_c_quits_at_once_and_leaves_no_process() {
+    let place = Place::new();
+    place.skill("stubborn", "trap '' TERM INT\necho ready >&2\nwhile :; do sleep 600; done\n");
+    let settings = place.path().join("skill-runner.yaml");
+    fs::write(&settings, "kill_grace_seconds: 60\n").unwrap();
+    let mut running = place.start_run("stubborn", "raw.stderr ready");
+    running.signal(Signal::INT);
+    running.wait_for_stderr("canceling the run and waiting for its end; press Ctrl-C again to quit at once");
+    running.wait_for_stderr("run.cancel.requested");
+    running.signal(Signal::INT);
+    let ran = running.end();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(130), ""), "{ran:?}");
+    assert!(!ran.stderr.contains("canceled after "), "it did not wait: {ran:?}");
+    // The next command finds the run where it was left, and ends it.
+    fs::remove_file(&settings).unwrap();
+    let shown = place.run(&["run", "tiny"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let runs = place.run(&["runs", "--skill", "stubborn", "--json"]).json();
+    assert!(["canceled", "failed"].contains(&runs["jobs"][0]["status"].as_str().unwrap()), "{runs:#}");
+}
+
+#[test]
+fn an_upload_that_is_refused_leaves_no_run_behind() {
+    let place = Place::new();
+    fs::write(place.path().join("some.txt"), "text").unwrap();
+    let refuse = || {
+        let ran = place.run(&["run", "tiny", "--file", "other=some.txt"]);
+        assert_eq!(ran.code, Some(5), "{ran:?}");
+        assert_eq!(ran.stderr, "error: UNKNOWN_INPUT_KEY: the skill has no file input \"other\"; it has doc\n");
+        assert_eq!(place.run(&["runs"]).stdout, "", "a run was left");
+    };
+    refuse();
+    let (_service, _) = place.start(&["serve", "--port", "0"], "listening on ");
+    refuse();
+}
+
+#[test]
+fn what_is_wrong_with_the_values_is_told_in_flags() {
+    let place = Place::new();
+    let name = json!({"type": "string", "x-input-source": "inline"});
+    let input =
+        json!({"type": "object", "properties": {"name": name, "doc": {"type": "string"}}, "required": ["name"]});
+    let parameter = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}});
+    script_skill(&place.path().join("skills"), "strict", "", json!({"input": input, "parameter": parameter}));
+    for (args, told) in [
+        (
+            &[][..],
+            "INPUT_VALIDATION_FAILED: --input does not match the skill's schema\n  --input name=VALUE: is required\n",
+        ),
+        (
+            &["--input", "name=x", "--param", "n=0"],
+            "PARAMETER_VALIDATION_FAILED: --param does not match the skill's schema\n  --param n: 0 is less than the minimum of 1\n",
+        ),
+        (
+            &["--input", "name=x", "--input", "doc=some.txt"],
+            "FILE_INPUT_INLINE: give the file with --file KEY=PATH instead of --input\n  --input doc: it is a file; give it with --file doc=PATH\n",
+        ),
+    ] {
+        let ran = place.run(&[&["run", "strict"], args].concat());
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(5), format!("error: {told}").as_str()), "{args:?}");
+    }
+    assert_eq!(place.run(&["runs"]).stdout, "", "what was refused made no run");
+}
+
+#[test]
 fn a_write_that_fails_in_the_store_ends_the_process_at_once() {
     let place = Place::new();
     // Files may not grow past half a KiB here, so the store's first write fails.
@@ -215,17 +281,12 @@ fn a_write_that_fails_in_the_store_ends_the_process_at_once() {
     assert_eq!(place.run(&["run", "tiny"]).code, Some(0));
 }
 
-/// The program on a terminal of its own, played by python3; what the terminal was sent.
+/// What a run writes on a terminal.
 fn on_a_terminal(place: &Place, variables: &[(&str, &str)]) -> String {
-    const TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
-    let mut command = std::process::Command::new("python3");
-    command
-        .args(["-c", TERMINAL, env!("CARGO_BIN_EXE_skill-runner"), "run", "tiny", "--no-cache"])
-        .current_dir(place.path());
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm");
-    let output = command.envs(variables.iter().copied()).stdin(std::process::Stdio::null()).output().unwrap();
-    let shown = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{shown}");
+    let mut command = place.command(&["run", "tiny", "--no-cache"]);
+    command.envs(variables.iter().copied());
+    let (code, shown) = Terminal::start(command, 80).end();
+    assert_eq!(code, Some(0), "{shown}");
     shown
 }
 

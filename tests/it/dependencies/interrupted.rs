@@ -5,13 +5,14 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
-use super::{progress, slow_skill};
+use super::{progress, slow_skill, waiting_place};
 use crate::support::{Call, Server, Sse, program};
 
 #[test]
 fn a_cancel_ends_the_installation_and_leaves_nothing_of_it() {
-    let server = Server::start();
-    slow_skill(&server.skills(), "slow", &server.folder.path().join("waits"));
+    let waits = waiting_place();
+    let server = Server::with(&[("sandbox_read", waits.path().to_str().unwrap())]);
+    slow_skill(&server.skills(), "slow", &waits.path().join("waits"));
     let (_, run) = server.create("slow");
     server.wait_for(&run, "run.progress", "installing the Python packages of the skill: ./vendor/slow");
     let canceled = server.post(&format!("/v1/jobs/{run}/cancel"), &json!({}));
@@ -24,8 +25,9 @@ fn a_cancel_ends_the_installation_and_leaves_nothing_of_it() {
 
 #[test]
 fn a_kill_of_the_process_that_installs_fails_the_run_and_leaves_nothing_half() {
-    let server = Server::start();
-    slow_skill(&server.skills(), "slow", &server.folder.path().join("waits"));
+    let waits = waiting_place();
+    let server = Server::with(&[("sandbox_read", waits.path().to_str().unwrap())]);
+    slow_skill(&server.skills(), "slow", &waits.path().join("waits"));
     let (_, run) = server.create("slow");
     let started = server.wait_for(&run, "turn.started", "");
     server.wait_for(&run, "run.progress", "installing the Python packages of the skill: ./vendor/slow");
@@ -43,8 +45,10 @@ fn a_kill_of_the_process_that_installs_fails_the_run_and_leaves_nothing_half() {
 
 #[test]
 fn an_installation_that_takes_too_long_is_ended() {
-    let server = Server::with(&[("python_install_timeout_seconds", "1")]);
-    slow_skill(&server.skills(), "slow", &server.folder.path().join("waits"));
+    let waits = waiting_place();
+    let read = waits.path().to_str().unwrap();
+    let server = Server::with(&[("python_install_timeout_seconds", "1"), ("sandbox_read", read)]);
+    slow_skill(&server.skills(), "slow", &waits.path().join("waits"));
     let (_, run) = server.create("slow");
     server.finish(&run);
     let job = server.get(&format!("/v1/jobs/{run}")).json();
@@ -54,12 +58,13 @@ fn an_installation_that_takes_too_long_is_ended() {
 }
 
 /// A service in a process of its own, and its address.
-fn serve(server: &std::path::Path) -> (Child, std::net::SocketAddr) {
+fn serve(server: &std::path::Path, read: &std::path::Path) -> (Child, std::net::SocketAddr) {
     let mut child = program()
         .args(["serve", "--port", "0", "--data-dir"])
         .arg(server.join("data"))
         .arg("--skills-dir")
         .arg(server.join("skills"))
+        .env("SKILL_RUNNER_SANDBOX_READ", read)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -81,9 +86,10 @@ fn serve(server: &std::path::Path) -> (Child, std::net::SocketAddr) {
 #[test]
 fn a_kill_of_the_service_during_an_installation_leaves_nothing_half_and_the_next_run_installs() {
     let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
-    let waits = folder.path().join("waits");
+    let place = waiting_place();
+    let waits = place.path().join("waits");
     slow_skill(&folder.path().join("skills"), "slow", &waits);
-    let (mut child, address) = serve(folder.path());
+    let (mut child, address) = serve(folder.path(), place.path());
     let created = Call::new(address, "POST", "/v1/jobs").json(&json!({"skill_id": "slow"})).send().json();
     let run = created["run_id"].as_str().unwrap().to_owned();
     let mut events = Sse::open(address, &format!("/v1/jobs/{run}/events?cursor=0"), &[]);

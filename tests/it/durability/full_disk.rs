@@ -87,6 +87,10 @@ impl Service<'_> {
                 (&json!("failed"), &json!("INSUFFICIENT_STORAGE")),
                 "{job}"
             );
+            let mounted = self.disk.mount_point.canonicalize().unwrap();
+            assert_eq!(job["error"]["details"]["file_system"], json!(mounted), "{job}");
+            let told = format!("the file system at {}", mounted.display());
+            assert!(job["error"]["message"].as_str().unwrap().contains(&told), "{job}");
         } else {
             assert_eq!(job["status"], "succeeded", "{job}");
         }

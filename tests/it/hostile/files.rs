@@ -1,8 +1,14 @@
-//! Runs that leave more files than are listed end like others, with their result.
+//! More files than anybody wants: those that a run leaves, and those that a request brings.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::support::Server;
+use crate::interactive::pose::Pose;
+use crate::interactive::service::Service;
+use crate::support::{LONG, Server, script_skill};
 
 #[test]
 fn a_run_ends_with_its_result_however_many_files_it_puts_beside_it() {
@@ -23,4 +29,44 @@ fn a_run_ends_with_its_result_however_many_files_it_puts_beside_it() {
         let zip = zip::ZipArchive::new(std::io::Cursor::new(answer.body)).unwrap();
         assert!(zip.file_names().any(|name| name.unwrap() == holds), "{path} has no {holds}");
     }
+}
+
+/// Each would keep a place of the table of open files for as long as its client likes, and there would be none for anybody else.
+#[test]
+fn a_body_of_very_many_parts_keeps_no_file_open_for_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = json!({"type": "object", "properties": {"paper": {"type": "string"}}, "required": ["paper"]});
+    script_skill(&folder.path().join("skills"), "reader", "cat > /dev/null", json!({"input": input}));
+    let service = Service::start(folder.path(), &Pose::new());
+    let created = service.post("/v1/jobs", &json!({"skill_id": "reader"})).json();
+    let run = created["request_id"].as_str().unwrap();
+    let part = "--EDGE\r\ncontent-disposition: form-data; name=\"paper\"; filename=\"x\"\r\n\r\nx\r\n";
+    // The last part has no end, so the service waits for it and holds all that came before.
+    let body = part.repeat(600);
+    let mut sent = TcpStream::connect(service.address).unwrap();
+    sent.set_read_timeout(Some(LONG)).unwrap();
+    let head = format!(
+        "POST /v1/jobs/{run}/upload HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: multipart/form-data; boundary=EDGE\r\n\
+         content-length: {}\r\n\r\n",
+        body.len() + 10
+    );
+    sent.write_all(head.as_bytes()).unwrap();
+    sent.write_all(body.as_bytes()).unwrap();
+    let kept = || {
+        let files = fs::read_dir(folder.path().join("data/tmp")).into_iter().flatten().flatten();
+        files.filter(|file| file.file_name().to_string_lossy().starts_with("upload-")).count()
+    };
+    let began = std::time::Instant::now();
+    while kept() < 599 {
+        assert!(began.elapsed() < LONG, "{} of the parts were received", kept());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let open = fs::read_dir(format!("/proc/{}/fd", service.pid())).unwrap().count();
+    assert!(open < 300, "{open} files are open");
+    // What comes is no part at all: the request ends, and its files with it.
+    sent.write_all(b"0123456789").unwrap();
+    let mut answer = String::new();
+    sent.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert_eq!(kept(), 0);
 }

@@ -60,3 +60,29 @@ fn an_engine_that_prints_such_texts_is_quoted_and_not_believed() {
     let last: Value = server.finish(&run).pop().unwrap();
     assert_eq!(last["data"]["status"], "failed", "{last}");
 }
+
+/// The check of a text that is to be JSON reads it, too: as input, and as output.
+#[test]
+fn a_text_that_a_schema_wants_to_be_json_is_refused_if_it_holds_such_texts() {
+    let schema = |source: Value| {
+        json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties":
+            {"text": {"type": "string", "contentMediaType": "application/json", "x-input-source": source}}})
+    };
+    let mut service = Service::start(|skills| {
+        let schemas = json!({"input": schema(json!("inline")), "output": schema(Value::Null)});
+        script_skill(skills, "media", PRINTS, schemas);
+        let answer = json!({"success": true, "data": {"text": nested_texts(250)}});
+        fs::write(skills.join("media/scripts/deep.json"), answer.to_string()).unwrap();
+    });
+    let asked = |text: &str| json!({"skill_id": "media", "input": {"text": text}});
+    let refused = service.call("POST", "/v1/jobs").json(&asked(&nested_texts(180))).send();
+    assert_eq!(refused.refusal(), (400, "INPUT_VALIDATION_FAILED".into()), "{}", refused.text());
+    service.lives();
+    let job = service.call("POST", "/v1/jobs?wait=60").json(&asked("[1]")).send().json();
+    assert_eq!(
+        (&job["status"], &job["error"]["code"]),
+        (&json!("failed"), &json!("SCHEMA_VALIDATION_FAILED")),
+        "{job}"
+    );
+    service.lives();
+}

@@ -31,6 +31,7 @@ pub fn all() -> Vec<Hostile> {
             ("json-deep", "assets/runner.json", "[".repeat(900_000), "INVALID_JSON"),
             ("json-keys", "assets/output.schema.json", "{\"a\":".repeat(100_000), "INVALID_JSON"),
             ("json-texts", "assets/runner.json", nested_texts(250), "INVALID_JSON"),
+            ("json-unknown", "assets/runner.json", unknown_keys(), "SHAPE_INVALID"),
             ("yaml-texts", "SKILL.md", head(format!("[{}]", in_yaml(5))), "FRONT_MATTER_INVALID"),
             ("toml-texts", "assets/codex_config.toml", format!("a = {}", in_toml(250)), "CONFIG_INVALID"),
             ("toml-deep", "assets/codex_config.toml", format!("a={}", "[".repeat(500_000)), "CONFIG_INVALID"),
@@ -126,6 +127,11 @@ fn schemas() -> Vec<Hostile> {
     let nested = json!({"type": "object", "additionalProperties": nested});
     let pattern = json!({"type": "object", "properties": {"a": {"pattern": "((a{90}){90}){90}"}}});
     let itself = json!({"type": "object", "allOf": [{"$ref": "#"}]});
+    let names = json!({"properties": {("n".repeat(400_000)): {"allOf": vec![json!({"type": "string"}); 5000]}}});
+    let alike = (0..20_000).map(|number| format!("1{number:040}")).collect::<Vec<_>>().join(",");
+    let alike = format!(r#"{{"$schema":"http://json-schema.org/draft-04/schema#","enum":[{alike}]}}"#);
+    let digits = format!(r#"{{"type":"object","properties":{{"a":{{"minimum":{}}}}}}}"#, "9".repeat(900_000));
+    let [alike, digits] = [alike, digits].map(|text| serde_json::from_str(&text).unwrap());
     let parts = json!({"type": "object", "$defs": {"a": {"allOf": vec![json!({}); 100_000]}}});
     [
         ("schema-dollar", dollar),
@@ -136,6 +142,9 @@ fn schemas() -> Vec<Hostile> {
         ("schema-pattern", pattern),
         ("schema-itself", itself),
         ("schema-parts", parts),
+        ("schema-names", names),
+        ("schema-alike", alike),
+        ("schema-digits", digits),
     ]
     .map(|(id, schema)| Hostile { id, file: ("assets/output.schema.json", schema.to_string()), code: "SCHEMA_INVALID" })
     .into()
@@ -149,6 +158,13 @@ fn aliases() -> String {
         yaml += &format!("  a{level}: &a{level} [{}]\n", vec![format!("*a{last}"); 10].join(", "));
     }
     yaml
+}
+
+/// A manifest with more keys that mean nothing than anybody would read about, and one that is wrong.
+fn unknown_keys() -> String {
+    let mut keys: Map<String, Value> = (0..60_000).map(|number| (format!("key{number}"), json!(1))).collect();
+    keys.insert("execution_modes".to_owned(), json!(5));
+    Value::Object(keys).to_string()
 }
 
 fn artifact(pattern: String) -> String {

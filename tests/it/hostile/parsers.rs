@@ -78,6 +78,21 @@ fn a_folder_of_hostile_skills_is_listed() {
     assert!(run.status < 300, "{}", run.text());
 }
 
+/// Each beginning of such a head was read to the end of all comments, and each name of a script read the script again.
+#[test]
+fn scripts_whose_heads_do_not_end_are_read_once() {
+    let mut service = Service::start(|skills| {
+        let script = json!({"command": "python3 scripts/heads.py".to_owned() + &" scripts/heads.py".repeat(10_000)});
+        let runner = json!({"execution_modes": ["auto"], "entrypoint": {"type": "script", "script": script}});
+        script_skill(skills, "heads", "", json!({"runner": runner}));
+        fs::write(skills.join("heads/scripts/heads.py"), "# /// script\n".repeat(75_000)).unwrap();
+    });
+    let began = Instant::now();
+    let listed = service.send_watched(service.call("GET", "/v1/skills")).text();
+    assert!(listed.contains("\"heads\"") && began.elapsed() < LONG, "{:?}: {listed}", began.elapsed());
+    service.lives();
+}
+
 #[test]
 fn a_hostile_package_is_told_what_is_wrong_with_it_by_lint_installation_and_upload() {
     let mut service = Service::start(|_| {});

@@ -53,6 +53,39 @@ fn an_output_that_is_checked_without_end_fails_its_run() {
     assert_eq!(server.get(&format!("/v1/jobs/{request}")).json()["status"], "succeeded");
 }
 
+/// Short texts of numbers that are long when written out, many numbers that differ beyond floats, and violations that would each
+/// hold a long path: small requests that took minutes on the threads of the service, or all its memory.
+#[test]
+fn numbers_and_names_that_are_larger_than_they_look_stop_nobody() {
+    let server = Server::start();
+    let properties = json!({
+        "numbers": {"items": {"type": "number", "minimum": 0}},
+        "different": {"uniqueItems": true},
+        "lists": {"additionalProperties": {"items": {"type": "string"}}},
+    });
+    server.skill("usual", "cat >/dev/null", json!({"parameter": {"type": "object", "properties": properties}}));
+    let list = |count: usize, item: &dyn Fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(",");
+    let numbers = format!(r#""numbers":[{}]"#, list(2500, &|_| "1e-9990".into()));
+    let different = format!(r#""different":[{}]"#, list(10_000, &|number| format!("1{number:040}")));
+    let lists = format!(r#""lists":{{"{}":[{}]}}"#, "n".repeat(200_000), list(50_000, &|_| "1".into()));
+    let ask = |parameter: &str| {
+        let body = format!(r#"{{"skill_id":"usual","parameter":{{{parameter}}}}}"#);
+        server.call("POST", "/v1/jobs").body("application/json", body).send()
+    };
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(ask(&numbers).refusal(), (400, "SCHEMA_TOO_COSTLY".into())));
+        }
+        assert_eq!(server.get("/healthz").status, 200);
+    });
+    assert_eq!(ask(&different).status, 201);
+    let refused = ask(&lists);
+    assert_eq!(refused.refusal(), (400, "PARAMETER_VALIDATION_FAILED".into()));
+    assert!(refused.text().contains("is not searched for the places"), "{}", refused.text());
+    assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
+}
+
 /// A text of random letters makes patterns like these remember something new at nearly every byte, in each thread.
 #[test]
 fn patterns_keep_little_of_what_they_matched_however_many_ask_at_once() {

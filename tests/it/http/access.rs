@@ -7,7 +7,7 @@ use crate::support::client::raw;
 
 #[test]
 fn with_a_token_everything_under_v1_needs_it() {
-    let server = Server::with(&[("token", "s3cret")]);
+    let server = Server::with(&[("token", "s3cret"), ("max_failed_logins", "0")]);
     for path in ["/v1/jobs", "/v1/skills", "/v1/system", "/v1/nothing", "/docs", "/metrics"] {
         for header in ["", "Bearer", "Bearer ", "Bearer wrong", "Bearer s3cret2", "Basic s3cret", "s3cret"] {
             let call = server.call("GET", path);

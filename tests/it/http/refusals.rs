@@ -322,6 +322,19 @@ fn a_small_schema_whose_references_multiply_makes_no_skill() {
 }
 
 #[test]
+fn a_request_without_a_content_type_is_told_so() {
+    let server = Server::start();
+    for (path, send) in
+        [("/v1/jobs", "application/json"), ("/v1/skill-packages/install", "multipart/form-data, as `curl -F` does")]
+    {
+        let answer = server.call("POST", path).send();
+        assert_eq!(answer.refusal(), (415, "UNSUPPORTED_MEDIA_TYPE".into()), "{path}");
+        let told = format!("the request has no Content-Type header; send {send}");
+        assert_eq!(answer.json()["error"]["message"], json!(told), "{path}");
+    }
+}
+
+#[test]
 fn bodies_of_another_type_or_size_are_refused() {
     let server = Server::start();
     for content_type in ["text/plain", "", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {

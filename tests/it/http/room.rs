@@ -122,7 +122,11 @@ fn a_service_below_its_floor_of_free_space_is_not_ready_and_lives() {
     for query in ["", "?probe=1", "?x=%20&x"] {
         let answer = server.get(&format!("/readyz{query}"));
         assert_eq!(answer.refusal(), (503, "INSUFFICIENT_STORAGE".into()));
-        assert_eq!(answer.json()["error"]["details"]["min_free_bytes"], json!(1_000_000_000_000_u64));
+        let error = answer.json()["error"].clone();
+        assert_eq!(error["details"]["min_free_bytes"], json!(1_000_000_000_000_u64));
+        let mounted = error["details"]["file_system"].as_str().unwrap();
+        assert!(server.data().canonicalize().unwrap().starts_with(mounted), "{error}");
+        assert!(error["message"].as_str().unwrap().contains(&format!("the file system at {mounted} has ")), "{error}");
         assert_eq!(server.get(&format!("/healthz{query}")).status, 200);
     }
     server.drain();

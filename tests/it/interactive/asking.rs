@@ -19,6 +19,11 @@ fn a_run_asks_waits_is_answered_and_ends_in_the_same_session() {
     assert_eq!((&job["status"], &job["pending_interaction_id"]), (&json!("waiting_user"), &json!(1)));
     let pending = scene.server.get(&format!("/v1/jobs/{run}/interaction/pending")).json();
     assert_eq!(pending, json!({"request_id": job["request_id"], "status": "waiting_user", "pending": expected}));
+    let early = scene.server.get(&format!("/v1/jobs/{run}/result"));
+    assert_eq!(early.refusal(), (409, "RESULT_NOT_READY".into()));
+    let request = job["request_id"].as_str().unwrap();
+    let told = format!("the run waits for an answer; GET /v1/jobs/{request}/interaction/pending shows the question");
+    assert_eq!(early.json()["error"]["message"], json!(told));
     let receipt = scene.reply(&run, 1, json!("Ann"));
     assert_eq!(
         (receipt.status, receipt.json()),
@@ -149,6 +154,19 @@ fn an_explicit_json_question_is_asked_and_never_taken_for_output() {
     let (status, _, events) = scene.end(&run);
     assert_eq!(status, "succeeded");
     assert_eq!(of_type(&events, "conversation.completed")[0]["completion"], "done_marker");
+    let result = scene.server.get(&format!("/v1/jobs/{run}/result")).json();
+    assert_eq!(result["result"]["data"], json!({"name": "Ann"}));
+}
+
+#[test]
+fn the_done_marker_in_an_object_is_no_part_of_it_in_auto_mode_either() {
+    let scene = Scene::new();
+    // The schema of the skill allows no other member than the name.
+    scene.pose.plays(&[says(r#"{"name": "Ann", "__SKILL_DONE__": true}"#)]);
+    let body = json!({"skill_id": "ask", "engine": "codex", "runtime_options": {"execution_mode": "auto"}});
+    let run = scene.server.create_with(&body).1;
+    let (status, _, events) = scene.end(&run);
+    assert_eq!(status, "succeeded", "{events:#?}");
     let result = scene.server.get(&format!("/v1/jobs/{run}/result")).json();
     assert_eq!(result["result"]["data"], json!({"name": "Ann"}));
 }

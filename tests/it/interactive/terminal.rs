@@ -97,6 +97,10 @@ fn when_input_ends_the_run_waits_and_a_service_takes_its_answer() {
     assert!(stderr.contains("What is your name?\n[text]\n"), "{stderr}");
     assert!(stderr.contains("the run waits for an answer to question 1"), "{stderr}");
     let run = stderr.split("skill-runner reply ").nth(1).unwrap().split('`').next().unwrap().to_owned();
+    let told = format!(
+        "error: RESULT_NOT_READY: the run waits for an answer; `skill-runner reply {run}` shows the question and answers it\n"
+    );
+    assert_eq!(desk.run(&["result", "last"], ""), (Some(1), String::new(), told));
     let service = desk.service();
     let (code, stdout, stderr) = desk.run(&["reply", &run], "Ann\n");
     assert_eq!((code, stderr.as_str()), (Some(0), "? What is your name?\n[text]\n"), "{stdout}");

@@ -36,6 +36,7 @@ fn a_management_route_of_a_run_says_what_its_twin_says() {
         ("GET", "/logs/range?stream=stderr", "/logs/range?stream=stderr"),
         ("GET", "/logs/range?stream=none", "/logs/range?stream=none"),
         ("GET", "/explain", "/explain"),
+        ("GET", "/audit", "/audit"),
         ("GET", "/explain?path=/data/none", "/explain?path=/data/none"),
     ];
     for run in [&good, &bad, &unknown] {

@@ -7,9 +7,28 @@ use serde_json::{Value, json};
 use super::on_every_cli;
 use super::service::{Service, of_type};
 use crate::interactive::pose;
+use crate::support::clis;
 use crate::support::model_server::Reply;
 
 on_every_cli!(a_normalizer_and_a_fallback_make_the_output_of_this_cli_valid);
+
+/// Those that hand on what their model says; the others hold it to the schema themselves.
+#[test]
+fn the_done_marker_of_a_model_is_no_part_of_the_result_of_a_run_without_questions() {
+    for name in ["codex", "gemini", "opencode"] {
+        if clis::left_out(&format!("the done marker on {name}")) {
+            continue;
+        }
+        let mut service = Service::with(name);
+        pose::skill(&service.skills(), "say", None);
+        let said = Reply::Say("{\"name\": \"Ann\", \"__SKILL_DONE__\": true}");
+        let run = service.start(&[said], json!({"skill_id": "say"}));
+        let events = service.finish(&run);
+        let result = service.get(&format!("/v1/jobs/{run}/result"))["result"].clone();
+        assert_eq!(result["data"], json!({"name": "Ann"}), "{name}: {result:#}\n{events:#?}");
+        service.close();
+    }
+}
 
 fn a_normalizer_and_a_fallback_make_the_output_of_this_cli_valid(name: &str) {
     let mut service = Service::with(name);

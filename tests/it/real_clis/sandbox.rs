@@ -32,6 +32,28 @@ fn where_the_runner_has_no_sandbox_that_of_codex_itself_is_widened_by_the_operat
     only_the_operator_widens(WITHOUT_OUR_SANDBOX, "process-tree", "engine-sandbox");
 }
 
+/// Both start a program of another package, which npm puts beside their own.
+#[test]
+fn a_cli_that_was_installed_into_a_folder_of_packages_finds_the_others_there() {
+    for name in ["codex", "opencode"] {
+        if clis::left_out(&format!("real_clis::sandbox::a_cli_that_was_installed_into_a_folder_of_packages on {name}"))
+        {
+            continue;
+        }
+        let program = clis::prefix().join("node_modules/.bin").join(name).display().to_string();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let variable = format!("SKILL_RUNNER_{}_BIN", name.to_uppercase());
+        let prefix = elsewhere.path().display().to_string();
+        let mut service = Service::set(name, &[(&variable, &program), ("SKILL_RUNNER_NPM_PREFIX", &prefix)]);
+        pose::skill(&service.skills(), "say", None);
+        let run = service.start(&[Reply::Result(json!({"name": "Ann"}))], json!({"skill_id": "say"}));
+        let events = service.finish(&run);
+        let job = service.get(&format!("/v1/jobs/{run}"));
+        assert_eq!(job["status"], "succeeded", "{name}: {job:#}\n{events:#?}");
+        service.close();
+    }
+}
+
 /// A service of codex that is started by these words, with the skill `say`.
 fn service(starter: &[&str], variables: &[(&str, &str)]) -> Service {
     let service = Service::set_in(tempfile::tempdir().unwrap(), starter, "codex", variables);

@@ -105,6 +105,11 @@ impl Answer {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
+    /// The body as text, whatever it is.
+    pub fn text_lossy(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
     /// A header's value; empty when it is not there.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())

@@ -12,6 +12,8 @@ pub mod package;
 pub mod random;
 pub mod sandbox;
 pub mod skill;
+pub mod terminal;
+pub mod tools;
 pub mod zips;
 
 use std::collections::BTreeMap;
@@ -22,7 +24,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use skill_runner::domain::ids::{RunId, Seq};
-use skill_runner::orchestrator::{Environment, ListFilter, Orchestrator};
+use skill_runner::orchestrator::{Clock, Environment, ListFilter, Orchestrator, WallClock};
 use skill_runner::registry::Registry;
 use skill_runner::renderer::ChildRenderer;
 use skill_runner::settings::Settings;
@@ -97,20 +99,31 @@ impl Server {
         Server::on(folder, &[])
     }
 
+    /// The same with other settings.
+    pub fn on_folder_with(folder: Arc<tempfile::TempDir>, flags: &[(&str, &str)]) -> Server {
+        Server::on(folder, flags)
+    }
+
     fn on(folder: Arc<tempfile::TempDir>, flags: &[(&str, &str)]) -> Server {
-        Server::on_store(folder, flags, |data| Arc::new(SledStore::open(data, |error| panic!("{error}")).unwrap()))
+        Server::on_store(folder, flags, Arc::new(WallClock), sled)
+    }
+
+    /// A server that goes by a clock of the test's own.
+    pub fn with_clock(clock: Arc<dyn Clock>, flags: &[(&str, &str)]) -> Server {
+        Server::on_store(Arc::new(tempfile::tempdir().unwrap()), flags, clock, sled)
     }
 
     /// A server with a store of the test's own.
     pub fn with_store(store: Arc<dyn EventStore>) -> Server {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("data")).unwrap();
-        Server::on_store(Arc::new(folder), &[], |_| store)
+        Server::on_store(Arc::new(folder), &[], Arc::new(WallClock), |_| store)
     }
 
     fn on_store(
         folder: Arc<tempfile::TempDir>,
         flags: &[(&str, &str)],
+        clock: Arc<dyn Clock>,
         store: impl FnOnce(&Path) -> Arc<dyn EventStore>,
     ) -> Server {
         std::fs::create_dir_all(folder.path().join("skills")).unwrap();
@@ -138,6 +151,7 @@ impl Server {
         let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
         let program = PathBuf::from(env!("CARGO_BIN_EXE_skill-runner"));
         let environment = Environment {
+            clock,
             renderer: Arc::new(ChildRenderer::new(program.clone())),
             program,
             ..Environment::real(&settings)
@@ -275,6 +289,10 @@ impl Server {
         found.sort();
         found
     }
+}
+
+fn sled(data: &Path) -> Arc<dyn EventStore> {
+    Arc::new(SledStore::open(data, |error| panic!("{error}")).unwrap())
 }
 
 /// Events that will leave the store.

@@ -1,14 +1,16 @@
 // The raw output of a run, a window at a time: from an event to its bytes, and from a line to its event.
 import { html, useEffect, useMemo, useRef, useState } from '../../lib/view.js';
 import { t } from '../../lib/i18n.js';
-import { api, runPath } from '../../lib/api.js';
 import { number } from '../../lib/format.js';
 import { Ansi, plain } from '../../lib/ansi.js';
-import { linesOf, parts, windowOf } from '../../lib/lines.js';
+import { linesOf, parts } from '../../lib/lines.js';
 import { Problem, Tabs, say } from '../basic.js';
 
 const STEP = 64 * 1024;
 const MOST = 256 * 1024;
+/** Events looked at for both streams, and most bytes of one piece. */
+const BOTH_EVENTS = 500;
+const BOTH_PIECE = 16 * 1024;
 
 /**
  * @typedef {{stream: string, from: number, to: number}} Mark
@@ -32,20 +34,20 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
     try {
       const range = await question();
       if (mine !== asked.current) return;
-      setLoaded(windowOf(range));
+      setLoaded(range.window);
       setError(null);
     } catch (refused) {
       if (mine === asked.current) setError(refused);
     }
   };
-  const range = (/** @type {number} */ from, /** @type {number} */ to) => api(runPath(id, `/logs/range?stream=${stream}&byte_from=${Math.max(0, from)}&byte_to=${to}`));
+  const range = (/** @type {number} */ from, /** @type {number} */ to) => log.range(stream, from, to);
   const load = (/** @type {number} */ from, /** @type {number} */ to) => show(() => range(from, to));
   // An empty range tells the length.
-  const loadEnd = () => show(() => range(0, 0).then(({ total_bytes: total }) => range(total - STEP, total)));
+  const loadEnd = () => show(() => range(0, 0).then(({ window: { total } }) => range(total - STEP, total)));
 
   useEffect(() => {
     setLoaded(null);
-    if (!marked) loadEnd();
+    if (!marked && stream !== 'both') loadEnd();
   }, [id, stream]);
   useEffect(() => {
     if (!marked) return;
@@ -91,7 +93,8 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
     const list = place.current;
     if (list) atEnd.current = list.scrollTop + list.clientHeight >= list.scrollHeight - 40;
   };
-  const tabs = ['stdout', 'stderr'].map((name) => ({ id: name, name }));
+  const tabs = [...['stdout', 'stderr'].map((name) => ({ id: name, name })), { id: 'both', name: t('bytes.both') }];
+  if (stream === 'both') return html`<${Both} log=${log} tabs=${tabs} setStream=${setStream} choose=${choose} />`;
   return html`<section class="pane" aria-label=${t('bytes.title')}>
     <header><h2>${t('bytes.title')}</h2><${Tabs} label=${t('bytes.stream')} tabs=${tabs} chosen=${stream} choose=${setStream} /><span class="grow"></span>
       <input class="input find" type="search" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} placeholder=${t('search')} aria-label=${t('bytes.search')} /></header>
@@ -104,6 +107,50 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
       ${shown.from > 0 && html`<button type="button" class="button s" onClick=${() => load(shown.from - STEP, Math.min(shown.to, shown.from - STEP + MOST))}>${t('bytes.earlier')}</button>`}
       ${shown.to < shown.total && html`<button type="button" class="button s" onClick=${() => load(Math.max(shown.from, shown.to + STEP - MOST), shown.to + STEP)}>${t('bytes.later')}</button>`}</footer>`}
   </section>`;
+}
+
+/**
+ * The last pieces of both streams, in the order of the events that cite them.
+ * @param {{log: import('../../lib/run-log.js').RunLog, tabs: any[], setStream: (stream: string) => void, choose: (seq: number) => void}} props
+ */
+function Both({ log, tabs, setStream, choose }) {
+  const [pieces, setPieces] = useState(/** @type {{seq: number, stream: string, from: number, text: string}[]} */ ([]));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const head = log.head.value;
+  useEffect(() => {
+    let left = false;
+    const timer = setTimeout(() => merged(log, head).then((found) => { if (!left) { setPieces(found); setError(null); } }, (refused) => { if (!left) setError(refused); }), 200);
+    return () => { left = true; clearTimeout(timer); };
+  }, [log, head]);
+  useEffect(() => { if (place.current) place.current.scrollTop = place.current.scrollHeight; }, [pieces]);
+  return html`<section class="pane" aria-label=${t('bytes.title')}><header><h2>${t('bytes.title')}</h2><${Tabs} label=${t('bytes.stream')} tabs=${tabs} chosen="both" choose=${setStream} /></header>
+    <${Problem} error=${error} />
+    <div class="inner raw" ref=${place} tabindex="0" role="group" aria-label=${t('bytes.streams')}>${pieces.map((piece) => html`<div class=${`line ${piece.stream}`} key=${`${piece.stream}${piece.from}`}>
+      <button type="button" class="at" onClick=${() => choose(piece.seq)} aria-label=${t('talk.toevent', { n: piece.seq })} title=${t('talk.toevent', { n: piece.seq })}>${piece.seq}</button><span class="stream">${piece.stream.slice(3)}</span><code><${Ansi} text=${piece.text} /></code></div>`)}</div>
+    <footer class="small quiet">${t('bytes.bothnote')}</footer></section>`;
+}
+
+/** @param {import('../../lib/run-log.js').RunLog} log @param {number} head */
+async function merged(log, head) {
+  if (head === 0) return [];
+  const events = (await log.history(Math.max(1, head - BOTH_EVENTS + 1), head)).filter((event) => event.raw_ref && ['stdout', 'stderr'].includes(event.raw_ref.stream));
+  /** @type {Record<string, import('../../lib/lines.js').Window>} */
+  const windows = {};
+  for (const stream of ['stdout', 'stderr']) {
+    const refs = events.flatMap((event) => (event.raw_ref?.stream === stream ? [event.raw_ref] : []));
+    if (refs.length === 0) continue;
+    const to = Math.max(...refs.map((ref) => ref.byte_to));
+    windows[stream] = (await log.range(stream, Math.max(to - MOST, Math.min(...refs.map((ref) => ref.byte_from))), to)).window;
+  }
+  const decoder = new TextDecoder();
+  return events.flatMap((event) => {
+    const ref = /** @type {NonNullable<typeof event.raw_ref>} */ (event.raw_ref);
+    const shown = windows[ref.stream];
+    if (ref.byte_from < shown.from) return [];
+    const bytes = shown.bytes.subarray(ref.byte_from - shown.from, Math.min(ref.byte_to, ref.byte_from + BOTH_PIECE) - shown.from);
+    return [{ seq: event.seq, stream: ref.stream, from: ref.byte_from, text: decoder.decode(bytes).replace(/\n$/, '') }];
+  });
 }
 
 /** Scrolls the pane, and nothing else, to the marked bytes. @param {HTMLElement | null} pane */

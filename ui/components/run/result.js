@@ -75,6 +75,12 @@ export function Preview({ id, path, markdown }) {
   const { data, error } = useApi(`/v1/management/runs/${encodeURIComponent(id)}/file?path=${encodeURIComponent(path)}`);
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return html`<${Loading} />`;
+  return html`<${Shown} data=${data} markdown=${markdown} />`;
+}
+
+/** A file as far as it can be shown; nothing is drawn as HTML. @param {{data: any, markdown?: boolean}} props */
+export function Shown({ data, markdown = false }) {
+  if (data.preview === 'image') return html`<img class="preview" src=${`data:${data.mime};base64,${data.content}`} alt=${data.path} />`;
   if (data.preview !== 'text') return html`<p class="quiet small">${t(`preview.${data.preview}`)}</p>`;
-  return markdown ? html`<div class="preview"><${Markdown} text=${data.content} /></div>` : html`<pre class="code" tabindex="0" role="group" aria-label=${path}>${data.content}</pre>`;
+  return markdown ? html`<div class="preview"><${Markdown} text=${data.content} /></div>` : html`<pre class="code" tabindex="0" role="group" aria-label=${data.path}>${data.content}</pre>`;
 }

@@ -26,6 +26,16 @@ function spans(events, end) {
   return found;
 }
 
+/** The tokens used so far, as a line of steps. @param {import('../../lib/run-log.js').Event[]} events @param {number} begin @param {number} whole */
+function used(events, begin, whole) {
+  let sum = 0;
+  const steps = events.filter((event) => event.type === 'usage.reported').map((event) => { sum += (event.data.input_tokens ?? 0) + (event.data.output_tokens ?? 0); return { x: ((new Date(event.ts).getTime() - begin) / whole) * 1000, sum }; });
+  if (steps.length === 0 || sum === 0) return { points: '', most: 0 };
+  let before = 0;
+  const points = steps.flatMap(({ x, sum: now }) => { const pair = [`${x},${23 - (before / sum) * 21}`, `${x},${23 - (now / sum) * 21}`]; before = now; return pair; });
+  return { points: ['0,23', ...points, '1000,2'].join(' '), most: sum };
+}
+
 /** @param {{log: import('../../lib/run-log.js').RunLog, full: number, at: number | null, setAt: (seq: number | null) => void, choose: (seq: number) => void}} props */
 export function Timeline({ log, full, at, setAt, choose }) {
   const [events, setEvents] = useState(/** @type {import('../../lib/run-log.js').Event[]} */ ([]));
@@ -41,6 +51,15 @@ export function Timeline({ log, full, at, setAt, choose }) {
   const drawn = useMemo(() => (events.length ? spans(events, end) : []), [events, end]);
   const begin = events.length ? new Date(events[0].ts).getTime() : 0;
   const whole = Math.max(1, end - begin);
+  // What is drawn: a part of the whole time, in thousandths.
+  const [view, setView] = useState({ from: 0, width: 1000 });
+  const zoom = (/** @type {number} */ by) => setView((old) => { const width = Math.min(1000, Math.max(10, old.width * by)); return { width, from: Math.min(1000 - width, Math.max(0, old.from + (old.width - width) / 2)) }; });
+  const pan = (/** @type {number} */ by) => setView((old) => ({ ...old, from: Math.min(1000 - old.width, Math.max(0, old.from + old.width * by)) }));
+  const keys = (/** @type {KeyboardEvent} */ event) => {
+    const act = { '+': () => zoom(0.5), '-': () => zoom(2), ArrowLeft: () => pan(-0.25), ArrowRight: () => pan(0.25), 0: () => setView({ from: 0, width: 1000 }) }[event.key];
+    if (act) { event.preventDefault(); act(); }
+  };
+  const tokens = useMemo(() => used(events, begin, whole), [events, begin, whole]);
   const value = moved ?? at ?? full;
   useEffect(() => {
     if (moved === null) return undefined;
@@ -48,8 +67,12 @@ export function Timeline({ log, full, at, setAt, choose }) {
     return () => clearTimeout(timer);
   }, [moved]);
   return html`<section class="timeline" aria-label=${t('timeline.title')}>
-    ${short && html`<svg class="spans" viewBox="0 0 1000 24" preserveAspectRatio="none" role="img" aria-label=${drawn.map((span) => `${span.text} ${duration(span.to - span.from)}`).slice(0, 20).join(', ')}>
-      ${drawn.map((span) => { const x = ((span.from - begin) / whole) * 1000; const width = Math.max(2, ((span.to - span.from) / whole) * 1000); return html`<rect key=${`${span.seq}${span.kind}`} class=${`span ${span.kind}`} x=${x} width=${width} y=${span.kind === 'tool' ? 13 : 2} height=${span.kind === 'tool' ? 9 : 9} onClick=${() => choose(span.seq)}><title>${`${span.text} · ${duration(span.to - span.from)}`}</title></rect>`; })}</svg>`}
+    ${short && html`<div class="row keep"><svg class="spans" viewBox=${`${view.from} 0 ${view.width} 24`} preserveAspectRatio="none" role="img" tabindex="0" onKeyDown=${keys} aria-label=${drawn.map((span) => `${span.text} ${duration(span.to - span.from)}`).slice(0, 20).join(', ')}>
+      ${drawn.map((span) => { const x = ((span.from - begin) / whole) * 1000; const width = Math.max(2, ((span.to - span.from) / whole) * 1000); return html`<rect key=${`${span.seq}${span.kind}`} class=${`span ${span.kind}`} x=${x} width=${width} y=${span.kind === 'tool' ? 13 : 2} height=${span.kind === 'tool' ? 9 : 9} onClick=${() => choose(span.seq)}><title>${`${span.text} · ${duration(span.to - span.from)}`}</title></rect>`; })}
+      ${tokens.points && html`<polyline class="tokens" points=${tokens.points}><title>${t('timeline.tokens', { n: number(tokens.most) })}</title></polyline>`}</svg>
+      <button type="button" class="button s" onClick=${() => zoom(0.5)} aria-label=${t('timeline.in')} title=${t('timeline.in')}>+</button>
+      <button type="button" class="button s" disabled=${view.width >= 1000} onClick=${() => zoom(2)} aria-label=${t('timeline.out')} title=${t('timeline.out')}>−</button>
+      ${view.width < 1000 && html`<button type="button" class="button s" onClick=${() => pan(-0.25)} aria-label=${t('timeline.earlier')} title=${t('timeline.earlier')}>‹</button><button type="button" class="button s" onClick=${() => pan(0.25)} aria-label=${t('timeline.later')} title=${t('timeline.later')}>›</button>`}</div>`}
     <div class="row scrub"><input type="range" min="1" max=${Math.max(1, full)} value=${value} aria-label=${t('timeline.scrub')} aria-valuetext=${t('timeline.seq', { n: value, of: full })} onInput=${(/** @type {any} */ event) => setMoved(Number(event.currentTarget.value))} />
       <span class="small nowrap">${t('timeline.seq', { n: number(value), of: number(full) })}</span>
       ${at !== null && html`<button type="button" class="button s" onClick=${() => setAt(null)}>${t('timeline.now')}</button>`}</div>

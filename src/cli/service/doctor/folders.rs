@@ -62,7 +62,7 @@ fn disk_space(settings: &Settings) -> Finding {
 fn open(settings: &Settings, service: Option<&Client>) -> Finding {
     let check = "event store";
     if let Some(client) = service {
-        return match client.get("/system") {
+        return match client.system() {
             Ok(_) => Finding::ok(check, format!("in use by the service at {}", client.base())),
             Err(_) => Finding::broken(
                 check,

@@ -1,15 +1,18 @@
-//! `/ui` and `/docs`: the user interface and the reference of the API, from files inside the program. They hold no data; what the pages show comes from the API.
+//! `/ui` and `/docs`: the user interface and the reference of the API, from files inside the program. They hold no data; what
+//! the pages show comes from the API.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
 
 use crate::http::answer::problem::Problem;
+use crate::http::server::grant::Granted;
+use crate::http::state::app::App;
 
 include!(concat!(env!("OUT_DIR"), "/ui_files.rs"));
 
@@ -61,8 +64,21 @@ fn content_type(path: &str) -> &'static str {
     }
 }
 
-pub(crate) async fn shell(request: Request) -> Result<Response, Problem> {
-    embedded(SHELL, &request)
+/// A page. Whoever has to log in first gets the same file, which then shows the log-in page, and the status says so.
+pub(crate) async fn shell(State(app): State<App>, granted: Granted, request: Request) -> Result<Response, Problem> {
+    if !granted.has_to_log_in(&app.orchestrator().settings().http) {
+        return embedded(SHELL, &request);
+    }
+    let challenge = [(header::WWW_AUTHENTICATE, challenge(&app))];
+    let page = file_named(SHELL, &request)?;
+    let content_type = [(header::CONTENT_TYPE, page.content_type)];
+    Ok((StatusCode::UNAUTHORIZED, SECURITY, challenge, content_type, Body::from(page.bytes)).into_response())
+}
+
+/// What a client that is no browser is asked for.
+fn challenge(app: &App) -> &'static str {
+    let settings = &app.orchestrator().settings().http;
+    if settings.ui_login.is_some() && settings.token.is_none() { "Basic" } else { "Bearer" }
 }
 
 /// The page that shows the document of the API.
@@ -75,10 +91,12 @@ pub(crate) async fn file(request: Request) -> Result<Response, Problem> {
     embedded(path, &request)
 }
 
+fn file_named(path: &str, request: &Request) -> Result<&'static Embedded, Problem> {
+    FILES.get(path).ok_or_else(|| Problem::RouteNotFound { path: request.uri().path().to_owned() })
+}
+
 fn embedded(path: &str, request: &Request) -> Result<Response, Problem> {
-    let Some(file) = FILES.get(path) else {
-        return Err(Problem::RouteNotFound { path: request.uri().path().to_owned() });
-    };
+    let file = file_named(path, request)?;
     let tag = [(header::ETAG, file.etag.as_str())];
     if is_known(request.headers(), &file.etag) {
         return Ok((StatusCode::NOT_MODIFIED, SECURITY, tag).into_response());

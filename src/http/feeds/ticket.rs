@@ -1,0 +1,18 @@
+//! `POST …/events/ticket`: what a page of another origin opens the event stream of one run with.
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use crate::http::answer::problem::Problem;
+use crate::http::request::run_in_path::RunInPath;
+use crate::http::server::grant::Granted;
+use crate::http::state::app::App;
+use crate::orchestrator::Error;
+
+pub(crate) async fn ticket(State(app): State<App>, granted: Granted, asked: RunInPath) -> Result<Json<Value>, Problem> {
+    let now = app.orchestrator().now();
+    let made = app.tickets().make(asked.run(), granted.token(), now);
+    let (ticket, expires_at) = made.map_err(Error::io("make a ticket"))?;
+    Ok(Json(json!({"ticket": ticket, "expires_at": expires_at})))
+}

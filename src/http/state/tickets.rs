@@ -1,0 +1,88 @@
+//! Tickets for event streams: a page of another origin cannot send a header with an EventSource, and a token in an address ends up in logs.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use sha2::{Digest, Sha256};
+
+use crate::domain::ids::RunId;
+use crate::domain::time::Timestamp;
+use crate::workspace::new_secret;
+
+/// How long a ticket opens the stream of its run. A stream that is open stays open.
+const SECONDS: u64 = 60;
+const PREFIX: &str = "st_";
+/// Most tickets; the one that is over first goes when there are more.
+const MOST: usize = 10_000;
+
+/// What a ticket opens, and what it was given for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) run: RunId,
+    /// The hash of the named token that it was asked for with: without that one, the ticket is worth nothing.
+    pub(crate) token: Option<String>,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// The tickets in force, by the hash of their text.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets(Mutex<HashMap<[u8; 32], Ticket>>);
+
+impl Tickets {
+    /// Makes a ticket: its text, and when it is over.
+    pub(crate) fn make(&self, run: RunId, token: Option<String>, now: Timestamp) -> io::Result<(String, Timestamp)> {
+        let text = new_secret(PREFIX)?;
+        let expires_at = now.plus_seconds(SECONDS);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST {
+            all.retain(|_, ticket| now < ticket.expires_at);
+        }
+        if all.len() >= MOST
+            && let Some(first) = all.iter().min_by_key(|(_, ticket)| ticket.expires_at).map(|(hash, _)| *hash)
+        {
+            all.remove(&first);
+        }
+        all.insert(hash(&text), Ticket { run, token, expires_at });
+        Ok((text, expires_at))
+    }
+
+    /// The ticket with this text, if it is in force.
+    pub(crate) fn find(&self, text: &str, now: Timestamp) -> Option<Ticket> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&hash(text)).filter(|ticket| now < ticket.expires_at).cloned()
+    }
+}
+
+fn hash(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_micros(second * 1_000_000)
+    }
+
+    #[test]
+    fn a_ticket_is_in_force_for_a_minute_and_there_are_never_too_many() {
+        let tickets = Tickets::default();
+        let run = RunId::from_bytes([1; 16]);
+        let (text, end) = tickets.make(run, None, at(0)).unwrap();
+        assert_eq!((end, text.len()), (at(60), 46));
+        let found = Ticket { run, token: None, expires_at: at(60) };
+        assert_eq!((tickets.find(&text, at(59)), tickets.find(&text, at(60))), (Some(found), None));
+        for wrong in ["", "st_", &text[1..]] {
+            assert_eq!(tickets.find(wrong, at(1)), None, "{wrong}");
+        }
+        for _ in 0..MOST {
+            tickets.make(run, None, at(1)).unwrap();
+        }
+        assert_eq!(tickets.0.lock().unwrap().len(), MOST);
+        assert_eq!(tickets.find(&text, at(1)), None, "the oldest has gone");
+        tickets.make(run, None, at(100)).unwrap();
+        assert_eq!(tickets.0.lock().unwrap().len(), 1, "those that are over have gone");
+    }
+}

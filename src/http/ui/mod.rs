@@ -1,0 +1,5 @@
+//! `/ui` and `/docs`: the pages, the log-in of browsers, and the data routes of the former pages.
+
+pub(crate) mod legacy;
+pub(crate) mod pages;
+pub(crate) mod session;

@@ -1,0 +1,102 @@
+//! A copy of the data folder that is made while the service runs, and from which another can be started.
+
+mod copy;
+mod run;
+
+use std::path::Path;
+
+use tracing::{error, info};
+
+pub(crate) use copy::back_up;
+
+use crate::domain::causes::chain;
+use crate::domain::codes::ErrorCode;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::shared::backups::{Backup, BackupStatus, Copied};
+
+/// A name that is one folder.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    let fits = (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && !name.starts_with('.');
+    if fits {
+        return Ok(());
+    }
+    let message =
+        "a backup is named with 1 to 64 letters, digits, dots, hyphens and underscores, no dot first".to_owned();
+    Err(Error::Rejected { code: ErrorCode::InvalidRequest, message, details: Vec::new() })
+}
+
+impl Orchestrator {
+    /// Begins a backup with this name below the folder of backups.
+    pub(crate) fn begin_backup(&self, name: &str) -> Result<Backup, Error> {
+        check_name(name)?;
+        self.shared.admits()?;
+        let shared = &self.shared;
+        let folder = shared.settings.paths.backup_dir.join(name);
+        if folder.symlink_metadata().is_ok() {
+            return Err(exists(&folder));
+        }
+        let backup = Backup {
+            backup_id: shared.clock.new_id(),
+            status: BackupStatus::Running,
+            folder,
+            began_at: shared.clock.now(),
+            ended_at: None,
+            runs: 0,
+            bytes: 0,
+            error: None,
+        };
+        let mut last = self.shared.backups.lock();
+        if last.as_ref().is_some_and(|last| last.status == BackupStatus::Running) {
+            let message = "a backup is being made; wait until it has ended".to_owned();
+            return Err(Error::Rejected { code: ErrorCode::BackupRunning, message, details: Vec::new() });
+        }
+        *last = Some(backup.clone());
+        drop(last);
+        info!(folder = %backup.folder.display(), "a backup has begun");
+        let (orchestrator, begun) = (self.clone(), backup.clone());
+        shared.tasks.spawn(async move { orchestrator.carry_out(begun).await });
+        Ok(backup)
+    }
+
+    /// The backup with this id, which has to be the last one.
+    pub(crate) fn backup(&self, id: &str) -> Result<Backup, Error> {
+        self.shared.backups.last().filter(|backup| backup.backup_id.to_string() == id).ok_or_else(|| {
+            let message = format!("no backup has the id {:?}", id.chars().take(64).collect::<String>());
+            Error::Rejected { code: ErrorCode::BackupNotFound, message, details: Vec::new() }
+        })
+    }
+
+    async fn carry_out(&self, backup: Backup) {
+        let id = backup.backup_id;
+        let told = |copied: Copied| {
+            self.shared.backups.change(id, |backup| (backup.runs, backup.bytes) = (copied.runs, copied.bytes));
+        };
+        let stopped = || self.shared.closing.is_cancelled();
+        let made = back_up(&self.shared.log, &backup.folder, self.shared.clock.now(), &told, &stopped).await;
+        let now = self.shared.clock.now();
+        match made {
+            Ok(Copied { runs, bytes }) => {
+                info!(folder = %backup.folder.display(), runs, bytes, "the backup is complete");
+                self.shared.backups.change(id, |backup| {
+                    (backup.status, backup.ended_at) = (BackupStatus::Succeeded, Some(now));
+                });
+            }
+            Err(failed) => {
+                let text = chain(&failed);
+                error!(folder = %backup.folder.display(), error = text, "the backup failed");
+                self.shared.backups.change(id, |backup| {
+                    (backup.status, backup.ended_at, backup.error) = (BackupStatus::Failed, Some(now), Some(text));
+                });
+            }
+        }
+    }
+}
+
+/// A backup is never written over.
+pub(crate) fn exists(folder: &Path) -> Error {
+    let message = format!("{} exists; name another backup, or remove it", folder.display());
+    Error::Rejected { code: ErrorCode::BackupExists, message, details: Vec::new() }
+}

@@ -1,0 +1,285 @@
+//! Control groups of runs (cgroup v2): the kernel's own bounds on memory and processes, and exact processor time.
+//!
+//! A run's group is a folder below the service's own. The shim lets the engine be born in it: moving a process there later would
+//! wait for all processors. It goes with the run; that of a service that was killed is removed by the shim.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tracing::{debug, warn};
+
+use crate::domain::ids::RunId;
+use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
+
+/// Groups of runs begin so.
+const PREFIX: &str = "skill-runner-";
+/// The group of the service itself, where it must not be among those of its runs.
+const OWN: &str = "skill-runner";
+/// A group without processes that is older is of nobody.
+const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(60);
+
+/// Whether runs have control groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlGroups {
+    /// Below this folder.
+    Below { folder: PathBuf, controllers: Controllers },
+    /// They have none, for this reason.
+    Missing { reason: String },
+    /// They are switched off.
+    Off,
+}
+
+/// The controllers that are asked for.
+const CONTROLLERS: [&str; 2] = ["memory", "pids"];
+/// There where systemd is at work, to whom all groups belong that it has not given away.
+const SYSTEMD: &str = "/run/systemd/system";
+
+/// What groups can limit. Processor time is always counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Controllers {
+    pub memory: bool,
+    pub processes: bool,
+}
+
+impl Controllers {
+    fn named_in(file: &Path) -> Controllers {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let [memory, processes] = CONTROLLERS.map(|name| text.split_whitespace().any(|one| one == name));
+        Controllers { memory, processes }
+    }
+
+    fn are_all(self) -> bool {
+        self.memory && self.processes
+    }
+}
+
+impl ControlGroups {
+    /// Finds the service's own group and makes ready to have others below it: any, or only those that can limit both memory and
+    /// processes, since for less they are not worth their price. Blocks.
+    pub fn find(any: bool) -> ControlGroups {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let found = own_folder(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
+        let found = found.ok_or_else(|| "this machine has no control groups of version 2".to_owned());
+        match found.and_then(|folder| Ok((make_ready(&folder, any)?, folder))) {
+            Ok((controllers, folder)) => ControlGroups::Below { folder, controllers },
+            Err(reason) => ControlGroups::Missing { reason },
+        }
+    }
+
+    /// Removes groups that nobody uses any more.
+    pub(crate) fn sweep(&self) {
+        let ControlGroups::Below { folder, .. } = self else { return };
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let is_runs = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+            let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|made| made.elapsed().ok());
+            if is_runs && age.is_some_and(|age| age >= LEFT_BEHIND_AFTER) {
+                // One that has processes cannot be removed.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+
+    /// A group for one process of a run, with its limits.
+    pub(crate) fn make(&self, run: RunId, limits: &ResourceLimits) -> Option<Group> {
+        let ControlGroups::Below { folder, controllers } = self else { return None };
+        let folder = folder.join(format!("{PREFIX}{run}-{}", next_number()));
+        let made = fs::create_dir(&folder).and_then(|()| {
+            let group = Group { folder: folder.clone(), controllers: *controllers };
+            group.limit(limits).map(|()| group)
+        });
+        made.inspect_err(|error| warn!(run.id = %run, %error, "a run has no control group")).ok()
+    }
+}
+
+/// One that no other group of this process has.
+fn next_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The folder of this process's group, as the system tells of it.
+fn own_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let mount = mounts.lines().find_map(|line| {
+        let (before, behind) = line.split_once(" - ")?;
+        let mut fields = before.split(' ').skip(3);
+        (behind.split(' ').next() == Some("cgroup2")).then_some((fields.next()?, fields.next()?))
+    });
+    let (root, place) = mount?;
+    // Seen from another namespace, the group may be outside of what is mounted.
+    let below = Path::new(own).strip_prefix(root).ok().filter(|below| !below.iter().any(|part| part == ".."))?;
+    Some(Path::new(place).join(below))
+}
+
+/// Lets groups below this one have limits; which ones. Nothing is changed where they would be too few.
+fn make_ready(folder: &Path, any: bool) -> Result<Controllers, String> {
+    let too_few = || format!("the memory and the processes of groups below {} cannot be limited", folder.display());
+    if !(any || Controllers::named_in(&folder.join("cgroup.controllers")).are_all()) {
+        return Err(too_few());
+    }
+    // Only the root of all groups does not say what it is. Any other must not have processes and limited groups at once.
+    if folder.join("cgroup.type").exists() {
+        leave(folder)?;
+    }
+    let enabled = folder.join("cgroup.subtree_control");
+    for controller in CONTROLLERS {
+        if let Err(error) = fs::write(&enabled, format!("+{controller}")) {
+            debug!(controller, %error, "groups of runs cannot be limited");
+        }
+    }
+    let tried = folder.join(format!("{PREFIX}probe-{}-{}", std::process::id(), next_number()));
+    fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).map_err(cannot(folder))?;
+    let controllers = Controllers::named_in(&enabled);
+    if any || controllers.are_all() { Ok(controllers) } else { Err(too_few()) }
+}
+
+/// The service goes into a group of its own below this one, if it is alone here and may.
+fn leave(folder: &Path) -> Result<(), String> {
+    let own = std::process::id().to_string();
+    let processes = fs::read_to_string(folder.join("cgroup.procs")).map_err(cannot(folder))?;
+    let given = ["trusted.delegate", "user.delegate"]
+        .iter()
+        .any(|name| rustix::fs::getxattr(folder, *name, &mut [0_u8; 8]).is_ok());
+    if processes.lines().any(|pid| pid != own) || (Path::new(SYSTEMD).exists() && !given) {
+        let why = "the service has no control group for itself alone: give it one (systemd: Delegate=yes)";
+        return Err(format!("{why}; it is in {}", folder.display()));
+    }
+    let service = folder.join(OWN);
+    match fs::create_dir(&service) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(folder)(error)),
+        Ok(()) | Err(_) => {}
+    }
+    fs::write(service.join("cgroup.procs"), own).map_err(cannot(folder))
+}
+
+fn cannot(folder: &Path) -> impl Fn(io::Error) -> String {
+    move |error| format!("no control groups can be made in {}: {error}", folder.display())
+}
+
+/// The group of one process and everything it starts; removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Group {
+    folder: PathBuf,
+    controllers: Controllers,
+}
+
+impl Group {
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn limit(&self, limits: &ResourceLimits) -> io::Result<()> {
+        let set = |file: &str, value: &str| fs::write(self.folder.join(file), value);
+        if self.controllers.memory {
+            set("memory.max", &limits.memory_bytes.to_string())?;
+            // A kernel without swap has no such file.
+            let _ = set("memory.swap.max", "0");
+            // All of a run, not the largest of its processes.
+            let _ = set("memory.oom.group", "1");
+        }
+        if self.controllers.processes {
+            set("pids.max", &limits.processes.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Whether this process is in it.
+    pub(crate) fn holds(&self, pid: u32) -> bool {
+        let processes = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        processes.lines().any(|line| line.parse() == Ok(pid))
+    }
+
+    /// The limit that its processes have met, as the kernel has counted it.
+    pub(crate) fn exceeded(&self, limits: &ResourceLimits) -> Option<Exceeded> {
+        let count =
+            |file: &str, name: &str| counted(&fs::read_to_string(self.folder.join(file)).unwrap_or_default(), name);
+        let memory =
+            (self.controllers.memory && count("memory.events", "oom_kill") > 0).then(|| limits.met(Resource::Memory));
+        let processes =
+            || (self.controllers.processes && count("pids.events", "max") > 0).then(|| limits.met(Resource::Processes));
+        let seconds = || Duration::from_micros(count("cpu.stat", "usage_usec")).as_secs();
+        memory.or_else(processes).or_else(|| limits.exceeded(Resource::Cpu, seconds()))
+    }
+}
+
+/// The number behind a name, in a file with one on each line.
+fn counted(text: &str, name: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.split_once(' ').filter(|(own, _)| *own == name));
+    value.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(0)
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // With a process that the kernel cannot end it stays, and is removed by a later start.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_group_is_found_wherever_version_2_is_mounted() {
+        let systemd = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        let both = "36 32 0:31 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n37 32 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let container = "51 49 0:28 /box /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+        let found = |groups: &str, mounts: &str| own_folder(groups, mounts).map(|folder| folder.display().to_string());
+        let service = "/sys/fs/cgroup/system.slice/runner.service".to_owned();
+        assert_eq!(found("0::/system.slice/runner.service\n", systemd), Some(service));
+        assert_eq!(found("8:pids:/\n4:memory:/x\n0::/\n", both), Some("/sys/fs/cgroup/unified/".to_owned()));
+        assert_eq!(found("0::/box/inner\n", container), Some("/sys/fs/cgroup/inner".to_owned()));
+        assert_eq!(found("0::/elsewhere\n", container), None);
+        assert_eq!(found("0::/box/../other\n", container), None);
+        assert_eq!(found("4:memory:/x\n", both), None);
+        assert_eq!(found("0::/\n", ""), None);
+    }
+
+    /// A folder with the files of a group, as a kernel with both controllers would give them.
+    fn group(events: [(&str, &str); 3]) -> (tempfile::TempDir, Group) {
+        let folder = tempfile::tempdir().unwrap();
+        events.iter().for_each(|(file, text)| fs::write(folder.path().join(file), text).unwrap());
+        let group =
+            Group { folder: folder.path().to_owned(), controllers: Controllers { memory: true, processes: true } };
+        (folder, group)
+    }
+
+    #[test]
+    fn limits_are_written_and_what_the_kernel_counted_is_read() {
+        let limits =
+            ResourceLimits { memory_bytes: 1 << 30, processes: 64, cpu_seconds: 10, ..ResourceLimits::default() };
+        let quiet = [
+            ("memory.events", "low 0\noom 3\noom_kill 0\n"),
+            ("pids.events", "max 0\n"),
+            ("cpu.stat", "usage_usec 10999999\n"),
+        ];
+        let (folder, calm) = group(quiet);
+        calm.limit(&limits).unwrap();
+        let written = ["memory.max", "memory.oom.group", "pids.max"]
+            .map(|file| fs::read_to_string(folder.path().join(file)).unwrap());
+        assert_eq!(written, ["1073741824", "1", "64"]);
+        assert_eq!(calm.exceeded(&limits), None);
+        for (at, text, resource, seen) in [
+            (0, "oom 3\noom_kill 1\n", Resource::Memory, 1 << 30),
+            (1, "max 7\n", Resource::Processes, 64),
+            (2, "usage_usec 11000000\n", Resource::Cpu, 11),
+        ] {
+            let mut events = quiet;
+            events[at].1 = text;
+            let exceeded = group(events).1.exceeded(&limits).unwrap();
+            assert_eq!((exceeded.resource, exceeded.seen), (resource, seen));
+        }
+    }
+
+    #[test]
+    fn groups_that_can_limit_nothing_are_not_worth_it_and_nothing_is_changed_for_them() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("cgroup.controllers"), "cpuset cpu io memory hugetlb\n").unwrap();
+        let refused = make_ready(folder.path(), false).unwrap_err();
+        assert!(refused.ends_with("cannot be limited"), "{refused}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,115 @@
+//! The files for a deployment: the unit, the image and the compose file fit the program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use crate::support::program;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The variables that a file sets, with their values where it has them.
+fn variables(text: &str) -> BTreeMap<String, String> {
+    let words = text.lines().filter(|line| !line.trim_start().starts_with('#')).flat_map(str::split_whitespace);
+    let mut found = BTreeMap::new();
+    for word in words {
+        let word = word.trim_start_matches("Environment=");
+        if let Some((name, value)) = word.split_once(['=', ':'])
+            && (name.starts_with("SKILL_RUNNER_") || name.starts_with("OTEL_"))
+        {
+            found.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn every_variable_of_the_image_the_unit_and_the_compose_file_is_a_setting() {
+    let known = program().args(["config", "--json"]).output().unwrap();
+    assert!(known.status.success(), "{}", String::from_utf8_lossy(&known.stderr));
+    let known = String::from_utf8(known.stdout).unwrap();
+    let mut count = 0;
+    for file in ["Dockerfile", "deploy/systemd/skill-runner.service", "deploy/docker/compose.yaml"] {
+        for name in variables(&read(file)).into_keys() {
+            let key = name.trim_start_matches("SKILL_RUNNER_").to_lowercase();
+            let key = if name.starts_with("OTEL_") { "otlp_endpoint" } else { &key };
+            assert!(known.contains(&format!("\"{key}\"")), "{file} sets {name}");
+            count += 1;
+        }
+    }
+    assert!(count >= 12, "{count}");
+    // The values of the image are accepted, with a token.
+    let mut config = program();
+    let set = variables(&read("Dockerfile")).into_iter().filter(|(_, value)| !value.is_empty());
+    config.envs(set.map(|(name, value)| (name, value.trim_end_matches('\\').to_owned())));
+    let done = config.env("SKILL_RUNNER_TOKEN", "t0ken").arg("config").output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn the_image_has_all_that_the_build_reads_and_runs_as_nobody_special() {
+    let dockerfile = read("Dockerfile");
+    let stages: Vec<&str> = dockerfile.lines().filter(|line| line.starts_with("FROM ")).collect();
+    assert_eq!(stages.len(), 2, "{stages:?}");
+    let copied: BTreeSet<&str> = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("COPY "))
+        .filter(|line| !line.starts_with("--from"))
+        .flat_map(|line| line.split(' ').rev().skip(1))
+        .collect();
+    let ignored = read(".dockerignore");
+    for path in &copied {
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists(), "{path}");
+        assert!(ignored.lines().any(|line| line == format!("!{path}")), ".dockerignore hides {path}");
+    }
+    // What the sources and the manifest name outside their own folder.
+    let manifest = read("Cargo.toml");
+    let mut needed: BTreeSet<String> = manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("path = \""))
+        .map(|path| path.split('/').next().unwrap().to_owned())
+        .collect();
+    let build = read("build.rs");
+    needed
+        .extend(build.split("rerun-if-changed=").skip(1).map(|rest| rest.split(['"', '/']).next().unwrap().to_owned()));
+    needed.extend(["Cargo.toml", "Cargo.lock", "build.rs", "schema", "src"].map(str::to_owned));
+    for path in needed {
+        assert!(copied.contains(path.as_str()), "the build reads {path}, and the image does not copy it");
+    }
+    let user = dockerfile.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
+    assert!(!user.starts_with("root") && !user.starts_with('0'), "{user}");
+    assert!(dockerfile.contains("HEALTHCHECK") && dockerfile.contains("/healthz"));
+}
+
+/// The unit in a folder of its own, with the program that was built.
+fn unit(folder: &Path) -> std::path::PathBuf {
+    let text = read("deploy/systemd/skill-runner.service");
+    let path = folder.join("skill-runner.service");
+    let built = env!("CARGO_BIN_EXE_skill-runner");
+    fs::write(&path, text.replace("/usr/local/bin/skill-runner", built)).unwrap();
+    path
+}
+
+#[test]
+fn systemd_accepts_the_unit_and_rates_it_as_the_page_says() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        eprintln!("not run: systemd-analyze is missing (Debian package systemd)");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let unit = unit(folder.path());
+    let checked = Command::new("systemd-analyze").arg("verify").arg(&unit).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success() && !said.contains("skill-runner.service:"), "{said}");
+    let rated = Command::new("systemd-analyze").args(["security", "--offline=true"]).arg(&unit).output().unwrap();
+    let rated = String::from_utf8_lossy(&rated.stdout).into_owned();
+    let figure = rated.split("Overall exposure level for skill-runner.service: ").nth(1).unwrap();
+    let figure: f64 = figure.split(' ').next().unwrap().parse().unwrap();
+    let page = read("docs/deploy.md");
+    let told = page.split("rates its exposure ").nth(1).unwrap().split(' ').next().unwrap().parse::<f64>().unwrap();
+    // Other versions of systemd count other things.
+    assert!((figure - told).abs() <= 1.0, "{figure} is not the {told} of docs/deploy.md");
+}
