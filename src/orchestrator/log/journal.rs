@@ -27,8 +27,6 @@ use crate::store::{
 
 /// Most bytes of pages that are appended together, whatever the run's row.
 const ALWAYS_JOINED: usize = 256 * 1024;
-/// Facts that are encoded without a pause.
-const ENCODED_AT_ONCE: usize = 256;
 /// Room for the other rows of an append.
 const OTHER_ROWS: usize = 64 * 1024;
 
@@ -135,24 +133,9 @@ impl Journal {
     }
 
     /// Encode what an engine said, behind what is not on disk yet. [`Journal::advance`] appends it as soon as `synced` is over:
-    /// the bytes that its events point to are on disk then. All of it or nothing. Whoever else is to be served has their turn
-    /// between pieces of very many facts, which are appended together all the same.
-    pub(crate) async fn prepare(&mut self, facts: Vec<Fact>, synced: Synced) -> Result<(), Error> {
-        let mut encoder = self.encoder.clone();
-        let mut writes = VecDeque::with_capacity(1);
-        let mut facts = facts.into_iter();
-        while facts.len() > 0 {
-            // The last facts of all stand together.
-            let most = if facts.len() < 2 * ENCODED_AT_ONCE { facts.len() } else { ENCODED_AT_ONCE };
-            let piece = facts.by_ref().take(most).collect();
-            for write in plan(&mut encoder, vec![Command::Record(piece).into()], &*self.clock)? {
-                join(&mut writes, write);
-            }
-            if facts.len() > 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-        self.encoder = encoder;
+    /// the bytes that its events point to are on disk then. All of it or nothing.
+    pub(crate) fn prepare(&mut self, facts: Vec<Fact>, synced: Synced) -> Result<(), Error> {
+        let mut writes = self.encode(Command::Record(facts).into())?;
         if let Some(first) = writes.front_mut() {
             first.after = Some(synced);
         }
@@ -412,7 +395,7 @@ mod tests {
         let mut journal = running().await;
         let other = tokio::spawn(async {});
         let facts: Vec<Fact> = (0..1500).flat_map(|_| progress(1.0)).collect();
-        journal.prepare(facts, at_once()).await.unwrap();
+        journal.prepare(facts, at_once()).unwrap();
         assert!(other.is_finished());
         assert_eq!(journal.waiting(), 1);
         journal.settle().await.unwrap();
@@ -424,7 +407,7 @@ mod tests {
         let mut journal = running().await;
         let mut facts: Vec<Fact> = (0..600).flat_map(|_| progress(1.0)).collect();
         facts.extend(progress(101.0));
-        journal.prepare(facts, at_once()).await.unwrap_err();
+        journal.prepare(facts, at_once()).unwrap_err();
         assert_eq!(journal.waiting(), 0);
         journal.commit(Command::Record(progress(2.0))).await.unwrap();
         assert_eq!(journal.state().head_seq, Seq(4));
@@ -438,8 +421,8 @@ mod tests {
             let _ = sync.await;
             Ok(())
         });
-        journal.prepare(progress(1.0), waits).await.unwrap();
-        journal.prepare(progress(2.0), at_once()).await.unwrap();
+        journal.prepare(progress(1.0), waits).unwrap();
+        journal.prepare(progress(2.0), at_once()).unwrap();
         let (store, run) = (journal.store.clone(), journal.state().run_id);
         let early = tokio::time::timeout(std::time::Duration::from_millis(1), journal.settle()).await;
         assert!(early.is_err() && store.head(&run).await.unwrap() == Seq(3) && journal.state().head_seq == Seq(3));
@@ -454,8 +437,8 @@ mod tests {
         let (store, run) = (journal.store.clone(), journal.state().run_id);
         let mut other = Journal::open(pen(store.clone()), run).await.unwrap();
         // The other's event takes the place of the first one: by its number alone the second one would fit.
-        journal.prepare(progress(1.0), at_once()).await.unwrap();
-        journal.prepare(progress(2.0), at_once()).await.unwrap();
+        journal.prepare(progress(1.0), at_once()).unwrap();
+        journal.prepare(progress(2.0), at_once()).unwrap();
         other.commit(Command::Record(progress(3.0))).await.unwrap();
         assert!(lost_race(&journal.settle().await.unwrap_err()));
         assert_eq!((journal.waiting(), journal.state().head_seq), (0, Seq(3)));
@@ -467,8 +450,8 @@ mod tests {
     async fn bytes_that_could_not_be_synced_are_pointed_to_by_no_event() {
         let mut journal = running().await;
         let failed = Error::io("sync the run's logs")(std::io::Error::other("the disk is gone"));
-        journal.prepare(progress(1.0), Box::pin(std::future::ready(Err(failed)))).await.unwrap();
-        journal.prepare(progress(2.0), at_once()).await.unwrap();
+        journal.prepare(progress(1.0), Box::pin(std::future::ready(Err(failed)))).unwrap();
+        journal.prepare(progress(2.0), at_once()).unwrap();
         journal.settle().await.unwrap_err();
         journal.commit(Command::Record(progress(3.0))).await.unwrap();
         assert_eq!(journal.state().head_seq, Seq(4));

@@ -102,7 +102,7 @@ impl Attempt<'_> {
 
     async fn attend(&mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<(Vec<Fact>, Ended, bool), Error> {
         let mut batch = Batch::of(facts);
-        self.record(journal, &mut batch).await?;
+        self.record(journal, &mut batch)?;
         journal.settle().await?;
         let hard = self.clocks.hard.at;
         let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
@@ -168,7 +168,7 @@ impl Attempt<'_> {
                 _ => false,
             };
             if now {
-                self.record(journal, &mut batch).await?;
+                self.record(journal, &mut batch)?;
             }
         }
     }
@@ -196,13 +196,13 @@ impl Attempt<'_> {
     }
 
     /// Encode a batch, while the bytes it points to are made durable: they are on disk before the events.
-    async fn record(&mut self, journal: &mut Journal, batch: &mut Batch) -> Result<(), Error> {
+    fn record(&mut self, journal: &mut Journal, batch: &mut Batch) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
         let synced = self.process.sync_logs();
         let synced = Box::pin(async { synced.await.map_err(Error::io("sync the run's logs")) });
-        journal.prepare(batch.take(), synced).await
+        journal.prepare(batch.take(), synced)
     }
 
     fn take(&mut self, output: Option<Output>, batch: &mut Batch) -> Result<Taken, Error> {
