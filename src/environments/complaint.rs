@@ -123,9 +123,9 @@ pub(super) fn read(said: &str, log: &str) -> Complaint {
 
 /// `Could not fetch URL http://…: 502 Server Error: Bad Gateway …`; an index without the package answers 404.
 fn not_fetched(log: &str) -> Option<&str> {
-    let lines =
+    let mut lines =
         log.lines().filter_map(|line| line.split_once("Could not fetch URL ").map(|(before, _)| &line[before.len()..]));
-    lines.filter(|line| !line.contains(": 404 Client Error")).next_back()
+    lines.rfind(|line| !line.contains(": 404 Client Error"))
 }
 
 fn shortened(text: &str) -> String {
