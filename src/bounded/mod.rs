@@ -11,4 +11,5 @@ pub(crate) mod object;
 pub(crate) mod plain_names;
 pub(crate) mod template;
 pub(crate) mod utf8;
+pub(crate) mod whole;
 pub(crate) mod yaml;

@@ -86,6 +86,10 @@ fn thirty() -> u64 {
 }
 
 impl Retry {
+    pub(crate) fn new(times: u32, backoff_seconds: Option<u64>) -> Self {
+        Self { times, backoff_seconds: backoff_seconds.unwrap_or_else(thirty) }
+    }
+
     /// Seconds to wait, after so many retries, if the service asks for so many.
     pub(crate) fn wait_seconds(self, retries: u32, asked: Option<u64>) -> u64 {
         let doubled = self.backoff_seconds.saturating_mul(1u64 << retries.min(32));

@@ -62,6 +62,12 @@ const SIGNS: [(Reason, &[&str]); 5] = [
         &[
             "Failed to establish a new connection",
             "Temporary failure in name resolution",
+            "Name or service not known",
+            "Failed to resolve",
+            "Remote end closed connection",
+            "Connection aborted",
+            "could not be queried",
+            "is being ignored. If this repository",
             "Connection refused",
             "Connection reset",
             "Network is unreachable",
@@ -102,12 +108,29 @@ const LINES_MAX: usize = 3;
 /// Longest line that is quoted.
 const LINE_MAX: usize = 400;
 
-/// Reads the end of what an installer printed.
-pub(super) fn read(said: &str) -> Complaint {
+/// Reads the end of what an installer printed. pip tells its log alone that the index answered with an error; it then
+/// prints that there is no such package.
+pub(super) fn read(said: &str, log: &str) -> Complaint {
     let sign =
         SIGNS.iter().find_map(|(reason, signs)| signs.iter().find(|sign| said.contains(**sign)).map(|_| *reason));
     let reason = sign.unwrap_or(Reason::Other);
-    Complaint { reason, package: package(said), line: decisive(said) }
+    let complaint = Complaint { reason, package: package(said), line: decisive(said) };
+    match not_fetched(log).filter(|_| reason == Reason::NotFound) {
+        Some(line) => Complaint { reason: Reason::Unreachable, line: shortened(line), ..complaint },
+        None => complaint,
+    }
+}
+
+/// `Could not fetch URL http://…: 502 Server Error: Bad Gateway …`; an index without the package answers 404.
+fn not_fetched(log: &str) -> Option<&str> {
+    let mut lines =
+        log.lines().filter_map(|line| line.split_once("Could not fetch URL ").map(|(before, _)| &line[before.len()..]));
+    lines.rfind(|line| !line.contains(": 404 Client Error"))
+}
+
+fn shortened(text: &str) -> String {
+    let cut = text.chars().count() > LINE_MAX;
+    text.chars().take(LINE_MAX).chain(cut.then_some('…')).collect()
 }
 
 /// `No matching distribution found for x==1`, `Because x was not found in the package registry`.
@@ -146,8 +169,7 @@ fn decisive(said: &str) -> String {
             found.iter().map(|line| line.trim_start_matches(['×', '╰', '─', '▶', ' '])).collect::<Vec<_>>().join("; ")
         }
     };
-    let cut = text.chars().count() > LINE_MAX;
-    text.chars().take(LINE_MAX).chain(cut.then_some('…')).collect()
+    shortened(&text)
 }
 
 #[cfg(test)]
@@ -156,7 +178,30 @@ mod tests {
 
     fn check(said: &str, reason: Reason, package: Option<&str>, line: &str) {
         let expected = Complaint { reason, package: package.map(str::to_owned), line: line.to_owned() };
-        assert_eq!(read(said), expected, "{said}");
+        assert_eq!(read(said, ""), expected, "{said}");
+    }
+
+    #[test]
+    fn an_index_that_answers_with_an_error_is_not_one_without_the_package() {
+        let said = "ERROR: Could not find a version that satisfies the requirement nope\nERROR: No matching distribution found for nope\n";
+        let line = |answer: &str| {
+            format!(
+                "2026-01-01T00:00:00,000   Could not fetch URL http://127.0.0.1:9/simple/nope/: {answer} for url: http://127.0.0.1:9/simple/nope/ - skipping\n"
+            )
+        };
+        let of = |answer: &str| read(said, &format!("  Found link x\n{}  Skipping link\n", line(answer)));
+        for answer in ["502 Server Error: Bad Gateway", "403 Client Error: Forbidden", "too many 503 error responses"] {
+            let complaint = of(answer);
+            assert_eq!(
+                (complaint.reason, complaint.package.as_deref()),
+                (Reason::Unreachable, Some("nope")),
+                "{answer}"
+            );
+            assert!(complaint.line.starts_with("Could not fetch URL http://") && complaint.line.contains(answer));
+        }
+        assert_eq!(of("404 Client Error: Not Found").reason, Reason::NotFound);
+        let broken = "ERROR: Failed building wheel for x\n";
+        assert_eq!(read(broken, &line("502 Server Error")).reason, Reason::BuildFailed, "the index is not to blame");
     }
 
     #[test]

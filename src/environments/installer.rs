@@ -93,8 +93,8 @@ impl Installer {
         mannered(command, folder)
     }
 
-    /// Installs what a file of requirements lists.
-    pub(super) fn install(&self, python: &Interpreter, requirements: &Path, folder: &Path) -> Command {
+    /// Installs what a file of requirements lists. pip writes to the log what it does not print.
+    pub(super) fn install(&self, python: &Interpreter, requirements: &Path, folder: &Path, log: &Path) -> Command {
         let own = record::python(folder);
         let mut command = match self {
             Self::Uv { .. } => {
@@ -104,12 +104,12 @@ impl Installer {
             }
             Self::Pip { .. } => {
                 let mut command = Command::new(&python.program);
-                command.args(["-I", "-m", "pip", "--python"]).arg(own).arg("install");
+                command.args(["-I", "-m", "pip", "--python"]).arg(own).arg("install").arg("--log").arg(log);
                 command
             }
             Self::OwnPip => {
                 let mut command = Command::new(own);
-                command.args(["-I", "-m", "pip", "install"]);
+                command.args(["-I", "-m", "pip", "install", "--log"]).arg(log);
                 command
             }
         };

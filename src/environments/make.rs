@@ -26,6 +26,8 @@ use crate::skill::python::Specifiers;
 const FAILURE: &str = "failure.json";
 /// Longest failure that is read.
 const FAILURE_MAX: u64 = 1024 * 1024;
+/// Longest log of pip that is read.
+const LOG_MAX: u64 = 16 * 1024 * 1024;
 /// How much of the installer's words the error carries.
 const SAID_MAX: usize = 4000;
 /// Lists what is installed.
@@ -136,11 +138,13 @@ fn fill(wanted: &Wanted) -> Result<(), Failure> {
         let file = folder.join("requirements.txt");
         files::write_whole(&file, format!("{}\n", wanted.lines.join("\n")).as_bytes())?;
         tell(&format!("installing the Python packages of the skill: {}", shown(&wanted.requirements)));
-        let installed = run(&mut installer.install(&python, &file, folder), "installing Python packages");
+        let log = folder.join("pip.log");
+        let installed = run(&mut installer.install(&python, &file, folder, &log), "installing Python packages");
         let installed = started(installed, &python)?;
         if !installed.status.success() {
-            return Err(not_installed(wanted, &installed, &installer));
+            return Err(not_installed(wanted, &installed, &installer, &log));
         }
+        files::remove_tree(&log)?;
     }
     let packages = packages(folder)?;
     let record = Record {
@@ -191,8 +195,10 @@ fn started(ran: io::Result<Finished>, python: &Interpreter) -> Result<Finished, 
     })
 }
 
-fn not_installed(wanted: &Wanted, installed: &Finished, installer: &Installer) -> Failure {
-    let complaint = complaint::read(&installed.said);
+fn not_installed(wanted: &Wanted, installed: &Finished, installer: &Installer, log: &Path) -> Failure {
+    // Without it, what was printed has to be enough.
+    let logged = files::read_regular(log, LOG_MAX).ok().flatten().unwrap_or_default();
+    let complaint = complaint::read(&installed.said, &String::from_utf8_lossy(&logged));
     let what = complaint.package.as_deref().map_or_else(|| shown(&wanted.requirements), str::to_owned);
     let message = format!("the Python packages of the skill could not be installed ({what}): {}", complaint.line);
     let failure = refused(message, complaint.reason.as_str(), complaint.reason.hint(), installed, installer);

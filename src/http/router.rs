@@ -87,7 +87,7 @@ fn table(upload_limit: DefaultBodyLimit) -> RouteTable {
         .get("/docs", Read, &[], pages::docs)
         .get("/v1/openapi.json", Read, &[], openapi_json)
         .get("/v1/system", Read, &[], info::system)
-        .post("/v1/backups", Admin, &[], backups::begin)
+        .post("/v1/backups", Admin, &["wait"], backups::begin)
         .get("/v1/backups/{id}", Read, &[], backups::one)
         .get("/v1/skills", Read, &[], installed::all)
         .get("/v1/skills/{id}", Read, &[], installed::one)

@@ -212,7 +212,39 @@ impl InstalledEngines {
 fn complaint(log: &str) -> String {
     let words = log.lines().filter_map(|line| line.strip_prefix("npm error ")).filter(|line| !is_about_logs(line));
     let words: Vec<&str> = words.take(COMPLAINT_LINES).collect();
-    if words.is_empty() { "; see the log".to_owned() } else { format!(": {}", words.join("; ")) }
+    let meaning = words.iter().find_map(|line| line.strip_prefix("code ")).and_then(meaning);
+    match (meaning, &words[..]) {
+        (_, []) => "; see the log".to_owned(),
+        (Some(meaning), words) => format!(": {meaning}: {}", words.join("; ")),
+        (None, words) => format!(": {}", words.join("; ")),
+    }
+}
+
+/// What npm's code of an error means. ENOTFOUND is a host without an address, not a missing package.
+fn meaning(code: &str) -> Option<&'static str> {
+    const NETWORK: [&str; 8] = [
+        "ENOTFOUND",
+        "EAI_AGAIN",
+        "ECONNREFUSED",
+        "ECONNRESET",
+        "ETIMEDOUT",
+        "ENETUNREACH",
+        "EHOSTUNREACH",
+        "ERR_SOCKET_TIMEOUT",
+    ];
+    let code = code.trim();
+    let answered = code.strip_prefix('E').and_then(|status| status.parse::<u16>().ok());
+    match (code, answered) {
+        ("ETARGET" | "E404", _) => Some("the package index has no such package or version"),
+        ("ENOSPC", _) => Some("there is no room on the disk"),
+        (_, Some(401 | 403 | 407)) => Some("the package index, or a proxy before it, refuses access"),
+        (_, Some(500..)) => Some("the package index does not work at present"),
+        (code, _) if NETWORK.contains(&code) => Some("the package index cannot be reached"),
+        (code, _) if code.contains("CERT") || code.starts_with("ERR_TLS") || code.contains("SIGNED") => {
+            Some("the package index cannot be trusted: its certificate is not known here")
+        }
+        _ => None,
+    }
 }
 
 fn is_about_logs(line: &str) -> bool {
@@ -253,4 +285,30 @@ impl Records {
 fn open_empty(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).open(path)?;
     File::open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_cannot_be_reached_is_told_from_one_that_has_no_such_package() {
+        let said =
+            |code: &str| complaint(&format!("npm http fetch GET 1\nnpm error code {code}\nnpm error words of npm\n"));
+        for (code, meaning) in [
+            ("E404", "has no such package or version"),
+            ("ETARGET", "has no such package or version"),
+            ("ENOTFOUND", "cannot be reached"),
+            ("ECONNREFUSED", "cannot be reached"),
+            ("E403", "refuses access"),
+            ("E503", "does not work at present"),
+            ("SELF_SIGNED_CERT_IN_CHAIN", "cannot be trusted"),
+            ("ENOSPC", "no room"),
+        ] {
+            let told = said(code);
+            assert!(told.contains(meaning) && told.ends_with(&format!(": code {code}; words of npm")), "{told}");
+        }
+        assert_eq!(said("EWHATEVER"), ": code EWHATEVER; words of npm");
+        assert_eq!(complaint("npm http fetch\n"), "; see the log");
+    }
 }

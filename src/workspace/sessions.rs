@@ -98,6 +98,17 @@ impl Sessions {
         open.get(&hash(text)).filter(|session| now < session.expires_at).map(|session| session.bound.clone())
     }
 
+    /// When the session whose text has this hash ends, if it is open at this moment.
+    pub(crate) fn end_of(&self, hash: &str, now: Timestamp) -> Option<Timestamp> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(hash).map(|session| session.expires_at).filter(|end| now < *end)
+    }
+
+    /// The hash of a session's text, by which an open stream knows its session.
+    pub(crate) fn hash_of(text: &str) -> String {
+        hash(text)
+    }
+
     /// Ends the session with this text; whether there was one.
     pub(crate) fn close(&self, text: &str, now: Timestamp) -> Result<bool, Error> {
         let hash = hash(text);

@@ -230,6 +230,11 @@ impl Tokens {
         self.current().is_ok_and(|tokens| tokens.is_some_and(|all| all.iter().any(|token| !token.is_expired(now))))
     }
 
+    /// The file of tokens as it is; none if there is no such file.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        fs::symlink_metadata(self.layout.tokens()).ok().map(|found| Mark::new(&found))
+    }
+
     /// None if there is no file.
     fn current(&self) -> Result<Option<Arc<Vec<NamedToken>>>, Error> {
         let path: PathBuf = self.layout.tokens();

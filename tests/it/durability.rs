@@ -106,7 +106,7 @@ pub fn not_durable(calls: &[FileCall], below: &str) -> Vec<(&'static str, String
         let path = call.path.as_str();
         match (call.deed, call.to.as_deref()) {
             (Deed::Create, _) => dirty.extend([("content", path.to_owned()), ("name", path.to_owned())]),
-            (Deed::Write | Deed::Cut, _) => dirty.push(("content", path.to_owned())),
+            (Deed::Write | Deed::Share | Deed::Cut, _) => dirty.push(("content", path.to_owned())),
             (Deed::Folder, _) => dirty.push(("name", path.to_owned())),
             (Deed::Remove, _) => dirty.retain(|(_, changed)| !is_in(changed, path)),
             (Deed::Rename | Deed::Exchange, Some(to)) => {

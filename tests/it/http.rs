@@ -13,6 +13,7 @@ mod login;
 mod looking;
 mod origins;
 mod refusals;
+mod revoked;
 mod room;
 mod routes;
 mod users;

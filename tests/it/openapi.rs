@@ -2,6 +2,7 @@
 
 mod fuzzed;
 mod pairs;
+mod whole_numbers;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -259,6 +259,7 @@ fn the_request_is_judged_by_the_package_when_that_is_there() {
         (json!({"await_upload": false}), "INVALID_REQUEST"),
         (json!({"runtime_options": {"hard_timeout_seconds": 0}}), "INVALID_REQUEST"),
         (json!({"unknown": 1}), "INVALID_REQUEST"),
+        (json!({"model": ""}), "INVALID_REQUEST"),
     ];
     for (body, code) in refusals {
         assert_eq!(server.post(RUNS, &body).refusal(), (400, code.to_owned()), "{body}");

@@ -6,8 +6,9 @@ use crate::cli::failure::Failure;
 use crate::domain::codes::ErrorCode;
 
 /// Words of the API, and the flags that mean the same.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 7] = [
     ("leave \"model\" out", "leave --model out"),
+    ("\"model\" is empty", "--model is empty"),
     ("execution_mode \"interactive\"", "--interactive"),
     ("execution_mode \"auto\"", "a run without --interactive"),
     ("runtime_options.hard_timeout_seconds", "--timeout"),

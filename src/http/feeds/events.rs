@@ -11,10 +11,13 @@ use crate::http::feeds::sse::Follow;
 use crate::http::request::query::{Query, whole_number};
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::access::TICKET;
+use crate::http::server::grant::Granted;
 use crate::http::state::app::App;
+use crate::http::state::pass::Pass;
 
 pub(crate) async fn events(
     State(app): State<App>,
+    granted: Granted,
     asked: RunInPath,
     mut query: Query,
     headers: HeaderMap,
@@ -36,7 +39,8 @@ pub(crate) async fn events(
         // Read before the answer begins: a log that is damaged is an answer of its own.
         app.orchestrator().log().read(asked.run(), cursor, 1).await?;
     }
-    let body = Body::from_stream(Follow::new(app, state, head, cursor).stream());
+    let pass = Pass::new(&app, granted.credential());
+    let body = Body::from_stream(Follow::new(app, pass, state, head, cursor).stream());
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),

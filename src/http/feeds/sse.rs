@@ -7,13 +7,14 @@ use bytes::Bytes;
 use futures_util::Stream;
 use serde_json::json;
 use tokio::sync::watch;
-use tracing::error;
+use tracing::{error, info};
 
 use crate::domain::causes::chain;
 use crate::domain::ids::Seq;
 use crate::domain::state::RunState;
 use crate::http::answer::problem::Problem;
 use crate::http::state::app::App;
+use crate::http::state::pass::Pass;
 use crate::metrics::Held;
 use crate::orchestrator::Error;
 
@@ -23,6 +24,7 @@ const RETRY_MILLIS: u64 = 2000;
 /// A reader, and its position in the log.
 pub(crate) struct Follow {
     app: App,
+    pass: Pass,
     state: RunState,
     head: watch::Receiver<Seq>,
     cursor: Seq,
@@ -35,17 +37,19 @@ enum Step {
     Send(Bytes),
     SendLast(Bytes),
     End,
+    /// The token or session that opened the stream is gone. An end would say that there is nothing more.
+    Cut,
 }
 
 impl Follow {
     /// Follow a run from a cursor. `head` was watched before `state` was read: an append between the two would
     /// otherwise be missed.
-    pub(crate) fn new(app: App, state: RunState, head: watch::Receiver<Seq>, cursor: Seq) -> Self {
+    pub(crate) fn new(app: App, pass: Pass, state: RunState, head: watch::Receiver<Seq>, cursor: Seq) -> Self {
         let _counted = app.orchestrator().metrics().sse_reader();
-        Self { app, state, head, cursor, _counted }
+        Self { app, pass, state, head, cursor, _counted }
     }
 
-    /// The snapshot, then every event after the cursor, until the run ends or the service does.
+    /// The snapshot, then every event after the cursor, until the run, the service or the reader's access ends.
     pub(crate) fn stream(mut self) -> impl Stream<Item = Result<Bytes, Problem>> {
         stream! {
             yield Ok(snapshot(&self.state));
@@ -57,6 +61,11 @@ impl Follow {
                         break;
                     }
                     Ok(Step::End) => break,
+                    Ok(Step::Cut) => {
+                        info!(run.id = %self.state.run_id, "an event stream was cut: its token or session has ended");
+                        yield Err(Problem::Unauthorized);
+                        break;
+                    }
                     Err(problem) => {
                         error!(run.id = %self.state.run_id, error = %chain(&problem), "an event stream failed");
                         // The client sees a cut response and comes back with its cursor.
@@ -70,6 +79,9 @@ impl Follow {
 
     async fn step(&mut self) -> Result<Step, Problem> {
         loop {
+            if self.pass.is_lost(&self.app) {
+                return Ok(Step::Cut);
+            }
             // The row is the head of a finished run: its events may have left the store for a file.
             let head = self.state.head_seq.max(*self.head.borrow_and_update());
             if self.cursor < head {
@@ -112,6 +124,7 @@ impl Follow {
                 }
             },
             () = tokio::time::sleep(silence) => Ok(Some(Step::Send(Bytes::from_static(b"event: heartbeat\ndata: {}\n\n")))),
+            () = self.pass.perhaps_lost(&self.app) => Ok(None),
             () = self.app.closed() => Ok(Some(Step::End)),
         }
     }

@@ -12,7 +12,7 @@ use crate::orchestrator::Error;
 
 pub(crate) async fn ticket(State(app): State<App>, granted: Granted, asked: RunInPath) -> Result<Json<Value>, Problem> {
     let now = app.orchestrator().now();
-    let made = app.tickets().make(asked.run(), granted.token(), now);
+    let made = app.tickets().make(asked.run(), granted.credential(), now);
     let (ticket, expires_at) = made.map_err(Error::io("make a ticket"))?;
     Ok(Json(json!({"ticket": ticket, "expires_at": expires_at})))
 }

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 
+use crate::bounded::whole;
 use crate::http::answer::problem::Problem;
 use crate::http::request::json_body::{JsonBody, JsonBodyOrNone};
 use crate::http::state::app::App;
@@ -13,9 +14,9 @@ use crate::orchestrator::Cleaned;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::optional")]
     older_than_sec: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::optional")]
     keep_last: Option<usize>,
 }
 

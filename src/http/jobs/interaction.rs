@@ -7,6 +7,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::bounded::whole;
 use crate::domain::interaction::InteractionId;
 use crate::http::answer::problem::Problem;
 use crate::http::request::at_seq::past;
@@ -21,6 +22,7 @@ use crate::orchestrator::{PendingQuestion, Replied};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reply {
+    #[serde(deserialize_with = "whole::number")]
     interaction_id: u64,
     response: Value,
     #[serde(default)]

@@ -207,7 +207,9 @@ fn service(method: &str, path: &str) -> Option<Operation> {
         ]),
         ("POST", "/v1/backups") => of("backups_begin", "Begins a backup of the data folder.")
             .takes(Takes::Json("NewBackup"))
+            .reads(&["Prefer"])
             .answers(202, "It is begun.", Content::Json("Backup"))
+            .with_headers(CREATED_HEADERS)
             .refuses(&[Code::BackupRunning, Code::BackupExists]),
         ("GET", "/v1/backups/{id}") => {
             of("backups_get", "How far the backup has come.").json("Backup").refuses(&[Code::BackupNotFound])

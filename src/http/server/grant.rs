@@ -17,9 +17,10 @@ use crate::http::server::header::one;
 use crate::http::server::origin::{Origin, is_of_other_page};
 use crate::http::server::peer::{Peer, PeerAt};
 use crate::http::state::app::App;
+use crate::http::state::credential::{Credential, InForce};
 use crate::http::state::failed_logins::Client;
 use crate::settings::{Http, UiLogin};
-use crate::workspace::{Bound, NamedToken, Scope, Shown};
+use crate::workspace::{Bound, NamedToken, Scope, Sessions, Shown};
 
 /// How much a request may do, and how much a route needs. Each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,8 +61,8 @@ impl From<Scope> for Access {
 pub(crate) struct Granted {
     access: Access,
     way: Way,
-    /// Whether the browser's session says so, which every page of this host sends along.
-    by_cookie: bool,
+    /// The hash of the browser's session that says so, which every page of this host sends along.
+    session: Option<String>,
     refusal: Refusal,
 }
 
@@ -85,6 +86,7 @@ enum Way {
     /// A ticket for the events of one run.
     Ticket {
         run: RunId,
+        credential: Credential,
     },
 }
 
@@ -137,7 +139,7 @@ impl Granted {
         Ok(match peer.peer {
             Peer::Own { .. } => {
                 let access = if login { Access::Run } else { Access::Admin };
-                Self { access, way: Way::Own, by_cookie: false, refusal: Refusal::LoginNeeded }
+                Self { access, way: Way::Own, session: None, refusal: Refusal::LoginNeeded }
             }
             Peer::Stranger { uid } => Self { refusal: Refusal::Stranger { uid, login }, ..Self::nobody() },
         })
@@ -147,15 +149,15 @@ impl Granted {
     pub(crate) fn by_ticket(app: &App, text: &str) -> Result<Self, Problem> {
         let now = app.orchestrator().now();
         let ticket = app.tickets().find(text, now).ok_or(Problem::TicketInvalid)?;
-        let in_force = ticket.token.is_none_or(|hash| matches!(app.tokens().with_hash(&hash, now), Shown::Token(_)));
-        if !in_force {
+        if ticket.credential.in_force(app.tokens(), app.sessions(), now) == InForce::No {
             return Err(Problem::TicketInvalid);
         }
-        Ok(Self { access: Access::Read, way: Way::Ticket { run: ticket.run }, ..Self::nobody() })
+        let way = Way::Ticket { run: ticket.run, credential: ticket.credential };
+        Ok(Self { access: Access::Read, way, ..Self::nobody() })
     }
 
     fn nobody() -> Self {
-        Self { access: Access::Open, way: Way::Nothing, by_cookie: false, refusal: Refusal::TokenNeeded }
+        Self { access: Access::Open, way: Way::Nothing, session: None, refusal: Refusal::TokenNeeded }
     }
 
     fn all(way: Way) -> Self {
@@ -165,7 +167,7 @@ impl Granted {
     fn named(token: NamedToken) -> Self {
         let hash = token.hash().to_owned();
         let refusal = Refusal::Scope { name: token.name.clone(), scope: token.scope };
-        Self { access: token.scope.into(), way: Way::Named { name: token.name, hash }, by_cookie: false, refusal }
+        Self { access: token.scope.into(), way: Way::Named { name: token.name, hash }, session: None, refusal }
     }
 
     pub(crate) fn access(&self) -> Access {
@@ -173,12 +175,22 @@ impl Granted {
     }
 
     /// The same, for a browser that has just got its cookie.
-    pub(crate) fn in_session(self) -> Self {
-        Self { by_cookie: true, ..self }
+    pub(crate) fn in_session(self, text: &str) -> Self {
+        Self { session: Some(Sessions::hash_of(text)), ..self }
     }
 
     pub(crate) fn by_cookie(&self) -> bool {
-        self.by_cookie
+        self.session.is_some()
+    }
+
+    /// What the request would lose its access with.
+    pub(crate) fn credential(&self) -> Credential {
+        match &self.way {
+            Way::Ticket { credential, .. } => credential.clone(),
+            Way::Nothing | Way::Own | Way::Setting | Way::Named { .. } | Way::Login { .. } => {
+                Credential { token: self.token(), session: self.session.clone() }
+            }
+        }
     }
 
     /// The name of the token or of the login that the request came with, if it has one.
@@ -200,7 +212,7 @@ impl Granted {
     /// The one run that the request is about, if a ticket says so.
     pub(crate) fn only_run(&self) -> Option<RunId> {
         match self.way {
-            Way::Ticket { run } => Some(run),
+            Way::Ticket { run, .. } => Some(run),
             Way::Nothing | Way::Own | Way::Setting | Way::Named { .. } | Way::Login { .. } => None,
         }
     }
@@ -291,7 +303,7 @@ impl<'a> Doors<'a> {
                 proves(&proof, &both(login)).then(|| Granted::all(Way::Login { name: login.username.clone() }))?
             }
         };
-        Some(Granted { by_cookie: true, ..granted })
+        Some(granted.in_session(text))
     }
 
     /// Opens a session that is worth what was granted; none if nothing was.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::http::state::access_changes::AccessChanges;
 use crate::http::state::body_room::BodyRoom;
 use crate::http::state::failed_logins::FailedLogins;
 use crate::http::state::frames::Frames;
@@ -36,6 +37,7 @@ struct Shared {
     tokens: Tokens,
     sessions: Sessions,
     tickets: Tickets,
+    access_changes: AccessChanges,
     failed_logins: FailedLogins,
     closing: watch::Sender<bool>,
     changes: Changes,
@@ -61,6 +63,7 @@ impl App {
             tokens,
             sessions,
             tickets: Tickets::default(),
+            access_changes: AccessChanges::default(),
             failed_logins,
             closing,
             changes,
@@ -111,6 +114,11 @@ impl App {
     /// The tickets for event streams.
     pub(crate) fn tickets(&self) -> &Tickets {
         &self.0.tickets
+    }
+
+    /// Tells open streams that tokens or sessions have changed.
+    pub(crate) fn access_changes(&self) -> &AccessChanges {
+        &self.0.access_changes
     }
 
     /// Who was wrong about a token or a password, and how often.

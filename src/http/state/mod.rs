@@ -1,9 +1,12 @@
 //! What every handler shares: the state of the service, encoded events, tasks.
 
+pub(crate) mod access_changes;
 pub(crate) mod app;
 pub(crate) mod body_room;
+pub(crate) mod credential;
 pub(crate) mod failed_logins;
 pub(crate) mod frames;
+pub(crate) mod pass;
 pub(crate) mod room;
 pub(crate) mod run_span;
 pub(crate) mod task;

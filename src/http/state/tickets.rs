@@ -8,9 +8,10 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::ids::RunId;
 use crate::domain::time::Timestamp;
+use crate::http::state::credential::Credential;
 use crate::workspace::new_secret;
 
-/// How long a ticket opens the stream of its run. A stream that is open stays open.
+/// How long a ticket opens the stream of its run. A stream that is open stays open, as long as the ticket's credential is good.
 const SECONDS: u64 = 60;
 const PREFIX: &str = "st_";
 /// Most tickets; the one that is over first goes when there are more.
@@ -20,8 +21,8 @@ const MOST: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) run: RunId,
-    /// The hash of the named token that it was asked for with: without that one, the ticket is worth nothing.
-    pub(crate) token: Option<String>,
+    /// What it was asked for with: without that, the ticket is worth nothing.
+    pub(crate) credential: Credential,
     pub(crate) expires_at: Timestamp,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Tickets(Mutex<HashMap<[u8; 32], Ticket>>);
 
 impl Tickets {
     /// Makes a ticket: its text, and when it is over.
-    pub(crate) fn make(&self, run: RunId, token: Option<String>, now: Timestamp) -> io::Result<(String, Timestamp)> {
+    pub(crate) fn make(&self, run: RunId, credential: Credential, now: Timestamp) -> io::Result<(String, Timestamp)> {
         let text = new_secret(PREFIX)?;
         let expires_at = now.plus_seconds(SECONDS);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +44,7 @@ impl Tickets {
         {
             all.remove(&first);
         }
-        all.insert(hash(&text), Ticket { run, token, expires_at });
+        all.insert(hash(&text), Ticket { run, credential, expires_at });
         Ok((text, expires_at))
     }
 
@@ -70,19 +71,19 @@ mod tests {
     fn a_ticket_is_in_force_for_a_minute_and_there_are_never_too_many() {
         let tickets = Tickets::default();
         let run = RunId::from_bytes([1; 16]);
-        let (text, end) = tickets.make(run, None, at(0)).unwrap();
+        let (text, end) = tickets.make(run, Credential::default(), at(0)).unwrap();
         assert_eq!((end, text.len()), (at(60), 46));
-        let found = Ticket { run, token: None, expires_at: at(60) };
+        let found = Ticket { run, credential: Credential::default(), expires_at: at(60) };
         assert_eq!((tickets.find(&text, at(59)), tickets.find(&text, at(60))), (Some(found), None));
         for wrong in ["", "st_", &text[1..]] {
             assert_eq!(tickets.find(wrong, at(1)), None, "{wrong}");
         }
         for _ in 0..MOST {
-            tickets.make(run, None, at(1)).unwrap();
+            tickets.make(run, Credential::default(), at(1)).unwrap();
         }
         assert_eq!(tickets.0.lock().unwrap().len(), MOST);
         assert_eq!(tickets.find(&text, at(1)), None, "the oldest has gone");
-        tickets.make(run, None, at(100)).unwrap();
+        tickets.make(run, Credential::default(), at(100)).unwrap();
         assert_eq!(tickets.0.lock().unwrap().len(), 1, "those that are over have gone");
     }
 }

@@ -64,7 +64,7 @@ pub(crate) async fn log_in(State(app): State<App>, request: Request) -> Result<R
     info!(by = granted.by(), access = granted.access().as_str(), "a browser has logged in");
     let seconds = app.orchestrator().settings().http.session_hours * 3600;
     let set = cookie::set(&parts.headers, &session, seconds, is_over_tls(&parts));
-    Ok(with_cookie(Json(told(&app, &granted.in_session())), set))
+    Ok(with_cookie(Json(told(&app, &granted.in_session(&session))), set))
 }
 
 /// Ends the session of this browser, for good: what it would send again opens nothing.
@@ -77,6 +77,7 @@ pub(crate) async fn log_out(State(app): State<App>, request: Request) -> Result<
         let now = app.orchestrator().now();
         let closed = blocking(move || closing.sessions().close(&session, now).map_err(Error::from)).await?;
         if closed {
+            app.access_changes().tell();
             info!("a browser has logged out");
         }
     }

@@ -72,6 +72,7 @@ fn plan(
 ) -> Result<Started, Error> {
     check_engine_configs(&request)?;
     check_tags(&request)?;
+    check_model_name(&request)?;
     let engine = request.engine.clone().unwrap_or_default();
     check_foreign_configs(skill, &request)?;
     let engine_config = request.engine_config(&engine);
@@ -151,6 +152,7 @@ pub(crate) fn plan_without_skill(
 ) -> Result<Started, Error> {
     check_engine_configs(request)?;
     check_tags(request)?;
+    check_model_name(request)?;
     let engine = request.engine.as_deref().unwrap_or(UNTIL_UPLOAD);
     if let Some(Err(unknown)) = request.engine.as_deref().map(str::parse::<Engine>) {
         let (code, flaw) = (ErrorCode::SkillEngineUnsupported, "not the name of an engine");
@@ -283,6 +285,15 @@ fn check_skill_config(skill: &Skill, engine: &str) -> Result<(), Error> {
     }
     let message = format!("skill {} cannot run on {engine}: {file}: {}", skill.id, refused.join("; "));
     Err(rejected(ErrorCode::EngineConfigRefused, message))
+}
+
+/// An engine would be started with an empty argument.
+fn check_model_name(request: &CreateRequest) -> Result<(), Error> {
+    if request.model.as_deref().is_none_or(|model| !model.trim().is_empty()) {
+        return Ok(());
+    }
+    let message = "\"model\" is empty: name a model, or leave \"model\" out for the engine's own choice".to_owned();
+    Err(rejected_at(ErrorCode::InvalidRequest, "/model", "must not be empty", message))
 }
 
 /// Whether the model that the request names, in whichever way, is one that the skill lists for this engine, if it lists any.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::bounded::object::Object;
+use crate::bounded::whole::{self, Whole};
 use crate::domain::engine::Engine;
 use crate::domain::request::{Caller, ExecutionMode, Retry};
 
@@ -71,14 +72,29 @@ pub struct OptionsRequest {
     pub verbose: Option<bool>,
     #[serde(default)]
     pub interactive_auto_reply: Option<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub interactive_reply_timeout_sec: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub hard_timeout_seconds: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub stall_timeout_seconds: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "retry")]
     pub retry: Option<Retry>,
+}
+
+/// As a client writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetryRequest {
+    #[serde(deserialize_with = "whole::number")]
+    times: u32,
+    #[serde(default, deserialize_with = "whole::optional")]
+    backoff_seconds: Option<u64>,
+}
+
+fn retry<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Retry>, D::Error> {
+    let asked: Option<Object<RetryRequest>> = Option::deserialize(deserializer)?;
+    Ok(asked.map(|Object(asked)| Retry::new(asked.times, asked.backoff_seconds)))
 }
 
 impl CreateRequest {
@@ -162,7 +178,8 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CreateRequest, A::Error> {
         let (mut skill_id, mut engine, mut input, mut parameter) = (None, None, None, None);
-        let (mut model, mut await_upload, mut labels, mut metadata, mut priority) = (None, None, None, None, None);
+        let (mut model, mut await_upload, mut labels, mut metadata) = (None, None, None, None);
+        let mut priority: Option<Option<Whole<i8>>> = None;
         let mut runtime_options: Option<Object<OptionsRequest>> = None;
         let mut context: Option<Option<Object<Caller>>> = None;
         let mut configs = BTreeMap::new();
@@ -202,7 +219,7 @@ impl<'de> Visitor<'de> for Fields {
             labels: labels.flatten(),
             metadata: metadata.flatten(),
             context: context.flatten().map(|Object(context)| context),
-            priority: priority.flatten(),
+            priority: priority.flatten().map(|Whole(priority)| priority),
         })
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
+use crate::bounded;
 use crate::domain::codes::ErrorCode;
 use crate::domain::event::Started;
 use crate::domain::ids::RunId;
@@ -47,8 +48,11 @@ impl Orchestrator {
             body["await_upload"] = json!(false);
         }
         merge(&mut body, Value::Object(patch));
-        let request = serde_json::from_value(body).map_err(|error| {
-            rejected(ErrorCode::InvalidRequest, format!("the request, changed as the body says, is not valid: {error}"))
+        // Read as a text, like the body of a creation: a value that was read before keeps `3.0` from being a whole number.
+        let request = bounded::json::from_str(&body.to_string()).map_err(|error| {
+            let told = error.to_string();
+            let told = told.rsplit_once(" at line ").map_or(told.as_str(), |(told, _)| told);
+            rejected(ErrorCode::InvalidRequest, format!("the request, changed as the body says, is not valid: {told}"))
         })?;
         Ok(Rerun { request, files_of: has_files.then_some(run) })
     }

@@ -1,9 +1,10 @@
 //! The backup that is being made, or was made last.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde::Serialize;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::domain::time::Timestamp;
@@ -41,21 +42,37 @@ pub(crate) struct Copied {
 
 /// The last backup; there is one at a time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Backups(Arc<Mutex<Option<Backup>>>);
+pub(crate) struct Backups(Arc<watch::Sender<Option<Backup>>>);
 
 impl Backups {
-    /// Nothing can panic while it holds the lock.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Backup>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes the place of the last one, unless that is still being made; whether it did.
+    pub(crate) fn begin(&self, backup: Backup) -> bool {
+        self.0.send_if_modified(|last| {
+            let free = last.as_ref().is_none_or(|last| last.status != BackupStatus::Running);
+            if free {
+                *last = Some(backup);
+            }
+            free
+        })
     }
 
     pub(crate) fn last(&self) -> Option<Backup> {
-        self.lock().clone()
+        self.0.borrow().clone()
     }
 
     pub(crate) fn change(&self, id: Uuid, change: impl FnOnce(&mut Backup)) {
-        if let Some(backup) = self.lock().as_mut().filter(|backup| backup.backup_id == id) {
-            change(backup);
-        }
+        self.0.send_if_modified(|last| {
+            let found = last.as_mut().filter(|backup| backup.backup_id == id);
+            found.map(change).is_some()
+        });
+    }
+
+    /// Completes when the backup with this id is no longer being made.
+    pub(crate) async fn ended(&self, id: Uuid) {
+        let is_over = |last: &Option<Backup>| {
+            last.as_ref().is_none_or(|last| last.backup_id != id || last.status != BackupStatus::Running)
+        };
+        // It cannot fail: `self` holds the sender.
+        let _ = self.0.subscribe().wait_for(is_over).await;
     }
 }

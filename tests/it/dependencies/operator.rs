@@ -1,6 +1,8 @@
 //! The operator's side: which index is used, which installer, and what an index that is missing or cannot be reached gives.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -64,6 +66,42 @@ fn a_package_that_is_nowhere_is_named_and_so_is_an_index_that_cannot_be_reached(
         assert!(told.contains(word), "{word}: {told}");
     }
     assert!(!told.contains("s3cret"), "{told}");
+}
+
+/// An index, or a proxy before it, that answers every request with this status.
+fn answering(status: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/simple", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let mut line = String::new();
+            let mut reader = BufReader::new(connection.try_clone().unwrap());
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {}
+            let _ = write!(connection, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        }
+    });
+    url
+}
+
+#[test]
+fn an_index_that_answers_with_an_error_is_told_from_one_that_has_no_such_package() {
+    for (status, reason) in [
+        ("502 Bad Gateway", "index_unreachable"),
+        ("403 Forbidden", "index_unreachable"),
+        ("404 Not Found", "not_found"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let index = answering(status);
+        let ran = run(place.path(), "no-such-package-here==3", &[("PIP_INDEX_URL", &index), ("PIP_RETRIES", "0")]);
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{told}");
+        for word in ["DEPENDENCIES_UNAVAILABLE", "no-such-package-here==3", reason] {
+            assert!(told.contains(word), "{status}: {word}: {told}");
+        }
+        let left = fs::read_dir(place.path().join("data/environments")).unwrap().flatten();
+        let logs = left.filter(|entry| entry.path().join("pip.log").exists()).count();
+        assert_eq!(logs, 0, "the log of pip is gone");
+    }
 }
 
 #[test]

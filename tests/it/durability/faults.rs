@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Watched, comes_to, ended};
 use crate::cli::place::Place;
 use crate::interactive::pose::{self, Pose, done, says};
-use crate::support::file_calls::{FileCall, Judgement, Watch};
+use crate::support::file_calls::{Deed, FileCall, Judgement, Watch};
 use crate::support::zips::deflated;
 use crate::support::{Answer, Call, script_skill};
 
@@ -257,4 +257,6 @@ fn check(point: &FileCall, error: &str, end: &End) {
         _ => &["succeeded", "INTERNAL", "told at the next start"],
     };
     assert!(allowed.iter().any(|word| end.run.contains(word)), "{point:?} {error}: {end:?}");
+    // The bytes are written instead.
+    assert!(point.deed != Deed::Share || end.run == "succeeded", "{point:?} {error}: {end:?}");
 }

@@ -383,6 +383,8 @@ fn what_the_skill_cannot_take_is_refused_with_its_code_and_place() {
         (json!({"input": {"n": 1}, "parameter": {"m": 1}}), 400, "PARAMETER_VALIDATION_FAILED", "/parameter"),
         (json!({"engine": "codex"}), 400, "SKILL_ENGINE_UNSUPPORTED", "/engine"),
         (json!({"model": "large"}), 400, "MODEL_NOT_ALLOWED", "/model"),
+        (json!({"model": ""}), 400, "INVALID_REQUEST", "/model"),
+        (json!({"model": " \t"}), 400, "INVALID_REQUEST", "/model"),
         (
             json!({"runtime_options": {"execution_mode": "interactive"}}),
             400,

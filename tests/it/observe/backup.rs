@@ -6,14 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cli::place::Place;
 use crate::interactive::pose::{self, Pose, done, says};
-use crate::support::{Call, LONG, Server, program};
+use crate::support::{Call, Server, program};
 
 const GOOD: &str =
     "cat >/dev/null\nmkdir -p artifacts\nprintf hello > artifacts/a.md\necho '{\"success\":true,\"data\":{\"n\":1}}'\n";
@@ -32,19 +31,35 @@ fn verified(data: &Path) -> Value {
 }
 
 fn backed_up(server: &Server, name: &str) -> Value {
-    let begun = server.post("/v1/backups", &json!({"name": name}));
-    assert_eq!(begun.status, 202, "{}", begun.text());
-    let path = format!("/v1/backups/{}", begun.json()["backup_id"].as_str().unwrap());
-    let until = Instant::now() + LONG;
-    loop {
-        let backup = server.get(&path).json();
-        if backup["status"] != "running" {
-            assert_eq!(backup["status"], "succeeded", "{backup}");
-            return backup;
-        }
-        assert!(Instant::now() < until, "{backup}");
-        std::thread::sleep(Duration::from_millis(20));
+    let made = server.post("/v1/backups?wait=600", &json!({"name": name}));
+    assert_eq!(made.status, 202, "{}", made.text());
+    let backup = made.json();
+    assert_eq!(backup["status"], "succeeded", "{backup}");
+    assert_eq!(made.header("location"), format!("/v1/backups/{}", backup["backup_id"].as_str().unwrap()));
+    assert_eq!(server.get(made.header("location")).json(), backup);
+    backup
+}
+
+#[test]
+fn the_answer_to_a_backup_is_held_back_as_long_as_is_asked_for() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let server = Server::with(&[("backup_dir", elsewhere.path().to_str().unwrap())]);
+    server.skill("good", GOOD, json!({}));
+    server.finished("good");
+    let at_once = server.post("/v1/backups?wait=0", &json!({"name": "one"}));
+    assert_eq!((at_once.status, at_once.json()["status"].clone()), (202, json!("running")));
+    // What is begun can be waited for only by asking; a second one has to wait until it has ended.
+    let asked =
+        |name: &str| server.call("POST", "/v1/backups").header("prefer", "wait=600").json(&json!({"name": name}));
+    let second = std::iter::repeat_with(|| asked("two").send()).find(|answer| answer.status != 409).unwrap();
+    assert_eq!((second.status, second.header("preference-applied")), (202, "wait=600"), "{}", second.text());
+    assert_eq!(second.json()["status"], "succeeded", "{}", second.text());
+    assert!(elsewhere.path().join("two").is_dir());
+    for wrong in ["-1", "x", "1.5"] {
+        let refused = server.post(&format!("/v1/backups?wait={wrong}"), &json!({"name": "three"}));
+        assert_eq!(refused.refusal(), (400, "INVALID_REQUEST".into()), "{wrong}");
     }
+    assert!(!elsewhere.path().join("three").exists(), "a refused request changes nothing");
 }
 
 fn history(server: &Server, run: &str) -> Vec<Value> {
@@ -203,14 +218,7 @@ fn a_backup_that_cannot_be_made_is_refused_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("data/backups");
     let server = Server::on_folder_with(Arc::new(folder), &[("backup_dir", inside.to_str().unwrap())]);
-    let begun = server.post("/v1/backups", &json!({"name": "b"})).json();
-    let path = format!("/v1/backups/{}", begun["backup_id"].as_str().unwrap());
-    let until = Instant::now() + LONG;
-    while server.get(&path).json()["status"] == "running" {
-        assert!(Instant::now() < until);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let failed = server.get(&path).json();
+    let failed = server.post("/v1/backups?wait=600", &json!({"name": "b"})).json();
     assert_eq!(failed["status"], "failed");
     assert!(failed["error"].as_str().unwrap().contains("is in the data folder"), "{failed}");
 }

@@ -1,6 +1,6 @@
 //! A small HTTP client and a reader of event streams.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
@@ -228,6 +228,14 @@ impl Sse {
         std::iter::from_fn(|| self.next_chat()).collect()
     }
 
+    /// Waits until the connection is cut; a proper end, which says that there is nothing more, fails.
+    pub fn until_cut(mut self) {
+        let mut rest = Vec::new();
+        let ended = self.body.read_to_end(&mut rest);
+        let cut = ended.expect_err("a stream that is cut");
+        assert!(!matches!(cut.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "nothing came for too long: {cut}");
+    }
+
     /// The rest of the stream but heartbeats, to its end.
     pub fn rest(mut self) -> Vec<SseEvent> {
         std::iter::from_fn(|| self.next_event()).filter(|event| event.event != "heartbeat").collect()
@@ -259,7 +267,7 @@ impl Read for Chunked {
         let read = self.connection.read(&mut buffer[..wanted])?;
         self.left -= read;
         if read == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
+            return Err(ErrorKind::UnexpectedEof.into());
         }
         if self.left == 0 {
             let mut end = [0; 2];

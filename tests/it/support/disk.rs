@@ -86,10 +86,17 @@ impl Disk {
     pub fn fill(mount_point: &Path) -> PathBuf {
         let filler = mount_point.join("filler");
         let mut file = File::options().create(true).append(true).open(&filler).unwrap();
-        for piece in [1 << 20, 1 << 12, 1] {
-            while file.write_all(&vec![1; piece]).is_ok() {}
+        loop {
+            let before = file.metadata().unwrap().len();
+            for piece in [1 << 20, 1 << 12, 1] {
+                while file.write_all(&vec![1; piece]).is_ok() {}
+            }
+            // Blocks of removed files are free when the file system's journal is written, and not before.
+            rustix::fs::syncfs(&file).unwrap();
+            if file.metadata().unwrap().len() == before {
+                return filler;
+            }
         }
-        filler
     }
 
     pub fn restore_power(&mut self) {

@@ -30,6 +30,8 @@ use filter::{Notice, answer, next_notice};
 pub enum Deed {
     Create,
     Write,
+    /// A copy asks to share the blocks of its source. Where that is refused, the bytes are written.
+    Share,
     Cut,
     Sync,
     SyncFileSystem,

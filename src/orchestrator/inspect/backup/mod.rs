@@ -6,6 +6,7 @@ mod run;
 use std::path::Path;
 
 use tracing::{error, info};
+use uuid::Uuid;
 
 pub(crate) use copy::back_up;
 
@@ -48,13 +49,10 @@ impl Orchestrator {
             bytes: 0,
             error: None,
         };
-        let mut last = self.shared.backups.lock();
-        if last.as_ref().is_some_and(|last| last.status == BackupStatus::Running) {
+        if !shared.backups.begin(backup.clone()) {
             let message = "a backup is being made; wait until it has ended".to_owned();
             return Err(Error::Rejected { code: ErrorCode::BackupRunning, message, details: Vec::new() });
         }
-        *last = Some(backup.clone());
-        drop(last);
         info!(folder = %backup.folder.display(), "a backup has begun");
         let (orchestrator, begun) = (self.clone(), backup.clone());
         shared.tasks.spawn(async move { orchestrator.carry_out(begun).await });
@@ -67,6 +65,11 @@ impl Orchestrator {
             let message = format!("no backup has the id {:?}", id.chars().take(64).collect::<String>());
             Error::Rejected { code: ErrorCode::BackupNotFound, message, details: Vec::new() }
         })
+    }
+
+    /// The backup with this id when it has ended.
+    pub(crate) async fn backup_ended(&self, id: Uuid) {
+        self.shared.backups.ended(id).await;
     }
 
     async fn carry_out(&self, backup: Backup) {

@@ -24,7 +24,9 @@ pub fn call(notice: &Notice, process: u32, root: &Path) -> Option<FileCall> {
         libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
             one(Deed::Write, open(a))
         }
-        libc::SYS_sendfile | libc::SYS_ioctl => one(Deed::Write, open(a)),
+        libc::SYS_sendfile => one(Deed::Write, open(a)),
+        // The filter tells of no other one than FICLONE.
+        libc::SYS_ioctl => one(Deed::Share, open(a)),
         libc::SYS_copy_file_range => one(Deed::Write, open(c)),
         libc::SYS_ftruncate | libc::SYS_fallocate => one(Deed::Cut, open(a)),
         libc::SYS_fsync | libc::SYS_fdatasync => one(Deed::Sync, open(a)),
