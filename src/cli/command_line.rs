@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::cli::e2e_client::command as e2e_client;
 use crate::cli::engines;
 use crate::cli::global::Global;
 use crate::cli::inspect::{audit, backup, explain, export, history, key, logs, reparse, replay, verify};
@@ -61,6 +62,7 @@ enum Command {
     Man(generate::ManArgs),
     Replay(replay::Args),
     Reparse(reparse::Args),
+    E2eClient(e2e_client::Args),
 }
 
 /// Parses the command line, runs the command, and returns its exit status.
@@ -94,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Man(args) => generate::man(Cli::command(), &args),
         Command::Replay(args) => replay::replay(&global, &args),
         Command::Reparse(args) => reparse::reparse(&global, &args),
+        Command::E2eClient(args) => e2e_client::serve(&global, args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 
 mod command_line;
 mod connect;
+mod e2e_client;
 mod engines;
 mod failure;
 mod global;

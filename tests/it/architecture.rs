@@ -94,6 +94,7 @@ const CLI: &[&str] = &[
     "terminal",
     "logging",
     "connect",
+    "e2e_client",
     "engines",
     "service",
     "inspect",

@@ -18,6 +18,7 @@ mod dependencies;
 mod documents;
 mod done_marker;
 mod durability;
+mod e2e_client;
 mod engines;
 mod explain;
 mod export;

@@ -48,6 +48,14 @@ test('the page and the form of a hostile skill are text', async () => {
     await opened.getByText('onerror=').first().waitFor();
     await clean(opened);
   }
+  // Sources with coloured words are text, too, whatever language their name promises.
+  await opened.goto(`${service.url}/ui/skills/hostile`);
+  for (const file of ['SKILL.md', 'assets/input.schema.json', 'scripts/run.sh']) {
+    await opened.getByRole('button', { name: file, exact: true }).click();
+    await opened.locator('.filelist pre [class^="h-"]').first().waitFor();
+    assert.match(await opened.locator('.filelist pre').innerText(), /<img src=x onerror=/);
+    await clean(opened);
+  }
 });
 
 test('output, progress, file names, Markdown and terminal sequences of a hostile run are text', async () => {

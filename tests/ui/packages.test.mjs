@@ -62,6 +62,9 @@ test('a package is checked, installed, updated with its changes shown, compared 
   await opened.getByRole('heading', { name: 'dropped', exact: true }).waitFor();
   await opened.getByRole('button', { name: 'scripts/run.sh' }).click();
   await opened.locator('pre', { hasText: '"version":"1.1.0"' }).waitFor();
+  await opened.locator('.filelist pre .h-name', { hasText: 'echo' }).waitFor();
+  await opened.locator('dt', { hasText: 'Secrets' }).waitFor();
+  await opened.locator('dt', { hasText: 'Confinement' }).waitFor();
   await opened.getByRole('button', { name: 'Compare' }).click();
   await opened.locator('.diff .plus', { hasText: '"version": "1.1.0"' }).waitFor();
   await opened.getByRole('button', { name: 'Roll back' }).click();

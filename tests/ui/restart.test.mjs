@@ -32,6 +32,11 @@ test('a page whose service is killed and started again shows every event once, a
     await opened.locator('.live.is-live').waitFor();
   }
   await opened.locator('.said.recovered').waitFor();
+  const watched = await page(started);
+  await watched.goto(`${service.url}/ui/system`);
+  await watched.locator('.card', { hasText: 'Recovered runs (1)' }).getByRole('link', { name: 'demo-interview' }).waitFor();
+  assert.equal((await watched.locator('main').innerText()).includes('[object'), false, 'every limit is told');
+  await watched.close();
   await opened.locator('.reply textarea').fill('Ann');
   await opened.locator('.reply').getByRole('button', { name: 'Send' }).click();
   await opened.locator('.headline .status', { hasText: 'succeeded' }).waitFor();

@@ -59,6 +59,54 @@ test('a script skill goes from the form, with a file dropped on it, to its resul
   assert.deepEqual(opened.troubles, []);
 });
 
+test('a field tells where it came from under the pointer and leads to its bytes by a click; the scrubber shows the run as it was', async () => {
+  const job = await service.run('demo-echo', { input: { text: 'where from' } });
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}`);
+  const field = opened.locator('.tree .from').last();
+  await field.hover();
+  await opened.locator('.origin', { hasText: 'was written by the engine' }).waitFor();
+  assert.doesNotMatch(opened.url(), /seq=/, 'looking changes nothing');
+  await field.click();
+  await opened.locator('.raw mark').waitFor();
+  assert.match(opened.url(), /seq=/);
+  await opened.locator('.detail .h-key').first().waitFor();
+
+  await opened.getByRole('slider').fill('3');
+  await opened.getByText('The page shows the run as it was after event 3.').waitFor();
+  assert.match(opened.url(), /[?&]at=3/);
+  await opened.waitForFunction(() => document.querySelector('[data-testid=event-count]').textContent === '3');
+  const other = await page(started);
+  await other.goto(opened.url());
+  await other.getByText('The page shows the run as it was after event 3.').waitFor();
+  await opened.getByRole('button', { name: 'Back to now' }).click();
+  await opened.locator('.headline .status', { hasText: 'succeeded' }).waitFor();
+  assert.deepEqual([...opened.troubles, ...other.troubles], []);
+});
+
+test('raw output is searched: what is loaded while it is written, the rest of a long stream when it is asked for', async () => {
+  service.skill('long', 'cat > /dev/null\necho "a needle at the begin" >&2\nseq 1 40000 >&2\necho "the end" >&2\necho \'{"success":true,"data":{}}\'\n');
+  const job = await service.run('long');
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/runs/${job.request_id}?stream=stderr`);
+  await opened.locator('.raw .line', { hasText: 'the end' }).waitFor();
+  const search = opened.getByRole('searchbox', { name: 'Search loaded lines' });
+  await search.fill('39999');
+  await opened.locator('.raw', { hasText: '1 lines match' }).waitFor();
+  await search.fill('NEEDLE');
+  await opened.locator('.raw', { hasText: '0 lines match' }).waitFor();
+  await opened.getByRole('button', { name: 'Search the rest' }).click();
+  await opened.locator('.raw .line', { hasText: 'a needle at the begin' }).waitFor();
+  await search.fill('nowhere');
+  await search.press('Enter');
+  await opened.getByText('Not found in the rest').waitFor();
+  await opened.getByRole('tab', { name: 'both' }).click();
+  await opened.locator('.raw .line').first().waitFor();
+  await search.fill('success');
+  await opened.waitForFunction(() => document.querySelectorAll('.raw .line').length === 1);
+  assert.deepEqual(opened.troubles, []);
+});
+
 test('an event leads to its bytes, a line leads to its event, and the address keeps the place', async () => {
   const job = await service.run('demo-progress');
   const opened = await page(started);
@@ -131,6 +179,9 @@ test('a question is seen at home, answered on the page of its run, and the run g
   await opened.locator('.tree', { hasText: 'colour: "green"' }).waitFor();
   assert.equal(await opened.locator('.reply').count(), 0, 'no question is open');
   assert.equal(await opened.locator('.said.command code').first().innerText(), '$ ls');
+  assert.match(await opened.locator('.said.usage').first().innerText(), /Used: 1\.3k tok/);
+  await opened.goto(`${service.url}/ui`);
+  await opened.locator('.lastday', { hasText: /\d runs in the last day.*2\.6k tok/ }).waitFor();
   assert.deepEqual(opened.troubles, []);
 });
 

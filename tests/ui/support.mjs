@@ -136,6 +136,41 @@ export class Service {
   }
 }
 
+/** The example clients, by their address, with the service of each. @type {Map<string, string>} */
+const clients = new Map();
+
+/** The example client of a service, as a process of its own. */
+export class ExampleClient {
+  constructor(service) {
+    this.service = service;
+    this.recordings = path.join(service.folder, 'recordings');
+    this.process = null;
+    /** The address that it prints. */
+    this.url = '';
+  }
+
+  async start(env = {}) {
+    const args = ['e2e-client', '--port', '0', '--server', this.service.url, '--recordings', this.recordings];
+    this.process = spawn(PROGRAM, args, { env: { PATH: process.env.PATH, HOME: this.service.folder, ...env }, cwd: this.service.folder, stdio: ['ignore', 'pipe', 'pipe'] });
+    let said = '';
+    await new Promise((resolve, reject) => {
+      const heard = (bytes) => { said += bytes; if (/listening on .*\n/.test(said)) resolve(); };
+      this.process.stdout.on('data', heard);
+      this.process.stderr.on('data', heard);
+      this.process.once('exit', () => reject(new Error(`the example client ended: ${said}`)));
+    });
+    this.url = /listening on (\S+)/.exec(said)[1];
+    clients.set(new URL(this.url).origin, this.service.url);
+    return this;
+  }
+
+  async stop() {
+    const gone = new Promise((resolve) => { this.process.once('exit', resolve); });
+    this.process.kill('SIGTERM');
+    await gone;
+  }
+}
+
 function freePort() {
   return new Promise((resolve) => {
     const server = net.createServer().listen(0, '127.0.0.1', () => {
@@ -156,7 +191,10 @@ export async function page(started, options = {}) {
   context.setDefaultTimeout(LONG);
   const opened = await context.newPage();
   opened.troubles = [];
-  if (process.env.UI_TEST_FILES) await context.route(/\/ui(\/|$|\?)/, fromFolder);
+  if (process.env.UI_TEST_FILES) {
+    await context.route(/\/ui(\/|$|\?)/, fromFolder);
+    await context.route((url) => clients.has(url.origin) && !/^\/(v1|client|ui)(\/|$)/.test(url.pathname) && !url.searchParams.has('key'), fromFolder);
+  }
   opened.on('pageerror', (error) => opened.troubles.push(`error: ${error.message}`));
   opened.on('dialog', (dialog) => { opened.troubles.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
   await opened.exposeFunction('reportViolation', (what) => opened.troubles.push(`policy: ${what}`));
@@ -171,8 +209,9 @@ async function fromFolder(route) {
     await route.continue();
     return;
   }
-  const { headers } = await fetch(`${origin}/ui`);
-  const file = path.join(process.env.UI_TEST_FILES, pathname.startsWith('/ui/static/') ? pathname.slice('/ui/static/'.length) : 'index.html');
+  const { headers } = await fetch(`${clients.get(origin) ?? origin}/ui`);
+  const shell = clients.has(origin) ? 'e2e.html' : 'index.html';
+  const file = path.join(process.env.UI_TEST_FILES, pathname.startsWith('/ui/static/') ? pathname.slice('/ui/static/'.length) : shell);
   const types = { '.js': 'text/javascript', '.css': 'text/css', '.json': 'application/json', '.svg': 'image/svg+xml', '.html': 'text/html' };
   await route.fulfill({ body: fs.readFileSync(file), headers: { 'content-type': types[path.extname(file)], 'content-security-policy': headers.get('content-security-policy') } });
 }

@@ -3,6 +3,7 @@ import { html, signal, useEffect, useRef, useState } from '../lib/view.js';
 import { t, maybe } from '../lib/i18n.js';
 import { ago, exact, shortId } from '../lib/format.js';
 import { href } from '../lib/router.js';
+import { Source } from './source.js';
 
 /** @type {Record<string, string>} */
 const SHAPES = { queued: '○', running: '◐', waiting_user: '◆', succeeded: '●', failed: '✕', canceled: '⊘' };
@@ -112,9 +113,9 @@ export function Tabs({ label, tabs, chosen, choose }) {
   </div>`;
 }
 
-/** Text with a button that copies it. @param {{text: string, label: string}} props */
-export function Code({ text, label }) {
-  return html`<div class="code held" role="group" aria-label=${label}><pre class="grow" tabindex="0">${text}</pre><${Copy} text=${text} /></div>`;
+/** Text with a button that copies it. @param {{text: string, label: string, language?: string}} props */
+export function Code({ text, label, language }) {
+  return html`<div class="code held" role="group" aria-label=${label}><pre class="grow" tabindex="0"><${Source} text=${text} language=${language} /></pre><${Copy} text=${text} /></div>`;
 }
 
 /** Whether a media query holds. @param {string} query */

@@ -55,12 +55,14 @@ export function PackageDrop({ done }) {
 /** @param {{name: string, checked: any, busy: boolean, install: () => void}} props */
 function Checked({ name, checked, busy, install }) {
   const { skill, replaces, refused, action } = checked;
+  // What is about a file that changes stands beside it.
+  const elsewhere = checked.findings.filter((/** @type {any} */ finding) => !skill || !checked.changes.some((/** @type {any} */ change) => change.path === finding.file));
   const title = skill ? `${skill.id} ${replaces ? `${replaces.version} → ` : ''}${skill.version}` : name;
   return html`<${Card} title=${title} tools=${action && html`<button type="button" class="button main s" disabled=${busy} onClick=${install}>${busy ? t('install.busy') : t(`install.${action}`)}</button>`}><div class="stack">
     ${refused && html`<div class="note bad" role="alert"><p>${refused.message}</p><p class="small quiet"><code>${refused.code}</code></p></div>`}
-    ${checked.findings.length > 0 && html`<${Findings} of=${checked.findings} />`}
+    ${elsewhere.length > 0 && html`<${Findings} of=${elsewhere} />`}
     ${skill && html`<${MayChange} before=${replaces?.automation} after=${skill.automation} />`}
-    ${skill && html`<div><h3>${replaces ? t('install.changes') : t('install.files')}</h3><${Changes} of=${checked.changes} /></div>`}</div><//>`;
+    ${skill && html`<div><h3>${replaces ? t('install.changes') : t('install.files')}</h3><${Changes} of=${checked.changes} findings=${checked.findings} /></div>`}</div><//>`;
 }
 
 /** What the skill asks to be allowed, where that is new. @param {{before: any, after: any}} props */

@@ -42,8 +42,9 @@ export async function api(path, { method, json, form, signal: abort } = {}) {
     if (!(error instanceof DOMException && error.name === 'AbortError')) offline.value = true;
     throw error;
   }
-  offline.value = false;
   const body = await answer.json().catch(() => null);
+  // The example client may be there while the service behind it is not.
+  if (!path.startsWith('/client')) offline.value = answer.status === 502 && body?.error?.code === 'SERVICE_UNREACHABLE';
   if (answer.status === 401 && path !== '/ui/session') refused.value = true;
   if (!answer.ok) throw new ApiError(answer.status, body?.error ?? { code: String(answer.status), message: answer.statusText });
   return body;

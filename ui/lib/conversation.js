@@ -12,6 +12,7 @@ const KINDS = {
   'assistant.tool_call': 'tool',
   'assistant.command_execution': 'command',
   'run.progress': 'progress',
+  'usage.reported': 'usage',
   'user.input.required': 'question',
   'interaction.reply.accepted': 'answer',
   'interaction.auto_decide.timeout': 'auto',

@@ -1,7 +1,8 @@
 // The address is the state: pages read it, and links change it without a new page.
 import { signal } from './view.js';
 
-const BASE = '/ui';
+/** Below which address the pages are: the page itself says it. */
+const BASE = document.documentElement.dataset.base ?? '/ui';
 
 function read() {
   const path = location.pathname.slice(BASE.length).split('/').filter(Boolean).map(safely);
@@ -27,7 +28,7 @@ export function href(path, query = {}) {
   const given = query instanceof URLSearchParams ? [...query] : Object.entries(query);
   const kept = given.filter(([, value]) => value !== null && value !== undefined && value !== '').map(([key, value]) => [key, String(value)]);
   const search = new URLSearchParams(kept).toString();
-  return [BASE, ...path.map(encodeURIComponent)].join('/') + (search ? `?${search}` : '');
+  return ([BASE, ...path.map(encodeURIComponent)].join('/') || '/') + (search ? `?${search}` : '');
 }
 
 /** Goes to an address of the user interface. */
@@ -54,7 +55,7 @@ export function startRouter() {
     if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     const link = event.target instanceof Element ? event.target.closest('a') : null;
     if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return;
-    if (link.pathname !== BASE && !link.pathname.startsWith(`${BASE}/`)) return;
+    if (link.pathname.startsWith('/v1/') || (link.pathname !== BASE && !link.pathname.startsWith(`${BASE}/`))) return;
     event.preventDefault();
     go(link.pathname + link.search);
   });

@@ -36,14 +36,14 @@ const MISSING = /^"([^"]+)" is a required property$/;
 
 /**
  * What the service would say to this request, asked while it is written. What is missing is not told before it is sent.
- * @param {any} body
+ * @param {any} body none: it cannot be asked
  */
 function useCheck(body) {
   const [wrong, setWrong] = useState(/** @type {any} */ (null));
   const text = JSON.stringify(body);
   const [begun] = useState(text);
   useEffect(() => {
-    if (text === begun) {
+    if (text === begun || !body) {
       setWrong(null);
       return undefined;
     }
@@ -69,8 +69,11 @@ export function RunForm({ id }) {
   return html`<${Filled} key=${from ?? ''} skill=${skill.data} from=${from} events=${before.data?.events ?? []} />`;
 }
 
-/** The form, with what an earlier run was asked for. @param {{skill: any, from: string | null, events: any[]}} props */
-function Filled({ skill, from, events }) {
+/**
+ * The form, with what an earlier run was asked for. A package that comes with the run is sent with its files, and stays uninstalled.
+ * @param {{skill: any, from: string | null, events: any[], packed?: File}} props
+ */
+export function Filled({ skill, from, events, packed }) {
   const asked = events[0]?.data;
   const uploaded = events.find((event) => event.type === 'input.uploaded')?.data.files ?? [];
   const [input, setInput] = useState(() => asked?.input ?? initial({ ...skill.schemas.input, type: 'object', properties: Object.fromEntries(part(skill.schemas.input, false)) }) ?? {});
@@ -82,11 +85,11 @@ function Filled({ skill, from, events }) {
   const [sending, setSending] = useState(false);
   const engines = useApi('/v1/management/engines');
   const models = useApi(how.engine && how.engine !== 'script' ? `/v1/engines/${encodeURIComponent(how.engine)}/models` : null);
-  const runs = useApi(`/v1/management/runs?skill_id=${encodeURIComponent(skill.id)}&limit=5`, { every: 3000 });
+  const runs = useApi(packed ? null : `/v1/management/runs?skill_id=${encodeURIComponent(skill.id)}&limit=5`, { every: 3000 });
 
   const body = useMemo(() => {
     /** @type {any} */
-    const made = { skill_id: skill.id };
+    const made = packed ? {} : { skill_id: skill.id };
     if (Object.keys(input).length) made.input = input;
     if (Object.keys(parameter).length) made.parameter = parameter;
     if (how.engine) made.engine = how.engine;
@@ -99,8 +102,9 @@ function Filled({ skill, from, events }) {
     return made;
   }, [input, parameter, how, options]);
   const chosen = Object.entries(files).flatMap(([name, list]) => list.map((file) => ({ name, file })));
+  if (packed) chosen.unshift({ name: 'skill_package', file: packed });
 
-  const wrong = useCheck(body);
+  const wrong = useCheck(packed ? null : body);
   const send = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setSending(true);
@@ -110,13 +114,14 @@ function Filled({ skill, from, events }) {
       const keeps = from && uploaded.length > 0 && chosen.length === 0;
       // Files of the earlier run are used again by the service itself.
       if (keeps) job = await api(runPath(from, '/rerun'), { json: { ...body, input, parameter } });
+      else if (packed) job = await api('/v1/temp-skill-runs', { json: body });
       else if (chosen.length) job = await api('/v1/jobs', { json: { ...body, await_upload: true } });
       else job = await api('/v1/jobs', { json: body });
       if (chosen.length) {
         const form = new FormData();
         for (const { name, file } of chosen) form.append(name, file, file.name);
         try {
-          await api(runPath(job.request_id, '/upload'), { form });
+          await api(packed ? `/v1/temp-skill-runs/${encodeURIComponent(job.request_id)}/upload` : runPath(job.request_id, '/upload'), { form });
         } catch (refused) {
           // The run was made and waits for files; one that gets none is of no use.
           await api(runPath(job.request_id, '/cancel'), { json: {} }).catch(() => {});
@@ -140,7 +145,7 @@ function Filled({ skill, from, events }) {
   const known = Object.keys(messages(error, 'input')).length + Object.keys(messages(error, 'parameter')).length > 0;
   const loose = inlineFields.length === 0 && fileFields.length === 0;
   return html`<div class="page stack">
-    <div class="row"><div class="grow"><h1>${t('form.title', { skill: skill.name })}</h1><p class="small quiet mono">${skill.id} · ${skill.version}</p></div><a href=${href(['skills', skill.id])}>${t('form.about')}</a></div>
+    <div class="row"><div class="grow"><h1>${t('form.title', { skill: skill.name })}</h1><p class="small quiet mono">${skill.id} · ${skill.version}</p></div>${!packed && html`<a href=${href(['skills', skill.id])}>${t('form.about')}</a>`}</div>
     ${from && html`<p class="note">${t('form.from')} <a href=${href(['runs', from])}>${from}</a></p>`}
     <div class="two form">
       <form class="stack" onSubmit=${send} onKeyDown=${keys} noValidate>
@@ -153,7 +158,7 @@ function Filled({ skill, from, events }) {
         ${error && html`<${Problem} error=${error} />${known ? null : html`<ul class="bare small">${(error.details ?? []).map((/** @type {any} */ one) => html`<li key=${one.path}><code>${one.path}</code> ${one.message}</li>`)}</ul>`}`}
         <div class="row"><button type="submit" class="button main" disabled=${sending}>${sending ? t('form.sending') : t('action.run')}</button><span class="small quiet"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div>
       </form>
-      <div class="stack"><${Equivalents} body=${body} files=${fileFields.flatMap(([name, field]) => ((files[name]?.length ? files[name] : [{ name: `${name}${/** @type {any} */ (field).extensions?.[0] ?? ''}` }]).map((file) => ({ name, file: file.name }))))} /></div>
+      <div class="stack">${packed ? html`<${Card} title=${t('e2e.packed')}><p>${t('e2e.packedtext', { name: packed.name })}</p><//>` : html`<${Equivalents} body=${body} files=${fileFields.flatMap(([name, field]) => ((files[name]?.length ? files[name] : [{ name: `${name}${/** @type {any} */ (field).extensions?.[0] ?? ''}` }]).map((file) => ({ name, file: file.name }))))} />`}</div>
     </div>
     ${runs.data?.jobs?.length > 0 && html`<${Card} title=${t('skill.runs')} flush><${RunTable} jobs=${runs.data.jobs} /><//>`}
   </div>`;
@@ -180,11 +185,14 @@ function How({ skill, how, set, options, setOptions, engines, models }) {
     </div></details></div><//>`;
 }
 
+/** @type {Record<string, string>} */
+const LANGUAGES = { curl: 'bash', cli: 'bash', python: 'python', typescript: 'typescript' };
+
 /** @param {{body: any, files: {name: string, file: string}[]}} props */
 function Equivalents({ body, files }) {
   const [chosen, choose] = useState('curl');
   const ways = { curl, cli, python, typescript };
   const text = /** @type {any} */ (ways)[chosen]({ origin: location.origin, body, files });
   const tabs = [{ id: 'curl', name: 'curl' }, { id: 'cli', name: 'CLI' }, { id: 'python', name: 'Python' }, { id: 'typescript', name: 'TypeScript' }];
-  return html`<${Card} title=${t('form.same')} tools=${html`<${Tabs} label=${t('form.same')} tabs=${tabs} chosen=${chosen} choose=${choose} />`}><div role="tabpanel" aria-label=${chosen}><${Code} text=${text} label=${chosen} /></div><//>`;
+  return html`<${Card} title=${t('form.same')} tools=${html`<${Tabs} label=${t('form.same')} tabs=${tabs} chosen=${chosen} choose=${choose} />`}><div role="tabpanel" aria-label=${chosen}><${Code} text=${text} label=${chosen} language=${LANGUAGES[chosen]} /></div><//>`;
 }

@@ -23,7 +23,7 @@ const FINAL = ['succeeded', 'failed', 'canceled'];
 const MOVES = ['conversation.', 'user.input.required', 'interaction.', 'input.uploaded', 'run.'];
 
 /** The log of a run, followed as long as the page is there. @param {string} id @param {number | null} at */
-function useLog(id, at) {
+export function useLog(id, at) {
   const log = useMemo(() => new RunLog(id, at), [id, at]);
   useEffect(() => {
     // After the panes have begun to listen.
@@ -98,7 +98,7 @@ function Page({ id, job, shown, log, at, seq, reload, problem }) {
 }
 
 /** One event of the log, wherever it is. @param {RunLog} log @param {number | null} seq */
-function useEvent(log, seq) {
+export function useEvent(log, seq) {
   const [event, setEvent] = useState(/** @type {import('../lib/run-log.js').Event | undefined} */ (undefined));
   useEffect(() => {
     let left = false;
@@ -109,7 +109,7 @@ function useEvent(log, seq) {
 }
 
 /** When the open question is decided without an answer. @param {RunLog} log @param {any} job */
-function useDeadline(log, job) {
+export function useDeadline(log, job) {
   const [deadline, setDeadline] = useState(/** @type {number | null} */ (null));
   useEffect(() => {
     setDeadline(null);
@@ -165,7 +165,7 @@ function Head({ id, job, shown, log, reload, choose }) {
 }
 
 /** The files that a run waits for. @param {any} props */
-function Upload({ id, job, reload }) {
+export function Upload({ id, job, reload }) {
   const [files, setFiles] = useState(/** @type {Record<string, File[]>} */ ({}));
   const [error, setError] = useState(/** @type {any} */ (null));
   const names = job.awaiting_files.length ? job.awaiting_files : ['file'];

@@ -16,6 +16,9 @@ function MayDo({ skill }) {
   const { automation, front_matter: front } = skill;
   const tools = front['allowed-tools'];
   const network = automation.network ? t(`network.${automation.network}`) + (automation.allowlist?.length ? `: ${automation.allowlist.join(', ')}` : '') : t('may.unsaid');
+  const settings = useApi('/v1/management/settings');
+  const passed = (settings.data?.settings ?? []).filter((/** @type {any} */ row) => skill.effective_engines.some((/** @type {string} */ engine) => row.key === `engines.${engine}.env_pass`)).flatMap((/** @type {any} */ row) => row.value.split(/[\s,]+/).filter(Boolean));
+  const held = skill.isolation;
   const facts = [
     [t('may.kind'), t(`kind.${skill.type}`)],
     skill.entrypoint.script && [t('may.command'), html`<code>${skill.entrypoint.script.command}</code>`],
@@ -24,6 +27,8 @@ function MayDo({ skill }) {
     [t('may.network'), network],
     [t('may.files'), automation.fs_scope ?? t('may.unsaid')],
     [t('may.tools'), tools ? (Array.isArray(tools) ? tools.join(', ') : String(tools)) : t('may.unsaid')],
+    settings.data && [t('may.secrets'), passed.length ? [...new Set(passed)].join(', ') : t('may.nosecrets')],
+    [t('may.held'), html`${t(`tier.${held.tier}`)}${held.not_enforced.length > 0 && html` <span class="tag warn" title=${held.not_enforced.join('\n')}>${t('bounds.notenforced')}</span>`}`],
     [t('may.time'), skill.timeout_seconds ? duration(skill.timeout_seconds * 1000) : t('may.unsaid')],
     front.license && [t('may.license'), front.license],
     front.compatibility && [t('may.needs'), front.compatibility],

@@ -2,11 +2,15 @@
 import { html, useState } from '../lib/view.js';
 import { t } from '../lib/i18n.js';
 import { useApi } from '../lib/api.js';
-import { bytes, number } from '../lib/format.js';
+import { bytes, duration, number } from '../lib/format.js';
 import { href } from '../lib/router.js';
 import { rate, series, useMetrics } from '../lib/metrics.js';
 import { Card, Loading, Problem, Time } from '../components/basic.js';
 import { Plot } from '../components/plot.js';
+import { RunTable } from './home.js';
+
+/** Runs that are looked through for those that were recovered. */
+const LOOKED_AT = 200;
 
 /** A share as a bar. @param {{value: number, of: number, label: string}} props */
 function Share({ value, of, label }) {
@@ -29,6 +33,14 @@ function Plots() {
     ['plot.free', series(samples, 'skill_runner_disk_free_bytes'), bytes],
   ];
   return html`<${Card} title=${t('plot.title')}><div class="plots">${plots.map(([key, values, shown]) => html`<${Plot} key=${key} label=${t(/** @type {string} */ (key))} values=${values} shown=${shown} />`)}</div><//>`;
+}
+
+/** The runs that a start of the service found in motion. */
+function Recovered() {
+  const { data } = useApi(`/v1/management/runs?limit=${LOOKED_AT}`, { every: 10_000 });
+  const runs = (data?.jobs ?? []).filter((/** @type {any} */ job) => job.recovery_state !== 'none');
+  if (runs.length === 0) return null;
+  return html`<${Card} title=${t('system.recovered', { n: runs.length })} flush><${RunTable} jobs=${runs} /><//>`;
 }
 
 /** Every setting in force. */
@@ -65,6 +77,6 @@ export function System() {
         <dl class="facts">${fact(t('system.damaged'), number(integrity.damaged))}${fact(t('system.checked'), number(integrity.scrub.runs_checked))}${fact(t('system.passes'), html`${number(integrity.scrub.passes)} <${Time} iso=${integrity.scrub.last_pass_ended_at} />`)}</dl>
         ${store.trouble && html`<p class="note bad any">${typeof store.trouble === 'string' ? store.trouble : JSON.stringify(store.trouble)}</p>`}
         ${integrity.damaged_runs.length > 0 && html`<ul>${integrity.damaged_runs.map((/** @type {any} */ run) => html`<li key=${JSON.stringify(run)} class="any mono">${typeof run === 'string' ? html`<a href=${href(['runs', run])}>${run}</a>` : JSON.stringify(run)}</li>`)}</ul>`}<//>
-      <${Card} title=${t('system.limits')}><dl class="facts">${Object.entries(limits).map(([name, value]) => html`<dt class="mono">${name}</dt><dd>${name.endsWith('bytes') ? bytes(/** @type {number} */ (value)) : name.endsWith('seconds') ? `${value} s` : number(/** @type {number} */ (value))}</dd>`)}</dl><//>
-    </div><${Plots} /><${Settings} /></div>`;
+      <${Card} title=${t('system.limits')}><dl class="facts">${[...Object.entries(limits.run).map(([name, value]) => [`limits.${name}`, value]), ...Object.entries(limits).filter(([name]) => name !== 'run')].map(([name, value]) => html`<dt class="mono">${name}</dt><dd>${name.endsWith('bytes') ? bytes(value) : name.endsWith('seconds') ? duration(value * 1000) : number(value)}</dd>`)}</dl><//>
+    </div><${Recovered} /><${Plots} /><${Settings} /></div>`;
 }

@@ -4,8 +4,9 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::http::Response;
-use ureq::{Agent, Body, SendBody};
+use ureq::http::header::AUTHORIZATION;
+use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response};
+use ureq::{Agent, AsSendBody, Body, SendBody};
 
 use crate::bounded;
 use crate::cli::failure::Failure;
@@ -115,6 +116,26 @@ impl Client {
             return Err(refusal(response));
         }
         Ok(BufReader::new(response.into_body().into_with_config().limit(u64::MAX).reader()))
+    }
+
+    /// Passes a request of somebody else on, with the token of this client. `path` begins with `/v1` and has its query.
+    pub(crate) fn pass_on(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: impl AsSendBody,
+    ) -> Result<Response<Body>, Failure> {
+        let mut request = Request::new(body);
+        let address = format!("{}{path}", self.base);
+        *request.uri_mut() = address.parse().map_err(Failure::broken(format!("read the address {address}")))?;
+        (*request.method_mut(), *request.headers_mut()) = (method, headers);
+        if let Some(bearer) = &self.bearer {
+            let bearer = HeaderValue::from_str(bearer).map_err(Failure::broken("send the token"))?;
+            request.headers_mut().insert(AUTHORIZATION, bearer);
+        }
+        let request = self.agent.configure_request(request).timeout_per_read(Some(SILENCE)).build();
+        self.agent.run(request).map_err(|error| self.unreachable(&error))
     }
 
     fn url(&self, path: &str) -> String {

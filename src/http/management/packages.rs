@@ -66,9 +66,11 @@ pub(crate) async fn check(State(app): State<App>, query: Query, request: Request
     drop(zip);
     let mut answer = json!(checked.told);
     answer["skill"] = checked.package.as_ref().map_or(Value::Null, |package| {
-        let mut skill = installed::summary(&package.skill);
+        // As much as a form needs that runs it without an installation.
+        let mut skill = installed::whole(&package.skill);
+        skill["effective_engines"] = json!(package.skill.effective_engines());
         skill["automation"] = json!(package.skill.manifest.automation);
-        skill["fingerprint"] = json!(package.skill.fingerprint);
+        skill["models"] = json!(package.skill.manifest.models);
         skill
     });
     answer["replaces"] = checked.replaces.as_deref().map_or(Value::Null, |replaced| {

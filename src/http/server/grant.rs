@@ -259,7 +259,7 @@ impl<'a> Doors<'a> {
             found @ (Shown::Unknown | Shown::NoneInUse) => found,
         };
         match &self.settings.token {
-            Some(token) if self.right(equal(shown.as_bytes(), token.expose().as_bytes()))? => {
+            Some(token) if self.right(is_equal_secret(shown.as_bytes(), token.expose().as_bytes()))? => {
                 Ok(Some(Granted::all(Way::Setting)))
             }
             Some(_) => Ok(Some(Granted::nobody())),
@@ -270,7 +270,7 @@ impl<'a> Doors<'a> {
     /// What a name and a password open, written with a colon between them; none if they are wrong or there is no login here.
     pub(crate) fn login(&self, shown: &[u8]) -> Result<Option<Granted>, Problem> {
         let Some(login) = &self.settings.ui_login else { return Ok(None) };
-        let right = self.right(equal(shown, both(login).as_bytes()))?;
+        let right = self.right(is_equal_secret(shown, both(login).as_bytes()))?;
         Ok(right.then(|| Granted::all(Way::Login { name: login.username.clone() })))
     }
 
@@ -288,7 +288,8 @@ impl<'a> Doors<'a> {
 
     /// What a session opens: as much as what it was opened with is worth now.
     fn session(&self, text: &str) -> Option<Granted> {
-        let proves = |proof: &str, secret: &str| equal(proof.as_bytes(), Bound::proof(text, secret).as_bytes());
+        let proves =
+            |proof: &str, secret: &str| is_equal_secret(proof.as_bytes(), Bound::proof(text, secret).as_bytes());
         let granted = match self.app.sessions().find(text, self.now)? {
             Bound::Token { sha256 } => match self.app.tokens().with_hash(&sha256, self.now) {
                 Shown::Token(token) => Granted::named(token),
@@ -348,7 +349,7 @@ fn basic(value: &str) -> Option<Vec<u8>> {
 }
 
 /// Compares in constant time, so that the time does not reveal where the difference is.
-fn equal(given: &[u8], wanted: &[u8]) -> bool {
+pub(crate) fn is_equal_secret(given: &[u8], wanted: &[u8]) -> bool {
     let mut difference = u8::from(given.len() != wanted.len());
     for (i, byte) in wanted.iter().enumerate() {
         difference |= byte ^ given.get(i).copied().unwrap_or_default();
@@ -362,9 +363,9 @@ mod tests {
 
     #[test]
     fn tokens_are_equal_only_when_every_byte_is() {
-        assert!(equal(b"secret", b"secret"));
+        assert!(is_equal_secret(b"secret", b"secret"));
         for given in [&b""[..], b"secre", b"secret1", b"Secret", b"xxxxxx"] {
-            assert!(!equal(given, b"secret"));
+            assert!(!is_equal_secret(given, b"secret"));
         }
     }
 

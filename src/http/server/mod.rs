@@ -5,7 +5,7 @@ pub(crate) mod connection;
 pub(crate) mod cookie;
 pub(crate) mod grant;
 pub(crate) mod header;
-mod host;
+pub(crate) mod host;
 pub(crate) mod origin;
 pub(crate) mod peer;
 pub(crate) mod request_span;

@@ -96,13 +96,19 @@ fn file_named(path: &str, request: &Request) -> Result<&'static Embedded, Proble
 }
 
 fn embedded(path: &str, request: &Request) -> Result<Response, Problem> {
-    let file = file_named(path, request)?;
+    let missing = || Problem::RouteNotFound { path: request.uri().path().to_owned() };
+    embedded_file(path, request.headers()).ok_or_else(missing)
+}
+
+/// A file, with everything that a browser has to know of it; none if there is no such file.
+pub(crate) fn embedded_file(path: &str, headers: &HeaderMap) -> Option<Response> {
+    let file = FILES.get(path)?;
     let tag = [(header::ETAG, file.etag.as_str())];
-    if is_known(request.headers(), &file.etag) {
-        return Ok((StatusCode::NOT_MODIFIED, SECURITY, tag).into_response());
+    if is_known(headers, &file.etag) {
+        return Some((StatusCode::NOT_MODIFIED, SECURITY, tag).into_response());
     }
     let content_type = [(header::CONTENT_TYPE, file.content_type)];
-    Ok((SECURITY, tag, content_type, Body::from(file.bytes)).into_response())
+    Some((SECURITY, tag, content_type, Body::from(file.bytes)).into_response())
 }
 
 /// Whether the client says that it has the file with this tag.

@@ -104,6 +104,8 @@ fn a_package_is_looked_at_before_it_is_installed_and_its_versions_are_compared()
     let told = sent(&server, "/v1/skill-packages/check", &first).json();
     assert_eq!((&told["action"], &told["replaces"], &told["refused"]), (&json!("install"), &Value::Null, &Value::Null));
     assert_eq!(told["skill"]["version"], "1.0.0");
+    assert_eq!(told["skill"]["schemas"]["input"]["type"], "object", "a form can be made of it: {told}");
+    assert_eq!(told["skill"]["effective_engines"], json!(["script"]));
     assert!(told["changes"].as_array().unwrap().iter().all(|change| change["change"] == "added"), "{told}");
     assert_eq!(server.get("/v1/skills/demo").status, 404, "nothing was installed");
     assert_eq!(sent(&server, "/v1/skill-packages/install?wait=60", &first).status, 202);

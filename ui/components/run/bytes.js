@@ -8,6 +8,8 @@ import { Problem, Tabs, say } from '../basic.js';
 
 const STEP = 64 * 1024;
 const MOST = 256 * 1024;
+/** Bytes that are read twice in a search, so that no line is cut. */
+const OVERLAP = 4096;
 /** Events looked at for both streams, and most bytes of one piece. */
 const BOTH_EVENTS = 500;
 const BOTH_PIECE = 16 * 1024;
@@ -93,20 +95,48 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
     const list = place.current;
     if (list) atEnd.current = list.scrollTop + list.clientHeight >= list.scrollHeight - 40;
   };
+  // What is loaded is looked through while somebody writes; the rest of the stream when it is asked for, from here to the end and then from the begin.
+  const searchRest = async () => {
+    if (!shown || search === '') return;
+    const [{ from, to, total }, wanted, mine] = [shown, search.toLowerCase(), asked.current];
+    try {
+      for (const [begin, end] of [[to, total], [0, from]]) {
+        for (let at = Math.max(0, begin - OVERLAP); at < end; at += MOST - OVERLAP) {
+          const { window: next } = await range(at, Math.min(at + MOST, end + OVERLAP));
+          // Somebody chose an event or another stream meanwhile.
+          if (mine !== asked.current) return;
+          if (!new TextDecoder().decode(next.bytes).toLowerCase().includes(wanted)) continue;
+          atEnd.current = false;
+          setLoaded(next);
+          return;
+        }
+      }
+      say(t('bytes.notfound'));
+    } catch (refused) {
+      setError(refused);
+    }
+  };
+  const partial = shown && (shown.from > 0 || shown.to < shown.total);
   const tabs = [...['stdout', 'stderr'].map((name) => ({ id: name, name })), { id: 'both', name: t('bytes.both') }];
   if (stream === 'both') return html`<${Both} log=${log} tabs=${tabs} setStream=${setStream} choose=${choose} />`;
   return html`<section class="pane" aria-label=${t('bytes.title')}>
     <header><h2>${t('bytes.title')}</h2><${Tabs} label=${t('bytes.stream')} tabs=${tabs} chosen=${stream} choose=${setStream} /><span class="grow"></span>
-      <input class="input find" type="search" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} placeholder=${t('search')} aria-label=${t('bytes.search')} /></header>
+      <${Find} search=${search} set=${setSearch} enter=${searchRest} /></header>
     <${Problem} error=${error?.code === 'FILE_NOT_FOUND' ? null : error} />
     <div class="inner raw" ref=${place} onScroll=${scrolled} onMouseUp=${selected} tabindex="0" role="group" aria-label=${stream}>
       ${shown && html`<${Lines} shown=${shown} marked=${marked} search=${search} toEvent=${toEvent} />`}
       ${shown && shown.total === 0 && html`<p class="empty">${t('bytes.none', { stream })}</p>`}
     </div>
     ${shown && shown.total > 0 && html`<footer class="row small quiet"><span class="grow" data-testid="bytes-range">${t('bytes.range', { from: number(shown.from), to: number(shown.to), total: number(shown.total) })}</span>
+      ${search && partial && html`<button type="button" class="button s" onClick=${searchRest}>${t('bytes.next')}</button>`}
       ${shown.from > 0 && html`<button type="button" class="button s" onClick=${() => load(shown.from - STEP, Math.min(shown.to, shown.from - STEP + MOST))}>${t('bytes.earlier')}</button>`}
       ${shown.to < shown.total && html`<button type="button" class="button s" onClick=${() => load(Math.max(shown.from, shown.to + STEP - MOST), shown.to + STEP)}>${t('bytes.later')}</button>`}</footer>`}
   </section>`;
+}
+
+/** @param {{search: string, set: (text: string) => void, enter?: () => void}} props */
+function Find({ search, set, enter }) {
+  return html`<input class="input find" type="search" value=${search} onInput=${(/** @type {any} */ event) => set(event.currentTarget.value)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === 'Enter') enter?.(); }} placeholder=${t('search')} aria-label=${t('bytes.search')} />`;
 }
 
 /**
@@ -114,6 +144,7 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
  * @param {{log: import('../../lib/run-log.js').RunLog, tabs: any[], setStream: (stream: string) => void, choose: (seq: number) => void}} props
  */
 function Both({ log, tabs, setStream, choose }) {
+  const [search, setSearch] = useState('');
   const [pieces, setPieces] = useState(/** @type {{seq: number, stream: string, from: number, text: string}[]} */ ([]));
   const [error, setError] = useState(/** @type {any} */ (null));
   const place = useRef(/** @type {HTMLElement | null} */ (null));
@@ -124,10 +155,11 @@ function Both({ log, tabs, setStream, choose }) {
     return () => { left = true; clearTimeout(timer); };
   }, [log, head]);
   useEffect(() => { if (place.current) place.current.scrollTop = place.current.scrollHeight; }, [pieces]);
-  return html`<section class="pane" aria-label=${t('bytes.title')}><header><h2>${t('bytes.title')}</h2><${Tabs} label=${t('bytes.stream')} tabs=${tabs} chosen="both" choose=${setStream} /></header>
+  const seen = pieces.filter((piece) => piece.text.toLowerCase().includes(search.toLowerCase()));
+  return html`<section class="pane" aria-label=${t('bytes.title')}><header><h2>${t('bytes.title')}</h2><${Tabs} label=${t('bytes.stream')} tabs=${tabs} chosen="both" choose=${setStream} /><span class="grow"></span><${Find} search=${search} set=${setSearch} /></header>
     <${Problem} error=${error} />
-    <div class="inner raw" ref=${place} tabindex="0" role="group" aria-label=${t('bytes.streams')}>${pieces.map((piece) => html`<div class=${`line ${piece.stream}`} key=${`${piece.stream}${piece.from}`}>
-      <button type="button" class="at" onClick=${() => choose(piece.seq)} aria-label=${t('talk.toevent', { n: piece.seq })} title=${t('talk.toevent', { n: piece.seq })}>${piece.seq}</button><span class="stream">${piece.stream.slice(3)}</span><code><${Ansi} text=${piece.text} /></code></div>`)}</div>
+    <div class="inner raw" ref=${place} tabindex="0" role="group" aria-label=${t('bytes.streams')}>${seen.map((piece) => html`<div class=${`line ${piece.stream}`} key=${`${piece.stream}${piece.from}`}>
+      <button type="button" class="at" onClick=${() => choose(piece.seq)} aria-label=${t('talk.toevent', { n: piece.seq })} title=${t('talk.toevent', { n: piece.seq })}>${piece.seq}</button><span class="stream">${piece.stream.slice(3)}</span><code><${Ansi} text=${piece.text} /></code></div>`)}${search && html`<p class="small quiet pad" role="status">${t('bytes.found', { n: seen.length })}</p>`}</div>
     <footer class="small quiet">${t('bytes.bothnote')}</footer></section>`;
 }
 

@@ -4,7 +4,7 @@ import { t } from '../../lib/i18n.js';
 import { extended, words } from '../../lib/conversation.js';
 import { Markdown } from '../../lib/markdown.js';
 import { Ansi } from '../../lib/ansi.js';
-import { duration } from '../../lib/format.js';
+import { duration, used } from '../../lib/format.js';
 import { Empty, Time } from '../basic.js';
 
 const STEP = 1000;
@@ -71,6 +71,7 @@ function Said({ item, before, choose }) {
       case 'command': return html`<${Tool} head=${`$ ${data.command}`} ok=${data.exit_code === 0 || data.exit_code === null} result=${data.exit_code === null ? data.status : t('talk.exit', { n: data.exit_code })} took=${took} output=${data.output} />`;
       case 'tool': return html`<${Tool} head=${`${data.tool} ${JSON.stringify(data.input)}`} ok=${!['failed', 'error'].includes(data.status)} result=${data.status} took=${took} output=${data.output} />`;
       case 'progress': return html`<div class="row small"><span class="quiet">${Math.round(data.percent)}%</span><span class="grow any">${data.message}</span></div><div class="bar" role="progressbar" aria-label=${t('talk.progress')} aria-valuenow=${Math.round(data.percent)} aria-valuemin="0" aria-valuemax="100"><svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect width=${Math.min(100, Math.max(0, data.percent))} height="1" /></svg></div>`;
+      case 'usage': return html`<p class="small quiet">${t('talk.usage')} ${used(data) || '–'}</p>`;
       case 'question': return html`<p class="who warn">◆ ${t('talk.asks')}</p><${Markdown} text=${data.prompt} />`;
       case 'answer': return html`<p class="who">${t('talk.answered')}</p><p class="any">${data.response_preview}</p>`;
       case 'auto': return html`<p class="who warn">${t('talk.auto', { s: data.timeout_sec })}</p><p class="any">${data.policy}</p>`;

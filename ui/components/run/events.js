@@ -5,6 +5,7 @@ import { number } from '../../lib/format.js';
 import { summary } from '../../lib/conversation.js';
 import { VirtualList } from '../virtual-list.js';
 import { Copy } from '../basic.js';
+import { Source } from '../source.js';
 
 /** Most characters of an event that are drawn. */
 const SHOWN = 40_000;
@@ -61,5 +62,5 @@ function Detail({ log, seq, seeBytes }) {
   const raw = event.raw_ref;
   return html`<div class="detail"><header class="row small"><button type="button" class="link" aria-expanded=${open ? 'true' : 'false'} onClick=${() => setOpen(!open)}>${open ? '▾' : '▸'} ${event.seq} ${event.type}</button><span class="grow"></span>
       ${raw && html`<button type="button" class="button s" onClick=${seeBytes}>${raw.stream} ${number(raw.byte_from)}–${number(raw.byte_to)}</button>`}<${Copy} text=${JSON.stringify(event)} label=${t('events.copy')} /></header>
-    ${open && html`<pre tabindex="0" class="json" data-testid="event-data">${text.length > SHOWN ? `${text.slice(0, SHOWN)}\n… ${t('events.cut')}` : text}</pre>`}</div>`;
+    ${open && html`<pre tabindex="0" class="json" data-testid="event-data"><${Source} text=${text.length > SHOWN ? `${text.slice(0, SHOWN)}\n… ${t('events.cut')}` : text} language="json" /></pre>`}</div>`;
 }

@@ -1,11 +1,15 @@
 // The result of a run: its data with the origin of every field, and its artifacts.
-import { html, useState } from '../../lib/view.js';
+import { html, useEffect, useRef, useState } from '../../lib/view.js';
 import { t } from '../../lib/i18n.js';
 import { api, runPath, useApi } from '../../lib/api.js';
 import { bytes, number, shortId } from '../../lib/format.js';
 import { Markdown } from '../../lib/markdown.js';
+import { languageOf } from '../../lib/highlight.js';
 import { Card, Copy, Empty, FromIcon, Loading, Problem } from '../basic.js';
+import { Source } from '../source.js';
 
+/** How long the pointer rests on a field before its origin is asked for. */
+const REST_MS = 200;
 /** Most members of one object or list that are drawn. */
 const MEMBERS = 200;
 
@@ -14,12 +18,21 @@ export function Result({ id, choose }) {
   const { data, error, reload } = useApi(runPath(id, '/result'));
   const [origin, setOrigin] = useState(/** @type {any} */ (null));
   const result = data?.result;
-  const explain = async (/** @type {string} */ path) => {
-    try {
-      setOrigin(await api(runPath(id, `/explain?path=${encodeURIComponent(path)}`)));
-    } catch (refused) {
-      setOrigin({ path, error: refused });
-    }
+  const timer = useRef(0);
+  const asked = useRef('');
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const explained = async (/** @type {string} */ path) => {
+    asked.current = path;
+    const found = await api(runPath(id, `/explain?path=${encodeURIComponent(path)}`)).catch((error) => ({ path, error }));
+    // The pointer may be elsewhere by now.
+    if (asked.current === path) setOrigin(found);
+    return found;
+  };
+  /** @type {Explain} */
+  const explain = {
+    rest: (path) => { clearTimeout(timer.current); timer.current = setTimeout(() => { if (origin?.path !== path) explained(path); }, REST_MS); },
+    leave: () => clearTimeout(timer.current),
+    go: async (path) => { clearTimeout(timer.current); show((await explained(path)).origin, choose); },
   };
   if (error) return html`<${Problem} error=${error} retry=${reload} />`;
   if (!result) return html`<${Loading} />`;
@@ -34,9 +47,18 @@ export function Result({ id, choose }) {
   </div>`;
 }
 
-/** @param {{value: any, path: string, name: string, explain: (path: string) => void}} props @returns {any} */
+/** Goes to the bytes that a field came from, or else to its event. @param {any} origin @param {(seq: number, mark?: any) => void} choose */
+function show(origin, choose) {
+  if (origin?.seq) choose(origin.seq, origin.kind === 'stream' ? { stream: origin.stream, from: origin.byte_from, to: origin.byte_to } : undefined);
+}
+
+/**
+ * What a field tells of its origin: where it came from while the pointer rests on it, its bytes by a click.
+ * @typedef {{rest: (path: string) => void, leave: () => void, go: (path: string) => void}} Explain
+ * @param {{value: any, path: string, name: string, explain: Explain}} props @returns {any}
+ */
 function Tree({ value, path, name, explain }) {
-  const from = html`<button type="button" class="from" title=${t('result.from')} aria-label=${t('result.fromfield', { path })} onClick=${() => explain(path)}><${FromIcon} /></button>`;
+  const from = html`<button type="button" class="from" title=${t('result.from')} aria-label=${t('result.fromfield', { path })} onMouseEnter=${() => explain.rest(path)} onMouseLeave=${explain.leave} onFocus=${() => explain.rest(path)} onBlur=${explain.leave} onClick=${() => explain.go(path)}><${FromIcon} /></button>`;
   const key = html`<span class="key">${name}</span>: `;
   if (value === null || typeof value !== 'object') return html`<ul><li>${key}<span class="any">${JSON.stringify(value)}</span>${from}</li></ul>`;
   const members = Object.entries(value);
@@ -55,7 +77,7 @@ function Origin({ of, choose, close }) {
   return html`<div class="row top"><div class="grow stack-s"><p><code>${of.path}</code> ${origin ? t(`origin.${origin.kind}`, { ...origin, n: origin.seq }) : t('origin.unknown')}</p>
       ${origin?.precision && origin.precision !== 'field' && html`<p class="small quiet">${t('origin.precision')}</p>`}
       ${validation && html`<p class="small quiet">${t('origin.steps', { steps: validation.steps.map((/** @type {any} */ step) => step.step).join(' → '), level: validation.level })}</p>`}
-      ${origin?.seq && html`<p class="row"><button type="button" class="button s" onClick=${() => choose(origin.seq, stream ? { stream: origin.stream, from: origin.byte_from, to: origin.byte_to } : undefined)}>${stream ? `${origin.stream} ${number(origin.byte_from)}–${number(origin.byte_to)}` : t('why.event', { n: origin.seq })}</button></p>`}</div>
+      ${origin?.seq && html`<p class="row"><button type="button" class="button s" onClick=${() => show(origin, choose)}>${stream ? `${origin.stream} ${number(origin.byte_from)}–${number(origin.byte_to)}` : t('why.event', { n: origin.seq })}</button></p>`}</div>
     <button type="button" class="copy" onClick=${close} aria-label=${t('action.close')}>✕</button></div>`;
 }
 
@@ -82,5 +104,5 @@ export function Preview({ id, path, markdown }) {
 export function Shown({ data, markdown = false }) {
   if (data.preview === 'image') return html`<img class="preview" src=${`data:${data.mime};base64,${data.content}`} alt=${data.path} />`;
   if (data.preview !== 'text') return html`<p class="quiet small">${t(`preview.${data.preview}`)}</p>`;
-  return markdown ? html`<div class="preview"><${Markdown} text=${data.content} /></div>` : html`<pre class="code" tabindex="0" role="group" aria-label=${data.path}>${data.content}</pre>`;
+  return markdown ? html`<div class="preview"><${Markdown} text=${data.content} /></div>` : html`<pre class="code" tabindex="0" role="group" aria-label=${data.path}><${Source} text=${data.content} language=${languageOf(data.path)} /></pre>`;
 }
