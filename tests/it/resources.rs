@@ -10,6 +10,9 @@ use crate::support::{Server, of_type};
 /// Long enough for a loaded machine, and the end of a script that nothing stops.
 const NET: (&str, &str) = ("hard_timeout_seconds", "50");
 
+/// What a script prints that was not stopped.
+const OWN_END: &str = "its own end";
+
 /// The error of a run of this script, on a server with this setting. Meanwhile and afterwards others are served.
 fn stopped(setting: (&str, &str), script: &str) -> Value {
     let server = Server::with(&[NET, setting]);
@@ -17,7 +20,9 @@ fn stopped(setting: (&str, &str), script: &str) -> Value {
     server.skill("hello", HELLO, json!({}));
     let (_, run) = server.create("hog");
     let (_, other) = server.finished("hello");
-    server.finish(&run);
+    let events = server.finish(&run);
+    // What a run has left is looked at once more at its end; it must not come to that.
+    assert!(!events.iter().any(|event| event.to_string().contains(OWN_END)), "it was not stopped: {events:#?}");
     assert_eq!(server.get(&format!("/v1/jobs/{other}")).json()["status"], "succeeded");
     let job = server.get(&format!("/v1/jobs/{run}")).json();
     assert_eq!(job["status"], "failed", "{job}");
@@ -97,7 +102,7 @@ fn one_process_that_burns_its_processor_time_is_stopped() {
 fn a_disk_that_is_being_filled_is_noticed_in_the_run_and_in_its_temporary_folder() {
     for folder in [".", "$TMPDIR"] {
         let fill = format!(
-            "cat >/dev/null\nfor n in 1 2 3 4 5 6 7 8; do head -c 5000000 /dev/urandom > {folder}/f$n; done\nsleep 600\n"
+            "cat >/dev/null\nfor n in 1 2 3 4 5 6 7 8; do head -c 5000000 /dev/urandom > {folder}/f$n; done\nsleep 600\necho {OWN_END} >&2\n"
         );
         let limit = 20 << 20;
         let seen = seen(&stopped(("limits.disk_bytes", "20 MiB"), &fill), "disk_bytes", limit);
@@ -108,8 +113,8 @@ fn a_disk_that_is_being_filled_is_noticed_in_the_run_and_in_its_temporary_folder
 #[test]
 fn very_many_files_are_noticed_however_small_they_are() {
     // 16 MiB of disk space allow 1024 files and folders.
-    let many = "n=0\nwhile [ $n -lt 3000 ]; do : > f$n; n=$((n + 1)); done\nsleep 600\n";
-    let error = stopped(("limits.disk_bytes", "16 MiB"), many);
+    let many = format!("n=0\nwhile [ $n -lt 3000 ]; do : > f$n; n=$((n + 1)); done\nsleep 600\necho {OWN_END} >&2\n");
+    let error = stopped(("limits.disk_bytes", "16 MiB"), &many);
     seen(&error, "disk_bytes", 16 << 20);
     assert_eq!(error["details"]["files"], 1025, "{error}");
 }

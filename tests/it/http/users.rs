@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
 use serde_json::{Value, json};
+use skill_runner::http::all_routes;
 
+use super::routes::path_of;
 use crate::cli::place::Place;
 use crate::support::skill::HELLO;
 use crate::support::{Server, script_skill};
@@ -74,6 +76,33 @@ fn another_user_of_the_machine_needs_a_token() {
     }
     assert_eq!(server.get("/v1/jobs").json()["jobs"], json!([]), "nothing was created");
     assert_eq!(parts(&ask_as(0, server.address, &get("/v1/jobs", ""))).0, 200);
+}
+
+#[test]
+fn another_user_of_the_machine_gets_nothing_from_any_route() {
+    if !can_play_others() {
+        return;
+    }
+    let server = Server::start();
+    server.skill("hello", HELLO, json!({}));
+    let (_, run) = server.finished("hello");
+    let mut refused = 0;
+    for route in all_routes() {
+        let path = path_of(&route).replace("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11", &run);
+        let request = format!(
+            "{} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}",
+            route.method
+        );
+        let answer = ask_as(NOBODY, server.address, &request);
+        assert!(!answer.contains(&run) && !answer.contains("hello"), "{} {path}: {answer}", route.method);
+        if route.needs != "open" {
+            let (status, error) = parts(&answer);
+            assert_eq!((status, &error["code"]), (401, &json!("UNAUTHORIZED")), "{} {path}", route.method);
+            refused += 1;
+        }
+    }
+    assert!(refused > 80, "{refused}");
+    assert_eq!(server.get("/v1/jobs").json()["jobs"].as_array().unwrap().len(), 1, "nothing was made or removed");
 }
 
 #[test]
