@@ -185,6 +185,8 @@ fn the_token_stays_in_the_process_and_only_the_printed_address_opens_the_pages()
     .to_lowercase();
     assert!(opened.starts_with("http/1.1 303") && opened.contains("\r\nlocation: /recordings\r\n"), "{opened}");
     assert!(opened.contains("; httponly; samesite=strict"), "{opened}");
+    let elsewhere = Call::new(client.address, "GET", &format!("//evil.example/?key={key}")).send();
+    assert!(!elsewhere.text_lossy().contains("evil"), "{elsewhere:?}");
 
     let run =
         id(&client.post("/v1/jobs", &json!({"skill_id": "demo-echo", "input": {"text": format!("is it {TOKEN}?")}})));
