@@ -83,6 +83,8 @@ fn a_run_goes_through_the_client_and_each_of_its_steps_is_recorded_once() {
     let client = Client::of(&url(&server), None);
     let skills = client.get("/v1/management/skills").json();
     assert_eq!(skills, server.get("/v1/management/skills").json(), "answers are those of the service");
+    let wrong = json!({"skill_id": "demo-prime-number", "parameter": {"divisor": "three"}});
+    assert_eq!(client.post("/v1/jobs/check", &wrong).refusal(), server.post("/v1/jobs/check", &wrong).refusal());
     let run = id(&client.post("/v1/jobs", &json!({"skill_id": "demo-prime-number", "parameter": {"divisor": 3}})));
     let early = client.get(&format!("/v1/jobs/{run}/result"));
     assert_eq!(early.refusal(), (409, "RESULT_NOT_READY".into()));
