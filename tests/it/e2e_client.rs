@@ -83,6 +83,8 @@ fn a_run_goes_through_the_client_and_each_of_its_steps_is_recorded_once() {
     let client = Client::of(&url(&server), None);
     let skills = client.get("/v1/management/skills").json();
     assert_eq!(skills, server.get("/v1/management/skills").json(), "answers are those of the service");
+    let wrong = json!({"skill_id": "demo-prime-number", "parameter": {"divisor": "three"}});
+    assert_eq!(client.post("/v1/jobs/check", &wrong).refusal(), server.post("/v1/jobs/check", &wrong).refusal());
     let run = id(&client.post("/v1/jobs", &json!({"skill_id": "demo-prime-number", "parameter": {"divisor": 3}})));
     let early = client.get(&format!("/v1/jobs/{run}/result"));
     assert_eq!(early.refusal(), (409, "RESULT_NOT_READY".into()));
@@ -185,6 +187,8 @@ fn the_token_stays_in_the_process_and_only_the_printed_address_opens_the_pages()
     .to_lowercase();
     assert!(opened.starts_with("http/1.1 303") && opened.contains("\r\nlocation: /recordings\r\n"), "{opened}");
     assert!(opened.contains("; httponly; samesite=strict"), "{opened}");
+    let elsewhere = Call::new(client.address, "GET", &format!("//evil.example/?key={key}")).send();
+    assert!(!elsewhere.text_lossy().contains("evil"), "{elsewhere:?}");
 
     let run =
         id(&client.post("/v1/jobs", &json!({"skill_id": "demo-echo", "input": {"text": format!("is it {TOKEN}?")}})));

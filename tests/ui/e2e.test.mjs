@@ -47,6 +47,8 @@ test('a skill is chosen, filled in, run, watched and read, and the recording is 
   await opened.getByRole('heading', { name: 'Run Prime numbers' }).waitFor();
   await drop(opened, 0, 'my numbers.txt', '2 3 4 97\n');
   await opened.getByText('my numbers.txt', { exact: true }).waitFor();
+  await opened.getByLabel('divisor').fill('three');
+  await opened.getByText('"three" is not of type "integer"').first().waitFor();
   await opened.getByLabel('divisor').fill('3');
   await opened.getByRole('button', { name: 'Run', exact: true }).click();
   await opened.waitForURL(/\/runs\/[0-9a-f-]{36}$/);

@@ -55,6 +55,7 @@ test('a package is checked, installed, updated with its changes shown, compared 
   await opened.locator('.note.warn', { hasText: 'What it may do changes' }).getByText('network').waitFor();
   await opened.locator('.diff .plus', { hasText: '"version": "1.1.0"' }).waitFor();
   await opened.locator('.diff .minus', { hasText: '"version": "1.0.0"' }).waitFor();
+  assert.match(await opened.locator('.diff', { hasText: '"version"' }).first().innerText(), /\n-  "version": "1\.0\.0",?\n\+  "version": "1\.1\.0",?\n/, 'each line stands on a line');
   assert.equal((await service.get('/v1/skills/dropped')).version, '1.0.0', 'nothing is installed before it is asked for');
   await opened.getByRole('button', { name: 'Update', exact: true }).click();
   await opened.getByRole('link', { name: 'Installed: dropped 1.1.0' }).click();

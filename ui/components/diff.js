@@ -13,7 +13,7 @@ export function Changes({ of, findings = [] }) {
   return html`<ul class="bare stack-s">${of.map((change) => html`<li key=${change.path}><details open=${of.length <= 5 || about(change).length > 0}>
     <summary><span class=${`tag ${change.change === 'added' ? 'good' : change.change === 'removed' ? 'bad' : 'warn'}`}>${MARKS[change.change]} ${t(`changes.${change.change}`)}</span> <code class="any">${change.path}</code></summary>
     ${about(change).length > 0 && html`<${Findings} of=${about(change)} />`}
-    ${change.diff === null ? html`<p class="small quiet">${t('changes.notshown')}</p>` : html`<pre class="code diff" tabindex="0" role="group" aria-label=${change.path}>${change.diff.split('\n').map((/** @type {string} */ line, /** @type {number} */ at) => html`<span key=${at} class=${kind(line)}>${line}\n</span>`)}</pre>`}</details></li>`)}</ul>`;
+    ${change.diff === null ? html`<p class="small quiet">${t('changes.notshown')}</p>` : html`<pre class="code diff" tabindex="0" role="group" aria-label=${change.path}>${change.diff.split('\n').map((/** @type {string} */ line, /** @type {number} */ at) => html`<span key=${at} class=${kind(line)}>${`${line}\n`}</span>`)}</pre>`}</details></li>`)}</ul>`;
 }
 
 /** @param {string} line */

@@ -21,15 +21,11 @@ pub(super) fn allowed(method: &Method, path: &str) -> Option<Allowed> {
     }
     let is_get = *method == Method::GET || *method == Method::HEAD;
     match parts.as_slice() {
+        ["jobs" | "skill-packages", "check"] if *method == Method::POST => Some(Allowed { action: None, run: None }),
         ["jobs" | "temp-skill-runs", id, rest @ ..] if is_id(id) => of_run(is_get, method, id, rest),
         _ if is_get => is_read(&parts).then_some(Allowed { action: None, run: None }),
-        _ if *method == Method::POST => {
-            let action = match parts.as_slice() {
-                ["jobs" | "temp-skill-runs"] => Some(Action::Create),
-                ["jobs", "check"] | ["skill-packages", "check"] => None,
-                _ => return None,
-            };
-            Some(Allowed { action, run: None })
+        ["jobs" | "temp-skill-runs"] if *method == Method::POST => {
+            Some(Allowed { action: Some(Action::Create), run: None })
         }
         _ => None,
     }

@@ -18,15 +18,16 @@ const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 const KEY: &str = "key=";
 
 pub(super) async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    let mut answer = match check(&shared, &request) {
-        Ok(()) => next.run(request).await,
-        Err(answer) => answer,
+    let mut answer = match answer_of_gate(&shared, &request) {
+        Some(answer) => answer,
+        None => next.run(request).await,
     };
     add_security_headers(answer.headers_mut());
     answer
 }
 
-fn check(shared: &Shared, request: &Request) -> Result<(), Response> {
+/// The answer to a request that goes no further; none if it passes.
+fn answer_of_gate(shared: &Shared, request: &Request) -> Option<Response> {
     let headers = request.headers();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let named = request.uri().authority().map_or(host, |authority| authority.as_str());
@@ -35,31 +36,33 @@ fn check(shared: &Shared, request: &Request) -> Result<(), Response> {
         || ![host, named].iter().all(|name| is_allowed_host(&hosts, name))
     {
         let message = "the example client answers under localhost and 127.0.0.1 alone";
-        return Err(refusal(StatusCode::FORBIDDEN, ErrorCode::ForbiddenHost, message));
+        return Some(refusal(StatusCode::FORBIDDEN, ErrorCode::ForbiddenHost, message));
     }
     // A page of another origin, and be it one of this machine, may open a page here and nothing else.
     let opens_page = request.method() == Method::GET && !holds_data(request.uri().path());
     let foreign = Origin::of(headers, &[]) == Origin::Foreign || is_of_other_page(headers);
     if foreign && !opens_page {
         let message = "a page of another origin may not use the example client";
-        return Err(refusal(StatusCode::FORBIDDEN, ErrorCode::ForbiddenOrigin, message));
+        return Some(refusal(StatusCode::FORBIDDEN, ErrorCode::ForbiddenOrigin, message));
     }
-    let Some(key) = &shared.key else { return Ok(()) };
+    let key = shared.key.as_ref()?;
     if opens_page && let Some(given) = key_in(request) {
         if !is_equal_secret(given.as_bytes(), key.as_bytes()) {
-            return Err(no_key());
+            return Some(no_key());
         }
         // The key goes from the address into a cookie that no script reads and no other site sends.
-        let mut answer = Redirect::to(request.uri().path()).into_response();
+        let path = request.uri().path();
+        // Two slashes would name another host.
+        let mut answer = Redirect::to(if path.starts_with("//") { "/" } else { path }).into_response();
         answer.headers_mut().extend(cookie(headers, key).map(|cookie| (header::SET_COOKIE, cookie)));
-        return Err(answer);
+        return Some(answer);
     }
     if holds_data(request.uri().path())
         && !cookies(headers).any(|given| is_equal_secret(given.as_bytes(), key.as_bytes()))
     {
-        return Err(no_key());
+        return Some(no_key());
     }
-    Ok(())
+    None
 }
 
 /// Whether an address leads to data; pages and their files hold none.

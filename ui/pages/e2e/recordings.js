@@ -15,7 +15,7 @@ export function Recordings() {
     ${data && html`<p class="quiet">${t('e2e.folder')} <code class="any">${data.folder}</code></p>`}
     ${data?.recordings.length === 0 && html`<${Empty} title=${t('e2e.norecordings')}><p><a href=${href([])}>${t('home.first')}</a></p><//>`}
     ${data?.recordings.length > 0 && html`<div class="card scroll-x"><table class="list"><thead><tr><th scope="col">${t('column.skill')}</th><th scope="col">${t('e2e.steps')}</th><th scope="col" class="wide">${t('e2e.service')}</th><th scope="col" class="num">${t('column.created')}</th></tr></thead>
-      <tbody>${data.recordings.map((/** @type {any} */ one) => html`<tr key=${one.request_id}><td class="any"><a href=${href(['recordings', one.request_id])}>${one.skill_id ?? t('run.temporary')}<span class="out"> ${one.request_id}</span></a> <span class="quiet small mono">${shortId(one.request_id)}</span></td>
+      <tbody>${data.recordings.map((/** @type {any} */ one) => html`<tr key=${one.request_id}><td class="any"><a href=${href(['recordings', one.request_id])}>${one.skill_id ?? t(one.actions.includes('create') ? 'run.temporary' : 'e2e.elsewhere')}<span class="out"> ${one.request_id}</span></a> <span class="quiet small mono">${shortId(one.request_id)}</span></td>
         <td>${one.actions.map((/** @type {string} */ action, /** @type {number} */ at) => html`<span class="tag" key=${at}>${t(`recorded.${action}`)}</span> `)}</td><td class="wide small quiet any">${one.service}</td><td class="num"><${Time} iso=${one.began_at} /></td></tr>`)}</tbody></table></div>`}
   </div>`;
 }
@@ -42,7 +42,7 @@ export function Playback({ id }) {
   if (!data) return html`<div class="page"><h1 class="out">${t('e2e.playback')}</h1><${Loading} /></div>`;
   const step = data.steps[at - 1];
   return html`<div class="page stack">
-    <div class="row"><div class="grow"><h1>${t('e2e.playback')}: ${data.skill_id ?? t('run.temporary')}</h1><p class="small quiet"><${Id} id=${data.request_id} /> ${data.service}</p></div>
+    <div class="row"><div class="grow"><h1>${t('e2e.playback')}: ${data.skill_id ?? t(data.steps.some((/** @type {any} */ one) => one.action === 'create') ? 'run.temporary' : 'e2e.elsewhere')}</h1><p class="small quiet"><${Id} id=${data.request_id} /> ${data.service}</p></div>
       <a class="button" href=${href(['runs', data.request_id])}>${t('e2e.torun')}</a></div>
     <div class="row"><button type="button" class="button" disabled=${at <= 1} onClick=${() => to(1)}>${t('e2e.firststep')}</button><button type="button" class="button" disabled=${at <= 1} onClick=${() => to(at - 1)}>${t('e2e.previous')}</button>
       <button type="button" class="button main" disabled=${at >= count} onClick=${() => to(at + 1)}>${t('e2e.next')}</button>
