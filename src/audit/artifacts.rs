@@ -1,8 +1,10 @@
 //! Compares the artifacts in proof, manifest, events and files.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::artifact::{self, Manifest};
 use crate::audit::error::Error;
-use crate::audit::files::RunFiles;
+use crate::audit::files::{FoundArtifact, RunFiles};
 use crate::audit::report::Report;
 use crate::bounded;
 use crate::domain::artifact::ArtifactEntry;
@@ -12,8 +14,9 @@ use crate::domain::run_file::RunFile;
 /// The manifest's name in a run's folder.
 const MANIFEST: &str = RunFile::Manifest.name();
 
-/// Longest manifest that is read.
+/// Longest manifest that is read, and most values in it: a run has fewer files.
 const MANIFEST_MAX: u64 = 512 * 1024 * 1024;
+const MANIFEST_VALUES_MAX: usize = 2_000_000;
 
 /// Checks manifest and files against the proof and the events; the artifacts the run has by its manifest, and that.
 pub(crate) fn check(
@@ -24,18 +27,18 @@ pub(crate) fn check(
 ) -> Result<(Vec<ArtifactEntry>, Option<Manifest>), Error> {
     let manifest = manifest(files, proof, report);
     let listed = manifest.as_ref().map(|manifest| &manifest.artifacts);
-    for entry in indexed {
-        if let Some(listed) = listed
-            && !listed.contains(entry)
-        {
+    if let Some(listed) = listed {
+        let listed: HashSet<&ArtifactEntry> = listed.iter().collect();
+        for entry in indexed.iter().filter(|entry| !listed.contains(entry)) {
             report.violated("ARTIFACT", MANIFEST, format!("it does not list {} as the log does", entry.path_rel));
         }
     }
     // Without a manifest, the log lists the artifacts.
     let expected = listed.map_or(indexed, Vec::as_slice);
     let found = files.artifacts()?;
+    let by_path: HashMap<&str, &FoundArtifact> = found.iter().map(|found| (found.path_rel.as_str(), found)).collect();
     for entry in expected {
-        match found.iter().find(|other| other.path_rel == entry.path_rel) {
+        match by_path.get(entry.path_rel.as_str()) {
             None => report.violated("ARTIFACT", &entry.path_rel, "the file is missing"),
             Some(other) if (other.size, &other.sha256) != (entry.size, &entry.sha256) => {
                 let message = format!(
@@ -47,10 +50,9 @@ pub(crate) fn check(
             Some(_) => {}
         }
     }
-    for other in &found {
-        if !expected.iter().any(|entry| entry.path_rel == other.path_rel) {
-            report.violated("ARTIFACT", &other.path_rel, "this file is not in the manifest: the run did not write it");
-        }
+    let expected_paths: HashSet<&str> = expected.iter().map(|entry| entry.path_rel.as_str()).collect();
+    for other in found.iter().filter(|other| !expected_paths.contains(other.path_rel.as_str())) {
+        report.violated("ARTIFACT", &other.path_rel, "this file is not in the manifest: the run did not write it");
     }
     Ok((expected.to_vec(), manifest))
 }
@@ -62,6 +64,10 @@ fn manifest(files: &RunFiles, proof: &Proof, report: &mut Report) -> Option<Mani
         report.violated("PROOF", MANIFEST, "the file is missing");
         return None;
     };
+    if !bounded::json::has_at_most(&bytes, MANIFEST_VALUES_MAX) {
+        report.violated("PROOF", MANIFEST, "it is larger than a manifest can be");
+        return None;
+    }
     let parsed = bounded::json::from_slice(&bytes);
     let manifest: Manifest =
         parsed.map_err(|error| report.violated("PROOF", MANIFEST, format!("it cannot be read: {error}"))).ok()?;

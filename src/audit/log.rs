@@ -6,13 +6,14 @@ use std::io::{BufRead, BufReader, Read};
 use crate::audit::error::Error;
 use crate::audit::report::{Report, Trust, Violation};
 use crate::audit::streams::Streams;
+use crate::bounded::json::has_at_most;
 use crate::domain::artifact::ArtifactEntry;
 use crate::domain::event::{Event, Normalized};
 use crate::domain::fact::Stream;
 use crate::domain::outcome::{Proof, RunError, StreamProof};
 use crate::domain::run_file::RunFolder;
 use crate::export::{EVENTS, Piece};
-use crate::fcmp::audit::{Auditor, Expect};
+use crate::fcmp::audit::{Auditor, Expect, VALUES_MAX};
 use crate::fcmp::{Envelope, LogHead, PublicKey, RawRef, read_envelope, verify_signature};
 
 /// Most events reported with different bytes: after a cut file every later one would differ.
@@ -87,14 +88,17 @@ impl<'a> LogAudit<'a> {
 
     pub(crate) fn take(&mut self, line: &[u8]) {
         self.auditor.push(line);
-        // The auditor has already reported events that cannot be read.
-        match read_envelope(line) {
-            Err(_) => self.known.folded = None,
-            Ok(envelope) => {
+        // The auditor has already reported events that cannot be read, or hold too much.
+        match has_at_most(line, VALUES_MAX).then(|| read_envelope(line).ok()).flatten() {
+            None => self.known.folded = None,
+            Some(envelope) => {
+                let was_over = self.is_over();
                 self.fold(&envelope, line);
                 self.compare(&envelope);
                 self.note(envelope.event);
-                let signature = self.known.proof.as_ref().and_then(|proof| proof.signature.as_ref());
+                // Nothing vouches for what follows the terminal event.
+                let proof = self.known.proof.as_ref().filter(|_| !was_over);
+                let signature = proof.and_then(|proof| proof.signature.as_ref());
                 self.known.signed_by = signature.and_then(|signature| verify_signature(line, signature).ok());
             }
         }
@@ -167,10 +171,18 @@ impl<'a> LogAudit<'a> {
         };
         let RawRef { stream, byte_from, byte_to, .. } = raw_ref;
         let Some(streams) = &mut self.streams else { return };
+        if self.violations.len() >= DIFFERENCES_MAX {
+            return;
+        }
+        // A text is never shorter than its bytes. A log of others could name all bytes of a stream in each of its events.
+        if byte_to.saturating_sub(*byte_from) > raw.text.len() as u64 {
+            let file = Streams::name(*stream);
+            return self.violated("RAW", format!("its text is shorter than bytes {byte_from}..{byte_to} of {file}"));
+        }
         // A missing file is reported once.
         let Some(bytes) = streams.bytes(*stream, *byte_from, *byte_to) else { return };
         let shown = String::from_utf8_lossy(&bytes);
-        if shown != raw.text && self.violations.len() < DIFFERENCES_MAX {
+        if shown != raw.text {
             let same = shown.bytes().zip(raw.text.bytes()).take_while(|(one, other)| one == other).count() as u64;
             // If the bytes are not UTF-8, offsets in the text are not offsets in the file.
             let exact = std::str::from_utf8(&bytes).is_ok();

@@ -1,6 +1,6 @@
 //! Compares the files of a run with the list in its manifest, and that list with the proof.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::artifact::{self, Manifest};
 use crate::audit::error::Error;
@@ -68,7 +68,8 @@ fn compare(files: &RunFiles, listed: &[ProvenFile], found: &BTreeMap<String, Pro
         let name = RunFolder::Uploads.name();
         report.not_checked.push(format!("{left_out} files in {name}/, which are not in the export"));
     }
-    for path in found.keys().filter(|path| !listed.iter().any(|file| file.path == **path)) {
+    let listed: HashSet<&str> = listed.iter().map(|file| file.path.as_str()).collect();
+    for path in found.keys().filter(|path| !listed.contains(path.as_str())) {
         report.violated("FILE", path, "this file is not in the manifest: the run did not have it when it ended");
     }
 }

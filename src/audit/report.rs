@@ -47,9 +47,24 @@ pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
 }
 
+/// Most violations that are told, but for those of an export and its log, which have limits of their own.
+const VIOLATIONS_MAX: usize = 500;
+/// Most characters of the name of a file and of a message: they may repeat what somebody made up.
+const SHOWN_MAX: usize = 1000;
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
 impl Report {
     pub(crate) fn violated(&mut self, rule: &'static str, file: impl Into<String>, message: impl Into<String>) {
-        let (file, message) = (file.into(), message.into());
+        if self.violations.len() >= VIOLATIONS_MAX {
+            return;
+        }
+        let (file, message) = (cut(file.into()), cut(message.into()));
         self.violations.push(Violation { rule, file, seq: None, byte: None, message });
     }
 

@@ -15,6 +15,8 @@ const RESULT: &str = RunFile::Result.name();
 const VALIDATION: &str = RunFile::Validation.name();
 /// Longest of these files that is read: an output has at most 10 MB.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// Most values in one: an output has at most 1 000 000, and there are the artifacts.
+const MAX_VALUES: usize = 2_000_000;
 
 /// Checks both files against the log's outcome and the artifacts it names.
 pub(crate) fn check(files: &RunFiles, outcome: &Outcome, artifacts: &[ArtifactEntry], report: &mut Report) {
@@ -33,6 +35,7 @@ pub(crate) fn check(files: &RunFiles, outcome: &Outcome, artifacts: &[ArtifactEn
 
 fn read(file: &Piece) -> Result<Value, String> {
     let text = Some(file.size()).filter(|size| *size <= MAX_BYTES).and_then(|size| file.bytes(0, size));
+    let text = text.filter(|text| bounded::json::has_at_most(text, MAX_VALUES));
     let text = text.ok_or("it is larger than a result can be")?;
     bounded::json::from_slice(&text).map_err(|error| error.to_string())
 }

@@ -122,6 +122,7 @@ impl From<orchestrator::Error> for Failure {
             | E::IdempotencyConflict
             | E::QueueFull { .. }
             | E::InstallsBusy { .. }
+            | E::FilesBusy
             | E::ShuttingDown
             | E::InsufficientStorage { .. }
             | E::SeqOutOfRange { .. }

@@ -1,10 +1,30 @@
 //! The async runtime of the commands that run skills.
 
+use std::time::Duration;
+
 use crate::cli::failure::Failure;
+
+/// How long a thread for blocking work is kept without any.
+const KEPT: Duration = Duration::from_secs(5 * 60);
+/// How often there is a little of it.
+const WORK_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     share_heaps();
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::broken("start the runtime"))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_keep_alive(KEPT).build();
+    let runtime = runtime.map_err(Failure::broken("start the runtime"))?;
+    runtime.spawn(keep_a_thread());
+    Ok(runtime)
+}
+
+/// Keeps one thread for blocking work alive. Whoever hands over such work while there is none, and none can be made, panics: that would
+/// end whatever was at work, when a run has taken all processes that the machine can have. With one thread, the work waits for it.
+async fn keep_a_thread() {
+    loop {
+        // Not waited for: work that waits because no thread could be made is taken by one that this makes.
+        drop(tokio::task::spawn_blocking(|| {}));
+        tokio::time::sleep(WORK_EVERY).await;
+    }
 }
 
 /// glibc gives threads up to eight heaps per core, and what is freed in one serves no other. With one per core the

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One file of a run's `artifacts/`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ArtifactEntry {
     /// What it is for.
     pub role: String,

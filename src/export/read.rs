@@ -13,10 +13,18 @@ use super::piece::Piece;
 use crate::bounded;
 use crate::files;
 
-/// Longest directory at the end of an export that is read: enough for some million files.
+/// Longest directory at the end of an export that is read.
 const CENTRAL_MAX: u64 = 256 << 20;
 /// Longest list of contents that is read.
 const CONTENTS_MAX: u64 = 512 << 20;
+/// Most files of an export, and most that its list names. A run keeps fewer.
+const FILES_MAX: usize = 250_000;
+/// Values that the list of so many files has.
+const CONTENTS_VALUES_MAX: usize = 4 * FILES_MAX + 100;
+/// Most flaws of each kind that are told: of an export that somebody made up, every file may have one.
+const FLAWS_MAX: usize = 100;
+/// Most characters of a name in a flaw.
+const NAME_SHOWN_MAX: usize = 300;
 /// Shortest line of the directory.
 const CENTRAL_LINE: usize = 46;
 
@@ -39,7 +47,20 @@ pub struct Export {
     files: BTreeMap<String, Placed>,
     order: Vec<String>,
     contents: Option<Contents>,
-    flaws: Vec<Flaw>,
+    flaws: Flaws,
+}
+
+/// The first flaws; the others are left out.
+#[derive(Debug, Default)]
+struct Flaws(Vec<Flaw>);
+
+impl Flaws {
+    fn add(&mut self, rule: &'static str, file: Option<&str>, byte: Option<u64>, message: impl Into<String>) {
+        if self.0.len() < FLAWS_MAX {
+            let file = file.map(shown);
+            self.0.push(Flaw { rule, file, byte, message: message.into() });
+        }
+    }
 }
 
 impl Export {
@@ -56,7 +77,7 @@ impl Export {
     pub fn open(path: &Path) -> io::Result<Self> {
         let whole = Piece::whole(files::open_followed(path)?)?;
         let (files, order) = (BTreeMap::new(), Vec::new());
-        let mut export = Self { whole, files, order, contents: None, flaws: Vec::new() };
+        let mut export = Self { whole, files, order, contents: None, flaws: Flaws::default() };
         export.seal()?;
         if let Some(placed) = export.frame() {
             export.order = placed.iter().map(|placed| placed.entry.name.clone()).collect();
@@ -68,7 +89,7 @@ impl Export {
 
     /// What is wrong with its headers, its directory and its seal.
     pub fn flaws(&self) -> &[Flaw] {
-        &self.flaws
+        &self.flaws.0
     }
 
     /// Its own list of contents.
@@ -90,11 +111,11 @@ impl Export {
 
     /// Compares every file with the list of contents.
     pub fn check_files(&self) -> io::Result<Vec<Flaw>> {
-        let mut flaws = Vec::new();
+        let mut flaws = Flaws::default();
         let listed = self.contents.iter().flat_map(|contents| &contents.files);
         let mut listed: BTreeMap<&str, _> = listed.map(|listed| (listed.path.as_str(), listed)).collect();
         for (name, placed) in self.files.iter().filter(|(name, _)| *name != CONTENTS) {
-            let mut found = |message: String| flaws.push(flaw("CONTENTS", Some(name), Some(placed.data_at), message));
+            let mut found = |message: String| flaws.add("CONTENTS", Some(name), Some(placed.data_at), message);
             let Some(piece) = self.file(name) else {
                 found("the export ends before it does".to_owned());
                 continue;
@@ -112,9 +133,10 @@ impl Export {
                 Some(_) | None => {}
             }
         }
-        let missing = listed.keys().map(|name| flaw("CONTENTS", Some(name), None, "the file is missing".to_owned()));
-        flaws.extend(missing);
-        Ok(flaws)
+        for name in listed.keys() {
+            flaws.add("CONTENTS", Some(name), None, "the file is missing");
+        }
+        Ok(flaws.0)
     }
 
     /// Checks that the last digits are the hash of everything before them.
@@ -124,13 +146,13 @@ impl Export {
         let hash = self.whole.part(0, sealed).digest(|_| Ok(()))?.sha256;
         if seal != hash.as_bytes() {
             let message = "the seal at the end is not the sha256 of what stands before it: the export was changed";
-            self.flaws.push(flaw("SEAL", None, Some(sealed), message.to_owned()));
+            self.flaws.add("SEAL", None, Some(sealed), message);
         }
         Ok(())
     }
 
     fn zip_flaw(&mut self, file: Option<&str>, byte: u64, message: impl Into<String>) {
-        self.flaws.push(flaw("ZIP", file, Some(byte), message.into()));
+        self.flaws.add("ZIP", file, Some(byte), message);
     }
 
     /// The files and their places, as the directory at the end lists them.
@@ -217,7 +239,7 @@ impl Export {
                 self.zip_flaw(
                     Some(pair[1]),
                     placed.header_at,
-                    format!("it comes after {:?}, so the files are not sorted", pair[0]),
+                    format!("it comes after {:?}, so the files are not sorted", shown(pair[0])),
                 );
             }
         }
@@ -225,7 +247,7 @@ impl Export {
 
     fn read_contents(&mut self) -> Option<Contents> {
         let at = self.files.get(CONTENTS).map(|placed| placed.data_at);
-        let mut wrong = |message: String| self.flaws.push(flaw("CONTENTS", Some(CONTENTS), at, message));
+        let mut wrong = |message: String| self.flaws.add("CONTENTS", Some(CONTENTS), at, message);
         let Placed { entry, data_at, .. } = self.files.get(CONTENTS)?;
         let bytes = Some(entry.size).filter(|size| *size <= CONTENTS_MAX);
         let bytes = bytes.and_then(|size| self.whole.bytes(*data_at, data_at.checked_add(size)?));
@@ -235,6 +257,10 @@ impl Export {
         };
         if crc32fast::hash(&bytes) != entry.crc32 {
             wrong("its checksum in the headers is not that of its content".to_owned());
+        }
+        if !bounded::json::has_at_most(&bytes, CONTENTS_VALUES_MAX) {
+            wrong(format!("it lists more than {FILES_MAX} files"));
+            return None;
         }
         match bounded::json::from_slice::<Contents>(&bytes) {
             Err(error) => {
@@ -255,8 +281,9 @@ impl Export {
     }
 }
 
-fn flaw(rule: &'static str, file: Option<&str>, byte: Option<u64>, message: String) -> Flaw {
-    Flaw { rule, file: file.map(str::to_owned), byte, message }
+/// As much of a name as is told.
+fn shown(name: &str) -> String {
+    name.chars().take(NAME_SHOWN_MAX).collect()
 }
 
 /// Where two texts begin to differ.
@@ -271,7 +298,7 @@ fn read_central(central: &[u8]) -> Result<Vec<Entry>, usize> {
     let mut entries = Vec::new();
     let mut at = 0;
     while at < central.len() {
-        let (entry, length) = read_line(&central[at..]).ok_or(at)?;
+        let (entry, length) = read_line(&central[at..]).filter(|_| entries.len() < FILES_MAX).ok_or(at)?;
         entries.push(entry);
         at += length;
     }

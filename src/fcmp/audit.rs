@@ -1,6 +1,6 @@
 //! The log checker: ordering rules OR-01…07, the schema, the numbering and the proof of one run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use super::envelope::{Envelope, RawRef, read_envelope};
@@ -18,6 +18,11 @@ use crate::domain::time::Timestamp;
 
 /// Most violations reported; one broken byte can break every rule after it.
 const VIOLATIONS_MAX: usize = 100;
+
+/// Most values of an event; no writer makes one with as many.
+pub(crate) const VALUES_MAX: usize = 1_000_000;
+/// Most characters of a message: it may repeat what an event holds.
+const MESSAGE_MAX: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
@@ -55,7 +60,9 @@ pub struct Auditor {
     status: Status,
     turns: u32,
     asked: Option<InteractionId>,
-    resolved: Vec<InteractionId>,
+    resolved: BTreeSet<InteractionId>,
+    /// How often a question was answered, also one that was before.
+    answers: usize,
     resolved_in_attempt: bool,
     /// Whether the next attempt begins a turn again.
     retried: bool,
@@ -78,7 +85,8 @@ impl Default for Auditor {
             status: Status::Queued,
             turns: 0,
             asked: None,
-            resolved: Vec::new(),
+            resolved: BTreeSet::new(),
+            answers: 0,
             resolved_in_attempt: false,
             retried: false,
             resolved_before: 0,
@@ -94,10 +102,13 @@ impl Auditor {
     pub fn push(&mut self, line: &[u8]) {
         // A log may say that it is at the last number there is.
         self.seq = self.seq.saturating_add(1);
+        if !bounded::json::has_at_most(line, VALUES_MAX) {
+            return self.violated("SCHEMA", format!("the event has more than {VALUES_MAX} values"));
+        }
         self.schema(line);
         let envelope = match read_envelope(line) {
             Ok(envelope) => envelope,
-            Err(error) => return self.violated("FCMP", error.to_string()),
+            Err(error) => return self.violated("FCMP", cut(error.to_string())),
         };
         if self.terminal.is_some() {
             self.violated("OR-01", "an event follows the terminal one".into());
@@ -146,7 +157,7 @@ impl Auditor {
             return self.violated("SCHEMA", "the built-in contract does not compile".into());
         };
         if let Err(error) = contract.validate(&value) {
-            self.violated("SCHEMA", format!("{} at {}", error, error.instance_path()));
+            self.violated("SCHEMA", cut(format!("{} at {}", error, error.instance_path())));
         }
     }
 
@@ -164,11 +175,11 @@ impl Auditor {
         self.ts = Some(envelope.ts);
         let opens = matches!(&envelope.event, Some(Event::StateChanged(change)) if change.to == Status::Running);
         if opens && self.turns > 0 {
-            self.attempt += 1;
+            self.attempt = self.attempt.saturating_add(1);
             self.local_seq = 0;
             // The answer that opens this attempt belongs to the attempt before it.
-            self.resolved_in_attempt = self.resolved.len() > self.resolved_before || std::mem::take(&mut self.retried);
-            self.resolved_before = self.resolved.len();
+            self.resolved_in_attempt = self.answers > self.resolved_before || std::mem::take(&mut self.retried);
+            self.resolved_before = self.answers;
         }
         self.local_seq = self.local_seq.saturating_add(1);
         if (envelope.meta.attempt, envelope.meta.local_seq) != (self.attempt, self.local_seq) {
@@ -271,7 +282,8 @@ impl Auditor {
             self.violated("OR-07", format!("interaction {id} is resolved but not pending"));
         }
         self.asked = None;
-        self.resolved.push(id);
+        self.answers += 1;
+        self.resolved.insert(id);
     }
 
     fn tile(&mut self, raw: &RawRef) {
@@ -308,7 +320,7 @@ impl Auditor {
         if let Some(Err(flaw)) = proof.signature.as_ref().map(|signature| verify(line, signature)) {
             self.violated("SIGNATURE", flaw.to_owned());
         }
-        if proof.events != self.seq - 1 {
+        if proof.events != self.seq.saturating_sub(1) {
             self.violated("PROOF", format!("the proof counts {} events", proof.events));
         }
         if proof.chain_sha256 != chain.to_string() {
@@ -324,6 +336,14 @@ impl Auditor {
         if self.violations.len() < VIOLATIONS_MAX {
             self.violations.push(Violation { rule, seq, message });
         }
+    }
+}
+
+/// A message without what is too long of it.
+fn cut(message: String) -> String {
+    match message.char_indices().nth(MESSAGE_MAX) {
+        None => message,
+        Some((end, _)) => format!("{}…", &message[..end]),
     }
 }
 

@@ -40,6 +40,8 @@ const AT_SEQ: &[&str] = &["at_seq"];
 const EVENTS: &[&str] = &["cursor", access::TICKET];
 /// Those of a history for which its log is read from the beginning.
 const TIMES: &[&str] = &["from_ts", "to_ts"];
+/// That of a file of a skill which is not the one in place.
+const VERSION: &str = "version";
 const RANGE: &[&str] = &["stream", "byte_from", "byte_to"];
 
 pub(crate) fn routes(app: App) -> Router {
@@ -164,7 +166,14 @@ fn management_routes(table: RouteTable) -> RouteTable {
         .get("/v1/management/skills", Read, &[], management::skills::all)
         .get("/v1/management/skills/{id}", Read, &[], management::skills::one)
         .get("/v1/management/skills/{id}/schemas", Read, &[], management::skills::schemas)
-        .get("/v1/management/skills/{id}/file", Read, &["path", "version"], package_files::file)
+        .slow_get(
+            "/v1/management/skills/{id}/file",
+            Read,
+            &["path", VERSION],
+            // Every archived package is read and checked.
+            Pace::SlowWith(&[VERSION]),
+            package_files::file,
+        )
         .slow_get("/v1/management/skills/{id}/changes", Read, &["from", "to"], Pace::Slow, package_files::changes)
         .upload("/v1/management/audit", Run, &[], audit::export)
         .get("/v1/management/settings", Read, &[], settings::all)

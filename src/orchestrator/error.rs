@@ -61,6 +61,9 @@ pub enum Error {
         /// How many there may be.
         limit: usize,
     },
+    /// Others' files are being unpacked, and that took too long.
+    #[error("the files of other requests are being unpacked or copied; try again later")]
+    FilesBusy,
     #[error("the service is shutting down and takes no new work")]
     ShuttingDown,
     /// The disk is nearly full.
@@ -153,6 +156,7 @@ impl Error {
             Self::PackageInvalid { .. } => ErrorCode::SkillPackageInvalid,
             Self::IdempotencyConflict => ErrorCode::IdempotencyConflict,
             Self::QueueFull { .. } | Self::InstallsBusy { .. } => ErrorCode::QueueFull,
+            Self::FilesBusy => ErrorCode::ResourceLimitExceeded,
             Self::ShuttingDown => ErrorCode::ShuttingDown,
             Self::InsufficientStorage { .. } => ErrorCode::InsufficientStorage,
             Self::SeqOutOfRange { .. } => ErrorCode::SeqOutOfRange,
@@ -188,6 +192,7 @@ impl Error {
             | Self::IdempotencyConflict
             | Self::QueueFull { .. }
             | Self::InstallsBusy { .. }
+            | Self::FilesBusy
             | Self::ShuttingDown
             | Self::InsufficientStorage { .. }
             | Self::SeqOutOfRange { .. }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::installed::{Entry, Installed, NotUsable};
 use super::load;
-use super::survey::Survey;
+use super::survey::{MAX_TOTAL_BYTES, Survey};
 use crate::domain::codes::FindingCode;
 use crate::skill::agent::{self, AgentPackage};
 use crate::skill::{Finding, Intake, PackageFiles, lint};
@@ -106,7 +106,9 @@ fn packages(dir: &Path, role: &str, survey: &Survey) -> Result<Vec<AgentPackage>
     if !findings.is_empty() {
         return Err(findings);
     }
-    let files = load::contents(dir, survey, &mut findings).map_err(|_changed| vec![load::changing()])?;
+    // Its packages are made of all its texts. It is the operator's own folder.
+    let files = load::contents_up_to(MAX_TOTAL_BYTES, dir, survey, &mut findings);
+    let files = files.map_err(|_changed| vec![load::changing()])?;
     agent::packages(role, &files)
 }
 

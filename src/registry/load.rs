@@ -1,5 +1,6 @@
 //! A package's folder, read and checked.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use crate::files::{self, for_each_chunk};
 use crate::skill::package::MAX_READ_BYTES;
 use crate::skill::{Finding, Intake, PackageFiles, lint};
 
+/// Most bytes of a package that are held while it is read: several packages may be, at once. All others are known by their digest.
+const MAX_KEPT_BYTES: u64 = 16 * 1024 * 1024;
 /// How often a package that changes while it is read is read again.
 const READS: usize = 3;
 
@@ -73,9 +76,20 @@ fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Out
 
 /// What the files of a folder hold; those that cannot be read are findings.
 pub(crate) fn contents(dir: &Path, survey: &Survey, findings: &mut Vec<Finding>) -> Result<PackageFiles, Changed> {
+    contents_up_to(MAX_KEPT_BYTES, dir, survey, findings)
+}
+
+/// The same, with so many bytes held.
+pub(crate) fn contents_up_to(
+    most: u64,
+    dir: &Path,
+    survey: &Survey,
+    findings: &mut Vec<Finding>,
+) -> Result<PackageFiles, Changed> {
     let mut files = PackageFiles::new();
+    let kept = kept(survey, most);
     for look in &survey.files {
-        match add(&mut files, dir, look) {
+        match add(&mut files, dir, look, kept.contains(look.path.as_str())) {
             Ok(Added::AsSeen) => {}
             Ok(Added::Changed) => return Err(Changed),
             Err(error) => {
@@ -91,13 +105,33 @@ pub(crate) fn contents(dir: &Path, survey: &Survey, findings: &mut Vec<Finding>)
     Ok(files)
 }
 
+/// The files whose bytes are held while the package is read. Those that it is read by come first, then the shortest.
+fn kept(survey: &Survey, most: u64) -> HashSet<&str> {
+    let rank = |path: &str| match path.split_once('/') {
+        None | Some(("assets", _)) => 0,
+        Some(("scripts", _)) => 1,
+        Some(_) => 2,
+    };
+    let mut looks: Vec<&Look> = survey.files.iter().filter(|look| look.size <= MAX_READ_BYTES).collect();
+    looks.sort_by_key(|look| (rank(&look.path), look.size));
+    let mut left = most;
+    let fits = |look: &&Look| match left.checked_sub(look.size) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    looks.into_iter().filter(fits).map(|look| look.path.as_str()).collect()
+}
+
 /// Whether the file that was read is the one that was looked at.
 enum Added {
     AsSeen,
     Changed,
 }
 
-fn add(files: &mut PackageFiles, dir: &Path, look: &Look) -> io::Result<Added> {
+fn add(files: &mut PackageFiles, dir: &Path, look: &Look, keep: bool) -> io::Result<Added> {
     let file = match files::open_regular(&dir.join(&look.path)) {
         Ok(file) => file,
         // It was a regular file when it was looked at.
@@ -109,7 +143,7 @@ fn add(files: &mut PackageFiles, dir: &Path, look: &Look) -> io::Result<Added> {
     if Look::new(look.path.clone(), &file.metadata()?) != *look {
         return Ok(Added::Changed);
     }
-    if look.size > MAX_READ_BYTES {
+    if !keep {
         files.insert_large(look.path.as_str(), digest(file)?);
     } else {
         let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
 //! The files of a package, in place or in the archive: one of them shown, all of them compared with another package's.
 
-use std::collections::BTreeMap;
-use std::io::Read;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +13,10 @@ use super::installed::Installed;
 use super::load;
 use super::scan::Registry;
 use super::survey::Survey;
+use crate::domain::cache_key::sha256_hex;
 use crate::files::{Error, LookupError, Preview, for_each_chunk, open_beneath};
 use crate::projection::check_shown_of_skill;
-use crate::skill::changes::{Change, Content, changes};
+use crate::skill::changes::{BYTES_MAX, Change, Content, changes};
 use crate::skill::{Intake, is_id};
 
 /// Largest text that is compared line by line.
@@ -62,33 +63,57 @@ impl Installed {
 
     /// The files that differ from an earlier package's; all of them if there is none.
     pub(crate) fn changes_since(&self, before: Option<&Self>) -> Result<Vec<Change>, LookupError> {
-        let before = before.map(Self::contents).transpose()?.unwrap_or_default();
-        Ok(changes(&before, &self.contents()?))
+        let old = before.map(Self::digests).transpose()?.unwrap_or_default();
+        let new = self.digests()?;
+        // No more than that is ever compared line by line, so no more is held.
+        let mut left = BYTES_MAX as u64;
+        let (mut was, mut is) = (BTreeMap::new(), BTreeMap::new());
+        let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for path in paths.into_iter().filter(|path| old.get(*path) != new.get(*path)) {
+            for (package, digests, contents) in [(before, &old, &mut was), (Some(self), &new, &mut is)] {
+                let (Some(package), Some(sha256)) = (package, digests.get(path)) else { continue };
+                let text = package.text(path, TEXT_MAX.min(left))?;
+                left = left.saturating_sub(text.as_ref().map_or(0, |text| text.len() as u64));
+                let content = text.map_or_else(|| Content::Other { sha256: sha256.clone() }, Content::Text);
+                contents.insert(path.clone(), content);
+            }
+        }
+        Ok(changes(&was, &is))
     }
 
-    fn contents(&self) -> Result<BTreeMap<String, Content>, LookupError> {
+    /// Every file with its sha256.
+    fn digests(&self) -> Result<BTreeMap<String, String>, LookupError> {
         if let Some(generated) = &self.generated {
-            let texts = generated.iter().map(|(path, text)| (path.clone(), Content::Text(text.clone())));
-            return Ok(texts.collect());
+            return Ok(generated.iter().map(|(path, text)| (path.clone(), sha256_hex(text.as_bytes()))).collect());
         }
-        let content = |path: &String| -> Result<(String, Content), LookupError> {
-            let failed = |source| LookupError::Io { source };
-            let mut file = open_beneath(&self.dir, Path::new(path))?;
-            let shown = check_shown_of_skill(path).is_ok();
-            if shown && file.metadata().map_err(failed)?.len() <= TEXT_MAX {
-                let mut bytes = Vec::new();
-                (&mut file).take(TEXT_MAX).read_to_end(&mut bytes).map_err(failed)?;
-                let sha256 = hex::encode(Sha256::digest(&bytes));
-                let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
-                return Ok((path.clone(), text.map_or(Content::Other { sha256 }, Content::Text)));
-            }
+        let digest = |path: &String| -> Result<(String, String), LookupError> {
             let mut hash = Sha256::new();
-            for_each_chunk(&mut file, failed, |chunk| {
+            let file = open_beneath(&self.dir, Path::new(path))?;
+            for_each_chunk(file, io_failed, |chunk| {
                 hash.update(chunk);
                 Ok(())
             })?;
-            Ok((path.clone(), Content::Other { sha256: hex::encode(hash.finalize()) }))
+            Ok((path.clone(), hex::encode(hash.finalize())))
         };
-        self.files.iter().map(content).collect()
+        self.files.iter().map(digest).collect()
     }
+
+    /// A file that may be shown and is a text of at most so many bytes.
+    fn text(&self, path: &str, most: u64) -> Result<Option<String>, LookupError> {
+        if let Some(generated) = &self.generated {
+            return Ok(generated.get(path).filter(|text| text.len() as u64 <= most).cloned());
+        }
+        if check_shown_of_skill(path).is_err() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        open_beneath(&self.dir, Path::new(path))?.take(most + 1).read_to_end(&mut bytes).map_err(io_failed)?;
+        let text =
+            Some(bytes).filter(|bytes| bytes.len() as u64 <= most).and_then(|bytes| String::from_utf8(bytes).ok());
+        Ok(text.filter(|text| !text.contains('\0')))
+    }
+}
+
+fn io_failed(source: io::Error) -> LookupError {
+    LookupError::Io { source }
 }

@@ -10,8 +10,10 @@ use crate::domain::codes::FindingCode;
 use crate::files::Mark;
 use crate::skill::Finding;
 
-/// Most files of a package.
+/// Most files of a package, and most folders.
 const MAX_FILES: usize = 10_000;
+/// Most findings about a folder; what is wrong with further files is not told.
+const MAX_FINDINGS: usize = 200;
 /// Most bytes of all its files together.
 pub(crate) const MAX_TOTAL_BYTES: u64 = 512 * 1024 * 1024;
 /// Most folders within one another.
@@ -150,6 +152,9 @@ impl Walk {
                 if depth == MAX_DEPTH {
                     return self.too_large(&format!("its folders are nested deeper than {MAX_DEPTH}"));
                 }
+                if self.survey.folders.len() > MAX_FILES {
+                    return self.too_large(&format!("it has more than {MAX_FILES} folders"));
+                }
                 self.survey.folders.push((PathBuf::from(&path), Mark::new(&metadata)));
                 waiting.push((full, format!("{path}/"), depth + 1));
             } else if kind.is_file() {
@@ -181,7 +186,10 @@ impl Walk {
     }
 
     fn finding(&mut self, code: FindingCode, path: &str, message: &str, hint: &str) {
-        self.survey.findings.push(Finding::error(code, path, message, hint));
+        // That a package is too large is always told: nothing of it is read.
+        if self.survey.findings.len() < MAX_FINDINGS || self.survey.too_large {
+            self.survey.findings.push(Finding::error(code, path, message, hint));
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use similar::TextDiff;
 
 /// Most lines of both sides together that are compared line by line, in one file and in all.
 const LINES_MAX: usize = 20_000;
+/// Most bytes of both sides together that are compared line by line, in one file and in all.
+pub(crate) const BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Lines shown around each difference.
 const CONTEXT: usize = 3;
 
@@ -39,7 +41,7 @@ pub(crate) struct Change {
 /// The files that differ, by path.
 pub(crate) fn changes(before: &BTreeMap<String, Content>, after: &BTreeMap<String, Content>) -> Vec<Change> {
     let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let mut lines_left = LINES_MAX;
+    let mut left = Left { lines: LINES_MAX, bytes: BYTES_MAX };
     let mut found = Vec::new();
     for path in paths {
         let (old, new) = (before.get(path), after.get(path));
@@ -50,7 +52,7 @@ pub(crate) fn changes(before: &BTreeMap<String, Content>, after: &BTreeMap<Strin
             (None, _) => Kind::Added,
         };
         let diff = match (text(old), text(new)) {
-            (Some(old), Some(new)) => diff(old, new, &mut lines_left),
+            (Some(old), Some(new)) => diff(old, new, &mut left),
             _ => None,
         };
         found.push(Change { path: path.clone(), change, diff });
@@ -67,9 +69,16 @@ fn text(content: Option<&Content>) -> Option<&str> {
     }
 }
 
-fn diff(old: &str, new: &str, lines_left: &mut usize) -> Option<String> {
-    let lines = old.lines().count() + new.lines().count();
-    *lines_left = lines_left.checked_sub(lines)?;
+/// What may still be compared.
+struct Left {
+    lines: usize,
+    bytes: usize,
+}
+
+fn diff(old: &str, new: &str, left: &mut Left) -> Option<String> {
+    let lines = left.lines.checked_sub(old.lines().count() + new.lines().count())?;
+    let bytes = left.bytes.checked_sub(old.len() + new.len())?;
+    *left = Left { lines, bytes };
     let diff = TextDiff::from_lines(old, new);
     Some(diff.unified_diff().context_radius(CONTEXT).missing_newline_hint(false).to_string())
 }
@@ -108,6 +117,17 @@ mod tests {
     fn files_of_very_many_lines_are_told_without_them() {
         let long = "x\n".repeat(LINES_MAX);
         let changes = changes(&files(&[]), &files(&[("long", &long), ("next", "y\n"), ("zlong", &long)]));
+        let compared: Vec<bool> = changes.iter().map(|change| change.diff.is_some()).collect();
+        assert_eq!(compared, [true, false, false]);
+    }
+
+    #[test]
+    fn files_of_very_many_bytes_are_told_without_their_lines() {
+        let long = "x".repeat(BYTES_MAX / 2);
+        let before = files(&[("a", &long), ("b", "1")]);
+        let other = "y".repeat(BYTES_MAX / 2);
+        let after = files(&[("a", &other), ("b", "2"), ("c", "3")]);
+        let changes = changes(&before, &after);
         let compared: Vec<bool> = changes.iter().map(|change| change.diff.is_some()).collect();
         assert_eq!(compared, [true, false, false]);
     }

@@ -1,6 +1,6 @@
 //! An untrusted zip: every name is checked before anything is written, and every limit on the bytes that come out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,7 @@ pub struct UploadLimits {
     pub max_upload_bytes: u64,
     /// Sum of all unpacked files.
     pub max_unpacked_bytes: u64,
+    /// Files and folders, also those that only the names of others name.
     pub max_entries: u64,
     pub max_file_bytes: u64,
     /// Unpacked bytes for each byte of the zip.
@@ -83,6 +84,7 @@ impl Archive {
         let mut reader = BufReader::new(file);
         let entries = list(zip, &mut reader, limits)?;
         check_against_each_other(&entries)?;
+        within("max_entries", files_and_folders(&entries, limits.max_entries), limits.max_entries)?;
         let declared = entries.iter().fold(0, |sum: u64, (_, entry)| sum.saturating_add(entry.size()));
         within("max_unpacked_bytes", declared, limits.max_unpacked_bytes)?;
         Ok(Self { path: zip.to_owned(), reader, zip_bytes, entries, limits: limits.clone() })
@@ -218,6 +220,21 @@ fn checked_name(entry: &ZipFileEntry<'_>) -> Result<String, UploadError> {
         return Err(UploadError::invalid(format!("{name:?} is a folder and has contents")));
     }
     Ok(name.to_owned())
+}
+
+/// How many files and folders the entries make, counted until there are more than may be. A folder counts once, whether it has an
+/// entry or is only named by what is in it.
+fn files_and_folders(entries: &[(String, ZipFileEntry<'static>)], most: u64) -> u64 {
+    let mut folders = HashSet::new();
+    let files = entries.iter().filter(|(name, _)| !name.ends_with('/')).count();
+    let count = |folders: &HashSet<&str>| (files + folders.len()) as u64;
+    for (name, _) in entries {
+        folders.extend(name.match_indices('/').map(|(end, _)| &name[..end]));
+        if count(&folders) > most {
+            break;
+        }
+    }
+    count(&folders)
 }
 
 fn check_against_each_other(entries: &[(String, ZipFileEntry<'static>)]) -> Result<(), UploadError> {

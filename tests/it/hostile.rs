@@ -1,7 +1,10 @@
 //! Hostile requests: each gets its code, and leaves nothing behind.
 
 mod egress;
+mod exports;
 mod files;
+mod large_answers;
+mod large_packages;
 mod nested_texts;
 mod output;
 mod packages;

@@ -338,6 +338,28 @@ fn each_limit_is_named_when_it_is_passed() {
     assert_eq!(Desk::refusal(&deflated(&[("a", &vec![0; 2_000_000])])), too_large("max_ratio", 50));
 }
 
+/// Each entry could name 31 folders that nothing counted, and each was made.
+#[test]
+fn folders_that_only_names_name_count_as_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    let unpacked = |entries: &[RawEntry]| {
+        let zip = folder.path().join("a.zip");
+        fs::write(&zip, raw_zip(entries)).unwrap();
+        let into = tempfile::tempdir_in(folder.path()).unwrap();
+        let files = Archive::open(&zip, &small_limits()).and_then(|archive| archive.unpack(into.path()));
+        files.map(|files| files.len()).map_err(|error| error.to_string())
+    };
+    // Five each: four folders and a file.
+    let deep = |count: usize| (0..count).map(|number| RawEntry::file(format!("{number}/d/d/d/x"), b"x")).collect();
+    let (four, five): (Vec<RawEntry>, Vec<RawEntry>) = (deep(4), deep(5));
+    assert_eq!(unpacked(&four), Ok(4));
+    assert_eq!(unpacked(&five), Err("the upload passes the limit max_entries of 20".to_owned()));
+    // A folder counts once, also if it has an entry of its own.
+    let mut same: Vec<RawEntry> = (0..18).map(|number| RawEntry::file(format!("a/b/{number}"), b"x")).collect();
+    same.push(RawEntry { unix_mode: 0o040_755, ..RawEntry::file("a/b/", b"") });
+    assert_eq!(unpacked(&same), Ok(18));
+}
+
 #[test]
 fn a_short_repetitive_text_is_no_bomb() {
     let text = vec![b'x'; 90_000];

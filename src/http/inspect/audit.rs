@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
 use tokio::runtime::Handle;
 
 use crate::audit::{self, Report, StoredRow};
@@ -37,12 +38,18 @@ pub(crate) async fn run(State(app): State<App>, asked: RunInPath, query: Query) 
     Ok(Json(report))
 }
 
-pub(crate) async fn export(State(app): State<App>, query: Query, request: Request) -> Result<Json<Report>, Problem> {
+pub(crate) async fn export(State(app): State<App>, query: Query, request: Request) -> Result<Response, Problem> {
     query.finish()?;
     let sent = receive_zip(&app, request).await?;
-    let mut report = blocking(move || audit::export(&sent).map_err(Problem::from)).await?;
+    let turn = app.turns().slow().await?;
+    let mut report = blocking(move || {
+        // It goes on without its client, and keeps its turn until it is done.
+        let _turn = turn;
+        audit::export(&sent).map_err(Problem::from)
+    })
+    .await?;
     know_signer(&app, &mut report).await?;
-    Ok(Json(report))
+    app.room().make(async { Ok(Json(report).into_response()) }).await
 }
 
 /// Says so if this service signed the run.

@@ -5,9 +5,11 @@ use std::path::Path;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::Response;
-use serde_json::{Value, json};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 
+use crate::domain::artifact::ArtifactEntry;
+use crate::domain::ids::RequestId;
 use crate::domain::run_file::RunFolder;
 use crate::files::open_beneath;
 use crate::http::answer::problem::Problem;
@@ -19,9 +21,21 @@ use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::orchestrator::ProvenRun;
 
-pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Json<Value>, Problem> {
+/// Written as it is: it may be long.
+#[derive(Serialize)]
+struct Listed<'a> {
+    request_id: RequestId,
+    artifacts: Vec<&'a str>,
+    manifest: &'a [ArtifactEntry],
+}
+
+pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Response, Problem> {
+    app.room().make(listed(&app, asked, query)).await
+}
+
+async fn listed(app: &App, asked: RunInPath, query: Query) -> Result<Response, Problem> {
     let request_id = asked.request();
-    let before_its_end = past(&app, &asked, query).await?.filter(|past| !past.state.status().is_final());
+    let before_its_end = past(app, &asked, query).await?.filter(|past| !past.state.status().is_final());
     let manifest = match before_its_end {
         Some(past) => past.artifacts,
         None => match app.orchestrator().log().proven(asked.run()).await? {
@@ -30,8 +44,8 @@ pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) 
             None => Vec::new(),
         },
     };
-    let paths: Vec<&str> = manifest.iter().map(|entry| entry.path_rel.as_str()).collect();
-    Ok(Json(json!({"request_id": request_id, "artifacts": paths, "manifest": manifest})))
+    let artifacts = manifest.iter().map(|entry| entry.path_rel.as_str()).collect();
+    Ok(Json(Listed { request_id, artifacts, manifest: &manifest }).into_response())
 }
 
 pub(crate) async fn one(State(app): State<App>, asked: RunInPath, headers: HeaderMap) -> Result<Response, Problem> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,8 +34,12 @@ struct Entry {
     size: Option<u64>,
 }
 
-pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Json<Value>, Problem> {
+pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Response, Problem> {
     query.finish()?;
+    app.room().make(listed(app.clone(), asked)).await
+}
+
+async fn listed(app: App, asked: RunInPath) -> Result<Response, Problem> {
     let (request_id, run_id) = (asked.request(), asked.run());
     let root = app.orchestrator().log().folder(run_id).await?.root;
     if asked.state.status().is_final() && root.symlink_metadata().is_err() {
@@ -49,7 +54,8 @@ pub(crate) async fn all(State(app): State<App>, asked: RunInPath, query: Query) 
         Ok::<_, Problem>((entries, !whole))
     })
     .await?;
-    Ok(Json(json!({"request_id": request_id, "run_id": run_id, "files": entries, "truncated": truncated})))
+    let told = json!({"request_id": request_id, "run_id": run_id, "files": entries, "truncated": truncated});
+    Ok(Json(told).into_response())
 }
 
 /// A folder that is listed, and what stands before the paths in it.

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::http::answer::problem::Problem;
@@ -38,28 +39,26 @@ pub(crate) async fn file(State(app): State<App>, mut parts: Parts, mut query: Qu
 }
 
 /// The files that differ between two versions; the later one is the one in place if none is named.
-pub(crate) async fn changes(
-    State(app): State<App>,
-    mut parts: Parts,
-    mut query: Query,
-) -> Result<Json<Value>, Problem> {
+pub(crate) async fn changes(State(app): State<App>, mut parts: Parts, mut query: Query) -> Result<Response, Problem> {
     let from = query.text("from").ok_or_else(|| Problem::invalid("from", "is required"))?;
     let to = query.text("to");
     query.finish()?;
     let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
-    blocking(move || {
-        let (before, after) = (package(&app, &id, Some(&from))?, package(&app, &id, to.as_deref())?);
+    let comparing = app.clone();
+    let told = blocking(move || {
+        let (before, after) = (package(&comparing, &id, Some(&from))?, package(&comparing, &id, to.as_deref())?);
         let failed = |error| Error::io("compare the packages")(std::io::Error::other(error));
         let changes = after.changes_since(Some(&before)).map_err(failed)?;
-        Ok::<_, Problem>(Json(json!({
+        Ok::<_, Problem>(json!({
             "skill_id": id, "from": named(&before), "to": named(&after), "changes": changes,
-        })))
-    })
-    .await
+        }))
+    });
+    let told = told.await?;
+    app.room().make(async { Ok(Json(told).into_response()) }).await
 }
 
 /// What an installation of the package would do. Nothing is installed.
-pub(crate) async fn check(State(app): State<App>, query: Query, request: Request) -> Result<Json<Value>, Problem> {
+pub(crate) async fn check(State(app): State<App>, query: Query, request: Request) -> Result<Response, Problem> {
     query.finish()?;
     let zip = receive_zip(&app, request).await?;
     let checked = app.orchestrator().check_package(zip.to_path_buf()).await?;
@@ -79,7 +78,7 @@ pub(crate) async fn check(State(app): State<App>, query: Query, request: Request
         skill
     });
     answer["refused"] = json!(checked.refused);
-    Ok(Json(answer))
+    app.room().make(async { Ok(Json(answer).into_response()) }).await
 }
 
 fn named(package: &Installed) -> Value {

@@ -34,8 +34,18 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for JsonBody<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         check_type(request.headers())?;
         let mut place = Place::default();
-        let bytes = read(request.into_body(), app, &mut place).await?;
+        let bytes = read(request.into_body(), app, &mut place, MAX_BYTES).await?;
         parse_in_turn(bytes, app, place).await
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> JsonBody<T> {
+    /// A body of somebody who is not known: so short that it takes no room from others.
+    pub(crate) async fn of_anybody(request: Request, app: &App) -> Result<T, Problem> {
+        check_type(request.headers())?;
+        let mut place = Place::default();
+        let bytes = read(request.into_body(), app, &mut place, SMALL_BYTES).await?;
+        parse_in_turn(bytes, app, place).await.map(|JsonBody(value, _)| value)
     }
 }
 
@@ -66,7 +76,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<App> for JsonBodyOrNone<T
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let typed = check_type(request.headers());
         let mut place = Place::default();
-        let bytes = read(request.into_body(), app, &mut place).await?;
+        let bytes = read(request.into_body(), app, &mut place, MAX_BYTES).await?;
         if bytes.is_empty() {
             return Ok(Self(None));
         }
@@ -85,14 +95,14 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::UnsupportedMediaType { given: given.chars().take(100).collect(), expected: "application/json" })
 }
 
-async fn read(body: Body, app: &App, place: &mut Place) -> Result<BytesMut, Problem> {
+async fn read(body: Body, app: &App, place: &mut Place, most: usize) -> Result<BytesMut, Problem> {
     let mut stream = body.into_data_stream();
     let mut bytes = BytesMut::new();
     while let Some(piece) = stream.next().await {
         let piece = piece.map_err(|_| Problem::BodyBroken)?;
         let length = bytes.len() + piece.len();
-        if length > MAX_BYTES {
-            return Err(Problem::BodyTooLarge { limit: MAX_BYTES as u64 });
+        if length > most {
+            return Err(Problem::BodyTooLarge { limit: most as u64 });
         }
         app.body_room().grow(place, length)?;
         bytes.extend_from_slice(&piece);

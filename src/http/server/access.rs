@@ -102,7 +102,8 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
             request.extensions_mut().insert(granted);
             let pace = gate.row(&request).map_or(Pace::Usual, |row| row.pace);
             let query = request.uri().query().unwrap_or_default().to_owned();
-            let mut response = gate.app.turns().take(pace, &query, caught(next.run(request))).await;
+            let answer = answered(gate.app.clone(), is_open, next.run(request));
+            let mut response = gate.app.turns().take(pace, &query, answer).await;
             response.extensions_mut().insert(by);
             if let Some(answering) = answering {
                 response.extensions_mut().insert(answering);
@@ -141,6 +142,15 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// The answer, and its room in memory until it is sent. The files of the pages are always there, for anybody.
+async fn answered(app: App, is_open: bool, answer: impl Future<Output = Response> + Send) -> Response {
+    let response = caught(answer).await;
+    if is_open {
+        return response;
+    }
+    app.room().hold_made(response).await.unwrap_or_else(Problem::into_response)
 }
 
 /// A panic in a handler is an internal error of this request; the connection stays open.

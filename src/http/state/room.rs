@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody;
 use axum::response::Response;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::http::answer::problem::Problem;
@@ -50,9 +50,18 @@ impl AnswerRoom {
     ) -> Result<Response, Problem> {
         // Neither semaphore is ever closed.
         let Ok(Ok(permit)) = timeout(PATIENCE, self.making.acquire()).await else { return Err(Problem::NoRoom) };
-        let mut response = making.await?;
+        let response = making.await?;
+        self.hold(response, Some(permit)).await
+    }
+
+    /// Room for an answer that was made. Every answer passes here in the end; one that has its room keeps it.
+    pub(crate) async fn hold_made(&self, response: Response) -> Result<Response, Problem> {
+        self.hold(response, None).await
+    }
+
+    async fn hold(&self, mut response: Response, making: Option<SemaphorePermit<'_>>) -> Result<Response, Problem> {
         let bytes = response.body().size_hint().lower();
-        if bytes > SMALL_BYTES {
+        if bytes > SMALL_BYTES && response.extensions().get::<Held>().is_none() {
             // One that is larger than all the room waits until it is alone.
             let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(HELD_KIB);
             let kib = match self.held.clone().try_acquire_many_owned(kib) {
@@ -60,7 +69,7 @@ impl AnswerRoom {
                 Err(_) => {
                     let Ok(_waiting) = self.waiting.try_acquire() else { return Err(Problem::NoRoom) };
                     // Others, which may be small, are made meanwhile.
-                    drop(permit);
+                    drop(making);
                     let held = timeout(PATIENCE, self.held.clone().acquire_many_owned(kib)).await;
                     let Ok(Ok(held)) = held else { return Err(Problem::NoRoom) };
                     held
@@ -93,6 +102,17 @@ mod tests {
         assert!(answer(&room, 60 << 10).await.is_ok());
         unread.pop();
         assert!(answer(&room, 32 << 20).await.is_ok(), "room that was given back is there again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_takes_room_once_wherever_it_was_made() {
+        let room = AnswerRoom::new();
+        let made = || vec![b'x'; 200 << 20].into_response();
+        let held = room.hold_made(made()).await.unwrap();
+        assert!(matches!(room.hold_made(made()).await, Err(Problem::NoRoom)));
+        let held = room.hold_made(held).await.unwrap();
+        drop(held);
+        assert!(room.hold_made(made()).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

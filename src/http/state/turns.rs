@@ -58,6 +58,13 @@ impl Turns {
         Ok(Answering { _permit: Arc::new(permit) })
     }
 
+    /// Waits for the turn of work that may take seconds and begins only when the body of its request has come.
+    pub(crate) async fn slow(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        // The semaphores are never closed.
+        let turn = timeout(PATIENCE, self.slow.clone().acquire_owned()).await;
+        turn.ok().and_then(Result::ok).ok_or(Problem::Busy)
+    }
+
     /// Makes an answer when it is its turn. What has begun goes on without its client, and keeps its turn until it is done.
     pub(crate) async fn take(
         &self,
@@ -104,6 +111,7 @@ mod tests {
             turns.take(pace, query, async { "done".into_response() }).await.status().is_success()
         };
         assert!(!is_answered(Pace::Slow, "").await);
+        assert!(matches!(turns.slow().await, Err(Problem::Busy)), "what a request brings waits with them");
         assert!(is_answered(Pace::SlowWith(&["at_seq"]), "b=at_seq").await);
         assert!(is_answered(Pace::Usual, "").await && is_answered(Pace::Own, "").await);
     }

@@ -59,9 +59,13 @@ impl Orchestrator {
 
     /// Create the run. One that needs files gets those of the earlier run.
     pub(crate) async fn rerun(&self, again: Rerun, idempotency_key: Option<&str>) -> Result<Created, Error> {
-        let files = match again.files_of {
-            Some(run) => Some(self.files_of(run).await?),
-            None => None,
+        // Until the new run has its files, there are copies of them.
+        let (files, _turn) = match again.files_of {
+            Some(run) => {
+                let turn = self.shared.reruns.turn().await?;
+                (Some(self.files_of(run).await?), Some(turn))
+            }
+            None => (None, None),
         };
         let mut created = self.create(again.request, idempotency_key).await?;
         let Some((sent, _folder)) = files.filter(|_| created.awaiting_upload) else { return Ok(created) };
@@ -90,6 +94,7 @@ impl Orchestrator {
         let log = &self.shared.log;
         let files = log.uploaded(run).await?.map(|uploaded| uploaded.files).unwrap_or_default();
         let uploads = log.folder(run).await?.folder(RunFolder::Uploads);
+        self.shared.has_room_for(files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size)))?;
         let beside = self.shared.layout.tmp();
         let copy = move || {
             std::fs::create_dir_all(&beside)?;

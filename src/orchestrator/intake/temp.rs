@@ -37,12 +37,14 @@ impl Orchestrator {
         let limits = &shared.settings.limits;
         let limits = UploadLimits { max_upload_bytes: limits.temp_skill_package_max_bytes, ..self.upload_limits() };
         let (tmp, kept) = (shared.layout.tmp(), shared.layout.kept_request(state.request_id));
+        let turn = shared.unpacking.turn().await?;
         let unpacked = shared.blocking.run("unpack the package", move || {
             let request = read_request(&kept)?;
             let (folder, installed, sha256) = unpack(&zip, &tmp, &limits)?;
             Ok::<_, Error>((request, folder, installed, sha256))
         });
         let (request, unpacked, installed, sha256) = unpacked.await??;
+        drop(turn);
         let request = shared.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();
         let planned = shared.plan_checked(&installed.skill, request, None).await?;

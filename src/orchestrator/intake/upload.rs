@@ -170,6 +170,7 @@ impl Orchestrator {
         };
         let staging = shared.layout.request_uploads(state.request_id);
         let limits = self.upload_limits();
+        let turn = shared.unpacking.turn().await?;
         let staged = shared
             .blocking
             .run("unpack the upload", move || {
@@ -178,6 +179,7 @@ impl Orchestrator {
                     .map_err(|error| with_advice(error, &sent, &fields))
             })
             .await;
+        drop(turn);
         let Staged { manifest, ignored } = staged??;
         if let Err(error) = check_list(&manifest) {
             let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));

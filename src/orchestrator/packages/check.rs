@@ -69,6 +69,7 @@ impl Orchestrator {
             let told = Told { findings: package.skill.findings.clone(), action, changes };
             Ok::<_, Error>(PackageCheck { package: Some(package), replaces, refused, told })
         };
+        let _turn = self.shared.unpacking.turn().await?;
         self.shared.blocking.run("check the package", look).await?
     }
 }

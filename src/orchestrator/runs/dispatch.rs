@@ -47,8 +47,13 @@ async fn drive(shared: Arc<Shared>, run: RunId, mailbox: Mailbox) {
     if let Err(panic) = driven.await {
         error!(%panic, "the actor of a run broke");
         let broken = Error::io("drive the run")(std::io::Error::other("its actor panicked"));
-        if let Err(again) = actor::give_up(&shared, run, &broken).await {
-            error!(error = %chain(&again), "the run's failure could not be logged");
+        let giving_up = shared.clone();
+        // Also in one of its own: what broke the actor may break this, too.
+        let given_up = tokio::spawn(async move { actor::give_up(&giving_up, run, &broken).await }.in_current_span());
+        match given_up.await {
+            Ok(Ok(_)) => {}
+            Ok(Err(again)) => error!(error = %chain(&again), "the run's failure could not be logged"),
+            Err(panic) => error!(%panic, "the run's failure could not be logged"),
         }
     }
     shared.live.leave(run);

@@ -29,6 +29,7 @@ use crate::orchestrator::shared::backups::Backups;
 use crate::orchestrator::shared::data_use::DataUse;
 use crate::orchestrator::shared::deadlines::Deadlines;
 use crate::orchestrator::shared::ended_runs::EndedRuns;
+use crate::orchestrator::shared::file_work::FileWork;
 use crate::orchestrator::shared::known_skills::KnownSkills;
 use crate::orchestrator::shared::live::LiveRuns;
 use crate::orchestrator::shared::queue::{Place, Queue};
@@ -87,6 +88,10 @@ pub(crate) struct Shared {
     pub live: LiveRuns,
     pub uploading: Mutex<HashSet<RunId>>,
     pub installs: Arc<Semaphore>,
+    /// Files that are being unpacked.
+    pub unpacking: FileWork,
+    /// Runs that are being made again with the files of earlier ones, until they have them.
+    pub reruns: FileWork,
     /// Checks of requests that take long, at once.
     pub checks: Semaphore,
     /// Held by whoever judges a large output.
@@ -159,6 +164,8 @@ impl Shared {
             live: LiveRuns::default(),
             uploading: Mutex::default(),
             installs: Arc::new(Semaphore::new(parts.installs_max)),
+            unpacking: FileWork::default(),
+            reruns: FileWork::default(),
             checks: Semaphore::new(CHECKS_MAX),
             large_outputs: Mutex::default(),
             temp_runs: Mutex::default(),

@@ -5,6 +5,7 @@ pub(crate) mod context;
 pub(crate) mod data_use;
 pub(crate) mod deadlines;
 pub(crate) mod ended_runs;
+pub(crate) mod file_work;
 pub(crate) mod known_skills;
 pub(crate) mod live;
 pub(crate) mod queue;

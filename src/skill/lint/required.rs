@@ -14,9 +14,12 @@ pub(crate) fn required_text<'a>(files: &'a PackageFiles, path: &str, report: &mu
         Err(NoText::Absent) => {
             Finding::error(FindingCode::FileMissing, path, format!("{path} is missing"), "add the file to the package")
         }
-        Err(NoText::TooLarge) => {
-            Finding::error(FindingCode::FileTooLarge, path, format!("{path} is larger than 1 MiB"), "make it shorter")
-        }
+        Err(NoText::TooLarge) => Finding::error(
+            FindingCode::FileTooLarge,
+            path,
+            format!("{path} is larger than 1 MiB, or the package has more than 16 MiB of such files"),
+            "make it shorter",
+        ),
         Err(NoText::NotUtf8) => {
             Finding::error(FindingCode::NotUtf8, path, format!("{path} is not UTF-8"), "save it as UTF-8")
         }

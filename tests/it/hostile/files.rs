@@ -6,9 +6,27 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
+use super::parsers;
 use crate::interactive::pose::Pose;
 use crate::interactive::service::Service;
 use crate::support::{LONG, Server, script_skill};
+
+/// Each path was held, and 200 000 of them take a gigabyte.
+#[test]
+fn files_with_long_paths_are_left_out_and_take_little_memory() {
+    let deep = "import os\nos.chdir('artifacts')\nfor _ in range(13):\n    os.mkdir('d' * 240)\n    os.chdir('d' * 240)\n\
+        for number in range(60000):\n    os.close(os.open(f'{number:0200}', os.O_CREAT | os.O_WRONLY))\n\
+        print('{\"success\": true, \"data\": {}}')\n";
+    let script = format!("cat > /dev/null\nexec python3 - <<'END'\n{deep}END\n");
+    let mut service = parsers::Service::start(|skills| script_skill(skills, "deep", &script, json!({})));
+    let before = service.peak_megabytes();
+    let run = service.call("POST", "/v1/jobs?wait=60").json(&json!({"skill_id": "deep"})).send().json();
+    assert_eq!(run["status"], "succeeded", "{run}");
+    assert!(run.to_string().contains("its path is longer than 1200 bytes"), "{run}");
+    let peak = service.peak_megabytes();
+    assert!(peak < before + 100, "{before} MB before, {peak} MB now");
+    service.lives();
+}
 
 #[test]
 fn a_run_ends_with_its_result_however_many_files_it_puts_beside_it() {

@@ -1,7 +1,8 @@
 //! No package stops the service that reads it, wherever it comes from: each is refused, and the service answers on.
 
 use std::fs;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ impl Service {
     }
 
     pub fn call(&self, method: &str, path: &str) -> Call {
-        Call::new(self.server.address.parse().unwrap(), method, path)
+        Call::new(self.address(), method, path)
     }
 
     /// Sends a request; while it is under way, the service must answer others.
@@ -48,6 +49,22 @@ impl Service {
         let asked = Instant::now();
         assert_eq!(self.call("GET", "/healthz").send().status, 200);
         assert!(asked.elapsed() < Duration::from_secs(10), "/healthz took {:?}", asked.elapsed());
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.server.address.parse().unwrap()
+    }
+
+    /// Its data folder.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The most memory that it has had so far.
+    pub fn peak_megabytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.server.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB")).unwrap();
+        peak.trim().parse::<u64>().unwrap() / 1024
     }
 
     /// The process that was started still runs.

@@ -198,6 +198,15 @@ fn whoever_is_wrong_too_often_waits_and_neither_named_tokens_nor_sessions_do() {
     assert_eq!(server.get("/v1/jobs").status, 401);
 }
 
+/// All large bodies share their room in memory, and anybody may send this one.
+#[test]
+fn whoever_logs_in_sends_no_more_than_a_log_in_takes() {
+    let server = Server::with(&[("token", "t0ken")]);
+    let long = log_in(&server, &json!({"token": "x".repeat(16 * 1024)}));
+    assert_eq!(long.refusal(), (413, "PAYLOAD_TOO_LARGE".to_owned()));
+    assert_eq!(log_in(&server, &json!({"token": "t0ken"})).status, 200);
+}
+
 #[test]
 fn a_person_who_opens_the_page_about_the_api_is_led_to_the_log_in_and_a_program_is_refused() {
     let server = Server::with(&[("token", "t0ken")]);
