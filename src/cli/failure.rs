@@ -89,6 +89,11 @@ impl From<store::Error> for Failure {
             store::Error::Locked { path } => {
                 Self::Busy(format!("another skill-runner uses this data directory: {}", path.display()))
             }
+            store::Error::InUse { store } => Self::Busy(format!("another skill-runner uses this store: {store}")),
+            store::Error::Unusable { store, reason } => {
+                let message = format!("cannot be used: {reason}");
+                Self::Configuration(vec![Problem { key: "store".to_owned(), place: store, message }])
+            }
             other => Self::Broken(chain(&other)),
         }
     }

@@ -26,6 +26,9 @@ pub(crate) struct Global {
     /// Folder of the installed skills [default: ./skills]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Configuration")]
     skills_dir: Option<String>,
+    /// Where the log of runs is kept: sled or postgres://USER:PASSWORD@HOST/DATABASE [default: sled]
+    #[arg(long, global = true, value_name = "STORE", help_heading = "Configuration")]
+    store: Option<String>,
     /// Log level: TRACE, DEBUG, INFO, WARN or ERROR [default: INFO]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Configuration")]
     log_level: Option<String>,
@@ -34,7 +37,12 @@ pub(crate) struct Global {
 impl Global {
     /// The settings in force; `more` are flags of the command, by the names of their settings.
     pub(crate) fn settings(&self, more: &[(&str, Option<String>)]) -> Result<Settings, Failure> {
-        let own = [("data_dir", &self.data_dir), ("skills_dir", &self.skills_dir), ("log_level", &self.log_level)];
+        let own = [
+            ("data_dir", &self.data_dir),
+            ("skills_dir", &self.skills_dir),
+            ("store", &self.store),
+            ("log_level", &self.log_level),
+        ];
         let more = more.iter().map(|(name, value)| (*name, value));
         let flags: Vec<(String, String)> =
             own.into_iter().chain(more).filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();

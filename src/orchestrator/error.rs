@@ -237,6 +237,8 @@ fn of_store(error: &store::Error) -> ErrorCode {
         | store::Error::Malformed { .. }
         | store::Error::Unavailable { .. }
         | store::Error::Locked { .. }
+        | store::Error::InUse { .. }
+        | store::Error::Unusable { .. }
         | store::Error::Format { .. }
         | store::Error::Io { .. }
         | store::Error::Engine { .. } => ErrorCode::Internal,

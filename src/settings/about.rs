@@ -56,7 +56,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("agent_home", "home folder of the engines, with their logins"),
     ("backup_dir", "folder that backups are made in"),
     ("npm_prefix", "folder that engines are installed in"),
-    ("store", "kind of the event store"),
+    ("store", "where the log of runs is kept: sled (in data_dir), or postgres://USER:PASSWORD@HOST/DATABASE"),
     ("seal_grace_seconds", "how long the events of a finished run stay in the store"),
     ("scrub", "bytes a second that the background check of stored files reads; 0 switches it off"),
     ("scrub_pause_seconds", "pause before each check of all stored files"),

@@ -164,7 +164,7 @@ fn ui_login(from: &mut Reader) -> Option<UiLogin> {
 
 fn store(from: &mut Reader) -> Store {
     Store {
-        kind: from.choice("store", StoreKind::Sled, &[("sled", StoreKind::Sled)]),
+        kind: from.parsed("store", StoreKind::Sled, StoreKind::parse),
         seal_grace_seconds: from.whole("seal_grace_seconds", 60, 0..=WEEK),
     }
 }

@@ -6,6 +6,7 @@ mod keys;
 mod layers;
 mod load;
 mod reader;
+mod store_place;
 
 pub(crate) use about::{about, listed};
 pub(crate) use keys::variable;
@@ -13,6 +14,7 @@ pub(crate) use layers::Problem;
 pub use layers::Source;
 pub use reader::Described;
 pub(crate) use reader::Secret;
+pub(crate) use store_place::StoreKind;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -133,12 +135,6 @@ pub struct Scrub {
     pub(crate) bytes_per_second: u64,
     /// From the service's start, and from the end of one check of everything, to the begin of the next.
     pub(crate) pause_seconds: u64,
-}
-
-/// Back ends of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StoreKind {
-    Sled,
 }
 
 /// How runs are admitted and treated.

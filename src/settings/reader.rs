@@ -53,7 +53,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-const MASK: &str = "********";
+pub(super) const MASK: &str = "********";
 
 /// Reads settings one by one and remembers what it found.
 pub(crate) struct Reader {

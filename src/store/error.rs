@@ -68,6 +68,19 @@ pub enum Error {
     /// Another process has the data directory open.
     #[error("another skill-runner uses this data directory: {path}")]
     Locked { path: PathBuf },
+    /// Another process writes to the store, or has taken it over.
+    #[error("another skill-runner uses this store: {store}")]
+    InUse {
+        /// The store, as its operator knows it.
+        store: String,
+    },
+    /// The store cannot be used as it is, or as it was named.
+    #[error("the store {store} cannot be used: {reason}")]
+    Unusable {
+        /// The store, without any password.
+        store: String,
+        reason: String,
+    },
     /// The data directory belongs to another store or a later version.
     #[error("{path} says {found:?}, but this program reads {expected:?}")]
     Format {

@@ -1,4 +1,4 @@
-//! The event store: its trait, the group-committing writer, sled and memory back ends, sealed logs.
+//! The event store: its trait, its back ends (sled, PostgreSQL, memory), sealed logs.
 //!
 //! The store deals in bytes. Whoever appends has encoded each event once, with its `seq` inside; the
 //! store keeps those bytes, and readers get them back unchanged.
@@ -13,10 +13,13 @@ use crate::domain::ids::{RequestId, RunId, Seq};
 
 mod admission;
 mod batch;
+mod claim;
 pub mod contract;
 mod error;
 mod labels;
 mod memory;
+mod patience;
+mod postgres;
 pub mod sealed;
 mod sled;
 mod tails;
@@ -26,6 +29,7 @@ pub use self::error::Error;
 pub(crate) use self::labels::Labels;
 pub use self::labels::{RunCounts, RunFilter};
 pub use self::memory::MemoryStore;
+pub use self::postgres::{Postgres, PostgresStore};
 pub(crate) use self::sealed::{SealedLog, Sealing};
 pub use self::sled::{SledStore, Space};
 

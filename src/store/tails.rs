@@ -42,6 +42,26 @@ impl Tails {
         }
     }
 
+    /// Tells the run's followers of a head that may be known already, or be older than the one that is.
+    pub(super) fn raise(&self, run: &RunId, head: Seq) {
+        if let Some(sender) = self.lock().senders.get(run) {
+            sender.send_if_modified(|known| {
+                let newer = head > *known;
+                if newer {
+                    *known = head;
+                }
+                newer
+            });
+        }
+    }
+
+    /// The runs that somebody follows.
+    pub(super) fn followed(&self) -> Vec<RunId> {
+        let registry = self.lock();
+        let live = registry.senders.iter().filter(|(_, sender)| sender.receiver_count() > 0);
+        live.map(|(run, _)| *run).collect()
+    }
+
     /// Ends the run's tails: its log is gone.
     pub(super) fn close(&self, run: &RunId) {
         self.lock().senders.remove(run);

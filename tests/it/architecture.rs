@@ -4,6 +4,7 @@ mod code_literals;
 mod engine_names;
 mod foreign_json;
 mod imports;
+mod one_place;
 mod planted;
 
 use std::collections::BTreeMap;
@@ -118,6 +119,8 @@ const IMPURE: &[&str] = &[
     "tokio",
     "axum",
     "sled",
+    "tokio_postgres",
+    "tokio_rustls",
     "rustix",
     "libc",
     "tempfile",

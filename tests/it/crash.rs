@@ -30,15 +30,20 @@ type Seen = Arc<Mutex<HashMap<String, BTreeMap<u64, Vec<u8>>>>>;
 
 #[test]
 fn kill_9_at_any_moment_loses_nothing_that_was_seen() {
+    kill_9(ROUNDS, None);
+}
+
+/// Kills the service that many times, on the embedded store or on the one that is named, and looks at every run.
+pub fn kill_9(rounds: u64, store: Option<&str>) {
     let folder = tempfile::tempdir().unwrap();
     write_skills(&folder.path().join("skills"));
     let mut random = Random::seeded();
     let seen: Seen = Seen::default();
     let mut slowest = Duration::ZERO;
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let policy = if round % 2 == 0 { "fail" } else { "requeue" };
         let started = Instant::now();
-        let mut server = Server::start(folder.path(), policy);
+        let mut server = Server::start_on(folder.path(), policy, store);
         slowest = slowest.max(started.elapsed());
         let stop = Arc::new(AtomicBool::new(false));
         let (taken, first) = mpsc::channel();
@@ -57,11 +62,11 @@ fn kill_9_at_any_moment_loses_nothing_that_was_seen() {
         // An engine dies with its service; the shim sees to it, in its own time.
         until("no process outlives the service", || processes_of(folder.path()).is_empty());
     }
-    let server = Server::start(folder.path(), "requeue");
+    let server = Server::start_on(folder.path(), "requeue", store);
     let runs = all_runs(&server.address);
     let seen = seen.lock().unwrap();
-    eprintln!("{ROUNDS} kills, {} runs, {} of them seen by readers, slowest start {slowest:?}", runs.len(), seen.len());
-    assert!(seen.len() as u64 >= ROUNDS - ROUNDS / UNTRIED, "there was load: {}", seen.len());
+    eprintln!("{rounds} kills, {} runs, {} of them seen by readers, slowest start {slowest:?}", runs.len(), seen.len());
+    assert!(seen.len() as u64 >= rounds - rounds / UNTRIED, "there was load: {}", seen.len());
     for run in seen.keys() {
         assert!(runs.contains(run), "run {run} was acknowledged and is gone");
     }
@@ -96,7 +101,13 @@ impl Drop for Server {
 
 impl Server {
     pub fn start(folder: &Path, restart_queued: &str) -> Self {
+        Self::start_on(folder, restart_queued, None)
+    }
+
+    /// With another store than the embedded one.
+    pub fn start_on(folder: &Path, restart_queued: &str, store: Option<&str>) -> Self {
         let mut child = program()
+            .envs(store.map(|store| ("SKILL_RUNNER_STORE", store)))
             .args(["serve", "--port", "0", "--data-dir", "data", "--skills-dir", "skills"])
             .env("SKILL_RUNNER_RESTART_QUEUED", restart_queued)
             .env("SKILL_RUNNER_MAX_RUNNING_JOBS", "3")
@@ -211,7 +222,7 @@ fn try_post(address: &str, path: &str, body: &Value) -> Option<Value> {
     serde_json::from_str(&answer.into_body().read_to_string().ok()?).ok()
 }
 
-fn get(address: &str, path: &str) -> Value {
+pub fn get(address: &str, path: &str) -> Value {
     let answer = agent().get(format!("http://{address}{path}")).call().unwrap();
     serde_json::from_str(&answer.into_body().read_to_string().unwrap()).unwrap()
 }

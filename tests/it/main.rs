@@ -35,6 +35,7 @@ mod numbers;
 mod observe;
 mod openapi;
 mod packages;
+mod postgres;
 mod protocol;
 mod readme;
 mod real_clis;

@@ -244,7 +244,10 @@ fn values_out_of_range_are_refused_with_key_and_place() {
             "max_running_jobs (skill-runner.yaml): must be a whole number from 1 to 4096, not \"0\"",
         ),
         ("sandbox: maybe", "sandbox (skill-runner.yaml): must be one of auto, on, off, not \"maybe\""),
-        ("store: oracle", "store (skill-runner.yaml): must be one of sled, not \"oracle\""),
+        (
+            "store: oracle",
+            "store (skill-runner.yaml): must be sled or a URL such as postgres://USER:PASSWORD@HOST/DATABASE",
+        ),
         ("host: example.com", "host (skill-runner.yaml): must be an IP address or localhost, not \"example.com\""),
         ("allowed_hosts: ['a b']", "allowed_hosts (skill-runner.yaml): \"a b\" cannot be one of its values"),
         (

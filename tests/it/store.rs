@@ -82,7 +82,7 @@ async fn labels_and_times_find_runs_in_every_store() {
     a_filter_finds_runs_by_their_labels_and_their_time(&MemoryStore::default()).await;
 }
 
-async fn a_filter_finds_runs_by_their_labels_and_their_time(store: &dyn EventStore) {
+pub async fn a_filter_finds_runs_by_their_labels_and_their_time(store: &dyn EventStore) {
     let time = |n: u128| format!("2026-01-01T00:00:{n:02}.000000Z");
     let row = |n: u128| {
         let labels = if n.is_multiple_of(2) { r#"{"team":"x","n":"1"}"# } else { r#"{"team":"y"}"# };

@@ -908,6 +908,7 @@ export interface components {
                 bytes: number;
             };
             store: {
+                kind: string;
                 bytes: number | null;
                 trouble: string | null;
             };

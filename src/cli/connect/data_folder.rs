@@ -13,8 +13,9 @@ use crate::domain::codes::Exit;
 use crate::files::{self, Reach};
 use crate::orchestrator::{self, Orchestrator};
 use crate::registry::Registry;
-use crate::settings::{Problem, Settings};
-use crate::store::{EventStore, SledStore};
+use crate::settings::{Problem, Settings, StoreKind};
+use crate::store::{self, EventStore, Postgres, PostgresStore, SledStore};
+use crate::workspace::Layout;
 
 /// What to do on a machine that gives no sandbox.
 pub(crate) const NO_SANDBOX: &str = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces), run the service as root, or set sandbox: auto or off";
@@ -90,12 +91,29 @@ fn report(folder: &Path, reach: Reach) {
 /// Opens the store; creates the data folder if it is missing.
 pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Failure> {
     let data_dir = &settings.paths.data_dir;
-    let store = SledStore::open(data_dir, |failed| {
-        error!(error = %chain(failed), "the event store failed; ending, because only a restart can find out what is on disk");
-        // At once and without clean-up: after a failed sync no write may be retried.
-        std::process::exit(Exit::Failed.status().into());
-    })?;
-    Ok(Arc::new(store))
+    Ok(match &settings.store.kind {
+        StoreKind::Sled => Arc::new(SledStore::open(data_dir, end)?),
+        StoreKind::Postgres(url) => Arc::new(PostgresStore::open(&Postgres::new(url.expose()), Some(data_dir), end)?),
+    })
+}
+
+/// Ends the process: the store can no longer be written.
+fn end(failed: &store::Error) {
+    error!(error = %chain(failed), "the event store failed; ending, because only a restart can find out what was written");
+    // At once and without clean-up: after a failed sync no write may be retried.
+    std::process::exit(Exit::Failed.status().into());
+}
+
+/// Looks whether the store can be opened, and changes nothing; says what it found.
+pub(crate) fn look_at_store(settings: &Settings) -> Result<String, store::Error> {
+    let data_dir = &settings.paths.data_dir;
+    match &settings.store.kind {
+        StoreKind::Sled if !Layout::new(data_dir).store().exists() => {
+            Ok("it does not exist yet; the first run creates it".to_owned())
+        }
+        StoreKind::Sled => SledStore::open(data_dir, |_| {}).map(|_| "it opens; no service is running".to_owned()),
+        StoreKind::Postgres(url) => PostgresStore::look(&Postgres::new(url.expose())),
+    }
 }
 
 /// Starts an orchestrator on the data folder.

@@ -57,7 +57,7 @@ pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Proble
             "measured_at": used.map(|(_, at)| at),
         },
         "python_environments": environments,
-        "store": {"bytes": orchestrator.store_bytes(), "trouble": orchestrator.store_trouble()},
+        "store": {"kind": settings.store.kind.to_string(), "bytes": orchestrator.store_bytes(), "trouble": orchestrator.store_trouble()},
         "process": {
             "pid": std::process::id(),
             "started_at": started_at(process.started_at_seconds),

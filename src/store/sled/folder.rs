@@ -1,34 +1,21 @@
 //! The data directory: claimed by one process, marked with its format.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::patience::with_patience;
 use crate::files;
 use crate::store::Error;
+pub(super) use crate::store::claim::Claim;
 
 /// What `FORMAT` says for this layout. A change that an older program would misread takes the next number.
 const FORMAT: &str = "sled 2";
 /// One sled database for everything, its files directly in the store's folder.
 const FORMAT_1: &str = "sled 1";
 
-/// A data directory that this process alone uses, as long as the value lives.
-pub(super) struct Claim {
-    _lock: File,
-}
-
 /// Takes the directory for this process, creating it if needed, and checks its format; an older one becomes this one.
 pub(super) fn claim(data_dir: &Path) -> Result<Claim, Error> {
-    files::create_private_folder(data_dir)?;
-    let path = data_dir.join("LOCK");
-    let lock = files::open_lock(&path)?;
-    let taken = with_patience(|| match lock.try_lock() {
-        Ok(()) => Some(Ok(())),
-        Err(TryLockError::WouldBlock) => None,
-        Err(TryLockError::Error(source)) => Some(Err(Error::io("lock", &path)(source))),
-    });
-    taken.unwrap_or_else(|| Err(Error::Locked { path: data_dir.to_path_buf() }))?;
+    let claim = Claim::take(data_dir)?;
     check_format(data_dir)?;
     let store = store_dir(data_dir);
     fs::create_dir_all(&store).map_err(Error::io("create", &store))?;
@@ -36,7 +23,7 @@ pub(super) fn claim(data_dir: &Path) -> Result<Claim, Error> {
     files::sync(data_dir)?;
     let data_dir = data_dir.canonicalize().map_err(Error::io("find", data_dir))?;
     data_dir.parent().map_or(Ok(()), files::sync)?;
-    Ok(Claim { _lock: lock })
+    Ok(claim)
 }
 
 /// Where the databases are.

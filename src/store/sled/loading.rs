@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::damage::damaged;
 use super::heap;
-use super::patience::with_patience;
 use crate::store::Error;
+use crate::store::patience::with_patience;
 
 /// A database that is loaded when it is needed.
 pub(super) struct Loadable {

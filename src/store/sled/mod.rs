@@ -37,7 +37,6 @@ mod loading;
 mod merge;
 mod open;
 mod panics;
-mod patience;
 mod plan;
 mod read;
 mod row_cache;

@@ -9,6 +9,7 @@ pub mod log;
 pub mod model_server;
 pub mod openapi;
 pub mod package;
+pub mod postgres;
 pub mod random;
 pub mod sandbox;
 pub mod skill;

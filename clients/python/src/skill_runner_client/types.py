@@ -1033,6 +1033,7 @@ class SystemPythonEnvironments(TypedDict):
 
 
 class SystemStore(TypedDict):
+    kind: str
     bytes: int | None
     trouble: str | None
 

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use crate::cli::connect::client::Client;
+use crate::cli::connect::data_folder;
 use crate::cli::service::doctor::finding::Finding;
 use crate::files::free_bytes;
 use crate::registry::{Entry, Registry};
 use crate::settings::Settings;
-use crate::store::{self, SledStore};
-use crate::workspace::Layout;
+use crate::store;
 
 pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Finding> {
     let mut findings = vec![writable("data directory", "--data-dir", &settings.paths.data_dir)];
@@ -71,15 +71,17 @@ fn open(settings: &Settings, service: Option<&Client>) -> Finding {
             ),
         };
     }
-    if !Layout::new(&settings.paths.data_dir).store().exists() {
-        return Finding::ok(check, "it does not exist yet; the first run creates it");
-    }
-    match SledStore::open(&settings.paths.data_dir, |_| {}) {
-        Ok(_) => Finding::ok(check, "it opens; no service is running"),
+    match data_folder::look_at_store(settings) {
+        Ok(found) => Finding::ok(check, found),
         Err(store::Error::Locked { .. }) => Finding::broken(
             check,
             "another process has locked it, and no service answers",
             "end that process (a skill-runner command, or a service that hangs), or choose another folder with --data-dir",
+        ),
+        Err(store::Error::Unusable { store, reason }) => Finding::broken(
+            check,
+            format!("{store}: {reason}"),
+            "correct the setting store (SKILL_RUNNER_STORE), or the server",
         ),
         Err(error) => Finding::broken(
             check,

@@ -1,0 +1,29 @@
+//! A data directory taken by one process.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use super::Error;
+use super::patience::with_patience;
+use crate::files;
+
+/// A data directory that this process alone uses, as long as the value lives.
+pub(super) struct Claim {
+    _lock: File,
+}
+
+impl Claim {
+    /// Takes the directory, creating it if needed.
+    pub(super) fn take(data_dir: &Path) -> Result<Claim, Error> {
+        files::create_private_folder(data_dir)?;
+        let path = data_dir.join("LOCK");
+        let lock = files::open_lock(&path)?;
+        let taken = with_patience(|| match lock.try_lock() {
+            Ok(()) => Some(Ok(())),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Error(source)) => Some(Err(Error::io("lock", &path)(source))),
+        });
+        taken.unwrap_or_else(|| Err(Error::Locked { path: data_dir.to_path_buf() }))?;
+        Ok(Claim { _lock: lock })
+    }
+}

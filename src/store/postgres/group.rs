@@ -1,0 +1,241 @@
+//! Requests to the writer as calls of the database, and what the database answered.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error as ServerError, Row, Statement};
+use uuid::Uuid;
+
+use super::filter::Columns;
+use super::row_key::{RowKey, key_of};
+use crate::domain::ids::{RunId, Seq};
+use crate::store::{Append, AppendResult, Error, IndexChange, IndexKey};
+
+pub(super) const APPEND: &str = "select outcome, actual, taken from append_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+     $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
+pub(super) const DELETE: &str = "select delete_1($1, $2, $3, $4)";
+
+/// What the writer is asked to do, and where the answer goes.
+pub(super) enum Request {
+    Append(Append, oneshot::Sender<AppendResult>),
+    /// Remove a run's events; with `whole`, its row and the rows named as well.
+    Delete {
+        run: RunId,
+        whole: bool,
+        rows: Vec<IndexKey>,
+        caller: oneshot::Sender<Result<(), Error>>,
+    },
+}
+
+impl Request {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Request::Append(append, _) => append.events.iter().map(|batch| batch.ndjson.len()).sum(),
+            Request::Delete { .. } => 0,
+        }
+    }
+}
+
+/// A request as parameters; made once, and sent as often as needed.
+pub(super) enum Call {
+    Append(Box<AppendCall>),
+    Delete { run: Uuid, whole: bool, kinds: Vec<i16>, keys: Vec<Vec<u8>> },
+}
+
+pub(super) struct AppendCall {
+    run: Uuid,
+    expected: i64,
+    head: i64,
+    batches: Option<Batches>,
+    row_change: i16,
+    row: Option<Bytes>,
+    open: Option<bool>,
+    columns: Columns,
+    rows: Option<Rows>,
+    absent: Option<(i16, Vec<u8>)>,
+}
+
+struct Batches {
+    lasts: Vec<i64>,
+    counts: Vec<i32>,
+    ndjson: Vec<Bytes>,
+}
+
+struct Rows {
+    kinds: Vec<i16>,
+    keys: Vec<Vec<u8>>,
+    values: Vec<Option<Bytes>>,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone)]
+pub(super) enum Outcome {
+    Head(Seq),
+    Conflict(Seq),
+    Taken(Bytes),
+    Deleted,
+}
+
+/// What is wrong with an append for this store, though not in itself.
+pub(super) fn check(append: &Append) -> Result<(), Error> {
+    let foreign = append.index.iter().any(|change| match change {
+        IndexChange::Put(key, _) | IndexChange::Delete(key) => match key {
+            IndexKey::Run(run) | IndexKey::Open(run) => *run != append.run,
+            IndexKey::Request(_) | IndexKey::Idempotency(_) | IndexKey::Cache(_) => false,
+        },
+    });
+    if foreign {
+        return Err(Error::Malformed { reason: "it changes the row of another run".to_owned() });
+    }
+    if matches!(append.require_absent, Some(IndexKey::Open(_))) {
+        return Err(Error::Malformed { reason: "an open mark cannot be required to be absent".to_owned() });
+    }
+    Ok(())
+}
+
+fn number(seq: Seq) -> i64 {
+    i64::try_from(seq.0).unwrap_or(i64::MAX)
+}
+
+impl Call {
+    pub(super) fn of(request: &Request) -> Call {
+        match request {
+            Request::Append(append, _) => Call::Append(Box::new(AppendCall::of(append))),
+            Request::Delete { run, whole, rows, .. } => {
+                let (kinds, keys) = rows.iter().filter_map(other_key).unzip();
+                Call::Delete { run: run.0, whole: *whole, kinds, keys }
+            }
+        }
+    }
+
+    pub(super) async fn send(
+        &self,
+        client: &Client,
+        append: &Statement,
+        delete: &Statement,
+    ) -> Result<Outcome, ServerError> {
+        match self {
+            Call::Append(call) => call.send(client, append).await,
+            Call::Delete { run, whole, kinds, keys } => {
+                client.query_one(delete, &[run, whole, kinds, keys]).await.map(|_| Outcome::Deleted)
+            }
+        }
+    }
+}
+
+fn other_key(key: &IndexKey) -> Option<(i16, Vec<u8>)> {
+    match key_of(key) {
+        RowKey::Other(kind, key) => Some((kind, key)),
+        RowKey::State(_) | RowKey::Open(_) => None,
+    }
+}
+
+impl AppendCall {
+    fn of(append: &Append) -> AppendCall {
+        let head = append.events.last().map_or(append.expected_head, |batch| batch.last());
+        let batches = (!append.events.is_empty()).then(|| Batches {
+            lasts: append.events.iter().map(|batch| number(batch.last())).collect(),
+            counts: append.events.iter().map(|batch| i32::try_from(batch.count).unwrap_or(i32::MAX)).collect(),
+            ndjson: append.events.iter().map(|batch| batch.ndjson.clone()).collect(),
+        });
+        // The last change of a row counts.
+        let mut last: HashMap<&IndexKey, Option<&Bytes>> = HashMap::new();
+        for change in &append.index {
+            match change {
+                IndexChange::Put(key, value) => last.insert(key, Some(value)),
+                IndexChange::Delete(key) => last.insert(key, None),
+            };
+        }
+        let (mut row_change, mut row, mut open) = (0, None, None);
+        let mut rows = Rows { kinds: Vec::new(), keys: Vec::new(), values: Vec::new() };
+        for (key, value) in last {
+            match key_of(key) {
+                RowKey::State(_) => (row_change, row) = (if value.is_some() { 1 } else { 2 }, value.cloned()),
+                RowKey::Open(_) => open = Some(value.is_some()),
+                RowKey::Other(kind, key) => {
+                    rows.kinds.push(kind);
+                    rows.keys.push(key);
+                    rows.values.push(value.cloned());
+                }
+            }
+        }
+        let absent = append.require_absent.as_ref().map(|key| match key_of(key) {
+            RowKey::State(run) | RowKey::Open(run) => (0, run.as_bytes().to_vec()),
+            RowKey::Other(kind, key) => (kind, key),
+        });
+        AppendCall {
+            run: append.run.0,
+            expected: number(append.expected_head),
+            head: number(head),
+            batches,
+            row_change,
+            columns: row.as_deref().map(Columns::of_row).unwrap_or_default(),
+            row,
+            open,
+            rows: (!rows.kinds.is_empty()).then_some(rows),
+            absent,
+        }
+    }
+
+    async fn send(&self, client: &Client, statement: &Statement) -> Result<Outcome, ServerError> {
+        let (batches, rows, columns) = (self.batches.as_ref(), self.rows.as_ref(), &self.columns);
+        let ndjson = batches.map(|batches| slices(&batches.ndjson));
+        let values: Option<Vec<Option<&[u8]>>> =
+            rows.map(|rows| rows.values.iter().map(|value| value.as_deref()).collect());
+        let (lasts, counts) = (batches.map(|batches| &batches.lasts), batches.map(|batches| &batches.counts));
+        let (kinds, keys) = (rows.map(|rows| &rows.kinds), rows.map(|rows| &rows.keys));
+        let row = self.row.as_deref();
+        let (absent_kind, absent_key) =
+            (self.absent.as_ref().map(|(kind, _)| kind), self.absent.as_ref().map(|(_, key)| key));
+        let values: [&(dyn ToSql + Sync); 20] = [
+            &self.run,
+            &self.expected,
+            &self.head,
+            &lasts,
+            &counts,
+            &ndjson,
+            &self.row_change,
+            &row,
+            &self.open,
+            &columns.status,
+            &columns.skill,
+            &columns.engine,
+            &columns.temporary,
+            &columns.labels,
+            &columns.created_at,
+            &kinds,
+            &keys,
+            &values,
+            &absent_kind,
+            &absent_key,
+        ];
+        client.query_one(statement, &values).await.map(|row| outcome(&row))
+    }
+}
+
+fn slices(all: &[Bytes]) -> Vec<&[u8]> {
+    all.iter().map(|bytes| bytes.as_ref()).collect()
+}
+
+fn outcome(row: &Row) -> Outcome {
+    let head = || Seq(row.get::<_, Option<i64>>(1).and_then(|head| u64::try_from(head).ok()).unwrap_or_default());
+    match row.get::<_, i16>(0) {
+        0 => Outcome::Head(head()),
+        1 => Outcome::Conflict(head()),
+        2 => Outcome::Taken(Bytes::copy_from_slice(row.get::<_, Option<&[u8]>>(2).unwrap_or_default())),
+        _ => Outcome::Deleted,
+    }
+}
+
+impl Outcome {
+    pub(super) fn into_append(self) -> AppendResult {
+        match self {
+            Outcome::Head(head) => Ok(head),
+            Outcome::Conflict(actual) => Err(Error::Conflict { actual }),
+            Outcome::Taken(value) => Err(Error::Taken { value }),
+            Outcome::Deleted => Err(Error::Deleted),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The durable heads that this process knows of, and who waits for them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::domain::ids::{RunId, Seq};
+use crate::store::tails::Tails;
+
+/// Heads of logs that have events. Where one process writes alone, these are all of them; else those it wrote itself, and
+/// followers begin at the first event until the head was looked up.
+pub(super) struct Heads {
+    known: Mutex<HashMap<RunId, Seq>>,
+    tails: Tails,
+    /// Where other processes are told of appends, and heads of others are looked up.
+    others: Option<mpsc::UnboundedSender<Wake>>,
+}
+
+/// What is to be told or looked up.
+pub(super) enum Wake {
+    /// This process has appended.
+    Appended(RunId, Seq),
+    /// Somebody here follows the run.
+    Followed(RunId),
+}
+
+impl Heads {
+    pub(super) fn new(others: Option<mpsc::UnboundedSender<Wake>>) -> Heads {
+        Heads { known: Mutex::default(), tails: Tails::default(), others }
+    }
+
+    pub(super) fn load(&self, heads: impl Iterator<Item = (RunId, Seq)>) {
+        self.known().extend(heads);
+    }
+
+    pub(super) fn watch(&self, run: &RunId) -> watch::Receiver<Seq> {
+        let mut is_known = false;
+        let receiver = self.tails.subscribe(run, || {
+            let head = self.known().get(run).copied();
+            is_known = head.is_some();
+            head.unwrap_or_default()
+        });
+        if let Some(others) = self.others.as_ref().filter(|_| !is_known) {
+            let _ = others.send(Wake::Followed(*run));
+        }
+        receiver
+    }
+
+    /// This process has appended, and it is durable.
+    pub(super) fn appended(&self, run: &RunId, head: Seq) {
+        self.known().insert(*run, head);
+        self.tails.publish(run, head);
+        if let Some(others) = &self.others {
+            let _ = others.send(Wake::Appended(*run, head));
+        }
+    }
+
+    /// Another process may have appended.
+    pub(super) fn heard(&self, run: &RunId, head: Seq) {
+        if let Some(known) = self.known().get_mut(run) {
+            *known = (*known).max(head);
+        }
+        self.tails.raise(run, head);
+    }
+
+    /// The events of the run are gone.
+    pub(super) fn deleted(&self, run: &RunId) {
+        self.known().remove(run);
+        self.tails.close(run);
+    }
+
+    pub(super) fn followed(&self) -> Vec<RunId> {
+        self.tails.followed()
+    }
+
+    pub(super) fn close_all(&self) {
+        self.tails.close_all();
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<RunId, Seq>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,31 @@
+//! What the operator or a test chooses about the store.
+
+use std::time::Duration;
+
+/// Which database to use, and how.
+#[derive(Clone)]
+pub struct Postgres {
+    /// As libpq knows it; `schema=`, `sslmode=verify-full` and `sslrootcert=` are understood besides.
+    pub url: String,
+    /// Whether this process alone may write. Else appends are told to other processes, and theirs are heard of.
+    pub alone: bool,
+    /// How long appends wait for a lost server before the store gives up.
+    pub write_patience: Duration,
+    /// How long reads do before they fail; later ones are tried again.
+    pub read_patience: Duration,
+    /// How long to wait at the start for another process that has the store.
+    pub lock_patience: Duration,
+}
+
+impl Postgres {
+    /// A store that this process alone uses.
+    pub fn new(url: impl Into<String>) -> Postgres {
+        Postgres {
+            url: url.into(),
+            alone: true,
+            write_patience: Duration::from_secs(300),
+            read_patience: Duration::from_secs(60),
+            lock_patience: Duration::from_secs(3),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What readers ask: heads, events, rows, lists and counts.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::filter::Condition;
+use super::link::Link;
+use super::row_key::{RowKey, key_of};
+use crate::domain::ids::{RunId, Seq};
+use crate::domain::statechart::Status;
+use crate::store::batch::Page;
+use crate::store::{Error, EventBatch, IndexKey, RunCounts, RunFilter};
+
+const HEAD: &str = "select head from runs where run = $1";
+const HEADS: &str = "select run, head, deleted_at is not null from runs where run = any($1)";
+const OPEN: &str = "select run from runs where open order by run";
+const STATE: &str = "select state from runs where run = $1 and state is not null";
+const IS_OPEN: &str = "select ''::bytea from runs where run = $1 and open";
+const ROW: &str = "select value from index_rows where kind = $1 and key = $2";
+
+/// Batches up to the one with which the page is full; only lengths are looked at for that.
+const EVENTS: &str = "select last, count, ndjson from ( \
+       select last, count, ndjson, sum(octet_length(ndjson)) over (order by last) - octet_length(ndjson) as before \
+       from (select last, count, ndjson from events where run = $1 and last > $2 order by last limit $4) as next) as page \
+     where before <= $3 order by last";
+
+/// Batches that are looked at in one query.
+const BATCHES: i64 = 256;
+
+/// Rows that are fetched in one query.
+const ROWS: usize = 1000;
+
+/// Asks the database on behalf of readers, on one of a few connections.
+#[derive(Clone)]
+pub(super) struct Questions {
+    links: Arc<[Link]>,
+}
+
+fn seq(stored: i64) -> Seq {
+    Seq(u64::try_from(stored).unwrap_or_default())
+}
+
+fn stored(seq: Seq) -> i64 {
+    i64::try_from(seq.0).unwrap_or(i64::MAX)
+}
+
+impl Questions {
+    pub(super) fn new(links: Vec<Link>) -> Questions {
+        Questions { links: links.into() }
+    }
+
+    /// The same run always on the same connection: what one reader asks stays in order, and others are not held up by it.
+    fn link(&self, run: Uuid) -> &Link {
+        let chosen = usize::from(run.as_bytes()[15]) % self.links.len().max(1);
+        &self.links[chosen]
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.links.iter().find_map(Link::trouble)
+    }
+
+    pub(super) async fn head(&self, run: RunId) -> Result<Seq, Error> {
+        let ask = self.link(run.0).ask("read a head of", move |reader| {
+            Box::pin(async move {
+                let statement = reader.prepared(HEAD).await?;
+                reader.client().query_opt(&statement, &[&run.0]).await
+            })
+        });
+        Ok(ask.await?.map_or(Seq::START, |row| seq(row.get(0))))
+    }
+
+    /// The heads of those of the runs that are there, and whether their events are deleted.
+    pub(super) async fn heads(&self, runs: Vec<RunId>) -> Result<Vec<(RunId, Seq, bool)>, Error> {
+        let ids: Arc<Vec<Uuid>> = Arc::new(runs.into_iter().map(|run| run.0).collect());
+        let ask = self.link(Uuid::nil()).ask("read heads of", move |reader| {
+            let ids = ids.clone();
+            Box::pin(async move {
+                let statement = reader.prepared(HEADS).await?;
+                reader.client().query(&statement, &[&*ids]).await
+            })
+        });
+        Ok(ask.await?.iter().map(|row| (RunId(row.get(0)), seq(row.get(1)), row.get(2))).collect())
+    }
+
+    pub(super) async fn read(&self, run: RunId, after: Seq, max_bytes: usize) -> Result<Vec<EventBatch>, Error> {
+        let mut page = Page::new(max_bytes);
+        let (mut at, mut free) = (after, i64::try_from(max_bytes).unwrap_or(i64::MAX));
+        loop {
+            let from = stored(at);
+            let ask = self.link(run.0).ask("read events of", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(EVENTS).await?;
+                    reader.client().query(&statement, &[&run.0, &from, &free, &BATCHES]).await
+                })
+            });
+            let rows = ask.await?;
+            let fetched = rows.len();
+            for row in rows {
+                let Some(batch) = batch_of(&row, run)?.after(at) else { continue };
+                if batch.first != at.next() {
+                    return Err(Error::Corrupt { run, reason: format!("event {} is missing", at.next()) });
+                }
+                let bytes = i64::try_from(batch.ndjson.len()).unwrap_or(i64::MAX);
+                (at, free) = (batch.last(), free.saturating_sub(bytes));
+                if !page.add(batch) {
+                    return Ok(page.batches);
+                }
+            }
+            if i64::try_from(fetched).unwrap_or(i64::MAX) < BATCHES {
+                return Ok(page.batches);
+            }
+        }
+    }
+
+    pub(super) async fn index(&self, key: IndexKey) -> Result<Option<Bytes>, Error> {
+        let link = match key {
+            IndexKey::Run(run) | IndexKey::Open(run) => self.link(run.0),
+            IndexKey::Request(request) => self.link(request.0),
+            IndexKey::Idempotency(digest) | IndexKey::Cache(digest) => {
+                self.link(Uuid::from_slice(&digest[..16]).unwrap_or_default())
+            }
+        };
+        let ask = link.ask("read a row of", move |reader| {
+            Box::pin(async move {
+                match key_of(&key) {
+                    RowKey::State(run) => {
+                        let statement = reader.prepared(STATE).await?;
+                        reader.client().query_opt(&statement, &[&run]).await
+                    }
+                    RowKey::Open(run) => {
+                        let statement = reader.prepared(IS_OPEN).await?;
+                        reader.client().query_opt(&statement, &[&run]).await
+                    }
+                    RowKey::Other(kind, key) => {
+                        let statement = reader.prepared(ROW).await?;
+                        reader.client().query_opt(&statement, &[&kind, &key]).await
+                    }
+                }
+            })
+        });
+        Ok(ask.await?.map(|row| Bytes::copy_from_slice(row.get(0))))
+    }
+
+    pub(super) async fn open_runs(&self) -> Result<Vec<RunId>, Error> {
+        let ask = self.link(Uuid::nil()).ask("list open runs of", |reader| {
+            Box::pin(async move {
+                let statement = reader.prepared(OPEN).await?;
+                reader.client().query(&statement, &[]).await
+            })
+        });
+        Ok(ask.await?.iter().map(|row| RunId(row.get(0))).collect())
+    }
+
+    pub(super) async fn runs_with(
+        &self,
+        filter: &RunFilter,
+        mut before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<(RunId, Bytes)>, Error> {
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let most = (limit - found.len()).min(ROWS);
+            let mut condition = Condition::of(filter);
+            if let Some(before) = before {
+                condition.before(before.0);
+            }
+            let limit = condition.value(i64::try_from(most).unwrap_or(i64::MAX));
+            let sql = format!("select run, state from runs where {} order by run desc limit {limit}", condition.sql());
+            let condition = Arc::new(condition);
+            let ask = self.link(Uuid::nil()).ask("list runs of", move |reader| {
+                let (sql, condition) = (sql.clone(), condition.clone());
+                Box::pin(async move {
+                    let statement = reader.prepared(&sql).await?;
+                    reader.client().query(&statement, &condition.values()).await
+                })
+            });
+            let rows = ask.await?;
+            let fetched = rows.len();
+            found.extend(rows.iter().map(|row| (RunId(row.get(0)), Bytes::copy_from_slice(row.get(1)))));
+            before = found.last().map(|(run, _)| *run);
+            if fetched < most {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn counts(&self, filter: &RunFilter) -> Result<RunCounts, Error> {
+        let filter = RunFilter { status: None, ..filter.clone() };
+        let condition = Condition::of(&filter);
+        let sql = format!(
+            "select status, count(*) from runs where status is not null and {} group by status",
+            condition.sql()
+        );
+        let condition = Arc::new(condition);
+        let ask = self.link(Uuid::nil()).ask("count runs of", move |reader| {
+            let (sql, condition) = (sql.clone(), condition.clone());
+            Box::pin(async move {
+                let statement = reader.prepared(&sql).await?;
+                reader.client().query(&statement, &condition.values()).await
+            })
+        });
+        let counted = ask.await?;
+        let of_row = |row: &Row| {
+            let status = Status::ALL.into_iter().find(|status| status.as_str() == row.get::<_, &str>(0))?;
+            Some((status, u64::try_from(row.get::<_, i64>(1)).unwrap_or_default()))
+        };
+        Ok(counted.iter().filter_map(of_row).collect())
+    }
+}
+
+fn batch_of(row: &Row, run: RunId) -> Result<EventBatch, Error> {
+    let (last, count) = (seq(row.get(0)), u32::try_from(row.get::<_, i32>(1)).unwrap_or_default());
+    let batch = EventBatch {
+        first: Seq((last.0 + 1).saturating_sub(u64::from(count))),
+        count,
+        ndjson: Bytes::copy_from_slice(row.get(2)),
+    };
+    match batch.flaw() {
+        Some(reason) => Err(Error::Corrupt { run, reason }),
+        None => Ok(batch),
+    }
+}

@@ -1,0 +1,183 @@
+//! The thread that runs the connections of a store.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::failure;
+use super::group::Request;
+use super::heads::Heads;
+use super::link::Link;
+use super::listen;
+use super::options::Postgres;
+use super::place::Place;
+use super::read::Questions;
+use super::schema;
+use super::session::connect;
+use super::writer::{Rules, Writer};
+use crate::store::Error;
+
+/// Connections for readers.
+const READERS: usize = 4;
+/// Pause between two measurements of the tables.
+const MEASURE: Duration = Duration::from_secs(60);
+const SIZE: &str = "select sum(pg_total_relation_size(oid))::bigint from pg_class \
+     where relnamespace = current_schema()::regnamespace and relkind = 'r'";
+
+/// A store at work.
+pub(super) struct Running {
+    pub(super) requests: mpsc::UnboundedSender<Request>,
+    pub(super) heads: Arc<Heads>,
+    pub(super) questions: Questions,
+    pub(super) disk_bytes: Arc<AtomicU64>,
+    pub(super) thread: JoinHandle<()>,
+}
+
+type Ready = Result<(mpsc::UnboundedSender<Request>, Arc<Heads>, Questions, Arc<AtomicU64>), Error>;
+
+/// Starts the thread and waits until the store can be used, or cannot.
+pub(super) fn start(
+    options: Postgres,
+    place: Arc<Place>,
+    folder: Option<(Uuid, String)>,
+    stop: Arc<AtomicBool>,
+    on_fatal: Box<dyn Fn(&Error) + Send + Sync>,
+) -> Result<Running, Error> {
+    let (ready, readied) = std_mpsc::sync_channel::<Ready>(1);
+    let failed = |what: &str| Error::Unavailable { source: Error::cause(what) };
+    let work = move || {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let _ = ready.send(Err(Error::Unavailable { source: Arc::new(error) }));
+                return;
+            }
+        };
+        runtime.block_on(async {
+            match begin(&options, place, folder, stop).await {
+                Ok((begun, writer, requests)) => {
+                    let heads = begun.1.clone();
+                    let _ = ready.send(Ok(begun));
+                    if let Some(fatal) = writer.run(requests).await {
+                        heads.close_all();
+                        on_fatal(&fatal);
+                    }
+                    heads.close_all();
+                }
+                Err(error) => drop(ready.send(Err(error))),
+            }
+        });
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("store-postgres".to_owned()).spawn(work);
+    let thread = thread.map_err(|error| Error::Unavailable { source: Arc::new(error) })?;
+    match readied.recv() {
+        Ok(Ok((requests, heads, questions, disk_bytes))) => {
+            Ok(Running { requests, heads, questions, disk_bytes, thread })
+        }
+        Ok(Err(error)) => {
+            let _ = thread.join();
+            Err(error)
+        }
+        Err(_) => Err(failed("the thread of the store ended at its start")),
+    }
+}
+
+/// Connects and looks, on a thread of its own.
+pub(super) fn look(place: Arc<Place>) -> Result<String, Error> {
+    let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
+    let look = async {
+        let session =
+            connect(&place, "skill-runner doctor", None).await.map_err(|error| unusable(failure::refused(&error)))?;
+        let found = async {
+            let server = schema::look(&session.client).await?;
+            Ok::<_, schema::Unfit>(format!(
+                "{place}, {server}; {}",
+                schema::look_at_tables(&session.client, &place.schema).await?
+            ))
+        };
+        found.await.map_err(|unfit| unusable(unfit.reason()))
+    };
+    std::thread::scope(|scope| {
+        let looked = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(|error| Error::Unavailable { source: Arc::new(error) })?.block_on(look)
+        });
+        looked.join().unwrap_or_else(|_| Err(unusable("the look at it broke off".to_owned())))
+    })
+}
+
+type Begun = (mpsc::UnboundedSender<Request>, Arc<Heads>, Questions, Arc<AtomicU64>);
+
+async fn begin(
+    options: &Postgres,
+    place: Arc<Place>,
+    folder: Option<(Uuid, String)>,
+    stop: Arc<AtomicBool>,
+) -> Result<(Begun, Writer, mpsc::UnboundedReceiver<Request>), Error> {
+    let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
+    let session =
+        connect(&place, "skill-runner start", None).await.map_err(|error| unusable(failure::refused(&error)))?;
+    let mut client = session.client;
+    schema::prepare(&mut client, &place).await.map_err(|unfit| unusable(unfit.reason()))?;
+
+    let (wakes, woken) = if options.alone {
+        (None, None)
+    } else {
+        let (wakes, woken) = mpsc::unbounded_channel();
+        (Some(wakes), Some(woken))
+    };
+    let heads = Arc::new(Heads::new(wakes));
+    let rules =
+        Rules { alone: options.alone, patience: options.write_patience, lock_patience: options.lock_patience, stop };
+    let writer = Writer::register(place.clone(), rules, heads.clone()).await?;
+    let server = |error| unusable(failure::refused(&error));
+    if let Some((id, path)) = folder {
+        let belongs = schema::claim_for(&client, id).await.map_err(server)?;
+        if belongs != id {
+            return Err(unusable(format!(
+                "it belongs to another data folder, where the files of its runs are, and not to {path}: choose that \
+                 data_dir, or another database or schema for this one"
+            )));
+        }
+    }
+    if options.alone {
+        let found = client.query("select run, head from runs where head > 0", &[]).await.map_err(server)?;
+        let head = |stored: i64| crate::domain::ids::Seq(u64::try_from(stored).unwrap_or_default());
+        heads.load(found.iter().map(|row| (crate::domain::ids::RunId(row.get(0)), head(row.get(1)))));
+    }
+    drop(client);
+
+    let link = |name: &str| Link::start(place.clone(), format!("skill-runner {name}"), options.read_patience);
+    let questions = Questions::new((1..=READERS).map(|n| link(&format!("reader {n}"))).collect());
+    if let Some(woken) = woken {
+        let (place, questions, heads) = (place.clone(), questions.clone(), heads.clone());
+        tokio::spawn(listen::tell(place.clone(), link("notifier"), questions.clone(), heads.clone(), woken));
+        tokio::spawn(listen::listen(place, "skill-runner listener".to_owned(), questions, heads));
+    }
+    let disk_bytes = Arc::new(AtomicU64::new(0));
+    tokio::spawn(measure(link("measure"), disk_bytes.clone()));
+    let (requests, receiver) = mpsc::unbounded_channel();
+    Ok(((requests, heads, questions, disk_bytes), writer, receiver))
+}
+
+/// Keeps the size of the tables known.
+async fn measure(link: Link, bytes: Arc<AtomicU64>) {
+    loop {
+        let ask = link.ask("measure", |reader| {
+            Box::pin(async move {
+                let statement = reader.prepared(SIZE).await?;
+                reader.client().query_one(&statement, &[]).await
+            })
+        });
+        if let Ok(row) = ask.await {
+            let found: Option<i64> = row.get(0);
+            bytes.store(found.and_then(|found| u64::try_from(found).ok()).unwrap_or_default(), Ordering::Relaxed);
+        }
+        tokio::time::sleep(MEASURE).await;
+    }
+}

@@ -1,0 +1,166 @@
+//! TLS to the server, by rustls.
+
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::Socket;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream as Encrypted;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// Where Linux distributions keep the certificates that the machine trusts.
+const SYSTEM_ROOTS: &[&str] = &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
+
+/// Whose certificate is accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Any: the connection is encrypted, and nobody is told apart.
+    Anyone,
+    /// One that these roots vouch for, for the name of the server; the system's roots without a file.
+    Roots(Option<PathBuf>),
+}
+
+/// Makes encrypted connections.
+#[derive(Clone)]
+pub(super) struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    pub(super) fn new(trust: &Trust) -> Result<Tls, String> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone());
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let config = match trust {
+            Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider))),
+            Trust::Roots(file) => builder.with_root_certificates(roots(file.as_ref())?),
+        };
+        Ok(Tls(Arc::new(config.with_no_client_auth())))
+    }
+}
+
+fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, String> {
+    let file = match file {
+        Some(file) => file.clone(),
+        None => {
+            let found = SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.exists());
+            found.ok_or("this machine has no list of trusted certificates; name a file with sslrootcert=")?
+        }
+    };
+    let unreadable = |error: String| format!("{} holds no certificates: {error}", file.display());
+    let text = fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        // A list of the system may hold some that rustls does not take.
+        let _ = roots.add(certificate);
+    }
+    if roots.is_empty() { Err(unreadable("none was found".to_owned())) } else { Ok(roots) }
+}
+
+/// Accepts every certificate, as `sslmode=require` says.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl MakeTlsConnect<Socket> for Tls {
+    type Stream = Stream;
+    type TlsConnect = Handshake;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
+        let server = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        Ok(Handshake { config: self.0.clone(), server })
+    }
+}
+
+/// A connection about to be encrypted.
+pub(super) struct Handshake {
+    config: Arc<ClientConfig>,
+    server: ServerName<'static>,
+}
+
+impl TlsConnect<Socket> for Handshake {
+    type Stream = Stream;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+
+    fn connect(self, socket: Socket) -> Self::Future {
+        Box::pin(async move {
+            let encrypted = TlsConnector::from(self.config).connect(self.server, socket).await?;
+            Ok(Stream(Box::new(encrypted)))
+        })
+    }
+}
+
+/// An encrypted connection.
+pub(super) struct Stream(Box<Encrypted<Socket>>);
+
+impl TlsStream for Stream {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

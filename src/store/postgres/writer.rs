@@ -1,0 +1,348 @@
+//! The one writer of a process: takes what has queued up, sends it as one pipelined transaction, answers all when it is durable.
+//!
+//! There is no timer: while one group is being committed, the next one queues up. A connection that is lost before the commit
+//! was sent has written nothing, and the group is sent again. If it is lost while committing, the writer's row tells, on the next
+//! connection, whether that happened: each group counts it up. The new connection takes the row over first, so that
+//! nothing that the old one still has under way can commit afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error as ServerError, Statement};
+use uuid::Uuid;
+
+use super::failure;
+use super::group::{APPEND, Call, DELETE, Outcome, Request};
+use super::heads::Heads;
+use super::place::Place;
+use super::session::{Backoff, connect};
+use crate::store::Error;
+
+const MAX_GROUP_REQUESTS: usize = 1024;
+const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long the server may take for one group.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+const BEGIN_GROUP: &str = "update writers set last_group = $3, seen = now() where writer = $1 and session = $2 and last_group = $3::bigint - 1";
+const TAKE_OVER: &str =
+    "update writers set session = session + 1, seen = now() where writer = $1 returning session, last_group";
+/// A connection of this writer that the server does not yet know to be lost.
+const END_OLD: &str =
+    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1 and pid <> pg_backend_pid()";
+/// One process at a time works on a store. The lock ends with the connection.
+const LOCK: &str =
+    "select pg_try_advisory_lock(('x' || substr(md5(current_schema() || '.writers'), 1, 16))::bit(64)::bigint)";
+
+/// How the writer works.
+pub(super) struct Rules {
+    /// No other process may write to the store.
+    pub(super) alone: bool,
+    /// How long a lost connection is tried to be made again before the process should end.
+    pub(super) patience: Duration,
+    /// How long to wait at the start for another process to end.
+    pub(super) lock_patience: Duration,
+    /// The store is being closed: a lost server is not waited for.
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Rules {
+    fn is_over(&self, began: Instant) -> bool {
+        began.elapsed() > self.patience || self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// The state of the writer.
+pub(super) struct Writer {
+    place: Arc<Place>,
+    rules: Rules,
+    heads: Arc<Heads>,
+    id: Uuid,
+    link: Option<WriteLink>,
+    /// Groups that were committed.
+    groups: i64,
+}
+
+struct WriteLink {
+    client: Client,
+    session: i64,
+    begin: Statement,
+    append: Statement,
+    delete: Statement,
+}
+
+/// What became of an attempt.
+enum Attempt {
+    Committed(Vec<Outcome>),
+    /// Nothing was written.
+    Nothing(ServerError),
+    /// The commit was sent, and no answer came.
+    Unknown(ServerError, Vec<Outcome>),
+    /// Another connection has taken over.
+    Stale,
+}
+
+/// Why a connection cannot be had.
+enum NoLink {
+    Server(ServerError),
+    Fatal(Error),
+}
+
+impl From<ServerError> for NoLink {
+    fn from(error: ServerError) -> NoLink {
+        NoLink::Server(error)
+    }
+}
+
+impl Writer {
+    /// Registers a writer; with `alone`, takes the store for this process and lets nobody who had it before write to it again.
+    pub(super) async fn register(place: Arc<Place>, rules: Rules, heads: Arc<Heads>) -> Result<Writer, Error> {
+        let unusable =
+            |error: &ServerError| Error::Unusable { store: place.to_string(), reason: failure::refused(error) };
+        let mut writer = Writer { place: place.clone(), rules, heads, id: Uuid::now_v7(), link: None, groups: 0 };
+        let session = connect(&place, &writer.name(), None).await.map_err(|error| unusable(&error))?;
+        let client = session.client;
+        if writer.rules.alone && !writer.lock(&client).await.map_err(|error| unusable(&error))? {
+            return Err(Error::InUse { store: place.to_string() });
+        }
+        let begun = async {
+            client
+                .execute("insert into writers (writer, session, last_group) values ($1, 0, 0)", &[&writer.id])
+                .await?;
+            if writer.rules.alone {
+                // Waits for what they have under way. Whoever has no row can commit nothing more.
+                client.execute("delete from writers where writer <> $1", &[&writer.id]).await?;
+            } else {
+                client.execute("delete from writers where seen < now() - interval '7 days'", &[]).await?;
+            }
+            // Marks of deleted runs are needed while an append to them may be under way.
+            client
+                .execute("delete from runs where state is null and deleted_at < now() - interval '1 day'", &[])
+                .await?;
+            WriteLink::prepare(client, 0).await
+        };
+        writer.link = Some(begun.await.map_err(|error| unusable(&error))?);
+        Ok(writer)
+    }
+
+    fn name(&self) -> String {
+        format!("skill-runner writer {}", self.id.simple())
+    }
+
+    async fn lock(&self, client: &Client) -> Result<bool, ServerError> {
+        let began = Instant::now();
+        loop {
+            if client.query_one(LOCK, &[]).await?.get(0) {
+                return Ok(true);
+            }
+            if began.elapsed() > self.rules.lock_patience {
+                return Ok(false);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Works until the store is dropped, or for good reason stops; then that reason is returned.
+    pub(super) async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Option<Error> {
+        while let Some(first) = requests.recv().await {
+            let group = drain(first, &mut requests);
+            let calls: Vec<Call> = group.iter().map(Call::of).collect();
+            if let Err(fatal) = self.write(group, calls).await {
+                return Some(fatal);
+            }
+        }
+        if let Some(link) = self.link.take() {
+            let _ = link.client.execute("delete from writers where writer = $1", &[&self.id]).await;
+        }
+        None
+    }
+
+    /// Writes a group and answers each request. If the server refuses the group as such, each request is tried alone, so that
+    /// one that it cannot take does not spoil the others. An error is fatal.
+    async fn write(&mut self, group: Vec<Request>, calls: Vec<Call>) -> Result<(), Error> {
+        match self.commit(&calls).await {
+            Ok(Ok(outcomes)) => {
+                for (request, outcome) in group.into_iter().zip(outcomes) {
+                    self.answer(request, Ok(outcome));
+                }
+            }
+            Ok(Err(refused)) if group.len() == 1 => {
+                for request in group {
+                    self.answer(request, Err(refused.clone()));
+                }
+            }
+            Ok(Err(_)) => {
+                for (request, call) in group.into_iter().zip(calls) {
+                    match self.commit(std::slice::from_ref(&call)).await {
+                        Ok(Ok(mut outcomes)) => {
+                            let outcome = outcomes.pop().unwrap_or(Outcome::Deleted);
+                            self.answer(request, Ok(outcome));
+                        }
+                        Ok(Err(refused)) => self.answer(request, Err(refused)),
+                        Err(fatal) => {
+                            self.answer(request, Err(fatal.clone()));
+                            return Err(fatal);
+                        }
+                    }
+                }
+            }
+            Err(fatal) => {
+                for request in group {
+                    self.answer(request, Err(fatal.clone()));
+                }
+                return Err(fatal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes what became of a request, then answers it.
+    fn answer(&self, request: Request, outcome: Result<Outcome, Error>) {
+        // A caller that has gone away wants no answer.
+        match request {
+            Request::Append(append, caller) => {
+                let result = outcome.and_then(Outcome::into_append);
+                if let Ok(head) = result
+                    && !append.events.is_empty()
+                {
+                    self.heads.appended(&append.run, head);
+                }
+                let _ = caller.send(result);
+            }
+            Request::Delete { run, caller, .. } => {
+                if outcome.is_ok() {
+                    self.heads.deleted(&run);
+                }
+                let _ = caller.send(outcome.map(|_| ()));
+            }
+        }
+    }
+
+    /// Commits the calls in one transaction, whatever happens to connections. The inner error is a refusal of the server:
+    /// nothing was written. The outer one is fatal.
+    async fn commit(&mut self, calls: &[Call]) -> Result<Result<Vec<Outcome>, Error>, Error> {
+        let began = Instant::now();
+        let mut backoff = Backoff::default();
+        // The answers to a commit of which nobody knows whether it happened.
+        let mut sent: Option<Vec<Outcome>> = None;
+        loop {
+            let link = match self.link.take() {
+                Some(link) => link,
+                None => match self.reconnect().await {
+                    Ok((link, committed)) => {
+                        if let Some(outcomes) = sent.take().filter(|_| committed == self.groups + 1) {
+                            self.link = Some(link);
+                            self.groups += 1;
+                            return Ok(Ok(outcomes));
+                        }
+                        if committed != self.groups {
+                            let reason = format!(
+                                "group {} of this process was acknowledged, and the database knows {committed}: it was \
+                                 restored, or failed over to a server without the last commits",
+                                self.groups
+                            );
+                            return Err(Error::Unusable { store: self.place.to_string(), reason });
+                        }
+                        link
+                    }
+                    Err(NoLink::Fatal(fatal)) => return Err(fatal),
+                    Err(NoLink::Server(error)) => {
+                        if self.rules.is_over(began) {
+                            return Err(Error::Unavailable { source: Arc::new(error) });
+                        }
+                        backoff.pause().await;
+                        continue;
+                    }
+                },
+            };
+            let group = self.groups + 1;
+            let attempt = tokio::time::timeout(ANSWER_TIMEOUT, link.attempt(self.id, group, calls)).await;
+            match attempt {
+                Ok(Attempt::Committed(outcomes)) => {
+                    self.groups = group;
+                    self.link = Some(link);
+                    return Ok(Ok(outcomes));
+                }
+                Ok(Attempt::Nothing(error)) if failure::ends_connection(&error) => {
+                    tracing::warn!(%error, "the connection to the database was lost; connecting again");
+                }
+                Ok(Attempt::Nothing(error)) => {
+                    let rolled_back = link.client.batch_execute("rollback").await.is_ok();
+                    self.link = rolled_back.then_some(link);
+                    if failure::is_full(&error) {
+                        return Ok(Err(Error::Full { path: self.place.to_string().into(), available: 0 }));
+                    }
+                    if !failure::is_passing(&error) || self.rules.is_over(began) {
+                        return Ok(Err(failure::broken("write to", error)));
+                    }
+                    backoff.pause().await;
+                }
+                Ok(Attempt::Unknown(error, outcomes)) => {
+                    tracing::warn!(%error, "the connection to the database was lost during a commit; looking whether it happened");
+                    sent = Some(outcomes);
+                }
+                // The next connection tells why.
+                Ok(Attempt::Stale) => {}
+                Err(_) => return Err(Error::Unavailable { source: Error::cause("the database does not answer") }),
+            }
+        }
+    }
+
+    /// A new connection that takes over from the lost one, and the last group that was committed.
+    async fn reconnect(&mut self) -> Result<(WriteLink, i64), NoLink> {
+        let client = connect(&self.place, &self.name(), None).await?.client;
+        client.query(END_OLD, &[&self.name()]).await?;
+        // Waits until the old connection's transaction has ended, one way or the other.
+        let Some(row) = client.query_opt(TAKE_OVER, &[&self.id]).await? else {
+            return Err(NoLink::Fatal(Error::InUse { store: self.place.to_string() }));
+        };
+        let (session, committed) = (row.get(0), row.get(1));
+        if self.rules.alone && !self.lock(&client).await? {
+            return Err(NoLink::Fatal(Error::InUse { store: self.place.to_string() }));
+        }
+        Ok((WriteLink::prepare(client, session).await?, committed))
+    }
+}
+
+fn drain(first: Request, requests: &mut mpsc::UnboundedReceiver<Request>) -> Vec<Request> {
+    let mut bytes = first.bytes();
+    let mut group = vec![first];
+    while group.len() < MAX_GROUP_REQUESTS && bytes < MAX_GROUP_BYTES {
+        let Ok(next) = requests.try_recv() else { break };
+        bytes += next.bytes();
+        group.push(next);
+    }
+    group
+}
+
+impl WriteLink {
+    async fn prepare(client: Client, session: i64) -> Result<WriteLink, ServerError> {
+        let begin = client.prepare(BEGIN_GROUP).await?;
+        let append = client.prepare(APPEND).await?;
+        let delete = client.prepare(DELETE).await?;
+        Ok(WriteLink { client, session, begin, append, delete })
+    }
+
+    /// Sends the whole transaction at once but for its end, which must know that everything before it was accepted.
+    async fn attempt(&self, writer: Uuid, group: i64, calls: &[Call]) -> Attempt {
+        let begin = self.client.batch_execute("begin");
+        let values: [&(dyn ToSql + Sync); 3] = [&writer, &self.session, &group];
+        let count_up = self.client.execute(&self.begin, &values);
+        let calls = join_all(calls.iter().map(|call| call.send(&self.client, &self.append, &self.delete)));
+        // Polled in this order, which is the order on the wire.
+        let (begun, counted, outcomes) = futures_util::future::join3(begin, count_up, calls).await;
+        let outcomes: Result<Vec<Outcome>, ServerError> = outcomes.into_iter().collect();
+        match (begun, counted, outcomes) {
+            (Ok(()), Ok(1), Ok(outcomes)) => match self.client.batch_execute("commit").await {
+                Ok(()) => Attempt::Committed(outcomes),
+                Err(error) => Attempt::Unknown(error, outcomes),
+            },
+            (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => Attempt::Nothing(error),
+            (Ok(()), Ok(_), Ok(_)) => Attempt::Stale,
+        }
+    }
+}
