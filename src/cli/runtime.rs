@@ -6,6 +6,9 @@ use crate::cli::failure::Failure;
 
 /// How long a thread for blocking work is kept without any.
 const KEPT: Duration = Duration::from_secs(5 * 60);
+/// As many are always there: work that waits for other such work must not take the last.
+const KEPT_THREADS: usize = 4;
+const MOMENT: Duration = Duration::from_millis(5);
 /// How often there is a little of it.
 const WORK_EVERY: Duration = Duration::from_secs(60);
 
@@ -13,16 +16,18 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     share_heaps();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_keep_alive(KEPT).build();
     let runtime = runtime.map_err(Failure::broken("start the runtime"))?;
-    runtime.spawn(keep_a_thread());
+    runtime.spawn(keep_threads());
     Ok(runtime)
 }
 
-/// Keeps one thread for blocking work alive. Whoever hands over such work while there is none, and none can be made, panics: that would
-/// end whatever was at work, when a run has taken all processes that the machine can have. With one thread, the work waits for it.
-async fn keep_a_thread() {
+/// Keeps some threads for blocking work alive. Whoever hands over such work while there is none, and none can be made, panics: that would
+/// end whatever was at work, when a run has taken all processes that the machine can have. With some, the work waits for them.
+async fn keep_threads() {
     loop {
-        // Not waited for: work that waits because no thread could be made is taken by one that this makes.
-        drop(tokio::task::spawn_blocking(|| {}));
+        for _ in 0..KEPT_THREADS {
+            // Not waited for, and long enough that each has a thread of its own.
+            drop(tokio::task::spawn_blocking(|| std::thread::sleep(MOMENT)));
+        }
         tokio::time::sleep(WORK_EVERY).await;
     }
 }

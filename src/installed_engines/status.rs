@@ -1,6 +1,6 @@
 //! The status of each engine on this machine.
 
-use std::thread;
+use std::{io, thread};
 
 use serde::Serialize;
 
@@ -65,8 +65,17 @@ impl InstalledEngines {
     /// The status of every engine, the script engine last. The CLIs are asked concurrently.
     pub fn statuses(&self) -> Vec<Status> {
         let mut all: Vec<Status> = thread::scope(|scope| {
-            let asked: Vec<_> = engine::adapters().map(|adapter| scope.spawn(|| self.status(adapter))).collect();
-            asked.into_iter().filter_map(|status| status.join().ok()).collect()
+            let ask = |adapter: &'static Adapter| {
+                (adapter, thread::Builder::new().spawn_scoped(scope, move || self.status(adapter)))
+            };
+            let asked: Vec<_> = engine::adapters().map(ask).collect();
+            let answer =
+                |(adapter, asked): (&'static Adapter, io::Result<thread::ScopedJoinHandle<'_, Status>>)| match asked {
+                    Ok(status) => status.join().ok(),
+                    // The machine has no thread left for it.
+                    Err(_) => Some(self.status(adapter)),
+                };
+            asked.into_iter().filter_map(answer).collect()
         });
         all.push(Status::of_scripts());
         all
