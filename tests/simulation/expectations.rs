@@ -35,6 +35,7 @@ impl Client {
             | Error::SandboxMissing { .. }
             | Error::Corrupt { .. }
             | Error::Damaged { .. }
+            | Error::FilesBusy
             | Error::Io { .. } => false,
         };
         if !expected {
