@@ -38,8 +38,11 @@ test('a token opens the page that was wanted, and logging out closes it', async 
   await opened.waitForFunction(() => document.activeElement?.id === 'login-token');
   await opened.keyboard.press('Control+A');
   await opened.keyboard.type(token);
+  assert.equal(await opened.locator('#login-token').inputValue(), token, 'what was typed is what is sent');
   await opened.keyboard.press('Enter');
-  await opened.getByRole('heading', { level: 1, name: 'demo-echo' }).waitFor();
+  await opened.getByRole('heading', { level: 1, name: 'demo-echo' }).waitFor().catch(async (error) => {
+    throw new Error(`${error.message}\nThe page says: ${await opened.locator('body').innerText()}`);
+  });
   assert.equal(new URL(opened.url()).pathname, '/ui/skills/demo-echo');
   const cookies = await opened.context().cookies();
   assert.deepEqual(cookies.map(({ httpOnly, sameSite, secure }) => ({ httpOnly, sameSite, secure })), [{ httpOnly: true, sameSite: 'Strict', secure: false }]);

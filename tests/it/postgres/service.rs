@@ -10,7 +10,7 @@ use crate::support::postgres::{self, Server as Postgres, fresh};
 use crate::support::{Server, program, script_skill};
 
 /// Writes a line, waits for a line of the test, and does so three times.
-const STEPS: &str = "cat >/dev/null\nmkfifo gate\nfor i in 1 2 3; do echo \"$i% step\" >&2; read line < gate; done\n\
+const STEPS: &str = "cat >/dev/null\nmkfifo gate\nfor i in 1 2 3; do echo \"$i% step\" >&2; until read line < gate; do :; done; done\n\
     echo '{\"success\":true,\"data\":{}}'\n";
 
 #[test]
