@@ -203,33 +203,17 @@ fn the_pages_work_in_a_real_browser() {
             writeln!(std::io::stderr(), "NOT RUN (no {chromium}): {cases} tests of the user interface in a browser");
         return;
     }
+    let mut node = Command::new("node");
+    node.args(["--test", "--test-concurrency=1", "--test-timeout=300000"]).args(&files);
+    node.env("UI_TEST_PACKAGES", packages()).env("UI_TEST_PROGRAM", env!("CARGO_BIN_EXE_skill-runner"));
     let built = tempfile::tempdir().unwrap();
-    let client = tools::typescript("the TypeScript client in a browser");
-    if let Some(packages) = &client {
-        tools::build_typescript(packages, built.path());
+    if let Some(packages) = tools::typescript("the TypeScript client in a browser") {
+        tools::build_typescript(&packages, built.path());
+        node.env("UI_TEST_CLIENT", built.path());
     }
-    let run = |files: &[PathBuf]| {
-        let mut node = Command::new("node");
-        node.args(["--test", "--test-concurrency=1", "--test-timeout=300000"]).args(files);
-        node.env("UI_TEST_PACKAGES", packages()).env("UI_TEST_PROGRAM", env!("CARGO_BIN_EXE_skill-runner"));
-        if client.is_some() {
-            node.env("UI_TEST_CLIENT", built.path());
-        }
-        let done = node.env("UI_TEST_CHROMIUM", &chromium).output().unwrap();
-        let said = format!("{}\n{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-        (done.status.success(), said)
-    };
-    let (passed, said) = run(&files);
-    if !passed {
-        // A browser on a busy machine may miss a key or a click. A file that failed is tried once more, and that is told: whoever
-        // reads it should find out why. A fault of the pages fails both times.
-        let failed = |file: &&PathBuf| said.contains(&format!("location: '{}", file.display()));
-        let again: Vec<PathBuf> = files.iter().filter(failed).cloned().collect();
-        assert!(!again.is_empty(), "{said}");
-        let (passed, second) = run(&again);
-        assert!(passed, "{said}\nand once more:\n{second}");
-        let _ = writeln!(std::io::stderr(), "FAILED ONCE, then passed: {again:?}\n{said}");
-    }
+    let done = node.env("UI_TEST_CHROMIUM", chromium).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
     // Figures, past the harness, which shows the output of failed tests alone.
     for line in said.lines().filter(|line| line.contains("100 000 events: ")) {
         let _ = writeln!(std::io::stderr(), "{line}");
