@@ -40,7 +40,8 @@ test('a token opens the page that was wanted, and logging out closes it', async 
   await opened.keyboard.type(token);
   assert.equal(await opened.locator('#login-token').inputValue(), token, 'what was typed is what is sent');
   await opened.keyboard.press('Enter');
-  await opened.getByRole('heading', { level: 1, name: 'demo-echo' }).waitFor().catch(async (error) => {
+  // The name of the skill, which stays; its id is the heading only while the page loads.
+  await opened.getByRole('heading', { level: 1, name: 'Echo', exact: true }).waitFor().catch(async (error) => {
     throw new Error(`${error.message}\nThe page says: ${await opened.locator('body').innerText()}`);
   });
   assert.equal(new URL(opened.url()).pathname, '/ui/skills/demo-echo');
