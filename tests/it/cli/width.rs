@@ -54,11 +54,12 @@ fn no_line_of_any_command_wraps_and_the_progress_bar_stays_on_its_line() {
     }
 }
 
-/// Tells two steps, with a wait at the gate after each.
+/// Tells two steps, with a gate after each. The gates are not the same one: a writer that closes late would open the second, too.
 const TWO_STEPS: &str = "cat >/dev/null\n\
     mkfifo gate\n\
     echo '25% the first of two steps, which has a long description that does not fit into a narrow line' >&2\n\
     read line < gate\n\
+    rm gate; mkfifo gate\n\
     echo '75% the second of two steps, which has a long description that does not fit into a narrow line' >&2\n\
     read line < gate\n\
     rm gate\n\
