@@ -280,6 +280,7 @@ fn the_port_is_8011_also_when_the_variable_is_no_port_and_one_that_is_taken_is_n
     }
     let ran = place.run(&["e2e-client", "--port", "0", "--server", "https://a.example"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("over TLS") && ran.stderr.contains("ssh -L"), "the way out is told: {ran:?}");
     let ran = place.run(&["e2e-client", "--server", "nothing"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
 }

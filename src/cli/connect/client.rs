@@ -40,6 +40,13 @@ pub(crate) struct Client {
 impl Client {
     /// A client of the service at this URL.
     pub(crate) fn new(url: &str, token: Option<&Secret>) -> Result<Self, Failure> {
+        if url.starts_with("https://") {
+            return Err(Failure::Usage(format!(
+                "--server {url:?} is reached over TLS, which this command does not speak\n  \
+                 run it on the machine of the service, or through a tunnel: ssh -L 8000:127.0.0.1:8000 HOST, and \
+                 --server http://127.0.0.1:8000"
+            )));
+        }
         if !url.starts_with("http://") {
             return Err(Failure::Usage(format!(
                 "--server {url:?} is not the URL of a service: it must begin with http://"
