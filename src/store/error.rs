@@ -105,6 +105,12 @@ pub enum Error {
         #[source]
         source: Cause,
     },
+    /// What holds the store is away, and has been for so long that nobody waits for it. Later it may answer again.
+    #[error("the event store cannot be reached")]
+    Unreachable {
+        #[source]
+        source: Cause,
+    },
     /// The store has stopped and accepts nothing more.
     #[error("the event store is closed")]
     Closed,

@@ -57,6 +57,7 @@ export const HINTS: Readonly<Record<string, string>> = {
   SKILL_PACKAGE_INVALID: "correct what the findings in details name",
   SKILL_VERSION_IN_PLACE: "nothing: runs use it; GET /v1/skills/{id}/versions lists the others",
   SKILL_VERSION_NOT_FOUND: "GET /v1/skills/{id}/versions lists the versions",
+  STORE_UNREACHABLE: "send it again after the seconds in the header Retry-After; store.trouble of GET /v1/system tells the cause",
   TOO_MANY_CONNECTIONS: "send it again after the seconds in the header Retry-After, or raise the setting max_connections",
   TOO_MANY_FAILED_LOGINS: "send the right one after the seconds in the header Retry-After",
   UNAUTHORIZED: "send the header Authorization: Bearer <token>, or Basic where the answer asks for it",

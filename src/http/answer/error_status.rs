@@ -195,6 +195,7 @@ fn orchestrator(error: &Error) -> Answer {
         }
         Error::Damaged { file, .. } => detailed(code, json!({"file": file})),
         Error::SeqOutOfRange { head, .. } => detailed(code, json!({"head_seq": head})),
+        Error::Store(store::Error::Unreachable { .. }) => retry_later(code, json!({})),
         Error::Store(store::Error::TooLarge { limit, .. }) => detailed(code, json!({"limit_bytes": limit})),
         Error::Store(store::Error::Full { available, .. }) => detailed(code, json!({"free_bytes": available})),
         Error::SkillNotFound { similar: Some(similar), .. } => detailed(code, json!({"did_you_mean": similar})),

@@ -24,6 +24,7 @@ pub(super) fn of_every(route: &Route, takes: Takes) -> Vec<ErrorCode> {
         ErrorCode::ResourceLimitExceeded,
         ErrorCode::TooManyConnections,
         ErrorCode::ShuttingDown,
+        ErrorCode::StoreUnreachable,
         ErrorCode::InsufficientStorage,
     ];
     if route.needs != "open" {

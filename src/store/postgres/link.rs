@@ -101,7 +101,7 @@ impl Link {
         });
         match found.await.map(|state| state.clone()) {
             Ok(State::Up(reader)) => Ok(reader),
-            Ok(State::Down(source)) => Err(Error::Engine { action: "reach the database of", source }),
+            Ok(State::Down(source)) => Err(Error::Unreachable { source }),
             Ok(State::Coming) | Err(_) => Err(Error::Closed),
         }
     }

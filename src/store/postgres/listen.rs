@@ -2,13 +2,14 @@
 //!
 //! An append never notifies in its own transaction: notifications take a lock of the whole database at commit. Each process
 //! tells of many appends at once, after their commits and on a connection of its own. Whoever misses one finds the head when it
-//! looks for itself: after connecting, and every two seconds.
+//! looks for itself: after connecting, and every two seconds, also while it cannot listen.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
 use super::heads::{Heads, Wake};
@@ -84,6 +85,16 @@ fn parse(payload: &str) -> Option<Vec<(RunId, Seq)>> {
     payload.split(' ').map(one).collect()
 }
 
+/// Looks for itself, for as long as the store lives and whether anything can be heard or not.
+pub(super) async fn look(questions: Questions, heads: Arc<Heads>) {
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        look_up(&questions, &heads, heads.followed()).await;
+    }
+}
+
 /// Hears of appends of others for as long as the store lives.
 pub(super) async fn listen(place: Arc<Place>, name: String, questions: Questions, heads: Arc<Heads>) {
     let mut backoff = Backoff::default();
@@ -101,14 +112,12 @@ pub(super) async fn listen(place: Arc<Place>, name: String, questions: Questions
         backoff = Backoff::default();
         // What was said before this connection listened was not heard.
         look_up(&questions, &heads, heads.followed()).await;
-        let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
                 said = said.recv() => match said.as_deref().and_then(parse) {
                     Some(named) => named.iter().for_each(|(run, head)| heads.heard(run, *head)),
                     None => look_up(&questions, &heads, heads.followed()).await,
                 },
-                _ = look.tick() => look_up(&questions, &heads, heads.followed()).await,
                 _ = &mut session.ended => break,
             }
         }

@@ -157,6 +157,7 @@ async fn begin(
     if let Some(woken) = woken {
         let (place, questions, heads) = (place.clone(), questions.clone(), heads.clone());
         tokio::spawn(listen::tell(place.clone(), link("notifier"), questions.clone(), heads.clone(), woken));
+        tokio::spawn(listen::look(questions.clone(), heads.clone()));
         tokio::spawn(listen::listen(place, "skill-runner listener".to_owned(), questions, heads));
     }
     let disk_bytes = Arc::new(AtomicU64::new(0));

@@ -206,7 +206,7 @@ async fn a_server_that_stays_away_is_told_and_then_ends_the_store() {
     until("all is well", async || store.trouble().is_none()).await;
     proxy.refuse(true);
     until("it is told", async || store.trouble().is_some()).await;
-    assert!(matches!(store.head(&contract::run(1)).await, Err(Error::Engine { .. })));
+    assert!(matches!(store.head(&contract::run(1)).await, Err(Error::Unreachable { .. })));
     proxy.refuse(false);
     // Reads work again by themselves.
     until("it comes back", async || store.head(&contract::run(1)).await.is_ok_and(|head| head == Seq(2))).await;
@@ -214,6 +214,41 @@ async fn a_server_that_stays_away_is_told_and_then_ends_the_store() {
     let error = store.append(contract::events(contract::run(1), Seq(2), 2)).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(matches!(failed.recv_timeout(crate::support::LONG).unwrap(), Error::Unavailable { .. }));
+}
+
+/// A URL with several servers, and a real fail-over: the replica has every acknowledged commit, and becomes the one that writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_goes_on_with_the_replica_when_its_server_is_lost() {
+    if !postgres::installed("a store goes on with the replica of a lost PostgreSQL server") {
+        return;
+    }
+    let first = Arc::new(Server::start(&["synchronous_standby_names = '*'"]));
+    let replica = Arc::new(Server::replica_of(&first));
+    let both = |one: &Server, two: &Server| {
+        let address = one.address().to_string();
+        one.url("s").replace(&address, &format!("{},{}", two.address(), address))
+    };
+    // The replica is named first, and refuses to be written.
+    let store = open_with(&Postgres::new(both(&first, &replica)));
+    let probe = store.watch(&contract::run(0));
+    under_load(store, async || {
+        let moves = async || {
+            let mut probe = probe.clone();
+            probe.borrow_and_update();
+            probe.changed().await.unwrap();
+        };
+        moves().await;
+        let (first, replica) = (first.clone(), replica.clone());
+        tokio::task::spawn_blocking(move || {
+            first.crash();
+            replica.promote();
+        })
+        .await
+        .unwrap();
+        moves().await;
+    })
+    .await;
+    assert_eq!(replica.sql("select pg_is_in_recovery()"), "f");
 }
 
 #[tokio::test]

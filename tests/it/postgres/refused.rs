@@ -8,7 +8,7 @@ use skill_runner::domain::ids::Seq;
 use skill_runner::store::{Error, EventStore, Postgres, PostgresStore, contract};
 
 use super::{open, options, told};
-use crate::support::postgres::{self, Server, fresh};
+use crate::support::postgres::{self, Proxy, Server, When, fresh};
 use crate::support::tls::Keys;
 
 fn refusal(url: &str) -> String {
@@ -94,22 +94,43 @@ async fn a_process_that_was_taken_over_can_write_nothing_more() {
     }
     let (server, schema) = (postgres::shared(), fresh());
     let (fatal, failed) = std::sync::mpsc::channel();
-    let old = PostgresStore::open(&options(server, &schema), None, move |error| {
+    let proxy = Proxy::to(server.address(), |_| When::Pass);
+    let old = PostgresStore::open(&Postgres::new(server.url_at(proxy.address, &schema)), None, move |error| {
         let _ = fatal.send(error.clone());
     });
     let old = old.unwrap();
     old.append(contract::events(contract::run(1), Seq(0), 2)).await.unwrap();
-    // Its connection is lost, and with it its lock; another process is faster.
-    server.sql(&format!("delete from {schema}.writers"));
-    server.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'skill-runner writer %' and query like '%last_group%'");
-    let error = old.append(contract::events(contract::run(1), Seq(2), 1)).await.unwrap_err();
+    // The network between it and the server is gone, and with its connection its lock: another process takes over and writes.
+    proxy.refuse(true);
+    let new = open(server, &schema);
+    assert_eq!(new.append(contract::events(contract::run(1), Seq(2), 3)).await.unwrap(), Seq(5));
+    let late = old.append(contract::events(contract::run(2), Seq(0), 1));
+    proxy.refuse(false);
+    let error = late.await.unwrap_err();
     assert!(matches!(error, Error::InUse { .. }), "{error:?}");
     assert!(matches!(failed.recv_timeout(crate::support::LONG).unwrap(), Error::InUse { .. }));
-    let error = old.append(contract::events(contract::run(1), Seq(2), 1)).await.unwrap_err();
+    let error = old.append(contract::events(contract::run(2), Seq(0), 1)).await.unwrap_err();
     assert!(matches!(error, Error::Closed), "{error:?}");
     drop(old);
-    let new = open(server, &schema);
-    assert_eq!(contract::holds_whole_log(&new, contract::run(1)).await.unwrap(), Seq(2));
+    // The new one was not disturbed, and nothing of the old one was written.
+    assert_eq!(new.append(contract::events(contract::run(1), Seq(5), 1)).await.unwrap(), Seq(6));
+    assert_eq!(contract::holds_whole_log(&new, contract::run(1)).await.unwrap(), Seq(6));
+    assert_eq!(new.head(&contract::run(2)).await.unwrap(), Seq::START);
+}
+
+#[test]
+fn a_server_that_can_lose_what_it_acknowledged_is_refused() {
+    if !postgres::installed("a PostgreSQL server without fsync is refused") {
+        return;
+    }
+    for setting in ["fsync", "full_page_writes"] {
+        let server = Server::start(&[&format!("{setting} = off")]);
+        let said = refusal(&server.url("s"));
+        assert!(said.contains("fsync or full_page_writes switched off"), "{said}");
+        assert_eq!(server.sql("select count(*) from pg_namespace where nspname = 's'"), "0", "nothing was made");
+        let looked = PostgresStore::look(&options(&server, "s")).unwrap_err();
+        assert!(told(&looked).contains("switch them on"), "{looked}");
+    }
 }
 
 #[test]

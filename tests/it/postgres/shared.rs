@@ -51,14 +51,25 @@ async fn a_lost_notification_costs_time_only() {
     one.append(contract::events(contract::run(1), Seq(0), 5)).await.unwrap();
     until("reads need no notification", async || deaf.head(&contract::run(1)).await.is_ok_and(|head| head == Seq(5)))
         .await;
+    // It looks for itself, also what is appended long after it began to watch.
+    let mut watch = deaf.watch(&contract::run(1));
+    for head in [5, 6] {
+        while *watch.borrow_and_update() < Seq(head) {
+            watch.changed().await.unwrap();
+        }
+        if head == 5 {
+            one.append(contract::events(contract::run(1), Seq(5), 1)).await.unwrap();
+        }
+    }
+    assert!(proxy.cuts.load(std::sync::atomic::Ordering::Relaxed) > 0, "it could not listen");
     drop(deaf);
     let hears = open_with(&Postgres { alone: false, ..options(server, &schema) });
     let mut watch = hears.watch(&contract::run(1));
-    while *watch.borrow_and_update() < Seq(5) {
+    while *watch.borrow_and_update() < Seq(6) {
         watch.changed().await.unwrap();
     }
     // All its connections are lost, and something is appended before it listens again.
-    for head in 5..15 {
+    for head in 6..15 {
         server.sql(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'skill-runner listener'",
         );

@@ -121,6 +121,28 @@ impl Server {
         server
     }
 
+    /// A copy of it that follows it, and takes no writes.
+    pub fn replica_of(first: &Server) -> Server {
+        let dir = tempfile::Builder::new().prefix("skill-runner-pg-").tempdir().unwrap().keep();
+        let reference = format!("--reference={}", first.dir.display());
+        succeeds(Command::new("chown").arg(reference).arg(&dir));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut copy = as_user(&first.programs.join("pg_basebackup"));
+        copy.args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", "127.0.0.1", "-U", "runner", "-p"]);
+        succeeds(copy.arg(first.port.to_string()).arg("-D").arg(dir.join("data")).env("PGPASSWORD", PASSWORD));
+        let conf = dir.join("data/postgresql.conf");
+        let usual = fs::read_to_string(&conf).unwrap();
+        fs::write(&conf, format!("{usual}port = {port}\nsynchronous_standby_names = ''\n")).unwrap();
+        let server = Server { dir, port, programs: first.programs.clone(), running: Mutex::default() };
+        server.run();
+        server
+    }
+
+    /// Makes a replica the one that takes writes.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("select pg_promote()"), "t");
+    }
+
     /// Its folder, for files that it is to read.
     pub fn dir(&self) -> &Path {
         &self.dir
