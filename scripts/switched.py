@@ -16,6 +16,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLACE = os.path.join(ROOT, "target", "planted")
 BEGINS = re.compile(r'^(\s*)(?:(?:pub(?:\([^)]*\))?|async|unsafe|const|extern "C") )*fn \w')
 WITHOUT_END = 3600
+# Programs with faults are among processes of their own: a fault can make them kill everybody they see. The shell reaps those without a parent.
+APART = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", '"$@" & wait $!', "sh"]
 # The number of the fault in force; 0 is none. It is read once by each process. Environments are cleared on the way, a file is not.
 SWITCH = """
 /// The fault that is in force in this process.
@@ -32,6 +34,8 @@ def environment():
 
 def copy_project():
     """The project as it is now; what is built of it stays for the next time, and the crates of others need not be built a second time."""
+    if subprocess.run(APART + ["true"]).returncode != 0:
+        raise SystemExit("faults are planted only where tests can have a pid namespace of their own, which takes root")
     built, target = os.path.join(ROOT, "target", "debug"), os.path.join(PLACE, "target", "debug")
     if os.path.isdir(built) and not os.path.exists(target):
         shutil.copytree(built, target, symlinks=True, ignore=shutil.ignore_patterns("incremental", "it-*", "simulation-*"))
@@ -136,14 +140,21 @@ def switch(number):
 
 
 def try_tests(program, words, seconds):
-    """Runs tests until one fails or the time is over: the names of those that failed, or what else happened, and how long it took."""
-    began, failed, ran = time.time(), [], 0
+    """Runs tests until one fails or the time is over: the names of those that failed, or what else happened, how long it took, how many
+    tests ran, and whether one of them said that it cannot run here."""
+    began, failed, ran, not_here = time.time(), [], 0, False
     started = subprocess.Popen(
-        ["timeout", "-k", "5", str(int(seconds)), program] + words, cwd=PLACE, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True
+        APART + ["timeout", "-k", "5", str(int(seconds)), program] + words, cwd=PLACE, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True
     )
     for line in started.stdout:
         told = re.match(r"test (\S+).* \.\.\. (ok|FAILED)$", line.rstrip()) or re.match(r"test (\S+) \.\.\. .*(FAILED)$", line.rstrip())
-        ran += bool(told)
+        not_here |= "NOT RUN" in line
+        # What a test writes can be in the midst of the line that tells its outcome; the last line counts them all.
+        counted = re.match(r"test result: .* (\d+) passed; (\d+) failed", line)
+        if counted:
+            ran = int(counted.group(1)) + int(counted.group(2))
+            failed += ["a test"] if int(counted.group(2)) and not failed else []
+            break
         if told and told.group(2) == "FAILED":
             failed.append(told.group(1))
             if seconds != WITHOUT_END:
@@ -153,6 +164,6 @@ def try_tests(program, words, seconds):
     except ProcessLookupError:
         pass
     code = started.wait()
-    if not failed and code not in (0, -9):
+    if not failed and not ran and code not in (0, -9):
         failed.append("it hung" if code == 124 else f"exit status {code}")
-    return failed, time.time() - began, ran
+    return failed, time.time() - began, ran, not_here

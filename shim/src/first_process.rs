@@ -57,6 +57,10 @@ impl FirstProcess {
 }
 
 fn serve(orders: Fd, count: Fd) -> ! {
+    // It kills everybody it sees. Without a namespace of its own that would be the whole machine.
+    if sys::own_pid() != 1 {
+        sys::exit(1);
+    }
     // Nothing of the shim's, such as its control socket, stays open here.
     if sys::duplicate(orders, Fd(0)).is_err() || sys::duplicate(count, Fd(1)).is_err() {
         sys::exit(1);

@@ -243,8 +243,10 @@ fn a_session_that_comes_back_as_another_one_is_refused() {
     let scene = Scene::new();
     let run = scene.waiting(&[says("Name?"), says_elsewhere("{\"name\": \"Eve\"}\n__SKILL_DONE__")]);
     scene.reply(&run, 1, json!("Ann"));
-    let (status, error, _) = scene.end(&run);
+    let (status, error, events) = scene.end(&run);
     assert_eq!((status, error), (json!("failed"), json!("SESSION_RESUME_FAILED")));
+    let told = of_type(&events, "diagnostic.warning");
+    assert!(told.iter().any(|warning| warning["code"] == "SESSION_HANDLE_CHANGED"), "{told:#?}");
 }
 
 #[test]
@@ -267,4 +269,15 @@ fn an_engine_that_fails_fails_the_run_whatever_it_said_before() {
     let run = scene.begin(&[failing.replace("}}{", "}}\n{")]);
     let (status, error, _) = scene.end(&run);
     assert_eq!((status, error), (json!("failed"), json!("ENGINE_FAILED")));
+}
+
+#[test]
+fn an_engine_that_has_ended_its_turn_and_does_not_exit_is_ended_and_the_log_says_so() {
+    let scene = Scene::with(&[("exit_grace_seconds", "1")]);
+    scene.pose.runs_after(1, "exec sleep 600");
+    let run = scene.begin(&[done()]);
+    let (status, error, events) = scene.end(&run);
+    assert_eq!((status, error), (json!("succeeded"), Value::Null));
+    let told = of_type(&events, "diagnostic.warning");
+    assert!(told.iter().any(|warning| warning["code"] == "ENGINE_DID_NOT_EXIT"), "{told:#?}");
 }
