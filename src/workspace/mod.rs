@@ -26,7 +26,7 @@ pub use folders::{create_for_engine, create_run};
 pub(crate) use folders::{reclaim, remove_run, remove_sealed, remove_unused, sync_run};
 pub(crate) use keep_only::keep_only;
 pub use layout::Layout;
-pub(crate) use layout::RunPaths;
+pub(crate) use layout::{NEW_STORE, OLD_STORE, RunPaths};
 pub(crate) use ranges::{RangeError, read_range};
 pub(crate) use sessions::{Bound, Sessions};
 pub(crate) use share::{link_or_copy, share_file};
