@@ -25,6 +25,7 @@ pub mod prompt;
 pub(crate) mod verdict;
 // L5, shared by the IO modules
 pub(crate) mod files;
+pub(crate) mod trust;
 // L6, IO
 pub mod artifact;
 pub mod environments;

@@ -72,7 +72,7 @@ function Content({ all, content }) {
 function Operation({ all, method, path, operation }) {
   const { parameters, requestBody: body, responses } = operation;
   const id = operation.operationId;
-  return html`<details class="card" id=${id}><summary class="body"><span class="tag">${method.toUpperCase()}</span> <span class="mono any">${path}</span> <span class="quiet">${operation.summary}</span></summary>
+  return html`<details class="card" id=${id}><summary class="body"><span class="tag method">${method.toUpperCase()}</span> <span class="mono any">${path}</span> <span class="quiet">${operation.summary}</span></summary>
     <div class="body stack-s"><p class="small quiet">Needs: ${operation['x-needs']}</p>
       ${parameters.length > 0 && html`<${Table} label=${`Parameters of ${id}`} heads=${['parameter', 'in', 'type', 'about', 'example']} rows=${parameters.map((/** @type {any} */ one) => [
     html`<span class="mono">${one.name}</span>${one.required && html` <span class="tag">required</span>`}`, one.in, html`<${Type} schema=${one.schema} /><div class="small quiet">${limits(one.schema)}</div>`, one.description, html`<code>${JSON.stringify(one.example)}</code>`])} />`}
@@ -83,14 +83,19 @@ function Operation({ all, method, path, operation }) {
   })} /></div></details>`;
 }
 
+/** The way to the pages for people. */
+function Masthead() {
+  return html`<header class="masthead"><nav aria-label="Pages"><a class="brand" href="/ui"><img src="/ui/static/icon.svg" alt="" width="20" height="20" /><span>skill-runner</span></a><a href="/docs" aria-current="page">API</a></nav></header>`;
+}
+
 function Reference() {
   const { data: all, error } = useApi('/v1/openapi.json');
   const [wanted, setWanted] = useState('');
-  if (!all) return html`<main class="page stack"><h1>API</h1>${error && html`<p class="note bad" role="alert">${error.message}</p>`}</main>`;
+  if (!all) return html`<${Masthead} /><main class="page stack"><h1>API</h1>${error ? html`<p class="note bad" role="alert">${error.message}</p>` : html`<p class="empty" role="status">Loading…</p>`}</main>`;
   const operations = Object.entries(all.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, operation]) => ({ path, method, operation })));
   const words = wanted.toLowerCase().split(/\s+/);
   const fits = operations.filter(({ path, method, operation }) => words.every((word) => `${method} ${path} ${operation.summary}`.toLowerCase().includes(word)));
-  return html`<main class="page stack"><h1>${all.info.title} ${all.info.version}</h1><p>${all.info.description} <a href="/v1/openapi.json">The document itself</a>.</p>
+  return html`<${Masthead} /><main class="page stack"><h1>${all.info.title} ${all.info.version}</h1><p>${all.info.description} <a href="/v1/openapi.json">The document itself</a>.</p>
     <label class="field"><span class="label">Find an operation</span><input class="input" type="search" value=${wanted} onInput=${(/** @type {any} */ event) => setWanted(event.target.value)} /></label>
     ${all.tags.map((/** @type {any} */ tag) => {
     const own = fits.filter(({ operation }) => operation.tags.includes(tag.name));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::domain::causes::chain;
 use crate::domain::codes::{ErrorCode, Exit};
 use crate::domain::command::Refusal;
+use crate::files::Shortage;
 use crate::settings::Problem;
 use crate::{audit, orchestrator, store};
 
@@ -80,6 +81,12 @@ impl Failure {
             Self::Broken(_) | Self::Busy(_) | Self::OutputClosed => Exit::Failed,
             Self::Reported(exit) => *exit,
         }
+    }
+}
+
+impl From<Shortage> for Failure {
+    fn from(shortage: Shortage) -> Self {
+        Self::Broken(shortage.told().to_owned())
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 /// What there was not enough of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shortage {
+pub enum Shortage {
     /// Open files of this process.
     OpenFiles,
     /// Open files of the whole machine.
@@ -63,6 +63,17 @@ impl Shortage {
             Self::Memory => "the machine has no memory left for it; try again later",
             Self::Disk => "the disk is full; free space, and try again",
         }
+    }
+}
+
+impl From<Shortage> for io::Error {
+    fn from(shortage: Shortage) -> Self {
+        Self::from(match shortage {
+            Shortage::OpenFiles => Errno::MFILE,
+            Shortage::OpenFilesOfMachine => Errno::NFILE,
+            Shortage::Memory => Errno::NOMEM,
+            Shortage::Disk => Errno::NOSPC,
+        })
     }
 }
 

@@ -114,6 +114,12 @@ impl From<files::Error> for Error {
     }
 }
 
+impl From<Shortage> for Error {
+    fn from(shortage: Shortage) -> Self {
+        Error::Io { doing: "read the skills".into(), source: shortage.into() }
+    }
+}
+
 impl From<artifact::Error> for Error {
     fn from(error: artifact::Error) -> Self {
         match error {

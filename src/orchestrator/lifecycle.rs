@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
+use crate::domain::causes::chain;
 use crate::orchestrator::environment::Environment;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
@@ -58,7 +59,13 @@ impl Orchestrator {
         let log = RunLog::new(store.clone(), layout.clone(), blocking.clone());
         let sealer = Sealer::new(store.clone(), &log, seal_grace);
         let (deadlines, due) = Deadlines::new();
-        let collector = settings.otlp.clone().map(Collector::new);
+        let collector = settings.otlp.clone().and_then(|otlp| match Collector::new(otlp) {
+            Ok(collector) => Some(collector),
+            Err(error) => {
+                warn!(error = %chain(&error), "traces and metrics are not sent");
+                None
+            }
+        });
         let (ended_runs, ended) = match collector {
             Some(collector) => {
                 let (ended_runs, ended) = EndedRuns::new();

@@ -78,7 +78,13 @@ pub(crate) fn archived(skills_dir: &Path, id: &str) -> Result<Vec<Archived>, Err
         }
         let Some(survey) = Survey::of(&dir) else { continue };
         let Some(loaded) = load::load(&dir, id, survey, Intake::Installed) else { continue };
-        let read = loaded.outcome.map(|installed| installed.skill);
+        let read = match loaded.outcome {
+            Ok(installed) => Ok(installed.skill),
+            Err(why) => match why.shortage(&dir) {
+                Some(error) => return Err(error),
+                None => Err(why.findings()),
+            },
+        };
         let path = folder.join(dir.file_name().unwrap_or_default());
         found.push(Archived { kept: KeptVersion::of(&dir, false, &read), path, skill: read.ok() });
     }

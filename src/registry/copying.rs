@@ -9,7 +9,7 @@ use crate::skill::Intake;
 
 /// Copies a package into a folder, under its own name; returns the copy's path. One that breaks the rules is not copied.
 pub(crate) fn into(dir: &Path, folder: &Path) -> Result<PathBuf, InstallRefused> {
-    let found = load_dir(dir, Intake::New).map_err(|findings| InstallRefused::Package { findings })?;
+    let found = load_dir(dir, Intake::New).map_err(InstallRefused::of(dir))?;
     let target = folder.join(found.dir.file_name().unwrap_or_default());
     for file in &found.files {
         let to = target.join(file);

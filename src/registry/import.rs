@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::installed::NotUsable;
 use super::load;
 use super::survey::{NOT_PACKAGED, Survey};
 use crate::domain::codes::FindingCode;
@@ -69,9 +70,9 @@ fn look_for_skills(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 }
 
 fn whole(path: &Path) -> Result<Importable, Vec<Finding>> {
-    let (dir, folder, survey) = load::outside(path)?;
+    let (dir, folder, survey) = load::outside(path).map_err(NotUsable::findings)?;
     let mut findings = survey.findings.clone();
-    let files = load::contents(&dir, &survey, &mut findings).map_err(|_changed| vec![load::changing()])?;
+    let files = load::contents(&dir, &survey, &mut findings).map_err(|why| NotUsable::from(why).findings())?;
     if !findings.is_empty() {
         return Err(findings);
     }

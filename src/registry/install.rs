@@ -16,11 +16,10 @@ use tracing::warn;
 
 use super::copying;
 use super::installed::Installed;
-use super::load::{self, load_dir};
-use super::plan::{Action, Done, Plan, Step};
+use super::load::load_dir;
+use super::plan::{Action, Done, Plan, Step, installed_skill};
 use super::refused::InstallRefused;
 use super::staging::{SkillsLock, Staging};
-use super::survey::Survey;
 use crate::domain::causes::chain;
 use crate::files::{self, Error};
 use crate::skill::{Intake, Skill};
@@ -47,7 +46,7 @@ impl Staging {
         unpacked: &Path,
         begun: impl FnOnce(&Skill),
     ) -> Result<(Installed, Done), InstallRefused> {
-        let installed = load_dir(unpacked, Intake::New).map_err(|findings| InstallRefused::Package { findings })?;
+        let installed = load_dir(unpacked, Intake::New).map_err(InstallRefused::of(unpacked))?;
         let skills_dir = self.skills_dir();
         let package = self.package();
         files::rename(unpacked, &package)?;
@@ -192,7 +191,7 @@ impl Moves<'_> {
         if !exists(&package) {
             return Ok(Some(self.plan.done.clone()));
         }
-        if self.plan.set_aside.is_none() || self.is_new(&package) {
+        if self.plan.set_aside.is_none() || self.is_new(&package)? {
             return Ok(None);
         }
         self.set_aside(&package)?;
@@ -207,11 +206,9 @@ impl Moves<'_> {
 
     /// Whether this is the package that was to be installed. Its path does not tell, since both packages are moved; its content
     /// does, since the one it replaces is another version or broken.
-    fn is_new(&self, package: &Path) -> bool {
-        let loaded = Survey::of(package)
-            .and_then(|survey| load::load(package, &self.plan.done.skill_id, survey, Intake::Installed));
-        let found = loaded.and_then(|loaded| loaded.outcome.ok());
-        found.is_some_and(|found| found.skill.fingerprint == self.plan.fingerprint)
+    fn is_new(&self, package: &Path) -> Result<bool, Error> {
+        let found = installed_skill(package, &self.plan.done.skill_id)?;
+        Ok(found.is_some_and(|found| found.fingerprint == self.plan.fingerprint))
     }
 }
 

@@ -1,9 +1,11 @@
 //! What the registry answers: a usable skill, or why there is none.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::domain::codes::FindingCode;
+use crate::files::{self, Shortage};
 use crate::skill::{Finding, Skill};
 
 #[derive(Debug, Clone)]
@@ -29,6 +31,35 @@ pub enum NotUsable {
         /// All that is wrong with it.
         findings: Vec<Finding>,
     },
+    /// The machine had nothing left to read it with. That says nothing about the package.
+    #[error("{}", .0.told())]
+    Unread(Shortage),
+}
+
+impl From<Shortage> for NotUsable {
+    fn from(shortage: Shortage) -> Self {
+        Self::Unread(shortage)
+    }
+}
+
+impl NotUsable {
+    /// The same as findings, for those who show them.
+    pub fn findings(self) -> Vec<Finding> {
+        let unreadable = |message: &str, hint| vec![Finding::error(FindingCode::Unreadable, "", message, hint)];
+        match self {
+            Self::NotFound => unreadable("no such skill is installed", "install it"),
+            Self::Invalid { findings } => findings,
+            Self::Unread(shortage) => unreadable(shortage.told(), "try again later"),
+        }
+    }
+
+    /// What the machine had too little of, as the error of reading a folder.
+    pub(crate) fn shortage(&self, folder: &Path) -> Option<files::Error> {
+        match self {
+            Self::Unread(shortage) => Some(files::Error::on("read", folder)(*shortage)),
+            Self::NotFound | Self::Invalid { .. } => None,
+        }
+    }
 }
 
 fn summary(findings: &[Finding]) -> String {

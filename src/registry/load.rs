@@ -1,17 +1,18 @@
 //! A package's folder, read and checked.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{self, DirEntry, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
+use tracing::warn;
 
-use super::installed::Installed;
+use super::installed::{Installed, NotUsable};
 use super::survey::{Look, MAX_TOTAL_BYTES, Survey};
 use crate::domain::codes::FindingCode;
-use crate::files::{self, for_each_chunk};
+use crate::files::{self, Shortage, for_each_chunk};
 use crate::skill::package::MAX_READ_BYTES;
 use crate::skill::{Finding, Intake, PackageFiles, lint};
 
@@ -36,13 +37,23 @@ pub(crate) fn load(dir: &Path, folder: &str, mut survey: Survey, intake: Intake)
         let after = Survey::of(dir)?;
         // A package that was replaced while it was read would be half old, half new.
         match outcome {
-            Ok(outcome) if after == survey => {
-                return Some(Loaded { stable: survey.stable_at(began), survey, outcome });
+            Err(Interrupted::Shortage(shortage)) => {
+                return Some(Loaded { survey, stable: false, outcome: Err(NotUsable::Unread(shortage)) });
             }
-            Ok(_) | Err(Changed) => survey = after,
+            Ok(outcome) if after == survey => {
+                let stable = survey.stable_at(began) && !may_pass(&outcome);
+                return Some(Loaded { stable, survey, outcome });
+            }
+            Ok(_) | Err(Interrupted::Changed) => survey = after,
         }
     }
-    Some(Loaded { survey, stable: false, outcome: Err(vec![changing()]) })
+    Some(Loaded { survey, stable: false, outcome: Err(NotUsable::Invalid { findings: vec![changing()] }) })
+}
+
+/// Whether another look may give another answer although nothing was changed: a disk that failed may work again.
+fn may_pass(outcome: &Outcome) -> bool {
+    let unreadable = |findings: &[Finding]| findings.iter().any(|finding| finding.code == FindingCode::Unreadable);
+    matches!(outcome, Err(NotUsable::Invalid { findings }) if unreadable(findings))
 }
 
 /// The finding about a folder that changed during every attempt to read it.
@@ -51,15 +62,28 @@ pub(crate) fn changing() -> Finding {
     Finding::error(FindingCode::Changing, "", message, "try again when the change is done")
 }
 
-/// A file is no longer the one that was looked at.
-pub(crate) struct Changed;
+/// Why what was read says nothing about the package.
+pub(crate) enum Interrupted {
+    /// A file is no longer the one that was looked at.
+    Changed,
+    Shortage(Shortage),
+}
 
-type Outcome = Result<Installed, Vec<Finding>>;
+impl From<Interrupted> for NotUsable {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::Changed => Self::Invalid { findings: vec![changing()] },
+            Interrupted::Shortage(shortage) => Self::Unread(shortage),
+        }
+    }
+}
 
-fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Outcome, Changed> {
+type Outcome = Result<Installed, NotUsable>;
+
+fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Outcome, Interrupted> {
     let mut findings = survey.findings.clone();
     if survey.too_large {
-        return Ok(Err(findings));
+        return Ok(Err(NotUsable::Invalid { findings }));
     }
     let files = contents(dir, survey, &mut findings)?;
     Ok(match lint(folder, &files, intake) {
@@ -69,13 +93,13 @@ fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Out
             files: files.paths().map(String::from).collect(),
             generated: None,
         }),
-        Ok(skill) => Err(findings.into_iter().chain(skill.findings).collect()),
-        Err(more) => Err(findings.into_iter().chain(more).collect()),
+        Ok(skill) => Err(NotUsable::Invalid { findings: findings.into_iter().chain(skill.findings).collect() }),
+        Err(more) => Err(NotUsable::Invalid { findings: findings.into_iter().chain(more).collect() }),
     })
 }
 
 /// What the files of a folder hold; those that cannot be read are findings.
-pub(crate) fn contents(dir: &Path, survey: &Survey, findings: &mut Vec<Finding>) -> Result<PackageFiles, Changed> {
+pub(crate) fn contents(dir: &Path, survey: &Survey, findings: &mut Vec<Finding>) -> Result<PackageFiles, Interrupted> {
     contents_up_to(MAX_KEPT_BYTES, dir, survey, findings)
 }
 
@@ -85,14 +109,20 @@ pub(crate) fn contents_up_to(
     dir: &Path,
     survey: &Survey,
     findings: &mut Vec<Finding>,
-) -> Result<PackageFiles, Changed> {
+) -> Result<PackageFiles, Interrupted> {
+    if let Some(shortage) = survey.shortage {
+        return Err(Interrupted::Shortage(shortage));
+    }
     let mut files = PackageFiles::new();
     let kept = kept(survey, most);
     for look in &survey.files {
         match add(&mut files, dir, look, kept.contains(look.path.as_str())) {
             Ok(Added::AsSeen) => {}
-            Ok(Added::Changed) => return Err(Changed),
+            Ok(Added::Changed) => return Err(Interrupted::Changed),
             Err(error) => {
+                if let Some(shortage) = Shortage::behind(&error) {
+                    return Err(Interrupted::Shortage(shortage));
+                }
                 findings.push(Finding::error(
                     FindingCode::Unreadable,
                     &look.path,
@@ -168,22 +198,38 @@ fn digest(file: File) -> io::Result<[u8; 32]> {
     Ok(hasher.finalize().into())
 }
 
+/// What is in a folder of packages; nothing if it is not there, or cannot be read for a reason that is told.
+pub(crate) fn listed(folder: &Path) -> Result<Vec<DirEntry>, Shortage> {
+    let error = match fs::read_dir(folder).and_then(Iterator::collect) {
+        Ok(entries) => return Ok(entries),
+        Err(error) => error,
+    };
+    if let Some(shortage) = Shortage::behind(&error) {
+        return Err(shortage);
+    }
+    if error.kind() != io::ErrorKind::NotFound {
+        warn!(folder = %folder.display(), %error, "a folder of skills cannot be read");
+    }
+    Ok(Vec::new())
+}
+
 /// Reads one package in any folder.
-pub fn load_dir(path: &Path, intake: Intake) -> Result<Installed, Vec<Finding>> {
+pub fn load_dir(path: &Path, intake: Intake) -> Result<Installed, NotUsable> {
     let (dir, folder, survey) = outside(path)?;
-    load(&dir, &folder, survey, intake).ok_or_else(|| vec![not_a_folder(path)])?.outcome
+    load(&dir, &folder, survey, intake).ok_or_else(|| not_a_folder(path))?.outcome
 }
 
 /// A folder outside the skills folder: its real path, its name and its survey.
-pub(crate) fn outside(path: &Path) -> Result<(PathBuf, String, Survey), Vec<Finding>> {
+pub(crate) fn outside(path: &Path) -> Result<(PathBuf, String, Survey), NotUsable> {
     // The real path, because `.` does not tell the folder's name.
-    let dir = path.canonicalize().map_err(|_| vec![not_a_folder(path)])?;
+    let dir = path.canonicalize().map_err(|_| not_a_folder(path))?;
     let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let survey = Survey::of(&dir).ok_or_else(|| vec![not_a_folder(path)])?;
+    let survey = Survey::of(&dir).ok_or_else(|| not_a_folder(path))?;
     Ok((dir, folder, survey))
 }
 
-fn not_a_folder(path: &Path) -> Finding {
+fn not_a_folder(path: &Path) -> NotUsable {
     let message = format!("{} is not a folder that can be read", path.display());
-    Finding::error(FindingCode::Unreadable, "", message, "give the path of an existing folder")
+    let finding = Finding::error(FindingCode::Unreadable, "", message, "give the path of an existing folder");
+    NotUsable::Invalid { findings: vec![finding] }
 }

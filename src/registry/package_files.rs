@@ -25,7 +25,13 @@ const TEXT_MAX: u64 = 256 * 1024;
 impl Registry {
     /// The package of this version, named as for a rollback; the one in place if none is named.
     pub(crate) fn package(&self, id: &str, version: Option<&str>) -> Result<Option<Arc<Installed>>, Error> {
-        let now = self.lookup(id).ok();
+        let now = match self.lookup(id) {
+            Ok(now) => Some(now),
+            Err(why) => match why.shortage(&self.folder().join(id)) {
+                Some(error) => return Err(error),
+                None => None,
+            },
+        };
         let Some(version) = version else { return Ok(now) };
         if let Some(now) = now.filter(|now| is_named(&now.skill, version)) {
             return Ok(Some(now));

@@ -155,14 +155,19 @@ impl InPlace {
         match fs::symlink_metadata(&place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Nothing),
             Err(error) => Err(Error::on("look at", &place)(error)),
-            Ok(_) => Ok(installed_skill(&place, id).map_or(Self::Broken, Self::Valid)),
+            Ok(_) => Ok(installed_skill(&place, id)?.map_or(Self::Broken, Self::Valid)),
         }
     }
 }
 
-fn installed_skill(place: &Path, id: &str) -> Option<Arc<Skill>> {
-    let survey = Survey::of(place)?;
-    Some(load::load(place, id, survey, Intake::Installed)?.outcome.ok()?.skill.clone())
+/// The skill in this folder; none if it is broken.
+pub(crate) fn installed_skill(place: &Path, id: &str) -> Result<Option<Arc<Skill>>, Error> {
+    let loaded = Survey::of(place).and_then(|survey| load::load(place, id, survey, Intake::Installed));
+    match loaded.map(|loaded| loaded.outcome) {
+        Some(Ok(installed)) => Ok(Some(installed.skill)),
+        Some(Err(why)) => why.shortage(place).map_or(Ok(None), Err),
+        None => Ok(None),
+    }
 }
 
 /// Where the archived versions of a skill are.

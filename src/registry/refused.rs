@@ -1,7 +1,10 @@
 //! Why a package is not installed.
 
+use std::path::Path;
+
 use semver::Version;
 
+use super::installed::NotUsable;
 use crate::files;
 use crate::skill::Finding;
 
@@ -20,4 +23,14 @@ pub enum InstallRefused {
     /// A file operation failed.
     #[error(transparent)]
     Io(#[from] files::Error),
+}
+
+impl InstallRefused {
+    /// For `map_err`: why the package in this folder could not be read.
+    pub(crate) fn of(folder: &Path) -> impl FnOnce(NotUsable) -> Self {
+        move |why| match why.shortage(folder) {
+            Some(error) => Self::Io(error),
+            None => Self::Package { findings: why.findings() },
+        }
+    }
 }

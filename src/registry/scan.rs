@@ -1,13 +1,9 @@
 //! The skills folder, read again for every call.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-
-use tracing::warn;
 
 use super::agents::Agents;
 use super::archive::{KeptVersion, archived};
@@ -16,8 +12,8 @@ use super::load;
 use super::plan::archive_of;
 use super::survey::Survey;
 use crate::domain::similar::most_like;
-use crate::files::Error;
-use crate::skill::{Finding, Intake, is_id};
+use crate::files::{Error, Shortage};
+use crate::skill::{Intake, is_id};
 
 /// The skills folder. Every call looks at the disk, so that a change is seen at once and without a restart; a package
 /// whose files have not changed is not read again. Calls block on the disk. Clones share what they have read.
@@ -37,8 +33,10 @@ struct Known {
     stable: bool,
     /// Whether every later change of the folders will show in their marks.
     folders_stable: bool,
-    outcome: Result<Arc<Installed>, Vec<Finding>>,
+    outcome: Outcome,
 }
+
+type Outcome = Result<Arc<Installed>, NotUsable>;
 
 impl Registry {
     /// The registry of a folder, which need not exist yet.
@@ -60,14 +58,20 @@ impl Registry {
     }
 
     /// The skills that are there while there are no others.
-    pub(crate) fn demos(&self) -> Vec<Entry> {
-        let demos = self.demos.as_ref().filter(|_| self.is_empty());
-        demos.map(|demos| demos.list()).unwrap_or_default()
+    pub(crate) fn demos(&self) -> Result<Vec<Entry>, Shortage> {
+        match &self.demos {
+            Some(demos) if self.is_empty()? => demos.list(),
+            Some(_) | None => Ok(Vec::new()),
+        }
     }
 
     /// Whether the folder has no package, and no agent has a skill.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.folders().is_empty() && self.agents.as_ref().is_none_or(|agents| agents.list().is_empty())
+    pub(crate) fn is_empty(&self) -> Result<bool, Shortage> {
+        Ok(self.folders()?.is_empty() && self.of_agents()?.is_empty())
+    }
+
+    fn of_agents(&self) -> Result<Vec<Entry>, Shortage> {
+        self.agents.as_ref().map_or_else(|| Ok(Vec::new()), |agents| agents.list())
     }
 
     /// The skill of this id.
@@ -77,33 +81,36 @@ impl Registry {
             return Err(NotUsable::NotFound);
         }
         let found = match (self.current(id), &self.agents) {
-            (Some(known), _) => known.map_err(|findings| NotUsable::Invalid { findings }),
+            (Some(known), _) => known,
             (None, Some(agents)) => agents.lookup(id),
             (None, None) => Err(NotUsable::NotFound),
         };
         match (&self.demos, found) {
-            (Some(demos), Err(NotUsable::NotFound)) if self.is_empty() => demos.lookup(id),
+            (Some(demos), Err(NotUsable::NotFound)) if self.is_empty()? => demos.lookup(id),
             (_, found) => found,
         }
     }
 
     /// Every package in the folder, by name, and the agents' skills after them; folders with a dot in front are not
-    /// packages.
-    pub fn list(&self) -> Vec<Entry> {
-        let folders = self.folders();
+    /// packages. It fails when the machine has nothing left to read them with.
+    pub fn list(&self) -> Result<Vec<Entry>, Shortage> {
+        let folders = self.folders()?;
         self.known().retain(|folder, _| folders.contains(folder));
-        let entry = |folder: String| {
-            let outcome = self.current(&folder)?;
-            Some(outcome.map_or_else(|findings| Entry::Invalid { folder, findings }, Entry::Valid))
-        };
-        let mut entries: Vec<Entry> = folders.iter().cloned().filter_map(entry).collect();
+        let mut entries = Vec::with_capacity(folders.len());
+        for folder in folders.iter().cloned() {
+            entries.push(match self.current(&folder) {
+                Some(Ok(found)) => Entry::Valid(found),
+                Some(Err(NotUsable::Invalid { findings })) => Entry::Invalid { folder, findings },
+                Some(Err(NotUsable::Unread(shortage))) => return Err(shortage),
+                Some(Err(NotUsable::NotFound)) | None => continue,
+            });
+        }
         let hidden = |entry: &Entry| matches!(entry, Entry::Valid(found) if folders.contains(&found.skill.id));
-        let of_agents = self.agents.iter().flat_map(|agents| agents.list()).filter(|entry| !hidden(entry));
-        entries.extend(of_agents);
+        entries.extend(self.of_agents()?.into_iter().filter(|entry| !hidden(entry)));
         if entries.is_empty() {
             return self.demos();
         }
-        entries
+        Ok(entries)
     }
 
     pub(super) fn folder(&self) -> &std::path::Path {
@@ -121,6 +128,7 @@ impl Registry {
                 Some(KeptVersion::of(&self.skills_dir.join(id), true, &Err(findings)))
             }
             Err(NotUsable::NotFound) => None,
+            Err(NotUsable::Unread(shortage)) => return Err(Error::on("read", &self.skills_dir.join(id))(shortage)),
         };
         let archived = archived(&self.skills_dir, id)?.into_iter().map(|archived| archived.kept);
         Ok(now.into_iter().chain(archived).collect())
@@ -134,32 +142,25 @@ impl Registry {
 
     /// The id of the skill that was probably meant by one that no skill has.
     pub(crate) fn similar(&self, id: &str) -> Option<String> {
-        let of_agents = self.agents.iter().flat_map(|agents| agents.list()).filter_map(|entry| match entry {
+        let of_agents = self.of_agents().unwrap_or_default().into_iter().filter_map(|entry| match entry {
             Entry::Valid(found) => Some(found.skill.id.clone()),
             Entry::Invalid { .. } => None,
         });
-        let demos = self.demos().into_iter().filter_map(|entry| match entry {
+        let demos = self.demos().unwrap_or_default().into_iter().filter_map(|entry| match entry {
             Entry::Valid(found) => Some(found.skill.id.clone()),
             Entry::Invalid { .. } => None,
         });
-        most_like(id, self.folders().into_iter().chain(of_agents).chain(demos))
+        most_like(id, self.folders().unwrap_or_default().into_iter().chain(of_agents).chain(demos))
     }
 
-    fn folders(&self) -> BTreeSet<String> {
-        let entries = match fs::read_dir(&self.skills_dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return BTreeSet::new(),
-            Err(error) => {
-                warn!(skills_dir = %self.skills_dir.display(), %error, "the skills folder cannot be read");
-                return BTreeSet::new();
-            }
-        };
-        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| !name.starts_with('.')).collect()
+    fn folders(&self) -> Result<BTreeSet<String>, Shortage> {
+        let entries = load::listed(&self.skills_dir)?;
+        let names = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        Ok(names.filter(|name| !name.starts_with('.')).collect())
     }
 
     /// The package as it is now; none when there is no such folder.
-    fn current(&self, folder: &str) -> Option<Result<Arc<Installed>, Vec<Finding>>> {
+    fn current(&self, folder: &str) -> Option<Outcome> {
         let dir = self.skills_dir.join(folder);
         let last = self.known().get(folder).filter(|known| known.stable && known.folders_stable).cloned();
         if let Some(known) = last.filter(|known| known.survey.still_fits(&dir)) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::domain::codes::FindingCode;
-use crate::files::Mark;
+use crate::files::{Mark, Shortage};
 use crate::skill::Finding;
 
 /// Most files of a package, and most folders.
@@ -28,6 +28,8 @@ const CLOCK_TICK: Duration = Duration::from_millis(50);
 pub(crate) struct Survey {
     pub(crate) files: Vec<Look>,
     pub(crate) findings: Vec<Finding>,
+    /// What the machine had too little of, so that not everything was seen.
+    pub(crate) shortage: Option<Shortage>,
     pub(crate) too_large: bool,
     /// The folder itself and those in it.
     folders: Vec<(PathBuf, Mark)>,
@@ -36,7 +38,10 @@ pub(crate) struct Survey {
 /// Whether the package is the same: a folder changes also with what is not packaged.
 impl PartialEq for Survey {
     fn eq(&self, other: &Self) -> bool {
-        self.files == other.files && self.findings == other.findings && self.too_large == other.too_large
+        self.files == other.files
+            && self.findings == other.findings
+            && self.shortage == other.shortage
+            && self.too_large == other.too_large
     }
 }
 
@@ -67,7 +72,7 @@ impl Survey {
     pub(crate) fn of(dir: &Path) -> Option<Self> {
         let found = fs::metadata(dir).ok().filter(Metadata::is_dir)?;
         let folders = vec![(PathBuf::new(), Mark::new(&found))];
-        let survey = Self { files: Vec::new(), findings: Vec::new(), too_large: false, folders };
+        let survey = Self { files: Vec::new(), findings: Vec::new(), shortage: None, too_large: false, folders };
         let mut walk = Walk { survey, bytes: 0 };
         let mut waiting = vec![(dir.to_path_buf(), String::new(), 0)];
         while let Some((dir, prefix, depth)) = waiting.pop() {
@@ -92,7 +97,10 @@ impl Survey {
             let found = fs::symlink_metadata(dir.join(&look.path));
             found.is_ok_and(|found| Look::new(look.path.clone(), &found) == *look)
         };
-        self.findings.is_empty() && self.folders.iter().all(same) && self.files.iter().all(unchanged)
+        self.shortage.is_none()
+            && self.findings.is_empty()
+            && self.folders.iter().all(same)
+            && self.files.iter().all(unchanged)
     }
 
     /// Whether no folder was changed within the last tick before `now`.
@@ -121,7 +129,7 @@ impl Walk {
     fn folder(&mut self, dir: &Path, prefix: &str, depth: usize, waiting: &mut Vec<(PathBuf, String, usize)>) {
         let entries = match fs::read_dir(dir) {
             Ok(entries) => entries,
-            Err(error) => return self.finding(FindingCode::Unreadable, prefix, &error.to_string(), "make it readable"),
+            Err(error) => return self.unreadable(prefix, &error),
         };
         for entry in entries {
             let found = entry.and_then(|entry| Ok((entry.file_name(), entry.path(), entry.metadata()?)));
@@ -130,7 +138,7 @@ impl Walk {
                 // It was removed while the folder was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    self.finding(FindingCode::Unreadable, prefix, &error.to_string(), "make it readable");
+                    self.unreadable(prefix, &error);
                     continue;
                 }
             };
@@ -177,6 +185,13 @@ impl Walk {
             self.too_large(&format!("it has more than {MAX_FILES} files"));
         } else if self.bytes > MAX_TOTAL_BYTES {
             self.too_large(&format!("its files are larger than {} MiB together", MAX_TOTAL_BYTES / 1024 / 1024));
+        }
+    }
+
+    fn unreadable(&mut self, path: &str, error: &io::Error) {
+        match Shortage::behind(error) {
+            Some(shortage) => self.survey.shortage = Some(shortage),
+            None => self.finding(FindingCode::Unreadable, path, &error.to_string(), "make it readable"),
         }
     }
 

@@ -286,12 +286,11 @@ fn otlp(from: &mut Reader) -> Option<Otlp> {
     let endpoint = from.optional("otlp_endpoint", |text| match text.trim_end_matches('/') {
         "" => Ok(None),
         url if url.contains('@') => Err("must not hold a password: put it into otlp_headers".to_owned()),
-        url if url.strip_prefix("http://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')) => {
+        url if ["http://", "https://"]
+            .iter()
+            .any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))) =>
+        {
             Ok(Some(url.to_owned()))
-        }
-        url if url.starts_with("https://") => {
-            Err("https is not supported: name a collector on this machine or in a private network, with http://"
-                .to_owned())
         }
         _ => Err(format!("must be a URL such as http://127.0.0.1:4318, not {text:?}")),
     });

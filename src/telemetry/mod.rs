@@ -6,6 +6,7 @@ use serde_json::Value;
 use ureq::Agent;
 
 use crate::settings::Otlp;
+use crate::trust;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(10);
@@ -19,6 +20,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 pub(crate) enum Error {
     #[error("the collector at {url} cannot be reached")]
     Unreachable { url: String, source: Box<ureq::Error> },
+    #[error("the collector at {url} cannot be known: {reason}")]
+    Trust { url: String, reason: String },
     #[error("the collector at {url} answered {status}")]
     Refused { url: String, status: u16 },
 }
@@ -31,9 +34,12 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    pub(crate) fn new(settings: Otlp) -> Self {
+    pub(crate) fn new(settings: Otlp) -> Result<Self, Error> {
+        let url = settings.endpoint.clone();
+        let tls = trust::tls_for(&url).map_err(|reason| Error::Trust { url, reason })?;
         let agent = Agent::config_builder()
             .http_status_as_error(false)
+            .tls_config(tls)
             // The headers are for the collector alone.
             .proxy(None)
             .max_redirects(0)
@@ -42,7 +48,7 @@ impl Collector {
             .user_agent(concat!("skill-runner/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Self { agent, settings }
+        Ok(Self { agent, settings })
     }
 
     pub(crate) fn settings(&self) -> &Otlp {

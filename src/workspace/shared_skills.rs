@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use super::spare_copies::SpareCopies;
-use crate::files::{self, Error, Marks};
+use crate::files::{self, Error, Marks, Shortage};
 
 /// The shared copies of one data folder. Calls block on the disk.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) fingerprint: &'a str,
     pub(crate) skill_id: &'a str,
     /// Whether a folder holds exactly this content.
-    pub(crate) whole: &'a dyn Fn(&Path) -> bool,
+    pub(crate) whole: &'a dyn Fn(&Path) -> Result<bool, Error>,
 }
 
 impl SharedSkills {
@@ -50,7 +50,7 @@ impl SharedSkills {
 
     fn find_slowly(&self, wanted: &Wanted<'_>) -> Result<Option<PathBuf>, Error> {
         let copy = self.place(wanted);
-        if self.looks_whole(wanted, &copy) {
+        if self.looks_whole(wanted, &copy)? {
             return Ok(Some(copy));
         }
         self.known().remove(wanted.fingerprint);
@@ -80,7 +80,7 @@ impl SharedSkills {
             .map_err(Error::on("create a folder in", &self.folder))?;
         let copy = making.path().join(wanted.skill_id);
         write(&copy)?;
-        if !(wanted.whole)(&copy) {
+        if !(wanted.whole)(&copy)? {
             return Ok(None);
         }
         make_read_only(&copy)?;
@@ -111,20 +111,29 @@ impl SharedSkills {
         self.folder.join(wanted.fingerprint).join(wanted.skill_id)
     }
 
-    fn looks_whole(&self, wanted: &Wanted<'_>, copy: &Path) -> bool {
+    fn looks_whole(&self, wanted: &Wanted<'_>, copy: &Path) -> Result<bool, Error> {
         let began = SystemTime::now();
-        let Ok(before) = Marks::of(copy) else { return false };
-        let whole = (wanted.whole)(copy) && Marks::of(copy).is_ok_and(|after| after == before);
+        let Some(before) = marks_of(copy)? else { return Ok(false) };
+        let whole = (wanted.whole)(copy)? && marks_of(copy)?.is_some_and(|after| after == before);
         // Until then a change could have the same times.
         if whole && before.is_stable_at(began) {
             self.known().insert(wanted.fingerprint.to_owned(), Arc::new(before));
         }
-        whole
+        Ok(whole)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Marks>>> {
         // Every change of the map is a single call, so a poisoned lock is usable.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a copy looks like; none if it cannot be seen for a reason of its own, such as that it is not there.
+fn marks_of(copy: &Path) -> Result<Option<Marks>, Error> {
+    match Marks::of(copy) {
+        Ok(marks) => Ok(Some(marks)),
+        Err(error) if Shortage::behind(&error).is_some() => Err(Error::on("list", copy)(error)),
+        Err(_) => Ok(None),
     }
 }
 
@@ -164,9 +173,9 @@ mod tests {
         skills: SharedSkills,
     }
 
-    fn whole(copy: &Path) -> bool {
+    fn whole(copy: &Path) -> Result<bool, Error> {
         let names = fs::read_dir(copy).map(|entries| entries.count()).unwrap_or(0);
-        names == 1 && fs::read_to_string(copy.join("scripts/run.sh")).is_ok_and(|text| text == "whole")
+        Ok(names == 1 && fs::read_to_string(copy.join("scripts/run.sh")).is_ok_and(|text| text == "whole"))
     }
 
     fn write(copy: &Path) -> Result<(), Error> {

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("prompt", 3),
     ("verdict", 4),
     ("files", 5),
+    ("trust", 5),
     ("artifact", 6),
     ("environments", 6),
     ("export", 6),

@@ -56,5 +56,6 @@ mod sse;
 mod store;
 mod supervisor;
 mod temp_runs;
+mod tls;
 mod ui;
 mod uploads;

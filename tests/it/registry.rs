@@ -50,7 +50,7 @@ fn version(found: &Result<Arc<Installed>, NotUsable>) -> String {
 fn codes(found: Result<Arc<Installed>, NotUsable>) -> Vec<(&'static str, String)> {
     match found {
         Err(NotUsable::Invalid { findings }) => findings.into_iter().map(|f| (f.code.as_str(), f.file)).collect(),
-        Err(NotUsable::NotFound) => panic!("not found"),
+        Err(other) => panic!("{other}"),
         Ok(installed) => panic!("usable: {}", installed.skill.id),
     }
 }
@@ -77,7 +77,7 @@ fn what_is_not_there_is_not_found_and_no_name_leaves_the_folder() {
     for name in ["nothing", "file", "", ".", "..", "../outside", "/", "a/b", "outside\0"] {
         assert_eq!(registry.lookup(name).err(), Some(NotUsable::NotFound), "{name:?}");
     }
-    assert_eq!(Registry::new(outer.path().join("gone")).list().len(), 0);
+    assert_eq!(Registry::new(outer.path().join("gone")).list().unwrap().len(), 0);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn the_list_holds_the_good_and_the_bad_by_name_and_no_dot_folders() {
                 (folder, findings.iter().all(|finding| finding.severity != Severity::Error))
             }
         };
-        registry.list().into_iter().map(name).collect()
+        registry.list().unwrap().into_iter().map(name).collect()
     };
     assert_eq!(names(), [("Bad_Name".into(), false), ("empty".into(), false), ("good".into(), true)]);
     fs::remove_dir_all(skills.path().join("Bad_Name")).unwrap();
@@ -263,10 +263,10 @@ fn a_folder_outside_is_read_by_the_rules_it_is_given() {
     runner.as_object_mut().unwrap().remove("execution_modes");
     fs::write(place.path().join("one/assets/runner.json"), runner.to_string()).unwrap();
     assert!(load_dir(&place.path().join("one"), Intake::Installed).is_ok());
-    let findings = load_dir(&place.path().join("one"), Intake::New).unwrap_err();
+    let findings = load_dir(&place.path().join("one"), Intake::New).unwrap_err().findings();
     assert_eq!(findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), ["EXECUTION_MODES_MISSING"]);
     for not_a_package in ["gone", "one/SKILL.md"] {
-        let findings = load_dir(&place.path().join(not_a_package), Intake::New).unwrap_err();
+        let findings = load_dir(&place.path().join(not_a_package), Intake::New).unwrap_err().findings();
         assert_eq!(findings[0].code, "UNREADABLE", "{not_a_package}");
     }
 }

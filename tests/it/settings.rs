@@ -336,10 +336,12 @@ fn settings_of_telemetry_and_retention_are_checked_and_read_from_the_usual_varia
     assert_eq!(described(&settings, "otlp_endpoint").0, "http://127.0.0.1:4318");
     assert_eq!(described(&settings, "otlp_service_name"), ("x".into(), "OTEL_SERVICE_NAME".into()));
     assert_eq!(described(&settings, "keep_labels").0, "team:a=3,keep:yes=forever");
+    let over_tls = load("", &[], &[("otlp_endpoint", "https://collector:4318/")]).unwrap();
+    assert_eq!(described(&over_tls, "otlp_endpoint").0, "https://collector:4318");
     // Unset is what an empty variable means to OpenTelemetry.
     assert_eq!(described(&load("", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "")], &[]).unwrap(), "otlp_endpoint").0, "none");
     for (key, value, part) in [
-        ("otlp_endpoint", "https://collector:4318", "https is not supported"),
+        ("otlp_endpoint", "https:///v1", "must be a URL"),
         ("otlp_endpoint", "collector:4318", "must be a URL"),
         ("otlp_endpoint", "http://ann:secret@collector", "otlp_headers"),
         ("otlp_headers", "no pair", "name=value"),

@@ -74,6 +74,7 @@ fn failure_code(answer: &Answer) -> &str {
 fn every_shipped_skill_lints_clean_by_the_rules_for_new_packages() {
     let ids: Vec<String> = Registry::new(skills_dir())
         .list()
+        .unwrap()
         .into_iter()
         .map(|entry| match entry {
             Entry::Valid(found) => found.skill.id.clone(),

@@ -121,7 +121,7 @@ fn every_vendored_library_is_the_one_its_checksum_was_made_of_and_has_its_licenc
     let files = fs::read_dir(&vendor).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
     let unlisted: Vec<String> = files.filter(|name| !names.contains(name) && !name.ends_with(".d.ts")).collect();
     assert_eq!(unlisted, ["SHA256SUMS"], "every file has a checksum");
-    for library in ["preact", "signals", "signals-core", "htm", "marked", "dompurify", "highlight"] {
+    for library in ["preact", "signals", "signals-core", "htm", "marked", "dompurify", "highlight", "uplot"] {
         assert!(names.contains(&format!("LICENSE.{library}.txt")), "{library} has no licence");
     }
 }

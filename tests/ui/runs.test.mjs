@@ -240,6 +240,71 @@ test('the page of a run tells what holds it: its isolation, its limits and its p
   }
 });
 
+test('home tells what failed and which engine needs a log-in, and keeps filters and pages in the address', async () => {
+  await service.run('demo-fail-exit');
+  for (let count = 0; count < 26; count += 1) await service.post('/v1/jobs', { skill_id: 'demo-echo', input: { text: 'again and again' }, labels: { team: 'many' } });
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui`);
+  await opened.locator('.need.failed').getByText('the script exited with status 7').first().waitFor();
+  await opened.getByRole('link', { name: 'Engines that need a log-in: 1' }).waitFor();
+  await opened.getByLabel('Any status').selectOption('failed');
+  await opened.waitForFunction(() => location.search.includes('status=failed') && [...document.querySelectorAll('.runs tbody .status')].every((status) => status.classList.contains('failed')));
+  await opened.reload();
+  await opened.waitForFunction(() => document.querySelector('.filters select')?.value === 'failed');
+  await opened.goto(`${service.url}/ui?label=team:many`);
+  await opened.waitForFunction(() => document.querySelectorAll('.runs tbody tr').length === 25);
+  await opened.getByRole('link', { name: 'Older' }).click();
+  await opened.waitForFunction(() => location.search.includes('before=') && document.querySelectorAll('.runs tbody tr').length === 1);
+  await opened.getByRole('link', { name: 'Newest' }).click();
+  await opened.waitForFunction(() => !location.search.includes('before=') && document.querySelectorAll('.runs tbody tr').length === 25);
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('a form has choices, switches, defaults, objects and lists of objects, and sends what they say', async () => {
+  const properties = { size: { enum: ['small', 'large'] }, loud: { type: 'boolean' }, times: { type: 'integer', default: 3 }, place: { type: 'object', properties: { street: { type: 'string', maxLength: 40 } } }, people: { type: 'array', items: { type: 'object', required: ['name'], properties: { name: { type: 'string', maxLength: 20 } } } } };
+  for (const field of Object.values(properties)) field['x-input-source'] = 'inline';
+  service.skill('nested', 'read -r line\nprintf \'{"success":true,"data":{"got":%s}}\\n\' "$line"\n', { input: { type: 'object', required: ['size'], properties } });
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/skills/nested/run`);
+  await opened.getByLabel('size').selectOption('large');
+  await opened.getByLabel('loud').check();
+  assert.equal(await opened.getByLabel('times').inputValue(), '3', 'what the schema gives');
+  await opened.getByLabel('street').fill('High Street');
+  const people = opened.getByRole('group', { name: 'people' });
+  await people.getByRole('button', { name: 'Add' }).click();
+  await people.getByRole('button', { name: 'Add' }).click();
+  await people.getByLabel('name').first().fill('Ann');
+  await people.getByLabel('name').last().fill('Bob');
+  await people.getByRole('button', { name: 'Remove item 1' }).click();
+  await opened.getByRole('button', { name: 'Run', exact: true }).click();
+  await opened.waitForURL(/\/ui\/runs\//);
+  await opened.locator('.tree', { hasText: 'Bob' }).waitFor();
+  const result = await service.get(`/v1/jobs/${/runs\/([^?]+)/.exec(opened.url())[1]}/result`);
+  assert.deepEqual(result.result.data.got.params, { size: 'large', loud: true, times: 3, place: { street: 'High Street' }, people: [{ name: 'Bob' }] });
+  assert.deepEqual(opened.troubles, []);
+});
+
+test('a run shows the files of its folder, why its result was or was not taken from the cache, and what can be downloaded', async () => {
+  const first = await service.run('demo-echo', { input: { text: 'in the cache' } });
+  const second = await service.run('demo-echo', { input: { text: 'in the cache' } });
+  const opened = await page(started);
+  await opened.goto(`${service.url}/ui/runs/${first.request_id}`);
+  await opened.getByText('Files of the run').click();
+  await opened.getByRole('button', { name: 'result/result.json' }).click();
+  await opened.locator('.fold pre', { hasText: 'in the cache' }).waitFor();
+  for (const [name, type] of [['Bundle', 'application/zip'], ['Export', 'application/zip']]) {
+    const address = await opened.getByRole('link', { name, exact: true }).getAttribute('href');
+    const answer = await fetch(service.url + address);
+    assert.deepEqual([answer.status, answer.headers.get('content-type')], [200, type], name);
+    await answer.arrayBuffer();
+  }
+  await opened.goto(`${service.url}/ui/runs/${second.request_id}`);
+  await opened.locator('.facts-line .tag', { hasText: 'from the cache' }).waitFor();
+  await opened.locator('summary', { hasText: 'Cache' }).click();
+  await opened.locator('.fold .tag', { hasText: 'hit' }).waitFor();
+  assert.deepEqual(opened.troubles, []);
+});
+
 test('a browser that asks for Chinese gets Chinese', async () => {
   const opened = await page(started, { locale: 'zh-CN' });
   await opened.goto(`${service.url}/ui/skills`);

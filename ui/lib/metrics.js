@@ -2,7 +2,7 @@
 import { useEffect, useState } from './view.js';
 
 const EVERY_MS = 2000;
-const SAMPLES = 150;
+const SAMPLES = 450;
 
 /** @typedef {{at: number, of: Map<string, number>}} Sample */
 
@@ -46,10 +46,11 @@ export function series(samples, name) {
   return samples.map((sample) => sample.of.get(name) ?? 0);
 }
 
-/** How fast a counter grows, per second. @param {Sample[]} samples @param {string} name */
+/** How fast a counter grows, per second, since the sample before. @param {Sample[]} samples @param {string} name */
 export function rate(samples, name) {
-  return samples.slice(1).map((sample, place) => {
-    const before = samples[place];
+  return samples.map((sample, place) => {
+    const before = samples[place - 1];
+    if (!before) return 0;
     // A counter begins anew with its service.
     const grown = Math.max(0, (sample.of.get(name) ?? 0) - (before.of.get(name) ?? 0));
     return grown / Math.max(0.001, (sample.at - before.at) / 1000);

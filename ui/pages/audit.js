@@ -30,7 +30,8 @@ export function AuditPage() {
     api('/v1/management/audit', { form }).then(setReport, setError);
     ExportLog.open(taken).then(setLog, () => setUnread(true));
   };
-  return html`<div class="page wide-page stack"><h1>${t('nav.audit')}</h1><p class="quiet">${t('audit.intro')}</p>
+  return html`<div class=${`page stack ${log ? 'wide-page' : ''}`}><h1>${t('nav.audit')}</h1><p class="quiet">${t('audit.intro')}</p>
+    ${!file && html`<p class="small quiet">${t('audit.whence')} <code>skill-runner export ID -o run.zip</code></p>`}
     <${DropZone} label=${t('audit.drop')} accept=".zip,application/zip" take=${(/** @type {File[]} */ files) => take(files[0])} />
     ${file && html`<${Card} title=${`${file.name} · ${bytes(file.size)}`}><${Problem} error=${error} />
       ${report ? html`<${AuditReport} report=${report} />` : !error && html`<p class="quiet" role="status">${t('audit.checking')}</p>`}<//>`}

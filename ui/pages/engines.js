@@ -33,7 +33,7 @@ function Models({ name, version }) {
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return html`<${Loading} />`;
   return html`<div class="stack-s gap"><p class="small quiet">${t('engine.snapshot', { version: data.snapshot_version ?? '–' })} ${data.fallback_reason ?? ''}</p>
-    <div class="scroll-x" tabindex="0" role="group" aria-label=${t('engine.models', { n: data.models.length })}><table class="list"><thead><tr><th scope="col">${t('engine.model')}</th><th scope="col">${t('engine.modelname')}</th></tr></thead><tbody>${data.models.map((/** @type {any} */ model) => html`<tr key=${model.id}><td class="mono">${model.id}</td><td>${model.display_name ?? ''} ${model.deprecated && html`<span class="tag warn">${t('engine.deprecated')}</span>`}</td></tr>`)}</tbody></table></div>
+    <div class="scroll-x limited" tabindex="0" role="group" aria-label=${t('engine.models', { n: data.models.length })}><table class="list"><thead><tr><th scope="col">${t('engine.model')}</th><th scope="col">${t('engine.modelname')}</th></tr></thead><tbody>${data.models.map((/** @type {any} */ model) => html`<tr key=${model.id}><td class="mono">${model.id}</td><td>${model.display_name ?? ''} ${model.deprecated && html`<span class="tag warn">${t('engine.deprecated')}</span>`}</td></tr>`)}</tbody></table></div>
     <${Snapshot} name=${name} version=${version} done=${reload} /></div>`;
 }
 
@@ -77,7 +77,7 @@ function Engine({ engine, reload }) {
     ${open && html`<${Models} name=${engine.engine} version=${engine.cli_version ?? ''} />`}
     <${Problem} error=${error} />
     ${upgrade && html`<${Upgrade} id=${upgrade} done=${() => { setUpgrade(null); reload(); }} />`}
-    <${Confirm} title=${t('engine.installtitle', { engine: engine.engine })} text=${t('engine.installtext', { command: engine.install_command ?? '' })} action=${t('engine.install')} open=${asking} close=${() => setAsking(false)} act=${install} />
+    <${Confirm} title=${t('engine.installtitle', { engine: engine.engine })} text=${t('engine.installtext', { command: `skill-runner engines --install ${engine.engine}` })} action=${t('engine.install')} open=${asking} close=${() => setAsking(false)} act=${install} />
   <//>`;
 }
 

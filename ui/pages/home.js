@@ -4,7 +4,7 @@ import { t } from '../lib/i18n.js';
 import { useApi } from '../lib/api.js';
 import { go, href, place, withQuery } from '../lib/router.js';
 import { bytes, clock24, duration, number, used } from '../lib/format.js';
-import { Bars } from '../components/plot.js';
+import { Bars } from '../components/bars.js';
 import { Card, Empty, Loading, Problem, Status, Time } from '../components/basic.js';
 
 const STATUSES = ['queued', 'running', 'waiting_user', 'succeeded', 'failed', 'canceled'];

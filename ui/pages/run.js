@@ -75,14 +75,15 @@ function Page({ id, job, shown, log, at, seq, reload, problem }) {
   const lit = mark && mark.seq === seq ? mark : raw ? { stream: raw.stream, from: raw.byte_from, to: raw.byte_to } : null;
   // What a question waits for is in the first event and in its own.
   const deadline = useDeadline(log, shown);
+  const growing = at === null && job.status === 'running';
   const panes = {
-    talk: html`<${Conversation} key=${`talk${at}`} log=${log} choose=${choose} />`,
+    talk: html`<${Conversation} key=${`talk${at}`} log=${log} choose=${choose} writing=${growing && job.engine === 'gemini'} />`,
     events: html`<${Events} log=${log} seq=${seq} choose=${choose} filter=${filter} setFilter=${(/** @type {string} */ type) => go(withQuery({ type }), { replace: true })} seeBytes=${() => { if (small) go(withQuery({ tab: 'bytes' })); else showMark(document.querySelector('.raw')); }} />`,
-    bytes: html`<${Bytes} id=${id} mark=${lit} stream=${stream} setStream=${(/** @type {string} */ name) => { setStream(name); setMark(null); }} log=${log} choose=${choose} />`,
+    bytes: html`<${Bytes} id=${id} mark=${lit} stream=${stream} setStream=${(/** @type {string} */ name) => { setStream(name); setMark(null); }} log=${log} choose=${choose} growing=${growing} />`,
   };
   const names = [{ id: 'talk', name: t('talk.title') }, { id: 'events', name: t('events.title') }, { id: 'bytes', name: t('bytes.title') }];
   return html`<div class="page wide-page stack run">
-    <${Head} id=${id} job=${job} shown=${shown} log=${log} reload=${reload} choose=${choose} />
+    <${Head} id=${id} job=${job} shown=${shown} log=${log} at=${at} reload=${reload} choose=${choose} />
     <${Problem} error=${problem} />
     ${log.error.value?.code && html`<${Problem} error=${log.error.value} />`}
     ${shown.integrity && html`<div class="note bad">${t('run.damaged')} <code>${JSON.stringify(shown.integrity)}</code></div>`}
@@ -93,7 +94,7 @@ function Page({ id, job, shown, log, at, seq, reload, problem }) {
     ${small ? html`<${Tabs} label=${t('run.panes')} tabs=${names} chosen=${tab} choose=${(/** @type {string} */ to) => go(withQuery({ tab: to }), { replace: true })} /><div class="panes small-panes">${Object.entries(panes).map(([name, pane]) => html`<div key=${name} role="tabpanel" aria-label=${names.find((entry) => entry.id === name)?.name} hidden=${name !== tab}>${pane}</div>`)}</div>`
       : html`<div class="panes">${panes.talk}${panes.events}${panes.bytes}</div>`}
     ${at === null && final && html`<${RunFiles} id=${id} job=${job} />`}
-    ${at === null && job.pending_interaction_id !== null && !FINAL.includes(job.status) && html`<${Reply} id=${id} interaction=${job.pending_interaction_id} deadline=${deadline} done=${reload} />`}
+    ${at === null && job.execution_mode === 'interactive' && !FINAL.includes(job.status) && html`<${Reply} id=${id} interaction=${job.pending_interaction_id} deadline=${deadline} done=${reload} />`}
   </div>`;
 }
 
@@ -124,7 +125,7 @@ export function useDeadline(log, job) {
 }
 
 /** @param {any} props */
-function Head({ id, job, shown, log, reload, choose }) {
+function Head({ id, job, shown, log, at, reload, choose }) {
   const [asking, setAsking] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (null));
   const final = FINAL.includes(job.status);
@@ -140,7 +141,10 @@ function Head({ id, job, shown, log, reload, choose }) {
   const rerun = () => act(async () => { const next = await api(runPath(id, '/rerun'), { method: 'POST' }); go(href(['runs', next.request_id])); });
   const remove = () => act(async () => { await api(runPath(id), { method: 'DELETE' }); say(t('run.deleted')); go(href([])); });
   const created = new Date(job.created_at).getTime();
-  const took = (FINAL.includes(shown.status) ? new Date(shown.updated_at).getTime() : now.value) - created;
+  // A run as it was had taken the time up to its last event then.
+  const then = at === null ? undefined : log.get(at)?.ts ?? shown.updated_at;
+  const end = then ?? (FINAL.includes(shown.status) ? shown.updated_at : null);
+  const took = (end ? new Date(end).getTime() : now.value) - created;
   const line = [shown.engine, shown.model, shown.attempt > 1 ? t('run.attempt', { n: shown.attempt }) : null].filter(Boolean).join(' · ');
   return html`<div class="stack-s"><div class="row headline">
       <${Status} of=${shown.status} /><h1><a href=${href(['skills', job.skill_id])}>${job.skill_id || t('run.temporary')}</a> <span class="quiet small">${job.skill_version}</span></h1>

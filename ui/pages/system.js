@@ -1,12 +1,12 @@
 // The service itself: queue, disk, limits, store and what was found damaged.
-import { html, useState } from '../lib/view.js';
+import { html, useMemo, useState } from '../lib/view.js';
 import { t } from '../lib/i18n.js';
 import { useApi } from '../lib/api.js';
 import { bytes, duration, number } from '../lib/format.js';
 import { href } from '../lib/router.js';
 import { rate, series, useMetrics } from '../lib/metrics.js';
 import { Card, Loading, Problem, Time } from '../components/basic.js';
-import { Plot } from '../components/plot.js';
+import { BYTES, COUNTS, Chart } from '../components/chart.js';
 import { RunTable } from './home.js';
 
 /** Runs that are looked through for those that were recovered. */
@@ -22,17 +22,29 @@ function Plots() {
   const samples = useMetrics();
   const per = (/** @type {number} */ value) => t('plot.persecond', { n: value < 10 ? value.toFixed(1) : number(Math.round(value)) });
   const whole = (/** @type {number} */ value) => number(Math.round(value));
-  const plots = [
-    ['plot.running', series(samples, 'skill_runner_slots_used'), whole],
-    ['plot.queued', series(samples, 'skill_runner_queue_length'), whole],
+  const times = useMemo(() => samples.map((sample) => sample.at / 1000), [samples]);
+  // The part of the time that all plots show, or the whole.
+  const [range, setRange] = useState(/** @type {[number, number] | null} */ (null));
+  const [begin, end] = range ?? [times[0] ?? 0, times[times.length - 1] ?? 0];
+  const part = (/** @type {number} */ by) => {
+    const wide = (end - begin) * by;
+    const to = Math.min(times[times.length - 1], (begin + end) / 2 + wide / 2);
+    setRange(wide >= times[times.length - 1] - times[0] ? null : [Math.max(times[0], to - wide), to]);
+  };
+  const plots = useMemo(() => [
+    ['plot.running', series(samples, 'skill_runner_slots_used'), whole, COUNTS],
+    ['plot.queued', series(samples, 'skill_runner_queue_length'), whole, COUNTS],
     ['plot.created', rate(samples, 'skill_runner_runs_created_total'), per],
     ['plot.events', rate(samples, 'skill_runner_events_total'), per],
-    ['plot.readers', series(samples, 'skill_runner_sse_readers'), whole],
-    ['plot.memory', series(samples, 'process_resident_memory_bytes'), bytes],
-    ['plot.store', series(samples, 'skill_runner_store_bytes'), bytes],
-    ['plot.free', series(samples, 'skill_runner_disk_free_bytes'), bytes],
-  ];
-  return html`<${Card} title=${t('plot.title')}><div class="plots">${plots.map(([key, values, shown]) => html`<${Plot} key=${key} label=${t(/** @type {string} */ (key))} values=${values} shown=${shown} />`)}</div><//>`;
+    ['plot.readers', series(samples, 'skill_runner_sse_readers'), whole, COUNTS],
+    ['plot.memory', series(samples, 'process_resident_memory_bytes'), bytes, BYTES],
+    ['plot.store', series(samples, 'skill_runner_store_bytes'), bytes, BYTES],
+    ['plot.free', series(samples, 'skill_runner_disk_free_bytes'), bytes, BYTES],
+  ], [samples]);
+  const tools = html`<button type="button" class="button s" disabled=${end - begin < 4} onClick=${() => part(0.5)} aria-label=${t('plot.in')} title=${t('plot.in')}>+</button>
+    <button type="button" class="button s" disabled=${range === null} onClick=${() => part(2)} aria-label=${t('plot.out')} title=${t('plot.out')}>−</button>
+    <button type="button" class="button s" disabled=${range === null} onClick=${() => setRange(null)}>${t('plot.whole')}</button>`;
+  return html`<${Card} title=${t('plot.title')} tools=${tools}><p class="small quiet">${t('plot.help')}</p><div class="plots gap">${plots.map(([key, values, shown, steps]) => html`<${Chart} key=${key} label=${t(/** @type {string} */ (key))} times=${times} values=${values} shown=${shown} steps=${steps} range=${range} zoom=${setRange} group="system" />`)}</div><//>`;
 }
 
 /** The runs that a start of the service found in motion. */
@@ -67,7 +79,7 @@ export function System() {
   const { queue, limits, data_dir: disk, integrity, store } = data;
   const fact = (/** @type {string} */ name, /** @type {any} */ value) => html`<dt>${name}</dt><dd class="any">${value}</dd>`;
   return html`<div class="page stack"><h1>${t('nav.system')}</h1>
-    <div class="grid">
+    <div class="grid four">
       <${Card} title=${t('system.service')} tools=${html`<span class=${`tag ${ready.error ? 'bad' : 'good'}`}>${ready.error ? t('system.notready') : t('system.ready')}</span>`}><dl class="facts">${fact(t('system.version'), data.version)}${fact(t('system.protocol'), data.protocol_version)}</dl>${ready.error?.message && html`<p class="note bad">${ready.error.message}</p>`}<//>
       <${Card} title=${t('system.queue')}><div class="stack-s">
         <div class="row"><a class="grow" href=${href([], { status: 'running' })}>${t('system.running')}</a><span>${number(queue.running)} / ${number(queue.max_running_jobs)}</span></div><${Share} value=${queue.running} of=${queue.max_running_jobs} label=${t('system.running')} />
@@ -77,6 +89,7 @@ export function System() {
         <dl class="facts">${fact(t('system.damaged'), number(integrity.damaged))}${fact(t('system.checked'), number(integrity.scrub.runs_checked))}${fact(t('system.passes'), html`${number(integrity.scrub.passes)} <${Time} iso=${integrity.scrub.last_pass_ended_at} />`)}</dl>
         ${store.trouble && html`<p class="note bad any">${typeof store.trouble === 'string' ? store.trouble : JSON.stringify(store.trouble)}</p>`}
         ${integrity.damaged_runs.length > 0 && html`<ul>${integrity.damaged_runs.map((/** @type {any} */ run) => html`<li key=${JSON.stringify(run)} class="any mono">${typeof run === 'string' ? html`<a href=${href(['runs', run])}>${run}</a>` : JSON.stringify(run)}</li>`)}</ul>`}<//>
-      <${Card} title=${t('system.limits')}><dl class="facts">${[...Object.entries(limits.run).map(([name, value]) => [`limits.${name}`, value]), ...Object.entries(limits).filter(([name]) => name !== 'run')].map(([name, value]) => html`<dt class="mono">${name}</dt><dd>${name.endsWith('bytes') ? bytes(value) : name.endsWith('seconds') ? duration(value * 1000) : number(value)}</dd>`)}</dl><//>
-    </div><${Recovered} /><${Plots} /><${Settings} /></div>`;
+    </div><${Recovered} /><${Plots} />
+    <${Card} title=${t('system.limits')}><dl class="facts-grid">${[...Object.entries(limits.run).map(([name, value]) => [`limits.${name}`, value]), ...Object.entries(limits).filter(([name]) => name !== 'run')].map(([name, value]) => html`<div key=${name}><dt class="mono small">${name}</dt><dd>${name.endsWith('bytes') ? bytes(value) : name.endsWith('seconds') ? duration(value * 1000) : number(value)}</dd></div>`)}</dl><//>
+    <${Settings} /></div>`;
 }

@@ -14,6 +14,7 @@ use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::files::open_followed;
 use crate::settings::Secret;
+use crate::trust;
 use crate::workspace::SentPart;
 
 /// How long connecting may take.
@@ -40,13 +41,15 @@ pub(crate) struct Client {
 impl Client {
     /// A client of the service at this URL.
     pub(crate) fn new(url: &str, token: Option<&Secret>) -> Result<Self, Failure> {
-        if !url.starts_with("http://") {
+        if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(Failure::Usage(format!(
-                "--server {url:?} is not the URL of a service: it must begin with http://"
+                "--server {url:?} is not the URL of a service: it must begin with http:// or https://"
             )));
         }
+        let unknown = |reason| Failure::Unreachable(format!("the service at {url} cannot be known: {reason}"));
         let agent = Agent::config_builder()
             .http_status_as_error(false)
+            .tls_config(trust::tls_for(url).map_err(unknown)?)
             // No proxy: the token is for the service alone.
             .proxy(None)
             .max_redirects(0)

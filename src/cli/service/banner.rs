@@ -32,7 +32,7 @@ pub(super) fn tell(orchestrator: &Orchestrator) -> Result<(), Failure> {
         output::line(&format!("runs recovered from an earlier service: {recovered}"))?;
     }
     let (mut found, mut refused) = (Vec::new(), Vec::new());
-    for entry in orchestrator.registry().list() {
+    for entry in orchestrator.registry().list()? {
         match entry {
             Entry::Valid(installed) => found.push(installed.skill.id.clone()),
             Entry::Invalid { folder, findings } => {
@@ -41,7 +41,7 @@ pub(super) fn tell(orchestrator: &Orchestrator) -> Result<(), Failure> {
             }
         }
     }
-    if orchestrator.registry().demos().is_empty() {
+    if orchestrator.registry().demos()?.is_empty() {
         output::line(&format!("skills: {} in {}", names(&found), paths.skills_dir.display()))?;
     } else {
         let demos = names(&found);

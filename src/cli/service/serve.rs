@@ -100,7 +100,8 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 /// A service without any skill has the demo skills of the program, so that there is something to try.
 fn with_demos(registry: Registry, settings: &Settings) -> Registry {
-    if !registry.is_empty() {
+    // Where that cannot be told, there are skills.
+    if !registry.is_empty().unwrap_or(false) {
         return registry;
     }
     match builtin::write(&Layout::new(&settings.paths.data_dir).builtin_skills()) {

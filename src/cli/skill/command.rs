@@ -243,7 +243,7 @@ fn lint(settings: &Settings, dir: &Path, as_json: bool) -> Result<(), Failure> {
             let findings = skill.findings.iter().cloned().chain(isolation::findings(settings, skill)).collect();
             (Some(format!("{} {}", skill.id, skill.version)), findings)
         }
-        Err(findings) => (None, findings),
+        Err(why) => (None, why.findings()),
     };
     if as_json {
         output::json(&json!({"ok": skill.is_some(), "findings": findings}))?;
@@ -259,7 +259,7 @@ fn lint(settings: &Settings, dir: &Path, as_json: bool) -> Result<(), Failure> {
 
 fn list(paths: &Paths, as_json: bool) -> Result<(), Failure> {
     let skills_dir = &paths.skills_dir;
-    let entries = Registry::new(skills_dir).with_agents(&paths.agents_dir).list();
+    let entries = Registry::new(skills_dir).with_agents(&paths.agents_dir).list()?;
     if as_json {
         return output::json(&json!({"skills": entries.iter().map(as_value).collect::<Vec<_>>()}));
     }

@@ -14,7 +14,7 @@ use crate::cli::terminal::output;
 use crate::domain::causes::chain;
 use crate::domain::codes::{ErrorCode, Exit};
 use crate::files::for_each_chunk;
-use crate::registry;
+use crate::registry::{self, NotUsable};
 use crate::settings::Settings;
 use crate::skill::Intake;
 use crate::workspace::Archive;
@@ -24,7 +24,7 @@ pub(crate) fn pack(settings: &Settings, dir: &Path, to: Option<&Path>, as_json: 
     if !dir.is_dir() {
         return Err(Failure::Usage(format!("{} is not a folder; name the folder of a skill", dir.display())));
     }
-    let package = match registry::load_dir(dir, Intake::New) {
+    let package = match registry::load_dir(dir, Intake::New).map_err(NotUsable::findings) {
         Ok(package) => package,
         Err(found) if as_json => {
             output::json(&json!({"ok": false, "error": {"code": ErrorCode::SkillPackageInvalid}, "findings": found}))?;

@@ -26,6 +26,7 @@ pub(crate) fn show(settings: &Settings, name: &str, as_json: bool) -> Result<(),
     match registry.lookup(name) {
         Ok(installed) => shown(settings, &installed, installed.dir.display().to_string(), as_json),
         Err(NotUsable::Invalid { findings }) => broken(name, &findings, as_json),
+        Err(NotUsable::Unread(shortage)) => Err(shortage.into()),
         Err(NotUsable::NotFound) => match builtin::load(name) {
             Some(installed) => shown(settings, &installed, "in the program itself".to_owned(), as_json),
             None => lifecycle::told(Err(lifecycle::unknown_everywhere(&registry, settings, name)), as_json),

@@ -10,12 +10,13 @@ use crate::http::request::path_params::path_params;
 use crate::http::skills::installed;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
+use crate::orchestrator::Error;
 use crate::registry::{Entry, Installed};
 use crate::skill::Skill;
 
 pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
     let orchestrator = app.orchestrator().clone();
-    let entries = blocking(move || Ok::<_, Problem>(orchestrator.registry().list())).await?;
+    let entries = blocking(move || orchestrator.registry().list().map_err(Error::from)).await?;
     let (mut skills, mut invalid) = (Vec::new(), Vec::new());
     for entry in entries {
         match entry {

@@ -11,12 +11,13 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::path_params::path_params;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
+use crate::orchestrator::Error;
 use crate::registry::{Entry, Installed, NotUsable};
 use crate::skill::Skill;
 
 pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
     let orchestrator = app.orchestrator().clone();
-    let entries = blocking(move || Ok::<_, Problem>(orchestrator.registry().list())).await?;
+    let entries = blocking(move || orchestrator.registry().list().map_err(Error::from)).await?;
     let (mut skills, mut invalid) = (Vec::new(), Vec::new());
     for entry in entries {
         match entry {
@@ -41,6 +42,7 @@ pub(crate) async fn found(app: &App, id: String) -> Result<Arc<Installed>, Probl
             Ok(installed) => Ok(installed),
             Err(NotUsable::NotFound) => Err(orchestrator.no_such_skill(&id).into()),
             Err(NotUsable::Invalid { findings }) => Err(Problem::SkillInvalid { id: shown, findings }),
+            Err(NotUsable::Unread(shortage)) => Err(Error::from(shortage).into()),
         }
     })
     .await

@@ -403,6 +403,7 @@ impl Shared {
     fn lookup(&self, id: &str) -> Result<Arc<Installed>, Error> {
         self.registry.lookup(id).map_err(|lookup| {
             let reason = match &lookup {
+                NotUsable::Unread(shortage) => return (*shortage).into(),
                 NotUsable::NotFound => String::new(),
                 NotUsable::Invalid { findings } => {
                     let first = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();

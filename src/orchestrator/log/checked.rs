@@ -37,3 +37,20 @@ impl Checked {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_files_are_known_than_there_is_room_for_and_the_last_is_among_them() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let found = file.as_file().metadata().unwrap();
+        let checked = Checked::default();
+        for number in 0..=KNOWN_MAX {
+            checked.put(Path::new(&number.to_string()), &found);
+        }
+        assert!(checked.known().len() <= KNOWN_MAX);
+        assert!(checked.is_unchanged(Path::new(&KNOWN_MAX.to_string()), &found));
+    }
+}

@@ -46,7 +46,10 @@ impl Orchestrator {
             std::fs::create_dir_all(&tmp).map_err(failed())?;
             let place = tempfile::Builder::new().prefix("check-").tempdir_in(&tmp).map_err(failed())?;
             let loaded = match unpack::unpack(&zip, place.path(), &limits)? {
-                Ok(folder) => registry::load_dir(&folder, Intake::New),
+                Ok(folder) => match registry::load_dir(&folder, Intake::New) {
+                    Ok(package) => Ok(package),
+                    Err(why) => Err(why.shortage(&folder).map_or_else(|| Ok(why.findings()), Err)?),
+                },
                 Err(finding) => Err(vec![finding]),
             };
             let package = match loaded {

@@ -42,7 +42,10 @@ impl From<PackageRefused> for Error {
 pub(crate) fn unpack_package(zip: &Path, into: &Path, limits: &UploadLimits) -> Result<Installed, PackageRefused> {
     let folder = unpack(zip, into, limits)?;
     let folder = folder.map_err(|finding| PackageRefused::Package { findings: vec![finding] })?;
-    registry::load_dir(&folder, Intake::New).map_err(|findings| PackageRefused::Package { findings })
+    registry::load_dir(&folder, Intake::New).map_err(|why| match why.shortage(&folder) {
+        Some(error) => PackageRefused::Zip(UploadError::Io(error)),
+        None => PackageRefused::Package { findings: why.findings() },
+    })
 }
 
 /// Unpacks the zip of a package; the one folder at its top, or the finding that there is no such folder. What tools

@@ -10,7 +10,7 @@ use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::shared::Shared;
 use crate::prompt::contract;
-use crate::registry::{self, Installed};
+use crate::registry::{self, Installed, NotUsable};
 use crate::skill::manifest::EntrypointKind;
 use crate::skill::{Intake, Skill};
 use crate::workspace::{self, Lent, RunPaths, shared_skills};
@@ -125,17 +125,15 @@ impl Shared {
         if let Some(skill) = self.known_skills.get(fingerprint) {
             return Ok(skill);
         }
-        if let Ok(installed) = self.registry.lookup(&state.skill.id)
-            && installed.skill.fingerprint == *fingerprint
-        {
+        if let Some(installed) = self.installed_now(state)? {
             self.known_skills.keep(&installed.skill);
             return Ok(installed.skill.clone());
         }
         let own = self.layout.run(state.run_id).skill_copy(&state.engine, &state.skill.id);
         let copy = if is_there(&own) { Some(own) } else { self.shared_skill(state)? };
-        match copy.map(|copy| registry::load_dir(&copy, Intake::Installed)) {
+        match copy.map(|copy| loaded(&copy)).transpose()?.flatten() {
             // A copy that carries the contract was prepared for its engine already, and was whole then.
-            Some(Ok(installed))
+            Some(installed)
                 if installed.skill.fingerprint == *fingerprint || contract::stands_in(&installed.skill.body) =>
             {
                 if installed.skill.fingerprint == *fingerprint {
@@ -143,7 +141,18 @@ impl Shared {
                 }
                 Ok(installed.skill)
             }
-            Some(Ok(_) | Err(_)) | None => Err(changed_copy(state)),
+            Some(_) | None => Err(changed_copy(state)),
+        }
+    }
+
+    /// The installed skill that a run was created with, if it still has the same content.
+    fn installed_now(&self, state: &RunState) -> Result<Option<Arc<Installed>>, Error> {
+        match self.registry.lookup(&state.skill.id) {
+            Ok(installed) => Ok(Some(installed).filter(|found| found.skill.fingerprint == state.skill.fingerprint)),
+            Err(why) => match why {
+                NotUsable::Unread(shortage) => Err(shortage.into()),
+                NotUsable::NotFound | NotUsable::Invalid { .. } => Ok(None),
+            },
         }
     }
 
@@ -162,13 +171,19 @@ impl Shared {
             return Ok(SkillPlace::new(files, seen_at));
         }
         // Somebody has changed or removed the copy; the skill itself may still be there.
-        let installed = self.registry.lookup(&state.skill.id).ok();
-        let installed = installed.filter(|installed| installed.skill.fingerprint == state.skill.fingerprint);
-        let made = match installed {
+        let made = match self.installed_now(state)? {
             Some(installed) => self.share_skill(&installed)?,
             None => None,
         };
         made.map(|files| SkillPlace::new(files, seen_at)).ok_or_else(|| changed_copy(state))
+    }
+}
+
+/// The package in this folder; none if it is broken.
+fn loaded(folder: &Path) -> Result<Option<Installed>, files::Error> {
+    match registry::load_dir(folder, Intake::Installed) {
+        Ok(installed) => Ok(Some(installed)),
+        Err(why) => why.shortage(folder).map_or(Ok(None), Err),
     }
 }
 
@@ -185,10 +200,10 @@ fn changed_copy(state: &RunState) -> Error {
 }
 
 /// Whether a folder holds exactly the content of this fingerprint.
-fn is_whole(copy: &Path, fingerprint: &str) -> bool {
-    registry::load_dir(copy, Intake::Installed).is_ok_and(|installed| {
+fn is_whole(copy: &Path, fingerprint: &str) -> Result<bool, files::Error> {
+    Ok(loaded(copy)?.is_some_and(|installed| {
         installed.skill.fingerprint == fingerprint && shared_skills::holds_only(copy, &installed.files)
-    })
+    }))
 }
 
 /// Copies an installed skill, or writes one that was made from an agent's folder. Blocks.

@@ -4,7 +4,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::registry::{NotUsable, Registry};
+use crate::registry::survey::Survey;
+use crate::registry::{NotUsable, Registry, load};
 
 /// What is at the skill's path before.
 #[derive(Debug, Clone, Copy, PartialEq)]

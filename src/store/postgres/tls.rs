@@ -1,6 +1,5 @@
 //! TLS to the server, by rustls.
 
-use std::fs;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
@@ -15,12 +14,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Encrypted;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// Where Linux distributions keep the certificates that the machine trusts.
-const SYSTEM_ROOTS: &[&str] = &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
+use crate::trust::certificates;
 
 /// Whose certificate is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,22 +46,12 @@ impl Tls {
 }
 
 fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, String> {
-    let file = match file {
-        Some(file) => file.clone(),
-        None => {
-            let found = SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.exists());
-            found.ok_or("this machine has no list of trusted certificates; name a file with sslrootcert=")?
-        }
-    };
-    let unreadable = |error: String| format!("{} holds no certificates: {error}", file.display());
-    let text = fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    let trusted = certificates(file.map(PathBuf::as_path));
+    let trusted = trusted.map_err(|reason| format!("{reason} (sslrootcert= names another file)"))?;
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
-        // A list of the system may hold some that rustls does not take.
-        let _ = roots.add(certificate);
-    }
-    if roots.is_empty() { Err(unreadable("none was found".to_owned())) } else { Ok(roots) }
+    // A list of the system may hold some that rustls does not take.
+    let (taken, _) = roots.add_parsable_certificates(trusted);
+    if taken == 0 { Err("none of the trusted certificates can be used".to_owned()) } else { Ok(roots) }
 }
 
 /// Accepts every certificate, as `sslmode=require` says.

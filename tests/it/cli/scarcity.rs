@@ -87,6 +87,47 @@ fn a_flood_of_half_requests_disturbs_neither_answers_nor_a_run() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
+/// What cannot be read at the moment is not said to be missing or broken, and is read again afterwards.
+#[test]
+fn a_skill_that_no_descriptor_is_left_to_read_is_neither_gone_nor_broken() {
+    let place = Place::new();
+    let (service, address) = serve(&place, 1024, 1024);
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", service.pid().as_raw_nonzero())).unwrap().count() as u64;
+    let may_open = |most: u64| prlimit(Some(service.pid()), Resource::Nofile, limit(most, 1024)).unwrap();
+    let listed = get(address, "/v1/skills");
+    let shown = get(address, "/v1/skills/tiny");
+    let managed = get(address, "/v1/management/skills");
+    let instructions = place.path().join("skills/tiny/SKILL.md");
+    let text = std::fs::read(&instructions).unwrap();
+    let deadline = std::time::Instant::now() + LONG;
+    let (mut refused, mut answered) = (0, 0);
+    // The connection itself needs one; how many more are open at that moment is not known.
+    while refused < 20 || answered < 20 {
+        assert!(std::time::Instant::now() < deadline, "{refused} refused, {answered} answered");
+        for (path, whole) in [("/v1/skills", &listed), ("/v1/skills/tiny", &shown), ("/v1/management/skills", &managed)]
+        {
+            for spare in 0..4 {
+                // Else nothing is read: it is known from before.
+                std::fs::write(&instructions, &text).unwrap();
+                may_open(open() + spare);
+                let Some(answer) = Call::new(address, "GET", path).try_send() else { continue };
+                if answer.status == 200 {
+                    assert_eq!(answer.json(), *whole, "{path}");
+                    answered += 1;
+                } else {
+                    assert_eq!(answer.refusal(), (503, "RESOURCE_LIMIT_EXCEEDED".into()), "{}", answer.text());
+                    refused += 1;
+                }
+            }
+        }
+    }
+    may_open(1024);
+    assert_eq!(get(address, "/v1/skills"), listed);
+    assert_eq!(get(address, "/v1/skills/tiny"), shown);
+    service.signal(Signal::TERM);
+    assert_eq!(service.end().code, Some(0));
+}
+
 #[test]
 fn without_a_free_descriptor_requests_and_runs_fail_with_their_code_and_the_service_lives() {
     let place = Place::new();

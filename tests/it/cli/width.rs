@@ -1,6 +1,9 @@
 //! What people see on a terminal: no line wraps, and the progress bar stays on its line.
 
+use serde_json::json;
+
 use super::place::Place;
+use crate::support::Call;
 use crate::support::terminal::{Terminal, too_long};
 
 /// Says how far it is in wide characters, and fails with a long line.
@@ -48,5 +51,46 @@ fn no_line_of_any_command_wraps_and_the_progress_bar_stays_on_its_line() {
             assert!(!fails || words.contains(cause), "{args}: {words}");
             assert_eq!(too_long(&written, columns.into()), Vec::<String>::new(), "{columns} columns, {args}");
         }
+    }
+}
+
+/// Tells two steps, with a gate after each. The gates are not the same one: a writer that closes late would open the second, too.
+const TWO_STEPS: &str = "cat >/dev/null\n\
+    mkfifo gate\n\
+    echo '25% the first of two steps, which has a long description that does not fit into a narrow line' >&2\n\
+    read line < gate\n\
+    rm gate; mkfifo gate\n\
+    echo '75% the second of two steps, which has a long description that does not fit into a narrow line' >&2\n\
+    read line < gate\n\
+    rm gate\n\
+    echo '{\"success\":true,\"data\":{}}'\n";
+
+/// Each step is on the terminal before the next begins, of a run in the command itself, beside a service, and of one that is watched.
+#[test]
+fn a_run_that_goes_on_is_shown_step_by_step_and_no_line_wraps() {
+    let place = Place::new();
+    place.skill("two-steps", TWO_STEPS);
+    let lived = |terminal: Terminal, what: &str, columns: u16| {
+        terminal.until("25%");
+        place.open_gate();
+        terminal.until("75%");
+        place.open_gate();
+        let (code, written) = terminal.end();
+        assert_eq!(code, Some(0), "{what} at {columns}: {written}");
+        assert_eq!(too_long(&written, columns.into()), Vec::<String>::new(), "{what} at {columns}");
+        let last = written.trim_end().rsplit(['\r', '\n']).next().unwrap_or_default();
+        assert!(!last.contains("75%"), "{what} at {columns}: the progress is gone at the end: {written:?}");
+    };
+    let run = ["run", "two-steps", "--no-cache"];
+    for columns in [60, 120] {
+        lived(Terminal::start(place.command(&run), columns), "run", columns);
+    }
+    let (_service, line) = place.start(&["serve", "--port", "0"], "listening on ");
+    let address = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+    for columns in [60, 120] {
+        lived(Terminal::start(place.command(&run), columns), "run beside a service", columns);
+        let body = json!({"skill_id": "two-steps", "runtime_options": {"no_cache": true}});
+        assert_eq!(Call::new(address, "POST", "/v1/jobs").json(&body).send().status, 201);
+        lived(Terminal::start(place.command(&["watch", "last"]), columns), "watch", columns);
     }
 }

@@ -189,7 +189,7 @@ fn what_a_zip_has_for_no_input_is_left_out_and_named() {
     let uploaded = server.call("POST", &format!("/v1/jobs/{request}/upload")).parts(&[("file", &zip_of(&entries))]);
     assert_eq!(uploaded.send().json()["extracted_files"], json!(["paper"]));
     let events = server.finish(&run);
-    let warnings = events.iter().filter(|event| event["type"] == "diagnostic.warning");
+    let warnings = events.iter().filter(|event| event["data"]["code"] == "UPLOAD_ENTRY_IGNORED");
     let told: Vec<_> = warnings.map(|event| event["data"]["details"].clone()).collect();
     let mut expected: Vec<_> = (0..16).map(|number| json!({"entry": format!("pack/other-{number:02}")})).collect();
     expected.push(json!({"count": 4}));

@@ -9,6 +9,7 @@ use skill_runner::store::{Error, EventStore, Postgres, PostgresStore, contract};
 
 use super::{open, options, told};
 use crate::support::postgres::{self, Proxy, Server, When, fresh};
+use crate::support::tls::Keys;
 
 fn refusal(url: &str) -> String {
     let options = Postgres { lock_patience: Duration::ZERO, ..Postgres::new(url) };
@@ -162,21 +163,12 @@ async fn connections_are_encrypted_and_the_server_is_verified() {
     if !postgres::installed("connections to PostgreSQL are encrypted and the server is verified") {
         return;
     }
-    let keys = tempfile::tempdir().unwrap();
-    let path = |name: &str| keys.path().join(name).display().to_string();
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", &path("key"), "-out", &path("cert")])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let keys = Keys::new();
     let server = Server::start(&[]);
     server.end();
     let dir = server.dir().join("data");
-    for (name, mode) in [("key", "600"), ("cert", "644")] {
-        fs::copy(path(name), dir.join(name)).unwrap();
+    for (from, name, mode) in [(keys.key(), "key", "600"), (keys.certificate(), "cert", "644")] {
+        fs::copy(from, dir.join(name)).unwrap();
         let owner = format!("--reference={}", dir.join("PG_VERSION").display());
         assert!(Command::new("chown").arg(&owner).arg(dir.join(name)).status().unwrap().success());
         assert!(Command::new("chmod").arg(mode).arg(dir.join(name)).status().unwrap().success());
@@ -187,8 +179,9 @@ async fn connections_are_encrypted_and_the_server_is_verified() {
     // Nobody gets in without TLS.
     fs::write(dir.join("pg_hba.conf"), "hostssl all all all scram-sha-256\n").unwrap();
     server.run();
+    let certificate = keys.certificate().display().to_string();
     let url =
-        |host: &str, more: &str| server.url(&fresh()).replace("127.0.0.1", host) + &more.replace("CERT", &path("cert"));
+        |host: &str, more: &str| server.url(&fresh()).replace("127.0.0.1", host) + &more.replace("CERT", &certificate);
     let verified = url("localhost", "&sslmode=verify-full&sslrootcert=CERT");
     let store = PostgresStore::open(&Postgres::new(verified), None, |error| panic!("{error:?}")).unwrap();
     store.append(contract::events(contract::run(1), Seq(0), 300)).await.unwrap();

@@ -75,23 +75,29 @@ fn a_service_that_cannot_be_reached_is_tried_again_later(name: &str) {
     service.close();
 }
 
-/// By its name it is reached through the runner's proxy, whose answers are not the model's.
+/// By its name it is reached through the runner's proxy, whose answers are not the model's. Some CLIs try for minutes, so both at once.
 fn a_service_whose_name_nobody_knows_is_tried_again_later(name: &str) {
-    for scheme in ["http", "https"] {
-        let mut service = Service::told_of(&format!("{scheme}://model.invalid:8443"), name);
-        crate::interactive::pose::skill(&service.skills(), "say", None);
-        let run = service.start(&[], say(&json!({"times": 1, "backoff_seconds": 3600})));
-        let why = scheduled(&service, &run);
-        let (code, details) = (&why["error"]["code"], &why["error"]["details"]);
-        let told = [code, &details["cause"], &details["http_status"]];
-        assert_eq!(told, [&json!("ENGINE_FAILED"), &json!("connection"), &Value::Null], "{scheme} {why:#}");
-        if sandbox::works() {
-            assert_eq!(details["host"], "model.invalid:8443", "{scheme} {why:#}");
+    std::thread::scope(|threads| {
+        for scheme in ["http", "https"] {
+            threads.spawn(move || a_name_that_nobody_knows_is_tried_again_later(name, scheme));
         }
-        let canceled = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/cancel")).json(&json!({})).send();
-        assert_eq!(canceled.status, 200, "{}", canceled.text());
-        service.close();
+    });
+}
+
+fn a_name_that_nobody_knows_is_tried_again_later(name: &str, scheme: &str) {
+    let mut service = Service::told_of(&format!("{scheme}://model.invalid:8443"), name);
+    crate::interactive::pose::skill(&service.skills(), "say", None);
+    let run = service.start(&[], say(&json!({"times": 1, "backoff_seconds": 3600})));
+    let why = scheduled(&service, &run);
+    let (code, details) = (&why["error"]["code"], &why["error"]["details"]);
+    let told = [code, &details["cause"], &details["http_status"]];
+    assert_eq!(told, [&json!("ENGINE_FAILED"), &json!("connection"), &Value::Null], "{scheme} {why:#}");
+    if sandbox::works() {
+        assert_eq!(details["host"], "model.invalid:8443", "{scheme} {why:#}");
     }
+    let canceled = Call::new(service.address, "POST", &format!("/v1/jobs/{run}/cancel")).json(&json!({})).send();
+    assert_eq!(canceled.status, 200, "{}", canceled.text());
+    service.close();
 }
 
 /// Its model is in a cloud whose address the runner does not know, and the skill asks for no other host.

@@ -14,6 +14,7 @@ pub mod random;
 pub mod sandbox;
 pub mod skill;
 pub mod terminal;
+pub mod tls;
 pub mod tools;
 pub mod zips;
 

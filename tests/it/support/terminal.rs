@@ -5,17 +5,26 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::termios::{Winsize, tcsetwinsize};
 use unicode_width::UnicodeWidthStr;
 
+use super::LONG;
+
 /// A program at work on a terminal; ended when dropped.
 pub struct Terminal {
     child: Child,
-    written: Arc<Mutex<Vec<u8>>>,
+    written: Arc<Written>,
     reader: Option<JoinHandle<()>>,
+}
+
+/// What a program wrote so far.
+#[derive(Default)]
+struct Written {
+    bytes: Mutex<Vec<u8>>,
+    more: Condvar,
 }
 
 impl Terminal {
@@ -38,23 +47,32 @@ impl Terminal {
             command.env("TERM", "xterm");
         }
         let child = command.spawn().unwrap();
-        let written = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::new(Written::default());
         let (mut from, to) = (master, written.clone());
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             // When the last writer has gone, reading ends or fails.
             while let Ok(read @ 1..) = from.read(&mut buffer) {
-                to.lock().unwrap().extend_from_slice(&buffer[..read]);
+                to.bytes.lock().unwrap().extend_from_slice(&buffer[..read]);
+                to.more.notify_all();
             }
         });
         Terminal { child, written, reader: Some(reader) }
+    }
+
+    /// Waits until the program has written these words.
+    pub fn until(&self, words: &str) {
+        let missing = |bytes: &mut Vec<u8>| !String::from_utf8_lossy(bytes).contains(words);
+        let (bytes, waited) =
+            self.written.more.wait_timeout_while(self.written.bytes.lock().unwrap(), LONG, missing).unwrap();
+        assert!(!waited.timed_out(), "no {words:?} in {}", String::from_utf8_lossy(&bytes));
     }
 
     /// Waits for the end of the program; its exit status, and all that it wrote.
     pub fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         self.reader.take().unwrap().join().unwrap();
-        let written = std::mem::take(&mut *self.written.lock().unwrap());
+        let written = std::mem::take(&mut *self.written.bytes.lock().unwrap());
         (code, String::from_utf8(written).unwrap())
     }
 }

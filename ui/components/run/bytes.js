@@ -4,6 +4,7 @@ import { t } from '../../lib/i18n.js';
 import { number } from '../../lib/format.js';
 import { Ansi, plain } from '../../lib/ansi.js';
 import { linesOf, parts } from '../../lib/lines.js';
+import { EVERY_MS } from '../../lib/writing.js';
 import { Problem, Tabs, say } from '../basic.js';
 
 const STEP = 64 * 1024;
@@ -16,9 +17,9 @@ const BOTH_PIECE = 16 * 1024;
 
 /**
  * @typedef {{stream: string, from: number, to: number}} Mark
- * @param {{id: string, mark: Mark | null, stream: string, setStream: (stream: string) => void, log: import('../../lib/run-log.js').RunLog, choose: (seq: number) => void}} props
+ * @param {{id: string, mark: Mark | null, stream: string, setStream: (stream: string) => void, log: import('../../lib/run-log.js').RunLog, choose: (seq: number) => void, growing?: boolean}} props
  */
-export function Bytes({ id, mark, stream, setStream, log, choose }) {
+export function Bytes({ id, mark, stream, setStream, log, choose, growing = false }) {
   const [loaded, setLoaded] = useState(/** @type {import('../../lib/lines.js').Window | null} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [search, setSearch] = useState('');
@@ -27,6 +28,9 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
   const marked = mark && mark.stream === stream ? mark : null;
   // Between a change of the stream and its bytes nothing is shown: what was loaded is of the other stream.
   const shown = loaded?.stream === stream ? loaded : null;
+
+  const seen = useRef(/** @type {number | undefined} */ (undefined));
+  seen.current = shown?.to;
 
   const asked = useRef(0);
   /** Shows what the last question brings; an answer to an earlier one that comes late is dropped. @param {() => Promise<any>} question */
@@ -69,6 +73,15 @@ export function Bytes({ id, mark, stream, setStream, log, choose }) {
     const leave = log.listen(listener);
     return () => { leave(); clearTimeout(timer); };
   }, [log, stream, marked]);
+  useEffect(() => {
+    // Output that no event cites yet, such as the parts of a message, is there as well.
+    if (!growing || marked || stream === 'both') return undefined;
+    const timer = setInterval(() => {
+      if (document.hidden || !atEnd.current) return;
+      range(0, 0).then(({ window: { total } }) => { if (total > (seen.current ?? 0)) loadEnd(); }, () => {});
+    }, EVERY_MS);
+    return () => clearInterval(timer);
+  }, [log, stream, growing, marked === null]);
   useEffect(() => {
     if (!marked && atEnd.current && place.current) place.current.scrollTop = place.current.scrollHeight;
   }, [shown]);

@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from '../../lib/view.js';
 import { t } from '../../lib/i18n.js';
 import { extended, words } from '../../lib/conversation.js';
+import { useWriting } from '../../lib/writing.js';
 import { Markdown } from '../../lib/markdown.js';
 import { Ansi } from '../../lib/ansi.js';
 import { duration, used } from '../../lib/format.js';
@@ -13,8 +14,9 @@ const DRAWN = 200;
 /** Most characters of what a tool printed. */
 const OUTPUT = 8000;
 
-/** @param {{log: import('../../lib/run-log.js').RunLog, choose: (seq: number) => void}} props */
-export function Conversation({ log, choose }) {
+/** @param {{log: import('../../lib/run-log.js').RunLog, choose: (seq: number) => void, writing?: boolean}} props `writing`: the engine may be in the middle of a message */
+export function Conversation({ log, choose, writing = false }) {
+  const partial = useWriting(log, writing);
   const [items, setItems] = useState(/** @type {import('../../lib/conversation.js').Item[]} */ ([]));
   const [from, setFrom] = useState(1);
   const [drawn, setDrawn] = useState(DRAWN);
@@ -32,7 +34,7 @@ export function Conversation({ log, choose }) {
   }, [log]);
   useEffect(() => {
     if (atEnd.current && place.current) place.current.scrollTop = place.current.scrollHeight;
-  }, [items]);
+  }, [items, partial]);
   const earlier = async () => {
     atEnd.current = false;
     if (items.length > drawn) {
@@ -55,6 +57,7 @@ export function Conversation({ log, choose }) {
     <div class="inner talk" ref=${place} onScroll=${scrolled} tabindex="0" role="log" aria-live="polite" aria-label=${t('talk.title')}>
       ${(from > 1 || items.length > drawn) && html`<div class="pad"><button type="button" class="button s" onClick=${earlier}>${t('talk.earlier')}</button></div>`}
       ${seen.map((item, at) => html`<${Said} key=${item.key} item=${item} before=${seen[at - 1]} choose=${choose} />`)}
+      ${partial && html`<article class="said message writing" aria-live="off"><div class="grow"><${Markdown} text=${words(partial)} /><p class="small quiet">${t('talk.writing')}</p></div></article>`}
       ${items.length === 0 && log.state.value !== 'loading' && html`<${Empty} title=${t('talk.none')} />`}
     </div></section>`;
 }

@@ -6,11 +6,16 @@ import { clock, now } from '../../lib/format.js';
 import { Markdown } from '../../lib/markdown.js';
 import { Problem } from '../basic.js';
 
-/** @param {{id: string, interaction: number, deadline: number | null, done: () => void}} props */
+/** Stands below an interactive run until its end, and takes an answer while a question is open. @param {{id: string, interaction: number | null, deadline: number | null, done: () => void}} props */
 export function Reply({ id, interaction, deadline, done }) {
-  const { data, error } = useApi(runPath(id, '/interaction/pending'), { every: 5000 });
-  const pending = data?.pending;
-  if (!pending || pending.interaction_id !== interaction) return html`<section class="reply" aria-label=${t('reply.title')}><${Problem} error=${error} /></section>`;
+  const { data, error, reload } = useApi(interaction === null ? null : runPath(id, '/interaction/pending'), { every: 5000 });
+  // One question may follow another before the page has seen a time without.
+  useEffect(reload, [interaction]);
+  const pending = interaction === null ? null : data?.pending;
+  if (!pending || pending.interaction_id !== interaction) {
+    return html`<section class="reply closed" aria-label=${t('reply.title')}><${Problem} error=${error} />
+      <div class="row keep"><input class="input grow" disabled placeholder=${t('reply.closed')} aria-label=${t('reply.closed')} /><button type="button" class="button main" disabled>${t('reply.send')}</button></div></section>`;
+  }
   return html`<${Question} key=${pending.interaction_id} id=${id} pending=${pending} deadline=${deadline} done=${done} />`;
 }
 

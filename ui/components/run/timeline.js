@@ -60,6 +60,9 @@ export function Timeline({ log, full, at, setAt, choose }) {
     if (act) { event.preventDefault(); act(); }
   };
   const tokens = useMemo(() => used(events, begin, whole), [events, begin, whole]);
+  // How long each kind took in all, in the order in which they first came.
+  const kinds = [...Map.groupBy(drawn, (span) => span.kind)].map(([kind, own]) => /** @type {[string, number]} */ ([kind, own.reduce((sum, span) => sum + span.to - span.from, 0)]));
+  const time = (/** @type {number} */ place) => duration((place / 1000) * whole);
   const value = moved ?? at ?? full;
   useEffect(() => {
     if (moved === null) return undefined;
@@ -72,7 +75,8 @@ export function Timeline({ log, full, at, setAt, choose }) {
       ${tokens.points && html`<polyline class="tokens" points=${tokens.points}><title>${t('timeline.tokens', { n: number(tokens.most) })}</title></polyline>`}</svg>
       <button type="button" class="button s" onClick=${() => zoom(0.5)} aria-label=${t('timeline.in')} title=${t('timeline.in')}>+</button>
       <button type="button" class="button s" disabled=${view.width >= 1000} onClick=${() => zoom(2)} aria-label=${t('timeline.out')} title=${t('timeline.out')}>−</button>
-      ${view.width < 1000 && html`<button type="button" class="button s" onClick=${() => pan(-0.25)} aria-label=${t('timeline.earlier')} title=${t('timeline.earlier')}>‹</button><button type="button" class="button s" onClick=${() => pan(0.25)} aria-label=${t('timeline.later')} title=${t('timeline.later')}>›</button>`}</div>`}
+      ${view.width < 1000 && html`<button type="button" class="button s" onClick=${() => pan(-0.25)} aria-label=${t('timeline.earlier')} title=${t('timeline.earlier')}>‹</button><button type="button" class="button s" onClick=${() => pan(0.25)} aria-label=${t('timeline.later')} title=${t('timeline.later')}>›</button>`}</div>
+    <p class="row small quiet legend" data-testid="legend"><span>${time(view.from)} – ${time(view.from + view.width)}</span>${kinds.map(([kind, ms]) => html`<span class=${`key ${kind}`} key=${kind}>${t(`span.${kind}`)} ${duration(ms)}</span>`)}${tokens.most > 0 && html`<span class="key tokens">${t('timeline.tokens', { n: number(tokens.most) })}</span>`}</p>`}
     <div class="row scrub"><input type="range" min="1" max=${Math.max(1, full)} value=${value} aria-label=${t('timeline.scrub')} aria-valuetext=${t('timeline.seq', { n: value, of: full })} onInput=${(/** @type {any} */ event) => setMoved(Number(event.currentTarget.value))} />
       <span class="small nowrap">${t('timeline.seq', { n: number(value), of: number(full) })}</span>
       ${at !== null && html`<button type="button" class="button s" onClick=${() => setAt(null)}>${t('timeline.now')}</button>`}</div>

@@ -40,9 +40,9 @@ function Watched({ id, job, log, reload }) {
   const cancel = () => api(runPath(id, '/cancel'), { json: {} }).then(() => { say(t('run.canceling')); reload(); }, setError);
   const took = (final ? new Date(job.updated_at).getTime() : now.value) - new Date(job.created_at).getTime();
   const panes = {
-    talk: html`<${Conversation} log=${log} choose=${choose} />`,
+    talk: html`<${Conversation} log=${log} choose=${choose} writing=${job.status === 'running' && job.engine === 'gemini'} />`,
     events: html`<${Events} log=${log} seq=${seq} choose=${choose} filter=${filter} setFilter=${setFilter} seeBytes=${() => { if (small) go(withQuery({ tab: 'bytes' })); else showMark(document.querySelector('.raw')); }} />`,
-    bytes: html`<${Bytes} id=${id} mark=${raw ? { stream: raw.stream, from: raw.byte_from, to: raw.byte_to } : null} stream=${stream} setStream=${setStream} log=${log} choose=${choose} />`,
+    bytes: html`<${Bytes} id=${id} mark=${raw ? { stream: raw.stream, from: raw.byte_from, to: raw.byte_to } : null} stream=${stream} setStream=${setStream} log=${log} choose=${choose} growing=${job.status === 'running'} />`,
   };
   const names = [{ id: 'talk', name: t('talk.title') }, { id: 'events', name: t('events.title') }, { id: 'bytes', name: t('bytes.title') }];
   return html`<div class="page wide-page stack run">
@@ -56,6 +56,6 @@ function Watched({ id, job, log, reload }) {
     ${job.awaiting_upload && !final && job.awaiting_files.length > 0 && html`<${Upload} id=${id} job=${job} reload=${reload} />`}
     ${small ? html`<${Tabs} label=${t('run.panes')} tabs=${names} chosen=${tab} choose=${(/** @type {string} */ to) => go(withQuery({ tab: to }), { replace: true })} /><div class="panes small-panes">${Object.entries(panes).map(([name, pane]) => html`<div key=${name} role="tabpanel" aria-label=${names.find((entry) => entry.id === name)?.name} hidden=${name !== tab}>${pane}</div>`)}</div>`
       : html`<div class="panes">${panes.talk}${panes.events}${panes.bytes}</div>`}
-    ${job.pending_interaction_id !== null && !final && html`<${Reply} id=${id} interaction=${job.pending_interaction_id} deadline=${deadline} done=${reload} />`}
+    ${job.execution_mode === 'interactive' && !final && html`<${Reply} id=${id} interaction=${job.pending_interaction_id} deadline=${deadline} done=${reload} />`}
   </div>`;
 }

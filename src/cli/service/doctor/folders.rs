@@ -102,7 +102,11 @@ fn skills(folder: &Path) -> Vec<Finding> {
         return vec![Finding::broken(check, format!("{} cannot be read: {error}", folder.display()), fix)];
     }
     let (mut valid, mut findings) = (0, Vec::new());
-    for entry in Registry::new(folder).list() {
+    let entries = match Registry::new(folder).list() {
+        Ok(entries) => entries,
+        Err(shortage) => return vec![Finding::broken(check, shortage.told().to_owned(), "try again later")],
+    };
+    for entry in entries {
         match entry {
             Entry::Valid(_) => valid += 1,
             Entry::Invalid { folder: name, findings: wrong } => {

@@ -93,7 +93,7 @@ fn package(settings: &Settings, skill: &str, written: &Path, as_json: bool) -> R
                 "{skill} is not a folder; name the folder of a skill, or an installed skill"
             )));
         }
-        return registry::load_dir(Path::new(skill), Intake::New).or_else(broken);
+        return registry::load_dir(Path::new(skill), Intake::New).or_else(|why| broken(why.findings()));
     }
     let registry = lifecycle::registry(settings);
     match registry.lookup(skill) {
@@ -101,10 +101,10 @@ fn package(settings: &Settings, skill: &str, written: &Path, as_json: bool) -> R
             "{skill} comes from an agent's folder and has no tests; `skill-runner skill import` makes a package of it"
         ))),
         Ok(installed) => Ok(installed.as_ref().clone()),
-        Err(NotUsable::Invalid { findings }) => broken(findings),
+        Err(why @ (NotUsable::Invalid { .. } | NotUsable::Unread(_))) => broken(why.findings()),
         Err(NotUsable::NotFound) if builtin::has(skill) => {
             let folder = builtin::write(written).map_err(Failure::broken("write the demo skills"))?;
-            registry::load_dir(&folder.join(skill), Intake::Installed).or_else(broken)
+            registry::load_dir(&folder.join(skill), Intake::Installed).or_else(|why| broken(why.findings()))
         }
         Err(NotUsable::NotFound) if Path::new(skill).is_dir() => Err(Failure::Usage(format!(
             "no skill {skill:?} is installed in {}; to test the folder, write ./{skill}",
