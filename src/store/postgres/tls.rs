@@ -46,8 +46,10 @@ impl Tls {
 }
 
 fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, String> {
-    let trusted = certificates(file.map(PathBuf::as_path));
-    let trusted = trusted.map_err(|reason| format!("{reason} (sslrootcert= names another file)"))?;
+    let trusted = certificates(file.map(PathBuf::as_path)).map_err(|reason| match file {
+        Some(_) => reason,
+        None => format!("{reason}, or name a file with sslrootcert="),
+    })?;
     let mut roots = RootCertStore::empty();
     // A list of the system may hold some that rustls does not take.
     let (taken, _) = roots.add_parsable_certificates(trusted);
