@@ -10,7 +10,6 @@
 
 mod bare;
 mod clients;
-mod database;
 mod deletion;
 mod figure;
 mod floor;
@@ -29,22 +28,17 @@ mod waiting;
 mod client;
 #[path = "../support/numbers.rs"]
 mod numbers;
-#[path = "../../tests/it/support/postgres.rs"]
-#[expect(dead_code, reason = "tests need more of it")]
-mod server;
 #[path = "../support/service.rs"]
 mod service;
 #[path = "../support/skills.rs"]
 mod skills;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::figure::Figure;
 use crate::setup::Setup;
 
-/// Longer than anything takes that is waited for.
-const LONG: Duration = Duration::from_secs(60);
 /// Tells this program to be the script that writes lines, see [`lines::emit`].
 const EMIT: &str = "--emit";
 /// Tells this program to be an engine that writes messages, see [`followed::speak`].
@@ -58,7 +52,7 @@ struct Part {
 }
 
 /// In this order, because the last ones leave the most files.
-const PARTS: [Part; 15] = [
+const PARTS: [Part; 14] = [
     Part { name: "floor", once: true, measure: floor::floor },
     Part { name: "idle", once: false, measure: trivial::idle },
     Part { name: "trivial", once: false, measure: trivial::one_by_one },
@@ -68,7 +62,6 @@ const PARTS: [Part; 15] = [
     Part { name: "followed", once: false, measure: followed::followed },
     Part { name: "readers", once: false, measure: clients::readers },
     Part { name: "cached", once: false, measure: clients::cached },
-    Part { name: "postgres", once: true, measure: database::postgres },
     Part { name: "overload", once: true, measure: overload::overload },
     Part { name: "deletion", once: true, measure: deletion::deletion },
     Part { name: "lists", once: true, measure: lists::lists },
