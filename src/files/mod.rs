@@ -41,7 +41,7 @@ pub(crate) use read::{read_beneath, read_followed, read_optional, read_regular};
 pub(crate) use remove::{remove_file, remove_hidden, remove_tree, set_aside};
 pub(crate) use rename::rename;
 pub(crate) use room::{WithinRoom, disk_bytes, free_bytes, mount_point};
-pub(crate) use shortage::Shortage;
+pub(crate) use shortage::{Shortage, not_started};
 pub(crate) use step::{step, stepwise};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
 pub(crate) use tree_size::sizes_below;

@@ -16,6 +16,21 @@ pub enum Shortage {
     Memory,
     /// Space on a disk, or a quota of it.
     Disk,
+    /// Processes and threads, of the user, of a control group or of the machine.
+    Processes,
+}
+
+/// No process or thread could be started. A type of its own, because the system has the same number for whatever is not ready yet.
+#[derive(Debug, thiserror::Error)]
+#[error("no more processes or threads can be started: {0}")]
+struct NotStarted(io::Error);
+
+/// The error of a call that was to start a process or a thread, so that it is known as a shortage of them if it is one.
+pub(crate) fn not_started(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::AGAIN) => io::Error::other(NotStarted(error)),
+        _ => error,
+    }
 }
 
 impl Shortage {
@@ -23,6 +38,9 @@ impl Shortage {
     pub(crate) fn behind(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         while let Some(error) = next {
+            if error.is::<NotStarted>() {
+                return Some(Self::Processes);
+            }
             let shared = error.downcast_ref::<Arc<io::Error>>().map(AsRef::as_ref);
             let found = error.downcast_ref::<io::Error>().or(shared).and_then(Self::of);
             if found.is_some() {
@@ -62,6 +80,9 @@ impl Shortage {
             Self::OpenFilesOfMachine => "the machine has as many files open as it may; try again later",
             Self::Memory => "the machine has no memory left for it; try again later",
             Self::Disk => "the disk is full; free space, and try again",
+            Self::Processes => {
+                "no more processes or threads can be started; try again later, or raise the limit (ulimit -u, TasksMax of systemd)"
+            }
         }
     }
 }
@@ -73,6 +94,7 @@ impl From<Shortage> for io::Error {
             Shortage::OpenFilesOfMachine => Errno::NFILE,
             Shortage::Memory => Errno::NOMEM,
             Shortage::Disk => Errno::NOSPC,
+            Shortage::Processes => return not_started(Errno::AGAIN.into()),
         })
     }
 }
@@ -81,6 +103,18 @@ impl From<Shortage> for io::Error {
 mod tests {
     use super::*;
     use crate::files;
+
+    #[test]
+    fn what_is_not_ready_yet_is_a_shortage_only_where_something_was_to_be_started() {
+        let again = || io::Error::from(Errno::AGAIN);
+        assert_eq!(Shortage::behind(&again()), None);
+        assert_eq!(Shortage::behind(&not_started(again())), Some(Shortage::Processes));
+        assert_eq!(Shortage::behind(&io::Error::other(not_started(again()))), Some(Shortage::Processes));
+        let in_file = files::Error::on("start a thread for", "x".as_ref())(not_started(again()));
+        assert_eq!(Shortage::behind(&in_file), Some(Shortage::Processes));
+        assert_eq!(Shortage::behind(&not_started(Errno::NOMEM.into())), Some(Shortage::Memory));
+        assert_eq!(Shortage::behind(&not_started(Errno::NOENT.into())), None);
+    }
 
     #[test]
     fn a_shortage_is_found_behind_other_errors() {

@@ -226,7 +226,9 @@ fn did_you_mean(similar: &Option<String>) -> String {
 
 fn of_shortage(shortage: Shortage) -> ErrorCode {
     match shortage {
-        Shortage::OpenFiles | Shortage::OpenFilesOfMachine | Shortage::Memory => ErrorCode::ResourceLimitExceeded,
+        Shortage::OpenFiles | Shortage::OpenFilesOfMachine | Shortage::Memory | Shortage::Processes => {
+            ErrorCode::ResourceLimitExceeded
+        }
         Shortage::Disk => ErrorCode::InsufficientStorage,
     }
 }

@@ -140,7 +140,14 @@ static GUARD: OnceLock<Guard> = OnceLock::new();
 struct Guard {
     watched: Mutex<Vec<Arc<Watched>>>,
     came: Condvar,
-    threads: OnceLock<()>,
+    threads: Mutex<Threads>,
+}
+
+/// Which threads are there.
+#[derive(Debug, Default)]
+struct Threads {
+    processes: bool,
+    disk: bool,
 }
 
 impl Guard {
@@ -152,15 +159,21 @@ impl Guard {
             self.came.notify_all();
         }
         drop(watched);
-        self.threads.get_or_init(|| {
-            let look: fn(&[Arc<Watched>]) = look_at_processes;
-            for (name, pauses, look) in [("run-processes", PROCESSES, look), ("run-disk", DISK, look_at_disk)] {
-                let started = thread::Builder::new().name(name.to_owned()).spawn(move || self.serve(&pauses, look));
-                if let Err(error) = started {
-                    warn!(%error, thread = name, "the limits of runs are not watched");
-                }
-            }
-        });
+        let look: fn(&[Arc<Watched>]) = look_at_processes;
+        let mut threads = lock(&self.threads);
+        self.start(&mut threads.processes, "run-processes", PROCESSES, look);
+        self.start(&mut threads.disk, "run-disk", DISK, look_at_disk);
+    }
+
+    /// Starts a thread that looks at runs, unless it is there. Where it cannot be started, the next run tries it again.
+    fn start(&'static self, there: &mut bool, name: &str, pauses: Pauses, look: fn(&[Arc<Watched>])) {
+        if *there {
+            return;
+        }
+        match thread::Builder::new().name(name.to_owned()).spawn(move || self.serve(&pauses, look)) {
+            Ok(_) => *there = true,
+            Err(error) => warn!(%error, thread = name, "the limits of runs are not watched until the next run begins"),
+        }
     }
 
     fn serve(&self, pauses: &Pauses, look: fn(&[Arc<Watched>])) {
@@ -205,6 +218,6 @@ fn tell(one: &Watched, exceeded: Option<Exceeded>) {
 }
 
 /// Nothing can panic while it holds the lock.
-fn lock(watched: &Mutex<Vec<Arc<Watched>>>) -> MutexGuard<'_, Vec<Arc<Watched>>> {
-    watched.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,6 +3,7 @@
 mod engine_home;
 mod entry_name;
 mod folders;
+mod foreign;
 mod keep_only;
 mod layout;
 mod ranges;
@@ -24,6 +25,7 @@ pub use crate::domain::request::UploadedFile;
 pub(crate) use engine_home::{COPIES, EngineHome};
 pub use folders::{create_for_engine, create_run};
 pub(crate) use folders::{reclaim, remove_run, remove_sealed, remove_unused, sync_run};
+pub(crate) use foreign::{foreign_to_agent_home, foreign_to_data};
 pub(crate) use keep_only::keep_only;
 pub use layout::Layout;
 pub(crate) use layout::{NEW_STORE, OLD_STORE, RunPaths};

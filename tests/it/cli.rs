@@ -12,5 +12,6 @@ mod run_log;
 mod running;
 mod scarcity;
 mod serving;
+mod threads;
 mod watching;
 mod width;

@@ -1,5 +1,6 @@
 //! Opens the data folder for this process alone.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use crate::domain::codes::Exit;
 use crate::files::{self, Reach};
 use crate::orchestrator::{self, Orchestrator};
 use crate::registry::Registry;
-use crate::settings::{Problem, Settings, StoreKind};
+use crate::settings::{Paths, Problem, Settings, StoreKind};
 use crate::store::{self, EventStore, Postgres, PostgresStore, SledStore};
-use crate::workspace::Layout;
+use crate::workspace::{Layout, foreign_to_agent_home, foreign_to_data};
 
 /// What to do on a machine that gives no sandbox.
 pub(crate) const NO_SANDBOX: &str = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces), run the service as root, or set sandbox: auto or off";
@@ -46,7 +47,16 @@ pub(crate) struct Closed {
 /// Closes the data folder and the home of the engines to other users of the machine, and lets this process create everything
 /// for its own user alone. Before anything is written, the log file included.
 pub(crate) fn close(settings: &Settings) -> Result<Closed, Failure> {
-    let folders = [&settings.paths.data_dir, &settings.paths.agent_home].into_iter().map(|folder| {
+    let Paths { data_dir, agent_home, .. } = &settings.paths;
+    // Before either is changed: other folders, such as / or a home, have other users.
+    for (folder, foreign) in [(data_dir, foreign_to_data(data_dir)), (agent_home, foreign_to_agent_home(agent_home))] {
+        let foreign =
+            foreign.map_err(|error| unwritable(settings, folder, &files::Error::on("list", folder)(error)))?;
+        if let Some(name) = foreign {
+            return Err(not_ours(settings, folder, &name));
+        }
+    }
+    let folders = [data_dir, agent_home].into_iter().map(|folder| {
         let reach = files::close_folder(folder).map_err(|error| unwritable(settings, folder, &error))?;
         Ok((folder.clone(), reach))
     });
@@ -55,10 +65,25 @@ pub(crate) fn close(settings: &Settings) -> Result<Closed, Failure> {
     Ok(Closed { folders })
 }
 
-/// A folder that cannot be made or closed, told as the setting that names it.
+/// A folder that cannot be made or closed.
 fn unwritable(settings: &Settings, folder: &Path, error: &files::Error) -> Failure {
-    let key = if *folder == settings.paths.data_dir { "data_dir" } else { "agent_home" };
     let message = format!("cannot be written: {}; choose a folder of your own with --data-dir", chain(error));
+    unusable(settings, folder, message)
+}
+
+/// A folder that holds something else.
+fn not_ours(settings: &Settings, folder: &Path, name: &OsStr) -> Failure {
+    let what = if *folder == settings.paths.data_dir { "is no data folder" } else { "has no folder of an engine" };
+    let message = format!(
+        "holds something else ({}) and {what}, so it was left as it is; choose one that is new or empty",
+        name.display()
+    );
+    unusable(settings, folder, message)
+}
+
+/// Told as the setting that names the folder.
+fn unusable(settings: &Settings, folder: &Path, message: String) -> Failure {
+    let key = if *folder == settings.paths.data_dir { "data_dir" } else { "agent_home" };
     Failure::Configuration(vec![Problem { key: key.to_owned(), place: folder.display().to_string(), message }])
 }
 

@@ -52,7 +52,8 @@ pub(crate) fn backup(global: &Global, args: &Args) -> Result<(), Failure> {
         Runs::Service(client) => by_service(&client, &name)?,
         Runs::Store(offline) => {
             let folder = settings.paths.backup_dir.join(&name);
-            let copied = offline.wait(back_up(&offline.log, &folder, now, &|_| {}, &|| false))?;
+            let floor = settings.limits.min_free_bytes;
+            let copied = offline.wait(back_up(&offline.log, &folder, now, floor, &|_| {}, &|| false))?;
             (folder, copied)
         }
     };

@@ -135,11 +135,14 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     info!(%url, "the service is ready");
     let told = orchestrator.clone();
     // Every skill is read and each CLI is asked for its version, which takes long; nobody waits for that.
-    std::thread::spawn(move || {
+    let telling = std::thread::Builder::new().spawn(move || {
         // A service that nobody reads from works all the same.
         let _ = banner::tell(&told);
         give_back_what_the_start_needed();
     });
+    if let Err(error) = telling {
+        warn!(%error, "what the service found at its start cannot be told");
+    }
 
     let signal_name = tokio::select! {
         name = stop.next() => name,

@@ -82,7 +82,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
     }
     match shortage(problem) {
         Some(Shortage::Disk) => return plain(ErrorCode::InsufficientStorage),
-        Some(Shortage::OpenFiles | Shortage::OpenFilesOfMachine | Shortage::Memory) => {
+        Some(Shortage::OpenFiles | Shortage::OpenFilesOfMachine | Shortage::Memory | Shortage::Processes) => {
             return retry_later(ErrorCode::ResourceLimitExceeded, json!({}));
         }
         None => {}

@@ -22,6 +22,7 @@ use super::{
     admission,
 };
 use crate::domain::ids::{RunId, Seq};
+use crate::files;
 
 mod compact;
 mod damage;
@@ -38,6 +39,7 @@ mod merge;
 mod open;
 mod panics;
 mod plan;
+mod pool;
 mod read;
 mod row_cache;
 mod rows;
@@ -82,7 +84,12 @@ impl SledStore {
     ) -> Result<SledStore, Error> {
         let claim = folder::claim(data_dir)?;
         let store_dir = folder::store_dir(data_dir);
-        let shared = Arc::new(Shared::new(open::open(&store_dir)?, claim));
+        pool::can_start().map_err(Error::io("start threads for", &store_dir))?;
+        let stored = open::open(&store_dir)?;
+        let current = stored.levels.current.database.db()?;
+        pool::start(&current, &store_dir)?;
+        drop(current);
+        let shared = Arc::new(Shared::new(stored, claim));
         let (requests, receiver) = mpsc::channel();
         let (waker, calls) = waker();
         let stop = Arc::new(AtomicBool::new(false));
@@ -107,7 +114,7 @@ impl SledStore {
         };
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-            thread.map_err(Error::io("start a thread for", &store_dir))
+            thread.map_err(files::not_started).map_err(Error::io("start a thread for", &store_dir))
         };
         let writer = start("store-writer", Box::new(move || writer.run()))?;
         let compactor =

@@ -20,6 +20,7 @@ use skill_runner_shim::wire::{FILES, NAME, PORTS_MAX, Report, SandboxStep};
 
 use super::order::Order;
 use super::program;
+use crate::files;
 
 /// A shim that does not report is sent SIGCONT after this time, and given up after this many times.
 const WAKE_AFTER: Duration = Duration::from_millis(500);
@@ -79,18 +80,18 @@ pub(crate) fn start(
     let mut command = Command::new(program::path().map_err(Failure::Shim)?);
     command.arg0(NAME).args(markers.first().map(|(_, run)| run)).env_clear().envs(markers).current_dir(cwd);
     command.stdin(OwnedFd::from(shims_end)).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut shim = command.spawn().map_err(Failure::Shim)?;
+    let mut shim = command.spawn().map_err(|error| Failure::Shim(files::not_started(error)))?;
     // The command owns a copy of the shim's end; without it, the socket closes when the shim exits.
     drop(command);
     let report = control.write_all(order.get(sent..).unwrap_or_default());
     let report = report.and_then(|()| first_report(&shim, &mut control)).map_err(Failure::Shim);
     let engine = report.and_then(|(report, listeners)| match report {
         Some(Report::Ready(engine)) => Ok((engine.unsigned_abs(), listeners)),
-        Some(Report::Refused(error)) => Err(Failure::Engine(io::Error::from_raw_os_error(error))),
+        Some(Report::Refused(error)) => Err(Failure::Engine(cause(error))),
         Some(Report::BindRefused(error)) => Err(Failure::Bind(io::Error::from_raw_os_error(error))),
         Some(Report::SandboxRefused(refused)) => {
             let (step, error) = SandboxStep::read(refused);
-            Err(Failure::Sandbox(step, io::Error::from_raw_os_error(error)))
+            Err(Failure::Sandbox(step, cause(error)))
         }
         Some(Report::EngineEnded(_) | Report::Gone(_)) | None => Err(Failure::Shim(io::ErrorKind::InvalidData.into())),
     });
@@ -104,6 +105,11 @@ pub(crate) fn start(
             Err(failure)
         }
     }
+}
+
+/// Why the shim could not start what it was told to.
+fn cause(error: i32) -> io::Error {
+    files::not_started(io::Error::from_raw_os_error(error))
 }
 
 /// Sends as much of the order as the socket holds, and with it the engine's ends of its streams. Gives the new pipes and the

@@ -137,3 +137,41 @@ fn a_link_in_the_place_of_the_lock_is_not_followed() {
     assert!(ran.stderr.contains("LOCK"), "{ran:?}");
     assert!(!outside.exists());
 }
+
+/// A service that root started with `data_dir: /` once closed the machine to all its users.
+#[test]
+fn a_folder_of_something_else_is_refused_and_stays_as_it_is() {
+    let place = Place::new();
+    let folder = place.path().join("others");
+    let names = || {
+        let listed = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = listed.collect();
+        names.sort();
+        names
+    };
+    for name in ["bin", "tmp"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    for setting in ["data_dir", "agent_home"] {
+        for command in [&["run", "tiny"][..], &["serve", "--port", "0"]] {
+            let variable = format!("SKILL_RUNNER_{}", setting.to_uppercase());
+            let ran = place.run_with((variable.as_str(), folder.to_str().unwrap()), command);
+            assert_eq!(ran.code, Some(2), "{ran:?}");
+            let told = format!("  {setting} ({}): holds something else (", folder.display());
+            assert!(ran.stderr.contains(&told), "{ran:?}");
+            assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o7777, 0o755);
+            assert_eq!(names(), ["bin", "tmp"]);
+        }
+    }
+}
+
+#[test]
+fn a_new_disk_and_an_old_data_folder_with_things_of_the_operator_are_opened() {
+    let place = Place::new();
+    let data = place.path().join("data");
+    fs::create_dir_all(data.join("lost+found")).unwrap();
+    place.finished_run();
+    fs::write(data.join("notes of the operator"), "").unwrap();
+    place.finished_run();
+}

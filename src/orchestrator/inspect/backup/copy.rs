@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
+use tracing::warn;
 
 use super::{exists, run};
+use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::domain::time::Timestamp;
 use crate::files;
@@ -49,25 +51,46 @@ const NOT_AS_IT_IS: [&str; 20] = [
     TOLD,
 ];
 
-/// Copies the data folder to a new folder. What was acknowledged before is in it. The folder appears whole or not at all; what an
-/// earlier try has left is removed.
+/// Copies the data folder to a new folder. What was acknowledged before is in it. The folder appears whole or not at all; what this
+/// or an earlier try has left is removed. Before each run the disk must have `least_free` bytes, so that a backup on the disk of
+/// the data leaves the service its room.
 pub(crate) async fn back_up(
     log: &RunLog,
     folder: &Path,
     now: Timestamp,
+    least_free: u64,
     told: &(dyn Fn(Copied) + Sync),
     stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<Copied, Error> {
     let unfinished = prepare(log, folder)?;
-    let target = Layout::new(&unfinished);
+    let made = fill(log, (&unfinished, folder), now, least_free, told, stopped).await;
+    if made.is_err() {
+        let remove = move || files::remove_tree(&unfinished).map_err(Error::from);
+        if let Err(error) | Ok(Err(error)) = log.blocking().run("remove an unfinished backup", remove).await {
+            warn!(error = chain(&error), "the rest of a backup that failed stays");
+        }
+    }
+    made
+}
+
+async fn fill(
+    log: &RunLog,
+    (unfinished, folder): (&Path, &Path),
+    now: Timestamp,
+    least_free: u64,
+    told: &(dyn Fn(Copied) + Sync),
+    stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<Copied, Error> {
+    let target = Layout::new(unfinished);
     let mut copied = Copied::default();
-    let (from, to) = (log.layout().data().to_owned(), unfinished.clone());
+    has_room(unfinished, least_free)?;
+    let (from, to) = (log.layout().data().to_owned(), unfinished.to_owned());
     let others = move || {
         let leave_out = |name: &OsStr| NOT_AS_IT_IS.iter().any(|known| name == *known);
         files::copy_tree_but(&from, &to, &leave_out)
     };
     copied.bytes += log.blocking().run("copy the data folder", others).await??;
-    let store: Arc<dyn EventStore> = Arc::new(SledStore::open(&unfinished, |_| {})?);
+    let store: Arc<dyn EventStore> = Arc::new(SledStore::open(unfinished, |_| {})?);
     let mut shared = BTreeSet::new();
     let mut before = None;
     loop {
@@ -78,6 +101,7 @@ pub(crate) async fn back_up(
             if stopped() {
                 return Err(Error::ShuttingDown);
             }
+            has_room(unfinished, least_free)?;
             if let Some(bytes) = run::copy(log, id, &target, &*store, &mut shared).await? {
                 copied.runs += 1;
                 copied.bytes += bytes;
@@ -85,7 +109,7 @@ pub(crate) async fn back_up(
             }
         }
     }
-    let (unfinished, folder) = (unfinished.clone(), folder.to_owned());
+    let (unfinished, folder) = (unfinished.to_owned(), folder.to_owned());
     let finish = move || {
         // The threads of the store end with it; everything is on disk then.
         drop(store);
@@ -93,6 +117,14 @@ pub(crate) async fn back_up(
     };
     log.blocking().run("complete the backup", finish).await??;
     Ok(copied)
+}
+
+fn has_room(folder: &Path, floor: u64) -> Result<(), Error> {
+    let free = files::free_bytes(folder)?;
+    if free >= floor {
+        return Ok(());
+    }
+    Err(Error::InsufficientStorage { file_system: files::mount_point(folder), free, floor })
 }
 
 /// Makes the folder that is renamed in the end.
@@ -129,4 +161,39 @@ fn finish(unfinished: &Path, folder: &Path, now: Timestamp, copied: Copied) -> R
     fs::rename(unfinished, folder).map_err(Error::io(format!("rename to {}", folder.display())))?;
     folder.parent().map_or(Ok(()), files::sync)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::orchestrator::Blocking;
+
+    /// Backups are named by the time: what a failed one left would stay for ever, and with it a disk without room.
+    #[test]
+    fn a_backup_that_finds_no_room_takes_none() {
+        let place = tempfile::tempdir().unwrap();
+        let (data, backups) = (place.path().join("data"), place.path().join("backups"));
+        let store = Arc::new(SledStore::open(&data, |error| panic!("{error}")).unwrap());
+        let log = RunLog::new(store, Layout::new(&data), Blocking::Threads);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let names = || fs::read_dir(&backups).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+        let back_up = |name: &str, least_free| {
+            let folder = backups.join(name);
+            runtime.block_on(back_up(
+                &log,
+                &folder,
+                "2026-11-16T01:02:03.456789Z".parse().unwrap(),
+                least_free,
+                &|_| {},
+                &|| false,
+            ))
+        };
+        let refused = back_up("first", u64::MAX).unwrap_err();
+        assert!(matches!(refused, Error::InsufficientStorage { floor: u64::MAX, .. }), "{refused}");
+        assert_eq!(names(), Vec::<OsString>::new());
+        back_up("second", 0).unwrap();
+        assert_eq!(names(), ["second"]);
+    }
 }

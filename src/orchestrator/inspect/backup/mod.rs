@@ -78,7 +78,8 @@ impl Orchestrator {
             self.shared.backups.change(id, |backup| (backup.runs, backup.bytes) = (copied.runs, copied.bytes));
         };
         let stopped = || self.shared.closing.is_cancelled();
-        let made = back_up(&self.shared.log, &backup.folder, self.shared.clock.now(), &told, &stopped).await;
+        let (floor, now) = (self.shared.settings.limits.min_free_bytes, self.shared.clock.now());
+        let made = back_up(&self.shared.log, &backup.folder, now, floor, &told, &stopped).await;
         let now = self.shared.clock.now();
         match made {
             Ok(Copied { runs, bytes }) => {
