@@ -122,25 +122,24 @@ pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Fai
     })
 }
 
+/// Names the store that is being filled, in its folder.
+const NAMED: &str = "for";
+
 /// Opens a store in a folder of its own, for what another one holds. It is empty: what an earlier try with the same folder left is
 /// removed, and one that anybody else has filled is refused.
 pub(crate) fn open_empty_store(kind: &StoreKind, folder: &Path) -> Result<Arc<dyn EventStore>, Failure> {
-    let named = folder.join("for");
     let text = kind.to_string();
     let again = match kind {
         StoreKind::Sled => false,
         // The database knows the folder again by its id.
-        StoreKind::Postgres(_) => {
-            let found = files::read_optional(&named).map_err(Failure::broken("read the folder of the new store"))?;
-            found.is_some_and(|found| found == text.as_bytes())
-        }
+        StoreKind::Postgres(_) => new_store_in(folder)?.is_some_and(|found| found == text),
     };
     let make = || {
         if !again {
             remove(folder)?;
             files::create_private_folder(folder)?;
         }
-        files::write_durably(&named, text.as_bytes())
+        files::write_durably(&folder.join(NAMED), text.as_bytes())
     };
     make().map_err(Failure::broken("make the folder of the new store"))?;
     let opened: Result<Arc<dyn EventStore>, store::Error> = match kind {
@@ -155,6 +154,13 @@ pub(crate) fn open_empty_store(kind: &StoreKind, folder: &Path) -> Result<Arc<dy
         remove(folder).map_err(Failure::broken("remove the folder of the new store"))?;
     }
     Ok(opened?)
+}
+
+/// The store that was being filled in this folder, as it is shown.
+pub(crate) fn new_store_in(folder: &Path) -> Result<Option<String>, Failure> {
+    let found =
+        files::read_optional(&folder.join(NAMED)).map_err(Failure::broken("read the folder of the new store"))?;
+    Ok(found.map(|text| String::from_utf8_lossy(&text).into_owned()))
 }
 
 fn remove(folder: &Path) -> Result<(), files::Error> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::cli::connect::data_folder::{open_empty_store, open_store};
+use crate::cli::connect::data_folder::{new_store_in, open_empty_store, open_store};
 use crate::cli::connect::runs::{OfflineLog, Runs};
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
@@ -54,7 +54,12 @@ pub(crate) fn migrate(global: &Global, args: &Args) -> Result<(), Failure> {
     let to = target(&args.to)?;
     let layout = Layout::new(&settings.paths.data_dir);
     let switch = Switch::new(layout.data(), &layout.new_store(), &layout.old_store());
-    let copied = if switch.has_begun()? { None } else { Some(copy(&settings, &layout, &to, &switch)?) };
+    let copied = if switch.has_begun()? {
+        check_same(&layout, &to)?;
+        None
+    } else {
+        Some(copy(&settings, &layout, &to, &switch)?)
+    };
     switch.complete()?;
     let old = layout.old_store();
     if args.json {
@@ -83,6 +88,16 @@ fn target(given: &str) -> Result<StoreKind, Failure> {
     StoreKind::parse(text.trim()).map_err(|message| {
         Failure::Configuration(vec![Problem { key: "--to".to_owned(), place: "the new store".to_owned(), message }])
     })
+}
+
+/// A move that was cut short can be completed alone, to the store it was going to.
+fn check_same(layout: &Layout, to: &StoreKind) -> Result<(), Failure> {
+    match new_store_in(&layout.new_store())? {
+        Some(begun) if begun != to.to_string() => {
+            Err(Failure::Usage(format!("a move to {begun} was cut short: complete it first, with that as --to")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Fills the new store, holds it against the old one, and lets nobody use the old one any more. Returns what was copied, and how

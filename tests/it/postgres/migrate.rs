@@ -208,6 +208,43 @@ fn a_data_folder_moves_into_a_database_and_back_with_every_kind_of_run() {
     }
 }
 
+#[test]
+fn a_move_that_was_cut_short_in_its_last_step_is_completed_to_the_store_it_was_going_to_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join("data").join(path);
+    for path in ["store", "old-store", "new-store/store"] {
+        fs::create_dir_all(at(path)).unwrap();
+    }
+    // As a process leaves it that is killed behind its first step.
+    let texts = [
+        ("FORMAT", "moving to another store: call skill-runner migrate again\n"),
+        ("store/old", "old"),
+        ("old-store/FORMAT", "sled 2\n"),
+        ("new-store/FORMAT", "postgres 1\n"),
+        ("new-store/for", "postgres://u:********@127.0.0.1/one"),
+        ("new-store/store/id", "new"),
+    ];
+    texts.iter().for_each(|(path, text)| fs::write(at(path), text).unwrap());
+    let (status, said) = run(folder.path(), "sled", &["runs"]);
+    assert!(status == Some(1) && said.contains("call skill-runner migrate again"), "{status:?} {said}");
+    for other in ["sled", "postgres://u:not-a-secret@127.0.0.1/two"] {
+        let (status, said) = run(folder.path(), "sled", &["migrate", "--to", other]);
+        assert!(
+            status == Some(2) && said.contains("a move to postgres://u:********@127.0.0.1/one"),
+            "{status:?} {said}"
+        );
+        texts.iter().for_each(|(path, text)| assert_eq!(fs::read_to_string(at(path)).unwrap(), *text));
+    }
+    let told = migrated(folder.path(), "sled", "postgres://u:not-a-secret@127.0.0.1/one");
+    assert_eq!(told["runs"], Value::Null, "{told}");
+    let read = |path: &str| fs::read_to_string(at(path)).unwrap();
+    assert_eq!(
+        ["FORMAT", "store/id", "old-store/FORMAT", "old-store/store/old"].map(read),
+        ["postgres 1\n", "new", "sled 2\n", "old"]
+    );
+    assert!(!at("new-store").exists());
+}
+
 /// A proxy that stalls everything after so many messages.
 struct Stalling {
     proxy: Proxy,
