@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::cli::e2e_client::command as e2e_client;
 use crate::cli::engines;
 use crate::cli::global::Global;
-use crate::cli::inspect::{audit, backup, explain, export, history, key, logs, reparse, replay, verify};
+use crate::cli::inspect::{audit, backup, explain, export, history, key, logs, migrate, reparse, replay, verify};
 use crate::cli::run::{self, cancel, reply, rerun, watch};
 use crate::cli::runs::{list, remove, result, show};
 use crate::cli::service::{config, doctor, generate, serve, token};
@@ -50,6 +50,7 @@ enum Command {
     Audit(audit::Args),
     Verify(verify::Args),
     Backup(backup::Args),
+    Migrate(migrate::Args),
     Key(key::Args),
     Token(token::Args),
     Export(export::Args),
@@ -84,6 +85,7 @@ pub fn main() -> ExitCode {
         Command::Audit(args) => audit::audit(&global, &args),
         Command::Verify(args) => verify::verify(&global, &args),
         Command::Backup(args) => backup::backup(&global, &args),
+        Command::Migrate(args) => migrate::migrate(&global, &args),
         Command::Key(args) => key::key(&global, &args),
         Command::Token(args) => token::token(&global, args),
         Command::Export(args) => export::export(&global, &args),

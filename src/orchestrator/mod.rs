@@ -21,6 +21,7 @@ pub use error::Error;
 pub use handle::{Orchestrator, Sizes};
 pub(crate) use inspect::backup::{back_up, check_name as check_backup_name};
 pub(crate) use inspect::hit_folder::make_hit_folder;
+pub(crate) use inspect::migrate::copy_store;
 pub(crate) use inspect::proven_run::{ProvenContent, ProvenRun};
 pub use inspect::{CacheOutcome, CacheStory, DifferingPart, Export, OpenedBundle};
 pub(crate) use intake::Planned;

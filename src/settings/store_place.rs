@@ -14,7 +14,7 @@ pub(crate) enum StoreKind {
 }
 
 impl StoreKind {
-    pub(super) fn parse(text: &str) -> Result<StoreKind, String> {
+    pub(crate) fn parse(text: &str) -> Result<StoreKind, String> {
         if text.eq_ignore_ascii_case("sled") {
             return Ok(StoreKind::Sled);
         }

@@ -22,6 +22,7 @@ mod patience;
 mod postgres;
 pub mod sealed;
 mod sled;
+mod switch;
 mod tails;
 
 pub use self::batch::EventBatch;
@@ -32,6 +33,7 @@ pub use self::memory::MemoryStore;
 pub use self::postgres::{Postgres, PostgresStore};
 pub(crate) use self::sealed::{SealedLog, Sealing};
 pub use self::sled::{SledStore, Space};
+pub(crate) use self::switch::Switch;
 
 /// The most bytes of events and rows one append may carry.
 pub(crate) const MAX_APPEND_BYTES: usize = 1024 * 1024;

@@ -4,14 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::layout::{NEW_STORE, OLD_STORE};
 use crate::{engine, files};
 
 /// What a data folder has from its first start on: the kind of its store and a number.
 const FORMAT: &str = "FORMAT";
 const FORMAT_BYTES: u64 = 80;
 
-/// What may be in a data folder before that: by other commands, by a start that was killed, by a backup.
-const OF_DATA: [&str; 25] = [
+/// What may be in a data folder before that: by other commands, by a start or a move to another store that was killed, by a backup.
+const OF_DATA: [&str; 27] = [
     FORMAT,
     "LOCK",
     "agent-home",
@@ -23,7 +24,9 @@ const OF_DATA: [&str; 25] = [
     "homes",
     "installs",
     "logs",
+    NEW_STORE,
     "npm",
+    OLD_STORE,
     "requests",
     "results",
     "runs",

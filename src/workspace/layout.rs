@@ -6,6 +6,10 @@ use crate::domain::ids::{RequestId, RunId};
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::engine;
 
+/// The folder of a store that is not in its place yet, and of one that was replaced.
+pub(crate) const NEW_STORE: &str = "new-store";
+pub(crate) const OLD_STORE: &str = "old-store";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     data: PathBuf,
@@ -24,6 +28,16 @@ impl Layout {
 
     pub(crate) fn store(&self) -> PathBuf {
         self.data.join("store")
+    }
+
+    /// Where another store is made that takes its place.
+    pub(crate) fn new_store(&self) -> PathBuf {
+        self.data.join(NEW_STORE)
+    }
+
+    /// Where the store is kept that was there before.
+    pub(crate) fn old_store(&self) -> PathBuf {
+        self.data.join(OLD_STORE)
     }
 
     /// The folder of all runs.

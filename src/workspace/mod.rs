@@ -28,7 +28,7 @@ pub(crate) use folders::{reclaim, remove_run, remove_sealed, remove_unused, sync
 pub(crate) use foreign::{foreign_to_agent_home, foreign_to_data};
 pub(crate) use keep_only::keep_only;
 pub use layout::Layout;
-pub(crate) use layout::RunPaths;
+pub(crate) use layout::{NEW_STORE, OLD_STORE, RunPaths};
 pub(crate) use ranges::{RangeError, read_range};
 pub(crate) use sessions::{Bound, Sessions};
 pub(crate) use share::{link_or_copy, share_file};

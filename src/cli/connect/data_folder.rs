@@ -122,6 +122,54 @@ pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Fai
     })
 }
 
+/// Names the store that is being filled, in its folder.
+const NAMED: &str = "for";
+
+/// Opens a store in a folder of its own, for what another one holds. It is empty: what an earlier try with the same folder left is
+/// removed, and one that anybody else has filled is refused.
+pub(crate) fn open_empty_store(kind: &StoreKind, folder: &Path) -> Result<Arc<dyn EventStore>, Failure> {
+    let text = kind.to_string();
+    let again = match kind {
+        StoreKind::Sled => false,
+        // The database knows the folder again by its id.
+        StoreKind::Postgres(_) => new_store_in(folder)?.is_some_and(|found| found == text),
+    };
+    let make = || {
+        if !again {
+            remove(folder)?;
+            files::create_private_folder(folder)?;
+        }
+        files::write_durably(&folder.join(NAMED), text.as_bytes())
+    };
+    make().map_err(Failure::broken("make the folder of the new store"))?;
+    let opened: Result<Arc<dyn EventStore>, store::Error> = match kind {
+        StoreKind::Sled => SledStore::open(folder, end).map(|store| Arc::new(store) as _),
+        StoreKind::Postgres(url) => {
+            let options = Postgres { to_fill: true, ..Postgres::new(url.expose()) };
+            PostgresStore::open(&options, Some(folder), end).map(|store| Arc::new(store) as _)
+        }
+    };
+    if opened.is_err() && !again {
+        // Nothing was changed, so nothing stays.
+        remove(folder).map_err(Failure::broken("remove the folder of the new store"))?;
+    }
+    Ok(opened?)
+}
+
+/// The store that was being filled in this folder, as it is shown.
+pub(crate) fn new_store_in(folder: &Path) -> Result<Option<String>, Failure> {
+    let found =
+        files::read_optional(&folder.join(NAMED)).map_err(Failure::broken("read the folder of the new store"))?;
+    Ok(found.map(|text| String::from_utf8_lossy(&text).into_owned()))
+}
+
+fn remove(folder: &Path) -> Result<(), files::Error> {
+    if folder.symlink_metadata().is_ok() {
+        files::remove_tree(folder)?;
+    }
+    Ok(())
+}
+
 /// Ends the process: the store can no longer be written.
 fn end(failed: &store::Error) {
     error!(error = %chain(failed), "the event store failed; ending, because only a restart can find out what was written");

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::BufRead;
+use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -16,7 +17,7 @@ use crate::domain::statechart::Status;
 use crate::fcmp::LogHead;
 use crate::orchestrator::{Blocking, Error, ListFilter, RunLog};
 use crate::settings::Settings;
-use crate::store::EventBatch;
+use crate::store::{EventBatch, EventStore};
 use crate::workspace::Layout;
 
 /// Where runs are read from.
@@ -52,6 +53,15 @@ pub(crate) struct OfflineLog {
 }
 
 impl OfflineLog {
+    /// The logs in a store whose runs have their files in this data folder.
+    pub(crate) fn new(store: Arc<dyn EventStore>, layout: Layout) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::broken("start the runtime"))?;
+        Ok(Self { log: RunLog::new(store, layout, Blocking::Threads), runtime })
+    }
+
     /// Wait for what is read.
     pub(crate) fn wait<T>(&self, reading: impl Future<Output = T>) -> T {
         self.runtime.block_on(reading)
@@ -84,11 +94,7 @@ impl Runs {
             }
             std::thread::sleep(LOOK_AGAIN);
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Failure::broken("start the runtime"))?;
-        Ok(Self::Store(OfflineLog { log: RunLog::new(store, layout, Blocking::Threads), runtime }))
+        Ok(Self::Store(OfflineLog::new(store, layout)?))
     }
 
     /// The run with this request id or run id.

@@ -9,6 +9,7 @@ pub(crate) mod explain_failure;
 pub(crate) mod export;
 pub(crate) mod hit_folder;
 pub(crate) mod listing;
+pub(crate) mod migrate;
 pub(crate) mod pace;
 pub(crate) mod proven_run;
 pub(crate) mod readings;

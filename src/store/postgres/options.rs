@@ -9,6 +9,9 @@ pub struct Postgres {
     pub url: String,
     /// Whether this process alone may write. Else appends are told to other processes, and theirs are heard of.
     pub alone: bool,
+    /// Whether the store is to be filled with what another one holds: then it must be empty, but for what an earlier try with the
+    /// same data folder left, which is removed.
+    pub to_fill: bool,
     /// How long appends wait for a lost server before the store gives up.
     pub write_patience: Duration,
     /// How long reads do before they fail; later ones are tried again.
@@ -23,6 +26,7 @@ impl Postgres {
         Postgres {
             url: url.into(),
             alone: true,
+            to_fill: false,
             write_patience: Duration::from_secs(300),
             read_patience: Duration::from_secs(60),
             lock_patience: Duration::from_secs(3),

@@ -127,8 +127,21 @@ async fn migrate(client: &mut Client, schema: &str) -> Result<(), Unfit> {
 }
 
 /// Ties the database to the data folder that has its runs' files: the first one stays. Returns the one that it belongs to.
-pub(super) async fn claim_for(client: &Client, folder: Uuid) -> Result<Uuid, ServerError> {
+pub(super) async fn claim_for(client: &Client, folder: Uuid) -> Result<Option<Uuid>, ServerError> {
     client.execute("update about set folder = $1 where folder is null", &[&folder]).await?;
     let row = client.query_one("select folder from about", &[]).await?;
     Ok(row.get(0))
+}
+
+/// The same for a database that holds nothing; one that is this folder's already is emptied.
+pub(super) async fn claim_empty(client: &mut Client, folder: Uuid) -> Result<Option<Uuid>, ServerError> {
+    let transaction = client.transaction().await?;
+    let claim = "update about set folder = $1 where folder is null and not exists (select from runs)";
+    transaction.execute(claim, &[&folder]).await?;
+    let found: Option<Uuid> = transaction.query_one("select folder from about", &[]).await?.get(0);
+    if found == Some(folder) {
+        transaction.batch_execute("truncate runs, events, index_rows").await?;
+    }
+    transaction.commit().await?;
+    Ok(found)
 }

@@ -137,8 +137,15 @@ async fn begin(
     let writer = Writer::register(place.clone(), rules, heads.clone()).await?;
     let server = |error| unusable(failure::refused(&error));
     if let Some((id, path)) = folder {
-        let belongs = schema::claim_for(&client, id).await.map_err(server)?;
-        if belongs != id {
+        let belongs = if options.to_fill {
+            schema::claim_empty(&mut client, id).await.map_err(server)?
+        } else {
+            schema::claim_for(&client, id).await.map_err(server)?
+        };
+        if options.to_fill && belongs != Some(id) {
+            return Err(unusable("it holds runs already: choose another database or schema".to_owned()));
+        }
+        if belongs != Some(id) {
             return Err(unusable(format!(
                 "it belongs to another data folder, where the files of its runs are, and not to {path}: choose that \
                  data_dir, or another database or schema for this one"

@@ -106,6 +106,15 @@ impl Server {
         Server::on(folder, flags)
     }
 
+    /// The same on a store that is open already.
+    pub fn on_folder_and_store(
+        folder: Arc<tempfile::TempDir>,
+        flags: &[(&str, &str)],
+        store: Arc<dyn EventStore>,
+    ) -> Server {
+        Server::on_store(folder, flags, Arc::new(WallClock), |_| store)
+    }
+
     fn on(folder: Arc<tempfile::TempDir>, flags: &[(&str, &str)]) -> Server {
         Server::on_store(folder, flags, Arc::new(WallClock), sled)
     }

@@ -18,7 +18,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::shared::backups::Copied;
 use crate::store::{EventStore, SledStore};
-use crate::workspace::Layout;
+use crate::workspace::{Layout, NEW_STORE, OLD_STORE};
 
 /// Rows looked at in one step.
 const PAGE: usize = 256;
@@ -28,8 +28,10 @@ const UNFINISHED: &str = "UNFINISHED-BACKUP";
 const TOLD: &str = "backup.json";
 
 /// What of the data folder is copied run by run, is made anew by a start, or is of this machine alone.
-const NOT_AS_IT_IS: [&str; 18] = [
+const NOT_AS_IT_IS: [&str; 20] = [
     "store",
+    NEW_STORE,
+    OLD_STORE,
     "FORMAT",
     "LOCK",
     "runs",
