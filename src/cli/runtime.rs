@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cli::failure::Failure;
+use crate::files;
 
 /// How long a thread for blocking work is kept without any.
 const KEPT: Duration = Duration::from_secs(5 * 60);
@@ -14,6 +15,9 @@ const WORK_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     share_heaps();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // tokio panics where one of its threads cannot be started, or waits for ever.
+    files::can_start_threads(cores + KEPT_THREADS).map_err(Failure::broken("start the runtime"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_keep_alive(KEPT).build();
     let runtime = runtime.map_err(Failure::broken("start the runtime"))?;
     runtime.spawn(keep_threads());

@@ -20,6 +20,7 @@ mod room;
 mod shortage;
 mod step;
 mod sync;
+mod threads;
 mod tree_size;
 mod write;
 
@@ -44,6 +45,7 @@ pub(crate) use room::{WithinRoom, disk_bytes, free_bytes, mount_point};
 pub(crate) use shortage::{Shortage, not_started};
 pub(crate) use step::{step, stepwise};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
+pub(crate) use threads::can_start_threads;
 pub(crate) use tree_size::sizes_below;
 pub(crate) use write::{
     create_private_durably, write_durably, write_own, write_private, write_whole, write_whole_with,

@@ -2,6 +2,7 @@
 
 mod faults;
 mod full_disk;
+mod leftovers;
 mod order;
 mod power;
 mod visible;

@@ -117,9 +117,26 @@ fn report(folder: &Path, reach: Reach) {
 pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Failure> {
     let data_dir = &settings.paths.data_dir;
     Ok(match &settings.store.kind {
-        StoreKind::Sled => Arc::new(SledStore::open(data_dir, end)?),
+        StoreKind::Sled => {
+            not_lost(&Layout::new(data_dir))?;
+            Arc::new(SledStore::open(data_dir, end)?)
+        }
         StoreKind::Postgres(url) => Arc::new(PostgresStore::open(&Postgres::new(url.expose()), Some(data_dir), end)?),
     })
+}
+
+/// A data folder that has runs has a store. Without it each run would be taken for one that was never created, and removed.
+fn not_lost(layout: &Layout) -> Result<(), Failure> {
+    let holds_something = |folder: &Path| folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    if holds_something(&layout.store()) || !holds_something(&layout.runs()) {
+        return Ok(());
+    }
+    Err(Failure::Broken(format!(
+        "{} is missing or empty, but {} has runs; nothing was changed\n  put it back where it was, or restore a backup; to begin anew, move {} away first",
+        layout.store().display(),
+        layout.runs().display(),
+        layout.runs().display()
+    )))
 }
 
 /// Names the store that is being filled, in its folder.

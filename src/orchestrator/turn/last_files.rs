@@ -71,17 +71,18 @@ fn write_blocking(
     Ok(LastFiles { facts, evidence: write_files(&paths, files)?.evidence })
 }
 
-/// A service that died between the start of an engine and its event left bytes that no event will ever name.
+/// A service that died between the start of an engine and its event left bytes that no event will ever name. One that died before
+/// it had logged that the run took an equal run's result left links to that run's files: the engine would write through them.
 pub(crate) fn forget_unlogged_start(paths: &RunPaths, state: &RunState) -> Result<(), Error> {
-    if state.turns == 0 && paths.file(RunFile::Stdout).exists() {
-        for left in [
-            paths.folder(RunFolder::Logs),
-            paths.folder(RunFolder::Artifacts),
-            paths.folder(RunFolder::Result),
-            paths.folder(RunFolder::Raw),
-        ] {
-            files::remove_tree(&left)?;
-        }
+    if state.turns > 0 {
+        return Ok(());
+    }
+    let mut left = vec![RunFolder::Artifacts, RunFolder::Result];
+    if paths.file(RunFile::Stdout).exists() {
+        left.extend([RunFolder::Logs, RunFolder::Raw]);
+    }
+    for folder in left {
+        files::remove_tree(&paths.folder(folder))?;
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! The threads of sled's own, which write what was flushed. It starts them with the first write, once, and goes on without any
 //! if none can be started: then no write ever ends. So they are started before there is anything to write.
 
+use std::io;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use super::database::unavailable;
 use crate::files;
@@ -18,22 +18,9 @@ const THREADS: usize = 7;
 /// Far longer than a flush of nothing takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether sled can start its threads now: as many are there together, and end.
+/// Whether sled can start its threads now.
 pub(super) fn can_start() -> io::Result<()> {
-    let end = Arc::new(Mutex::new(()));
-    let held = end.lock();
-    let mut started = Vec::with_capacity(THREADS);
-    for _ in 0..THREADS {
-        let end = end.clone();
-        let waits = move || drop(end.lock());
-        started.push(thread::Builder::new().spawn(waits).map_err(files::not_started)?);
-    }
-    drop(held);
-    for thread in started {
-        // It does nothing that could panic.
-        let _ = thread.join();
-    }
-    Ok(())
+    files::can_start_threads(THREADS)
 }
 
 /// Lets sled start its threads, and waits until one of them has done something.

@@ -92,3 +92,29 @@ fn a_service_that_can_start_no_more_processes_or_threads_answers_fails_runs_with
     let ended = service.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
+
+/// tokio waits for ever where it can start one of its threads and not the next.
+#[test]
+fn a_command_that_can_start_too_few_threads_says_so_and_ends() {
+    let place = Place::new();
+    let program = place.path().join("program");
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_skill-runner")).arg(&program).status().unwrap().success());
+    if geteuid().is_root() {
+        chown(place.path(), Some(PLAIN_USER + 1), Some(PLAIN_USER + 1)).unwrap();
+    }
+    for most in [1, 2, 3, 5] {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nproc={most}:{most}")).arg(&program).args(["serve", "--port", "0"]);
+        command.current_dir(place.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        if geteuid().is_root() {
+            command.uid(PLAIN_USER + 1).gid(PLAIN_USER + 1);
+        }
+        let ended = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{most}: {said}");
+        assert!(
+            said.contains("no more processes or threads can be started") && !said.contains("panicked"),
+            "{most}: {said}"
+        );
+    }
+}

@@ -223,7 +223,11 @@ fn the_power_of_the_whole_service_fails_at_any_moment_and_nothing_acknowledged_i
         let begin = String::from_utf8_lossy(&lines).chars().take(120).collect::<String>();
         let zeros = lines.iter().filter(|byte| **byte == 0).count();
         let told = String::from_utf8_lossy(&audit.stdout);
-        assert_eq!(audit.status.code(), Some(0), "{told}\nits artifact begins with {begin:?} and has {zeros} zero bytes");
+        assert_eq!(
+            audit.status.code(),
+            Some(0),
+            "{told}\nits artifact begins with {begin:?} and has {zeros} zero bytes"
+        );
     }
 }
 

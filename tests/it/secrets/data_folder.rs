@@ -175,3 +175,32 @@ fn a_new_disk_and_an_old_data_folder_with_things_of_the_operator_are_opened() {
     fs::write(data.join("notes of the operator"), "").unwrap();
     place.finished_run();
 }
+
+/// Without its store every run would be taken for one that was never created, and removed: a disk that is not mounted, or a folder
+/// that somebody moved, must not cost what the runs left.
+#[test]
+fn a_data_folder_whose_store_is_missing_or_empty_is_refused_and_keeps_its_runs() {
+    let place = Place::new();
+    let run = place.run(&["run", "tiny", "--json"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let id = run.json()["run_id"].as_str().unwrap().to_owned();
+    let (store, aside) = (place.path().join("data/store"), place.path().join("aside"));
+    let whole = || fs::read_dir(place.run_folder(&id)).unwrap().count();
+    let before = whole();
+    fs::rename(&store, &aside).unwrap();
+    for empty in [false, true] {
+        if empty {
+            fs::create_dir(&store).unwrap();
+        }
+        for command in [&["serve", "--port", "0"][..], &["run", "tiny"]] {
+            let ran = place.run(command);
+            assert_eq!(ran.code, Some(1), "{ran:?}");
+            assert!(ran.stderr.contains("is missing or empty") && ran.stderr.contains("restore a backup"), "{ran:?}");
+        }
+        assert_eq!(whole(), before);
+    }
+    fs::remove_dir(&store).unwrap();
+    fs::rename(&aside, &store).unwrap();
+    let audited = place.run(&["audit", &id]);
+    assert_eq!(audited.code, Some(0), "{audited:?}");
+}
