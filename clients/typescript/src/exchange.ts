@@ -72,6 +72,8 @@ export class Exchange {
         try {
           if (opened.answer.ok) {
             const text = await opened.answer.text();
+            // A browser takes a head that was cut off for a whole one, and the answer for one without a body.
+            if (text === '' && opened.answer.status !== 204) throw new Error('the answer was cut off');
             return text === '' ? null : JSON.parse(text);
           }
           failure = await refusalOf(opened.answer);
