@@ -81,8 +81,8 @@ pub(crate) fn forget_unlogged_start(paths: &RunPaths, state: &RunState) -> Resul
     if paths.file(RunFile::Stdout).exists() {
         left.extend([RunFolder::Logs, RunFolder::Raw]);
     }
-    for folder in left {
-        files::remove_tree(&paths.folder(folder))?;
+    for folder in left.into_iter().map(|folder| paths.folder(folder)).filter(|folder| folder.exists()) {
+        files::remove_tree(&folder)?;
     }
     Ok(())
 }
