@@ -28,11 +28,29 @@ pub(crate) struct Ticket {
 
 /// How many runs may run and wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) running: usize,
-    pub(crate) waiting: usize,
-    pub(crate) per_engine: Option<usize>,
-    pub(crate) per_skill: Option<usize>,
+pub struct Bounds {
+    pub running: usize,
+    pub waiting: usize,
+    pub per_engine: Option<usize>,
+    pub per_skill: Option<usize>,
+}
+
+/// By what those are told apart who share the queue fairly.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShareRule {
+    /// The value of this label; runs without it are together one share of their own.
+    pub label: Option<String>,
+    /// Else the named token, if that is wanted. Who has neither is in the share without a name.
+    pub tokens: bool,
+}
+
+impl ShareRule {
+    pub(crate) fn share_of(&self, labels: &BTreeMap<String, String>, by: Option<&str>) -> String {
+        match &self.label {
+            Some(label) => format!("={}", labels.get(label).map_or("", String::as_str)),
+            None => by.filter(|_| self.tokens).map_or_else(String::new, |token| format!("@{token}")),
+        }
+    }
 }
 
 #[derive(Debug)]

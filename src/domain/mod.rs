@@ -12,7 +12,7 @@ pub mod ending;
 pub mod engine;
 pub mod event;
 pub mod fact;
-pub(crate) mod fair_queue;
+pub mod fair_queue;
 pub mod ids;
 pub mod integrity;
 pub mod interaction;

@@ -241,6 +241,7 @@ fn of_store(error: &store::Error) -> ErrorCode {
         store::Error::Unreachable { .. } => ErrorCode::StoreUnreachable,
         store::Error::Corrupt { .. } | store::Error::CorruptFile { .. } => ErrorCode::DataCorrupt,
         store::Error::Conflict { .. }
+        | store::Error::NotOwner
         | store::Error::Taken { .. }
         | store::Error::Deleted
         | store::Error::Malformed { .. }

@@ -22,6 +22,9 @@ pub enum Error {
         /// The head the log has.
         actual: Seq,
     },
+    /// Another service works on this run, or this one's lease has ended.
+    #[error("another service works on this run")]
+    NotOwner,
     /// The row that had to be absent exists.
     #[error("the index row exists already")]
     Taken {

@@ -14,6 +14,7 @@ use crate::domain::ids::{RequestId, RunId, Seq};
 mod admission;
 mod batch;
 mod claim;
+mod cluster;
 pub mod contract;
 mod error;
 mod labels;
@@ -26,6 +27,7 @@ mod switch;
 mod tails;
 
 pub use self::batch::EventBatch;
+pub use self::cluster::{Cluster, Control, Node, NodeId, NodeInfo, NodeLoad, Renewed};
 pub use self::error::Error;
 pub(crate) use self::labels::Labels;
 pub use self::labels::{RunCounts, RunFilter};

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::codes::ErrorCode;
-use crate::domain::fair_queue::{Bounds, Ticket};
+use crate::domain::fair_queue::{Bounds, ShareRule, Ticket};
 use crate::domain::ids::RunId;
 use crate::domain::outcome::RunError;
 use crate::domain::run_file::RunFile;
@@ -272,21 +272,20 @@ impl Shared {
         }
     }
 
-    /// Who shares the queue fairly: the value of the label that the settings name, or else the named token. Who has neither is in the
-    /// share without a name.
+    /// Who shares the queue fairly.
     fn share_of(&self, labels: &BTreeMap<String, String>, by: Option<&str>) -> String {
-        let Runs { fair_label, fair_tokens, .. } = &self.settings.runs;
-        match fair_label {
-            // Runs without the label are together one share of their own.
-            Some(label) => format!("={}", labels.get(label).map_or("", String::as_str)),
-            None => by.filter(|_| *fair_tokens).map_or_else(String::new, |token| format!("@{token}")),
-        }
+        share_rule(&self.settings.runs).share_of(labels, by)
     }
 
     /// The temporary runs that the sweeper has to look at. Nothing can panic while it holds the lock.
     pub(crate) fn temp_runs(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
         self.temp_runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// By what those are told apart who share the queue.
+pub(crate) fn share_rule(runs: &Runs) -> ShareRule {
+    ShareRule { label: runs.fair_label.clone(), tokens: runs.fair_tokens }
 }
 
 fn bounds(runs: &Runs) -> Bounds {
