@@ -28,6 +28,7 @@ pub(crate) mod files;
 pub(crate) mod trust;
 // L6, IO
 pub mod artifact;
+pub mod blobs;
 pub mod environments;
 pub mod export;
 pub mod installed_engines;

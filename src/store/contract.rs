@@ -42,7 +42,7 @@ pub fn events(run: RunId, expected_head: Seq, count: u32) -> Append {
     let text: String = (first.0..first.0 + u64::from(count)).map(|seq| text(run, seq)).collect();
     let batch = EventBatch { first, count, ndjson: text.into() };
     let events = if count == 0 { Vec::new() } else { vec![batch] };
-    Append { run, expected_head, events, index: Vec::new(), require_absent: None }
+    Append { run, expected_head, events, index: Vec::new(), require_absent: None, for_others: Default::default() }
 }
 
 fn text(run: RunId, seq: u64) -> String {

@@ -112,7 +112,8 @@ impl EventStore for MemoryStore {
             | IndexKey::Request(_)
             | IndexKey::Idempotency(_)
             | IndexKey::Cache(_)
-            | IndexKey::Open(_) => None,
+            | IndexKey::Open(_)
+            | IndexKey::Snapshot(_) => None,
         });
         Box::pin(ready(Ok(rows.take(limit).collect())))
     }
@@ -136,7 +137,11 @@ impl EventStore for MemoryStore {
         let state = self.0.state();
         let marked = state.rows.keys().filter_map(|key| match key {
             IndexKey::Open(run) => Some(*run),
-            IndexKey::Run(_) | IndexKey::Request(_) | IndexKey::Idempotency(_) | IndexKey::Cache(_) => None,
+            IndexKey::Run(_)
+            | IndexKey::Request(_)
+            | IndexKey::Idempotency(_)
+            | IndexKey::Cache(_)
+            | IndexKey::Snapshot(_) => None,
         });
         Box::pin(ready(Ok(marked.collect())))
     }
@@ -147,7 +152,7 @@ impl EventStore for MemoryStore {
     }
 
     fn delete_run(&self, run: &RunId, mut index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
-        index.extend([IndexKey::Run(*run), IndexKey::Open(*run)]);
+        index.extend([IndexKey::Run(*run), IndexKey::Open(*run), IndexKey::Snapshot(*run)]);
         self.0.delete(run, index);
         Box::pin(ready(Ok(())))
     }

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::domain::fact::Stream;
 use crate::domain::ids::{RequestId, RunId, Seq};
 
 mod admission;
@@ -55,6 +56,8 @@ pub enum IndexKey {
     Cache([u8; 32]),
     /// Marks a run with unfinished work: it is not final, or its events are still in the store.
     Open(RunId),
+    /// Where other services find the files with which they go on with a run.
+    Snapshot(RunId),
 }
 
 /// A change to the run index.
@@ -79,6 +82,26 @@ pub struct Append {
     pub index: Vec<IndexChange>,
     /// A row that must not exist yet, e.g. an idempotency key. If it does, nothing is written.
     pub require_absent: Option<IndexKey>,
+    /// What other services need to go on with the run; a store for one service keeps none of it.
+    pub for_others: ForOthers,
+}
+
+/// What commits with events so that other services can read the run's output and go on with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForOthers {
+    /// The raw output that the events cite. It goes with the events.
+    pub raw: Vec<RawPiece>,
+    /// Shared files that the run needs from now on, by their SHA-256. They go with the run.
+    pub files: Vec<[u8; 32]>,
+}
+
+/// Consecutive bytes of a raw stream of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawPiece {
+    pub stream: Stream,
+    /// Where in the stream it begins.
+    pub from: u64,
+    pub bytes: Bytes,
 }
 
 /// The durable head after an append, or why there was none.
@@ -153,6 +176,18 @@ pub trait EventStore: Send + Sync {
 
     /// Removes the run's events, its own row and the rows named.
     fn delete_run(&self, run: &RunId, index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>>;
+
+    /// Raw output of a run from exactly `from` on, as long as its events are in the store: as much as fits `max_bytes`, but at
+    /// least a byte if there is any. Nothing in a store for one service.
+    fn raw(
+        &self,
+        _run: &RunId,
+        _stream: Stream,
+        _from: u64,
+        _max_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<RawPiece>, Error>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 
     /// What `Ok` from this store survives.
     fn durability(&self) -> Durability;

@@ -37,6 +37,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("store", 6),
     ("supervisor", 6),
     ("telemetry", 6),
+    ("blobs", 6),
     ("workspace", 6),
     ("audit", 7),
     ("orchestrator", 7),

@@ -378,7 +378,17 @@ fn a_row_that_differs_from_its_events_is_found_by_audit_and_verify_and_told_in_t
             assert_eq!(text.matches(from).count(), 1, "{text}");
             let index = vec![IndexChange::Put(IndexKey::Run(id), text.replace(from, to).into())];
             let expected_head = store.head(&id).await.unwrap();
-            store.append(Append { run: id, expected_head, events: vec![], index, require_absent: None }).await.unwrap();
+            store
+                .append(Append {
+                    run: id,
+                    expected_head,
+                    events: vec![],
+                    index,
+                    require_absent: None,
+                    for_others: Default::default(),
+                })
+                .await
+                .unwrap();
         });
     };
     change_row("1.2.3", "1.2.4");

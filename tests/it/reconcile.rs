@@ -349,7 +349,10 @@ impl<'a> Pen<'a> {
         let run = page.head.state.run_id;
         index.push(IndexChange::Put(IndexKey::Run(run), page.head.to_row().unwrap().into()));
         let events = vec![EventBatch { first: page.first, count: page.count, ndjson: page.ndjson.into() }];
-        self.store.append(Append { run, expected_head, events, index, require_absent: None }).await.unwrap();
+        self.store
+            .append(Append { run, expected_head, events, index, require_absent: None, for_others: Default::default() })
+            .await
+            .unwrap();
     }
 }
 

@@ -171,6 +171,7 @@ impl Writer {
                 events: vec![EventBatch { first: page.first, count: page.count, ndjson: page.ndjson.into() }],
                 index: vec![IndexChange::Put(IndexKey::Run(run), row.into())],
                 require_absent: None,
+                for_others: Default::default(),
             };
             self.world.note(format!("a second writer: {}", self.words(&append)));
             self.world.disk.append(append).await.unwrap();

@@ -103,7 +103,7 @@ impl Copying<'_> {
 }
 
 fn append(run: RunId, expected_head: Seq, events: Vec<EventBatch>, index: Vec<IndexChange>) -> Append {
-    Append { run, expected_head, events, index, require_absent: None }
+    Append { run, expected_head, events, index, require_absent: None, for_others: Default::default() }
 }
 
 /// The rows that lead to the run.

@@ -276,7 +276,7 @@ impl Write {
         let mut index = vec![IndexChange::Put(IndexKey::Run(run), row.into())];
         index.append(&mut self.rows);
         let events = std::mem::take(&mut self.pages).into_iter().map(batch).collect();
-        Ok(Append { run, expected_head, events, index, require_absent: None })
+        Ok(Append { run, expected_head, events, index, require_absent: None, for_others: Default::default() })
     }
 }
 

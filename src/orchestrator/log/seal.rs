@@ -352,8 +352,14 @@ mod tests {
     async fn worker(data: &std::path::Path) -> Worker {
         let store = MemoryStore::default();
         let batch = EventBatch { first: Seq(1), count: 1, ndjson: "{}\n".into() };
-        let append =
-            Append { run: RUN, expected_head: Seq::START, events: vec![batch], index: vec![], require_absent: None };
+        let append = Append {
+            run: RUN,
+            expected_head: Seq::START,
+            events: vec![batch],
+            index: vec![],
+            require_absent: None,
+            for_others: Default::default(),
+        };
         store.append(append).await.unwrap();
         let layout = Layout::new(data);
         std::fs::create_dir_all(layout.run(RUN).folder(crate::domain::run_file::RunFolder::Logs)).unwrap();
@@ -383,7 +389,14 @@ mod tests {
         for (at, ndjson) in [(2, "[]\n".to_owned()), (3, line.clone()), (4, "{}\n".to_owned())] {
             let batch = EventBatch { first: Seq(1), count: 1, ndjson: ndjson.into() };
             let events = vec![batch];
-            let append = Append { run: id(at), expected_head: Seq::START, events, index: vec![], require_absent: None };
+            let append = Append {
+                run: id(at),
+                expected_head: Seq::START,
+                events,
+                index: vec![],
+                require_absent: None,
+                for_others: Default::default(),
+            };
             worker.store.append(append).await.unwrap();
             worker.pending.runs().insert(id(at));
         }

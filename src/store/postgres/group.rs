@@ -82,7 +82,7 @@ pub(super) enum Outcome {
 pub(super) fn check(append: &Append) -> Result<(), Error> {
     let foreign = append.index.iter().any(|change| match change {
         IndexChange::Put(key, _) | IndexChange::Delete(key) => match key {
-            IndexKey::Run(run) | IndexKey::Open(run) => *run != append.run,
+            IndexKey::Run(run) | IndexKey::Open(run) | IndexKey::Snapshot(run) => *run != append.run,
             IndexKey::Request(_) | IndexKey::Idempotency(_) | IndexKey::Cache(_) => false,
         },
     });

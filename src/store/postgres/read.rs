@@ -117,7 +117,7 @@ impl Questions {
 
     pub(super) async fn index(&self, key: IndexKey) -> Result<Option<Bytes>, Error> {
         let link = match key {
-            IndexKey::Run(run) | IndexKey::Open(run) => self.link(run.0),
+            IndexKey::Run(run) | IndexKey::Open(run) | IndexKey::Snapshot(run) => self.link(run.0),
             IndexKey::Request(request) => self.link(request.0),
             IndexKey::Idempotency(digest) | IndexKey::Cache(digest) => {
                 self.link(Uuid::from_slice(&digest[..16]).unwrap_or_default())

@@ -21,5 +21,6 @@ pub(super) fn key_of(key: &IndexKey) -> RowKey {
         IndexKey::Request(request) => RowKey::Other(1, request.as_bytes().to_vec()),
         IndexKey::Idempotency(digest) => RowKey::Other(2, digest.to_vec()),
         IndexKey::Cache(digest) => RowKey::Other(3, digest.to_vec()),
+        IndexKey::Snapshot(run) => RowKey::Other(4, run.as_bytes().to_vec()),
     }
 }

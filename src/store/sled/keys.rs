@@ -34,6 +34,7 @@ const OPEN: u8 = b'o';
 const REQUEST: u8 = b'q';
 const IDEMPOTENCY: u8 = b'i';
 const CACHE: u8 = b'c';
+const SNAPSHOT: u8 = b's';
 const DELETED: u8 = b'd';
 const EVENT_KEY_LEN: usize = 1 + 16 + 8;
 const RUN_ROW_KEY_LEN: usize = 1 + 16;
@@ -212,6 +213,7 @@ pub(super) fn row_key(key: &IndexKey) -> Vec<u8> {
         IndexKey::Idempotency(digest) => (IDEMPOTENCY, digest),
         IndexKey::Cache(digest) => (CACHE, digest),
         IndexKey::Open(run) => (OPEN, run.as_bytes()),
+        IndexKey::Snapshot(run) => (SNAPSHOT, run.as_bytes()),
     };
     [&[prefix], id].concat()
 }
@@ -245,6 +247,7 @@ pub(super) fn index_key(key: &[u8]) -> Option<IndexKey> {
         REQUEST => Some(IndexKey::Request(RequestId(Uuid::from_bytes(id.try_into().ok()?)))),
         IDEMPOTENCY => Some(IndexKey::Idempotency(id.try_into().ok()?)),
         CACHE => Some(IndexKey::Cache(id.try_into().ok()?)),
+        SNAPSHOT => Some(IndexKey::Snapshot(RunId::from_bytes(id.try_into().ok()?))),
         _ => None,
     }
 }
@@ -318,6 +321,7 @@ mod tests {
             IndexKey::Request(RequestId(run.0)),
             IndexKey::Idempotency([8; 32]),
             IndexKey::Cache([9; 32]),
+            IndexKey::Snapshot(run),
         ];
         for (key, (first, end)) in keys.iter().zip(all_rows()) {
             let stored = row_key(key);

@@ -144,7 +144,8 @@ impl Shared {
             | IndexKey::Request(_)
             | IndexKey::Idempotency(_)
             | IndexKey::Cache(_)
-            | IndexKey::Open(_) => None,
+            | IndexKey::Open(_)
+            | IndexKey::Snapshot(_) => None,
         });
         let shown: Vec<_> = shown.collect();
         // Rows in flight may turn out not to be there, so that many more are needed.

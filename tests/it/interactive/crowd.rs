@@ -103,6 +103,7 @@ fn copy(template: &[Envelope]) -> (RunId, Append) {
             IndexChange::Put(IndexKey::Open(run), Vec::new().into()),
         ],
         require_absent: None,
+        for_others: Default::default(),
     };
     (run, append)
 }

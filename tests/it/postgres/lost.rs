@@ -19,6 +19,7 @@ fn claim(run: u128, head: u64, key: u8) -> Append {
     Append {
         index: vec![IndexChange::Put(key, value)],
         require_absent: Some(key),
+        for_others: Default::default(),
         ..contract::events(contract::run(run), Seq(head), 3)
     }
 }

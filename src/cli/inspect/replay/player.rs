@@ -63,7 +63,9 @@ impl Player {
             ndjson.push(b'\n');
         }
         let events = vec![EventBatch { first: expected_head.next(), count, ndjson: ndjson.into() }];
-        self.store.append(Append { run, expected_head, events, index, require_absent: None }).await?;
+        self.store
+            .append(Append { run, expected_head, events, index, require_absent: None, for_others: Default::default() })
+            .await?;
         Ok(())
     }
 

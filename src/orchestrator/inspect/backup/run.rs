@@ -154,7 +154,16 @@ async fn write(
             for (n, batch) in page.iter().enumerate() {
                 let rows = if n + 1 == page.len() { rows.clone() } else { Vec::new() };
                 let events = vec![batch.clone()];
-                store.append(Append { run, expected_head: head, events, index: rows, require_absent: None }).await?;
+                store
+                    .append(Append {
+                        run,
+                        expected_head: head,
+                        events,
+                        index: rows,
+                        require_absent: None,
+                        for_others: Default::default(),
+                    })
+                    .await?;
                 head = batch.last();
             }
         }
@@ -165,7 +174,14 @@ async fn write(
     }
     if !index.is_empty() {
         store
-            .append(Append { run, expected_head: Seq::START, events: Vec::new(), index, require_absent: None })
+            .append(Append {
+                run,
+                expected_head: Seq::START,
+                events: Vec::new(),
+                index,
+                require_absent: None,
+                for_others: Default::default(),
+            })
             .await?;
     }
     Ok(())
