@@ -61,6 +61,8 @@ pub(crate) struct FairQueue {
     running: HashMap<RunId, Ticket>,
     /// Places promised to runs that are being created, by share.
     promised: HashMap<String, usize>,
+    /// Runs that wait in a queue that several services share, and not in this one.
+    elsewhere: usize,
     /// How many runs have come, and how many have started.
     came: u64,
     started: u64,
@@ -89,7 +91,7 @@ struct Waiting {
 impl FairQueue {
     pub(crate) fn new(bounds: Bounds) -> Self {
         let (levels, running, promised) = Default::default();
-        Self { bounds, levels, running, promised, came: 0, started: 0 }
+        Self { bounds, levels, running, promised, elsewhere: 0, came: 0, started: 0 }
     }
 
     /// Promises a place, if there is one.
@@ -107,8 +109,19 @@ impl FairQueue {
         // A run that can start at once does not wait, so free slots count as well.
         let free_slots = self.bounds.running.saturating_sub(self.running.len());
         let promised: usize = self.promised.values().sum();
-        let left = (self.bounds.waiting + free_slots).saturating_sub(self.waiting() + promised);
+        let taken = self.waiting() + self.elsewhere + promised;
+        let left = (self.bounds.waiting + free_slots).saturating_sub(taken);
         left > 0 && (share.is_empty() || self.held(share) < left + free_slots)
+    }
+
+    /// So many runs wait in a queue that this service shares with others.
+    pub(crate) fn wait_elsewhere(&mut self, runs: usize) {
+        self.elsewhere = runs;
+    }
+
+    /// How many more runs may run.
+    pub(crate) fn free_slots(&self) -> usize {
+        self.bounds.running.saturating_sub(self.running.len() + self.waiting())
     }
 
     /// Takes a promise back, or the run it was for is about to come.

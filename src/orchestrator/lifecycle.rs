@@ -13,7 +13,7 @@ use crate::orchestrator::inspect::{scrub, send_telemetry};
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
 use crate::orchestrator::packages::install::INSTALLS_MAX;
-use crate::orchestrator::runs::{deadlines, dispatch, recovery, retention, temp_sweep};
+use crate::orchestrator::runs::{deadlines, dispatch, member, recovery, retention, temp_sweep};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::context::Parts;
 use crate::orchestrator::shared::deadlines::Deadlines;
@@ -43,7 +43,7 @@ impl Orchestrator {
         registry: Registry,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let Environment { clock, signer, blocking, engines, renderer, program, installed_engines, confinement } =
+        let Environment { clock, signer, blocking, engines, renderer, program, installed_engines, confinement, member } =
             environment;
         if let Confinement::Missing { reason } = &confinement {
             if settings.runs.sandbox == Sandbox::On {
@@ -90,12 +90,23 @@ impl Orchestrator {
             sealer,
             deadlines,
             ended_runs,
+            member,
             installs_max: INSTALLS_MAX,
         }));
         if let Some((collector, ended)) = ended {
             tokio::spawn(send_telemetry::send_often(Arc::downgrade(&shared), collector, ended));
         }
-        recovery::recover(&shared).await?;
+        match shared.member.clone() {
+            None => recovery::recover(&shared).await?,
+            Some(member) => {
+                recovery::recover_here(&shared).await?;
+                member.cluster.join(member.info.clone()).await?;
+                member.joined();
+                recovery::recover_abandoned(&shared, &member, usize::MAX).await?;
+                tokio::spawn(member::keep_lease(Arc::downgrade(&shared), member.clone()));
+                tokio::spawn(member::look_often(Arc::downgrade(&shared), member));
+            }
+        }
         tokio::spawn(deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));
         tokio::spawn(temp_sweep::sweep_often(Arc::downgrade(&shared)));
         tokio::spawn(scrub::scrub_often(Arc::downgrade(&shared)));
@@ -120,6 +131,11 @@ impl Orchestrator {
             shared.tasks.wait().await;
         }
         shared.sealer.finish().await;
+        if let Some(member) = &shared.member
+            && let Err(error) = member.cluster.leave().await
+        {
+            warn!(error = %chain(&error), "other services could not be told of the end; they wait for the end of the lease");
+        }
         // What a collector has not taken by then it does not get.
         let _ = tokio::time::timeout(LAST_TELEMETRY, shared.ended_runs.flush()).await;
     }

@@ -16,7 +16,7 @@ mod shared;
 mod turn;
 
 pub(crate) use environment::isolation::{IsolationHere, IsolationOfSkill, confinement};
-pub use environment::{Blocking, Clock, Environment, FileSteps, WallClock};
+pub use environment::{Blocking, Clock, Environment, FileSteps, Member, WallClock};
 pub use error::Error;
 pub use handle::{Orchestrator, Sizes};
 pub(crate) use inspect::backup::{back_up, check_name as check_backup_name};

@@ -25,6 +25,10 @@ struct Lead {
 impl Lead {
     /// The lead, unless another run has it.
     fn take(shared: &Arc<Shared>, wanted: &Wanted) -> Option<Self> {
+        if shared.member.is_some() {
+            // The store's queue sees to it that equal runs go one after the other.
+            return None;
+        }
         let leads = shared.single_flight.lead(&wanted.key, wanted.run);
         leads.then(|| Self { shared: shared.clone(), key: wanted.key.clone(), run: wanted.run, kept: false })
     }
@@ -97,7 +101,7 @@ impl Admission {
     pub(crate) fn enter(self, shared: &Arc<Shared>, state: &RunState, place: Place) {
         let ticket = shared.ticket(state);
         match (self.wanted, self.lead) {
-            (Some(wanted), None) => {
+            (Some(wanted), None) if shared.member.is_none() => {
                 debug!(run.id = %ticket.run, "the run waits for the result of an equal one");
                 follow(shared, &wanted.key, Follower { ticket, place: Some(place) });
             }

@@ -137,7 +137,7 @@ async fn advance(shared: &Arc<Shared>, follower: Follower) -> Result<(), Error> 
 }
 
 /// The cached result for a queued run, logged; whether there was one.
-async fn finish_from_cache(shared: &Arc<Shared>, state: &RunState, wanted: &Wanted) -> Result<bool, Error> {
+pub(crate) async fn finish_from_cache(shared: &Arc<Shared>, state: &RunState, wanted: &Wanted) -> Result<bool, Error> {
     let Ok(Some(entry)) = cache::find(shared, &wanted.key).await else { return Ok(false) };
     let Some(step) = cache::take(shared, wanted, entry).await else { return Ok(false) };
     let mut journal = shared.journal(state.run_id).await?;

@@ -13,6 +13,7 @@ use crate::renderer::{ChildRenderer, Renderer};
 use tracing::{debug, warn};
 
 use crate::settings::{Groups, Sandbox, Settings};
+use crate::store::{Cluster, NodeInfo};
 use crate::supervisor::{self, Confinement, ControlGroups, ProcessSpawner, Spawner};
 
 pub use blocking::{Blocking, FileSteps};
@@ -36,6 +37,15 @@ pub struct Environment {
     pub installed_engines: InstalledEngines,
     /// Whether runs can be confined.
     pub confinement: Confinement,
+    /// Its place among other services on the same store, if there can be others.
+    pub member: Option<Member>,
+}
+
+/// What a service needs to be one of several.
+#[derive(Clone)]
+pub struct Member {
+    pub cluster: Arc<dyn Cluster>,
+    pub info: NodeInfo,
 }
 
 impl Environment {
@@ -52,6 +62,7 @@ impl Environment {
                 Sandbox::Off => Confinement::Off,
                 Sandbox::Auto | Sandbox::On => supervisor::probe(&settings.paths.data_dir),
             },
+            member: None,
         }
     }
 }

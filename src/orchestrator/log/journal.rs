@@ -302,6 +302,11 @@ pub(crate) fn lost_race(error: &Error) -> bool {
     matches!(error, Error::Store(store::Error::Conflict { .. }))
 }
 
+/// Whether another service works on the run.
+pub(crate) fn not_owner(error: &Error) -> bool {
+    matches!(error, Error::Store(store::Error::NotOwner))
+}
+
 /// Whether what was to be logged never can be, however often it is tried: it breaks the contract, or is too long for the store.
 pub(crate) fn never_fits(error: &Error) -> bool {
     matches!(error, Error::Contract(_) | Error::Store(store::Error::TooLarge { .. } | store::Error::Malformed { .. }))

@@ -84,6 +84,11 @@ impl Sealer {
         let _ = self.orders.send(Order::SealAnew(runs));
     }
 
+    /// Whether it is being sealed here.
+    pub(crate) fn is_pending(&self, run: RunId) -> bool {
+        self.pending.runs().contains(&run)
+    }
+
     /// A run was deleted: leave it alone.
     pub(crate) fn forget(&self, run: RunId) {
         self.pending.runs().remove(&run);

@@ -16,9 +16,11 @@ use crate::domain::outcome::RunError;
 use crate::domain::resources::ResourceLimits;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
+use crate::orchestrator::admission::cache::Wanted;
+use crate::orchestrator::admission::effects::finish_from_cache;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
-use crate::orchestrator::log::journal::{Journal, lost_race, never_fits};
+use crate::orchestrator::log::journal::{Journal, lost_race, never_fits, not_owner};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::turn::at_rest;
@@ -44,6 +46,10 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
             // Somebody else wrote first and left the run in the queue: look again.
             continue;
         }
+        if not_owner(&failure) {
+            warn!("another service has taken the run over; it is left to that");
+            return;
+        }
         error!(error = %chain(&failure), "the run could not be driven to its end");
         return fail(&shared, run, &failure, &mut mailbox).await;
     }
@@ -54,6 +60,10 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
 async fn fail(shared: &Arc<Shared>, run: RunId, failure: &Error, mailbox: &mut Mailbox) {
     let mut pause = RETRY_AFTER;
     while let Err(again) = give_up(shared, run, failure).await {
+        if not_owner(&again) {
+            warn!("another service has taken the run over; it is left to that");
+            return;
+        }
         if never_fits(&again) {
             // Others wait for its place. Whoever cancels it, and the next start, try again.
             error!(error = %chain(&again), "the run's failure cannot be logged; the run is left as it is");
@@ -83,6 +93,13 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
     let mut journal = shared.journal(run).await?;
     Span::current().record("request.id", display(journal.state().request_id));
     if journal.state().status() != Status::Queued || journal.state().awaiting_upload {
+        return Ok(());
+    }
+    // In one queue for several services, equal runs go one after the other: the first one's result may be there.
+    if shared.member.is_some()
+        && let Some(wanted) = Wanted::of(journal.state())
+        && finish_from_cache(shared, journal.state(), &wanted).await?
+    {
         return Ok(());
     }
     let prepared = match prepare(shared, journal.state()).await? {

@@ -1,6 +1,9 @@
 //! A cancel, wherever the run is: asked of its actor, or carried out at rest.
 
+use std::time::Duration;
+
 use serde::Serialize;
+use tokio::time::Instant;
 use tracing::info;
 
 use crate::domain::command::{Command, Refusal};
@@ -8,10 +11,15 @@ use crate::domain::ids::{RequestId, RunId};
 use crate::domain::statechart::Status;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
-use crate::orchestrator::log::journal::{lost_race, met_final};
+use crate::orchestrator::log::journal::{lost_race, met_final, not_owner};
 use crate::orchestrator::runs::actor;
 use crate::orchestrator::turn::at_rest;
-use crate::store;
+use crate::store::{self, Control};
+
+/// When a service that was asked to stop a run is asked again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// When a run that nobody works on is looked at again.
+const LOOKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Answer to a cancel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -40,6 +48,11 @@ impl Orchestrator {
                     let message = if status.is_final() { "the run is canceled" } else { "the run is being stopped" };
                     return self.canceled(run, status, true, message).await;
                 }
+                Err(error) if not_owner(&error) => {
+                    if let Some(canceled) = self.cancel_elsewhere(run, requested_by, reason).await? {
+                        return Ok(canceled);
+                    }
+                }
                 // Somebody else wrote first, or it has got an actor: look again.
                 Err(error) if lost_race(&error) => tokio::task::yield_now().await,
                 Err(error) => {
@@ -47,6 +60,39 @@ impl Orchestrator {
                     return self.canceled(run, status, false, "the run is over already").await;
                 }
             }
+        }
+    }
+
+    /// Asks the service that works on the run; `None` if there may be no such service any more.
+    async fn cancel_elsewhere(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Option<Canceled>, Error> {
+        let Some(member) = &self.shared.member else { return Ok(None) };
+        // Watch before asking: an append between the two would be missed.
+        let mut head = self.shared.log.watch(run);
+        let control = Control::Cancel { requested_by: requested_by.into(), reason: reason.into() };
+        let is_asked = member.cluster.ask(run, control).await?;
+        // Where nobody has it, its service may have died, or has just given it back.
+        let patience = if is_asked { ASKED_AGAIN_AFTER } else { LOOKED_AGAIN_AFTER };
+        let deadline = Instant::now() + patience;
+        loop {
+            let state = self.state(run).await?;
+            let status = state.status();
+            let message = match (status, state.cancel_requested) {
+                (Status::Canceled, _) => "the run is canceled",
+                (_, true) if !status.is_final() => "the run is being stopped",
+                _ if status.is_final() => {
+                    return Ok(Some(self.canceled(run, status, false, "the run is over already").await?));
+                }
+                _ => match tokio::time::timeout_at(deadline, head.changed()).await {
+                    Ok(Ok(())) => continue,
+                    // Its log was sealed, so it is over.
+                    Ok(Err(_)) => {
+                        tokio::time::sleep(LOOKED_AGAIN_AFTER).await;
+                        return Ok(None);
+                    }
+                    Err(_) => return Ok(None),
+                },
+            };
+            return Ok(Some(self.canceled(run, status, true, message).await?));
         }
     }
 
@@ -76,6 +122,9 @@ impl Orchestrator {
             return Err(Refusal::RunFinal { status }.into());
         }
         if status == Status::Running {
+            if shared.member.as_ref().is_some_and(|member| !member.cluster.owns(run)) {
+                return Err(store::Error::NotOwner.into());
+            }
             // Unless it has got its actor meanwhile, or its actor has just ended it, nobody drives it any more: its actor
             // broke and could not log it. Either the run is failed now, or the cancel is refused.
             if !shared.live.contains(run) && !self.state(run).await?.status().is_final() {

@@ -61,7 +61,7 @@ fn until(moment: Timestamp, now: Timestamp) -> Duration {
 }
 
 /// If a user answers at the same moment, either the answer or this decision is logged, never both.
-async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
+pub(crate) async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
     loop {
         // Not while a cancel writes the run's last files: the turn to come would find them.
         let _lock = shared.run_locks.lock(run).await;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use tracing::field::Empty;
-use tracing::{Instrument, error, error_span};
+use tracing::{Instrument, debug, error, error_span, warn};
 
 use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
@@ -11,14 +11,21 @@ use crate::orchestrator::admission::effects::leader_ended;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::runs::actor;
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::context::bounds;
 use crate::orchestrator::shared::live::Mailbox;
+use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::queue::Queue;
 
 /// Start runs as they become ready, until the service ends.
 pub(crate) async fn dispatch(shared: Weak<Shared>, queue: Arc<Queue>, closing: tokio_util::sync::CancellationToken) {
     loop {
         match shared.upgrade() {
-            Some(shared) => start_ready(&shared),
+            Some(shared) => {
+                if let Some(member) = &shared.member {
+                    take_from_store(&shared, member).await;
+                }
+                start_ready(&shared);
+            }
             None => return,
         }
         tokio::select! {
@@ -27,6 +34,41 @@ pub(crate) async fn dispatch(shared: Weak<Shared>, queue: Arc<Queue>, closing: t
             () = closing.cancelled() => return,
             () = queue.changed() => {}
         }
+    }
+}
+
+/// Takes as many runs from the queue of all services as can start here.
+async fn take_from_store(shared: &Arc<Shared>, member: &Membership) {
+    let free = shared.queue.free_slots();
+    if free == 0 || !member.starts_runs() {
+        return;
+    }
+    let _taking = member.taking.lock().await;
+    let taken = match member.cluster.take(free, &bounds(&shared.settings.runs)).await {
+        Ok(taken) => taken,
+        Err(error) => return debug!(error = %chain(&error), "no runs could be taken from the queue; trying again"),
+    };
+    let mut tickets = Vec::with_capacity(taken.len());
+    for run in taken {
+        match shared.log.head(run).await {
+            Ok(head) => tickets.push(shared.ticket(&head.state)),
+            Err(error) => {
+                warn!(run.id = %run, error = %chain(&error), "a run that was taken from the queue cannot be read");
+                give_back(shared, member, run).await;
+            }
+        }
+    }
+    shared.queue.taken(tickets);
+}
+
+/// Lets another service have the run, unless it was taken from the queue again. To be called while nothing is taken.
+pub(crate) async fn give_back(shared: &Shared, member: &Membership, run: RunId) {
+    if member.cluster.owns(run)
+        && !shared.queue.holds(run)
+        && !shared.live.contains(run)
+        && let Err(error) = member.cluster.release(run).await
+    {
+        warn!(run.id = %run, error = %chain(&error), "a run could not be given back; it is taken over when the lease ends");
     }
 }
 
@@ -57,6 +99,11 @@ async fn drive(shared: Arc<Shared>, run: RunId, mailbox: Mailbox) {
         }
     }
     shared.live.leave(run);
+    if let Some(member) = &shared.member {
+        // An actor that has come to the end of its turn has given the run back with its last append.
+        let _taking = member.taking.lock().await;
+        give_back(&shared, member, run).await;
+    }
     shared.queue.finished(run);
     if let Ok(head) = shared.log.head(run).await
         && head.state.status().is_final()

@@ -6,6 +6,7 @@ pub(crate) mod cancel;
 pub(crate) mod deadlines;
 pub(crate) mod dispatch;
 pub(crate) mod inventory;
+pub(crate) mod member;
 pub(crate) mod recovery;
 pub(crate) mod reply;
 pub(crate) mod retention;

@@ -17,10 +17,12 @@ use crate::engine;
 use crate::files;
 use crate::orchestrator::admission::effects::{perform_again, tell_end, wake};
 use crate::orchestrator::error::Error;
-use crate::orchestrator::log::journal::{Journal, lost_race};
+use crate::orchestrator::log::journal::{Journal, lost_race, not_owner};
 use crate::orchestrator::packages::install::recover_installs;
 use crate::orchestrator::runs::actor::record_uncovered;
+use crate::orchestrator::runs::dispatch::give_back;
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::single_flight::Follower;
 use crate::orchestrator::turn::{at_rest, process};
 use crate::store::{IndexKey, Labels};
@@ -40,13 +42,7 @@ const FOLDERS_SWEPT: usize = 1000;
 /// Bring everything an earlier process of the service left into a state that is true now. Doing it twice changes
 /// nothing.
 pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
-    let data = shared.layout.data().to_owned();
-    let engines = shared.engines.clone();
-    let doing = "look for left-over processes";
-    let swept = shared.blocking.run(doing, move || engines.sweep(&data)).await?.map_err(Error::io(doing))?;
-    for process in swept {
-        warn!(pid = process.pid, run.id = ?process.run, "ended a process that an earlier service left behind");
-    }
+    sweep_processes(shared).await?;
     let open = shared.store.open_runs().await?;
     let Open { now, later, over } = sort(shared, open).await?;
     if !over.is_empty() {
@@ -79,6 +75,65 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
     let recovered = shared.recovered.load(Relaxed);
     if recovered > 0 {
         info!(runs = recovered, in_background = later.len(), "recovered the runs of an earlier service");
+    }
+    Ok(())
+}
+
+async fn sweep_processes(shared: &Arc<Shared>) -> Result<(), Error> {
+    let data = shared.layout.data().to_owned();
+    let engines = shared.engines.clone();
+    let doing = "look for left-over processes";
+    let swept = shared.blocking.run(doing, move || engines.sweep(&data)).await?.map_err(Error::io(doing))?;
+    for process in swept {
+        warn!(pid = process.pid, run.id = ?process.run, "ended a process that an earlier service left behind");
+    }
+    Ok(())
+}
+
+/// What an earlier process of this service left on this machine. Its runs are the concern of all services.
+pub(crate) async fn recover_here(shared: &Arc<Shared>) -> Result<(), Error> {
+    sweep_processes(shared).await?;
+    sweep_folders(shared).await
+}
+
+/// Take up to so many runs over whose service is gone, and bring each into a state that is true now.
+pub(crate) async fn recover_abandoned(
+    shared: &Arc<Shared>,
+    member: &Arc<Membership>,
+    most: usize,
+) -> Result<(), Error> {
+    let mut left = most;
+    while left > 0 {
+        let taken = {
+            let _taking = member.taking.lock().await;
+            member.cluster.take_abandoned(left.min(AT_ONCE)).await?
+        };
+        if taken.is_empty() {
+            return Ok(());
+        }
+        left = left.saturating_sub(taken.len());
+        let outcomes = join_all(taken.iter().map(|run| recover_one(shared, *run))).await;
+        for (run, outcome) in taken.iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => {
+                    shared.recovered.fetch_add(1, Relaxed);
+                    info!(run.id = %run, "took over the run of a service that is gone");
+                }
+                Err(error) if lost_race(&error) || not_owner(&error) => {}
+                // It is still owned, and tried again by whoever finds the lease ended.
+                Err(error) => {
+                    warn!(run.id = %run, error = %chain(&error), "a run could not be taken over; trying again");
+                    if let Ok(head) = shared.log.head(*run).await {
+                        tokio::spawn(recover_later(Arc::downgrade(shared), vec![(*run, head.state.head_seq)]));
+                    }
+                    continue;
+                }
+            }
+            // One that is final or waits was given back by the append; one that is in the queue is given back here.
+            let _taking = member.taking.lock().await;
+            give_back(shared, member, *run).await;
+        }
+        shared.queue.look_again();
     }
     Ok(())
 }
@@ -197,6 +252,8 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error
         return Ok(journal.state().clone());
     }
     let restart_queued = match shared.settings.runs.restart_queued {
+        // The queue is not this service's own.
+        _ if shared.member.is_some() => RestartQueued::Requeue,
         settings::RestartQueued::Fail => RestartQueued::Fail,
         settings::RestartQueued::Requeue => RestartQueued::Requeue,
     };

@@ -20,7 +20,7 @@ use crate::fcmp::Signer;
 use crate::files;
 use crate::installed_engines::InstalledEngines;
 use crate::metrics::Metrics;
-use crate::orchestrator::environment::{Blocking, Clock};
+use crate::orchestrator::environment::{Blocking, Clock, Member};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::{Journal, Pen};
 use crate::orchestrator::log::run_log::RunLog;
@@ -32,6 +32,7 @@ use crate::orchestrator::shared::ended_runs::EndedRuns;
 use crate::orchestrator::shared::file_work::FileWork;
 use crate::orchestrator::shared::known_skills::KnownSkills;
 use crate::orchestrator::shared::live::LiveRuns;
+use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::queue::{Place, Queue};
 use crate::orchestrator::shared::run_lock::RunLocks;
 use crate::orchestrator::shared::scrubbed::Scrubbed;
@@ -78,6 +79,8 @@ pub(crate) struct Shared {
     pub program: PathBuf,
     pub environments: Environments,
     pub queue: Arc<Queue>,
+    /// This service among others on the same store, if there can be others.
+    pub member: Option<Arc<Membership>>,
     pub single_flight: SingleFlight,
     pub run_locks: Arc<RunLocks>,
     pub sealer: Sealer,
@@ -126,15 +129,18 @@ pub(crate) struct Parts {
     pub sealer: Sealer,
     pub deadlines: Deadlines,
     pub ended_runs: EndedRuns,
+    pub member: Option<Member>,
     pub installs_max: usize,
 }
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
         let runs = &parts.settings.runs;
+        let member = parts.member.map(|Member { cluster, info }| Arc::new(Membership::new(cluster, info)));
         Self {
             log: parts.log,
-            queue: Queue::new(bounds(runs)),
+            queue: if member.is_some() { Queue::in_store(bounds(runs)) } else { Queue::new(bounds(runs)) },
+            member,
             store: parts.store,
             known_skills: KnownSkills::default(),
             shared_skills: SharedSkills::new(parts.layout.skill_copies()),
@@ -190,6 +196,11 @@ impl Shared {
             () = self.unrecovered.wait(run) => {}
             () = self.closing.cancelled() => {}
         }
+    }
+
+    /// Canceled when the lease in force now is lost; never where no other service can take runs over.
+    pub(crate) fn lease(&self) -> CancellationToken {
+        self.member.as_ref().map(|member| member.lease()).unwrap_or_default()
     }
 
     /// What logs are written with.
@@ -288,7 +299,7 @@ pub(crate) fn share_rule(runs: &Runs) -> ShareRule {
     ShareRule { label: runs.fair_label.clone(), tokens: runs.fair_tokens }
 }
 
-fn bounds(runs: &Runs) -> Bounds {
+pub(crate) fn bounds(runs: &Runs) -> Bounds {
     // Zero is no limit of its own.
     let limit = |most: usize| (most > 0).then_some(most);
     Bounds {

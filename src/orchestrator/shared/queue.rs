@@ -1,4 +1,6 @@
 //! The queue: which runs may start, which wait, and when a new one is refused.
+//!
+//! Where several services share a store, the store has the queue: this one holds only the runs that were taken from it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +20,8 @@ pub(crate) struct Queue {
 struct Inner {
     runs: FairQueue,
     closed: bool,
+    /// Whether the store has the queue, for all services.
+    in_store: bool,
 }
 
 /// A place in the queue, given back unless it is used.
@@ -30,7 +34,17 @@ pub(crate) struct Place {
 
 impl Queue {
     pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
-        let inner = Inner { runs: FairQueue::new(bounds), closed: false };
+        Self::with(Inner { runs: FairQueue::new(bounds), closed: false, in_store: false })
+    }
+
+    /// One that holds no more than the runs that were taken from the store's.
+    pub(crate) fn in_store(bounds: Bounds) -> Arc<Self> {
+        // Whoever takes runs from the store's queue keeps to the limits of all services.
+        let own = Bounds { per_engine: None, per_skill: None, ..bounds };
+        Self::with(Inner { runs: FairQueue::new(own), closed: false, in_store: true })
+    }
+
+    fn with(inner: Inner) -> Arc<Self> {
         Arc::new(Self { inner: Mutex::new(inner), changed: Notify::new() })
     }
 
@@ -47,8 +61,28 @@ impl Queue {
 
     /// Queue a run that had its place before: it was answered, or the service was restarted.
     pub(crate) fn requeue(&self, ticket: Ticket) {
-        self.lock().runs.push(ticket);
+        let mut inner = self.lock();
+        if !inner.in_store {
+            inner.runs.push(ticket);
+        }
         self.changed.notify_one();
+    }
+
+    /// Runs that were taken from the store's queue.
+    pub(crate) fn taken(&self, tickets: Vec<Ticket>) {
+        let mut inner = self.lock();
+        tickets.into_iter().for_each(|ticket| inner.runs.push(ticket));
+    }
+
+    /// How many runs can be taken from the store's queue; none once this one is closed.
+    pub(crate) fn free_slots(&self) -> usize {
+        let inner = self.lock();
+        if inner.closed { 0 } else { inner.runs.free_slots() }
+    }
+
+    /// So many runs wait in the store's queue.
+    pub(crate) fn wait_in_store(&self, runs: u64) {
+        self.lock().runs.wait_elsewhere(usize::try_from(runs).unwrap_or(usize::MAX / 2));
     }
 
     /// The next run to start, if a slot is free. The slot is taken.
@@ -63,6 +97,11 @@ impl Queue {
     /// Give a slot back.
     pub(crate) fn finished(&self, run: RunId) {
         self.lock().runs.finished(run);
+        self.changed.notify_one();
+    }
+
+    /// There may be another run to start.
+    pub(crate) fn look_again(&self) {
         self.changed.notify_one();
     }
 
@@ -86,6 +125,11 @@ impl Queue {
         self.lock().closed = true;
     }
 
+    /// Whether the run was taken from the store's queue and waits for its slot.
+    pub(crate) fn holds(&self, run: RunId) -> bool {
+        self.position(run).is_some()
+    }
+
     /// How many wait and how many run.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let inner = self.lock();
@@ -104,7 +148,9 @@ impl Place {
         self.used = true;
         let mut inner = self.queue.lock();
         inner.runs.settle(&self.share);
-        inner.runs.push(ticket);
+        if !inner.in_store {
+            inner.runs.push(ticket);
+        }
         self.queue.changed.notify_one();
     }
 }

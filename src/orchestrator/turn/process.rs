@@ -130,6 +130,7 @@ pub(crate) fn attempt<'a>(
         mailbox,
         metrics: shared.metrics.clone(),
         stopping: shared.stopping.clone(),
+        lease: shared.lease(),
         stop: None,
         last_output: Vec::new(),
     }

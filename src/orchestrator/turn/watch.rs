@@ -82,6 +82,8 @@ pub(crate) struct Attempt<'a> {
     pub metrics: Arc<Metrics>,
     /// Canceled when the service ends.
     pub stopping: CancellationToken,
+    /// Canceled when others may take the run over soon.
+    pub lease: CancellationToken,
     pub stop: Option<Stop>,
     /// The end of what it wrote last.
     pub last_output: Vec<u8>,
@@ -119,6 +121,11 @@ impl Attempt<'_> {
                 biased;
                 Some(message) = self.mailbox.recv() => self.cancel(message, journal).await?,
                 () = self.stopping.cancelled(), if self.stop.is_none() => self.stop(Stop::Shutdown),
+                () = self.lease.cancelled(), if self.stop.is_none() => {
+                    // Nothing of it may be left when its next owner begins.
+                    self.process.stop(Duration::ZERO);
+                    self.stop = Some(Stop::Shutdown);
+                }
                 advanced = journal.advance(), if journal.waiting() > 0 => advanced?,
                 output = self.process.next(), if !batch.is_full() => {
                     let taken = match self.take(output, &mut batch)? {

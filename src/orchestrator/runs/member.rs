@@ -1,0 +1,125 @@
+//! One of several services on a store: it keeps its lease, and sees to runs that nobody else sees to.
+//!
+//! Whatever it finds is settled by what is stored: two services that look at the same run at once do no harm.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use crate::domain::causes::chain;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::runs::{deadlines, recovery};
+use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::membership::Membership;
+use crate::store::{self, Control, NodeLoad};
+
+/// How often a service looks for what it was not told of.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Runs that are looked at together.
+const AT_ONCE: usize = 64;
+/// A run that is over is sealed by the service that ended it. After this long, and what a sealed log is kept in the store for
+/// besides, any other does it.
+const SEALED_BY_OTHERS_AFTER: Duration = Duration::from_secs(60);
+/// Pause after a lease that could not be had.
+const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Keeps the lease, and gets another one after it was lost, until the service ends.
+pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
+    // When the last renewal that was answered was sent.
+    let mut renewed = Instant::now();
+    loop {
+        tokio::time::sleep(member.renewed_every()).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let sent = Instant::now();
+        // Who gets no answer in time has lost it, whatever the answer would be.
+        let patience = (renewed + member.given_up_after()).saturating_duration_since(sent);
+        match tokio::time::timeout(patience, member.cluster.renew(load(&shared, &member))).await {
+            Ok(Ok(answer)) => {
+                renewed = sent;
+                shared.queue.wait_in_store(answer.queued);
+                if member.set_draining(answer.draining) {
+                    info!(draining = answer.draining, "this service was asked to start no more runs, or some again");
+                    member.cluster.wake().notify_one();
+                }
+                continue;
+            }
+            Ok(Err(store::Error::NotOwner)) => warn!("the lease of this service has ended; its engines are stopped"),
+            Ok(Err(error)) if renewed.elapsed() < member.given_up_after() => {
+                debug!(error = %chain(&error), "the lease could not be renewed; trying again");
+                continue;
+            }
+            Ok(Err(error)) => {
+                warn!(error = %chain(&error), "the lease could not be renewed in time; engines are stopped");
+            }
+            Err(_) => warn!("the lease was not renewed in time; engines are stopped"),
+        }
+        member.lost();
+        drop(shared);
+        while let Err(error) = member.cluster.join(member.info.clone()).await {
+            debug!(error = %chain(&error), "no new lease could be had; trying again");
+            tokio::time::sleep(JOIN_AGAIN_AFTER).await;
+        }
+        renewed = Instant::now();
+        member.joined();
+        info!("this service has a lease again");
+    }
+}
+
+fn load(shared: &Shared, member: &Membership) -> NodeLoad {
+    let (_, running) = shared.queue.sizes();
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let slots = if member.info.works { number(shared.settings.runs.max_running_jobs) } else { 0 };
+    NodeLoad { running: number(running), slots }
+}
+
+/// Sees to what was asked of this service, and to runs whose service is gone, until this one ends.
+pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
+    let asked = member.cluster.wake();
+    loop {
+        let Some(held) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
+        if member.has_lease()
+            && let Err(error) = look(&held, &member).await
+        {
+            debug!(error = %chain(&error), "runs of other services could not be looked at; trying again");
+        }
+        let closing = held.closing.clone();
+        drop(held);
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => return,
+            () = asked.notified() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+async fn look(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Error> {
+    for (run, control) in member.cluster.asked().await? {
+        let Control::Cancel { requested_by, reason } = control;
+        let orchestrator = Orchestrator { shared: shared.clone() };
+        // Its engine may take its time to end.
+        shared.tasks.spawn(async move {
+            if let Err(error) = orchestrator.cancel(run, &requested_by, &reason).await {
+                warn!(run.id = %run, error = %chain(&error), "a cancel that another service asked for failed");
+            }
+        });
+    }
+    // Whoever was woken for the queue is told so.
+    shared.queue.look_again();
+    recovery::recover_abandoned(shared, member, AT_ONCE).await?;
+    for run in member.cluster.due(AT_ONCE).await? {
+        if let Err(error) = deadlines::decide(shared, run).await {
+            warn!(run.id = %run, error = %chain(&error), "what was due for a run could not be done; trying again");
+        }
+    }
+    let grace = Duration::from_secs(shared.settings.store.seal_grace_seconds);
+    let unsealed = member.cluster.unsealed(grace + SEALED_BY_OTHERS_AFTER, AT_ONCE).await?;
+    let unsealed: Vec<_> = unsealed.into_iter().filter(|run| !shared.sealer.is_pending(*run)).collect();
+    if !unsealed.is_empty() {
+        shared.sealer.seal_anew(unsealed);
+    }
+    Ok(())
+}

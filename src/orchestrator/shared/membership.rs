@@ -1,0 +1,73 @@
+//! This service among others on the same store: its lease, and what hangs on it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::store::{Cluster, NodeInfo};
+
+/// A service that several share a store with.
+pub(crate) struct Membership {
+    pub cluster: Arc<dyn Cluster>,
+    pub info: NodeInfo,
+    /// Canceled when the lease is lost: engines must end then.
+    lease: Mutex<CancellationToken>,
+    /// Somebody asked this service to start no more runs.
+    draining: AtomicBool,
+    /// Held while runs are taken from the queue, until they are in this service's own.
+    pub taking: tokio::sync::Mutex<()>,
+}
+
+impl Membership {
+    pub(crate) fn new(cluster: Arc<dyn Cluster>, info: NodeInfo) -> Self {
+        let lease = CancellationToken::new();
+        // There is none before the service has joined.
+        lease.cancel();
+        Self { cluster, info, lease: Mutex::new(lease), draining: AtomicBool::new(false), taking: Default::default() }
+    }
+
+    /// How long after the last renewal that was answered the lease is given up: early enough for engines to end before others may
+    /// take their runs.
+    pub(crate) fn given_up_after(&self) -> Duration {
+        self.info.lease / 2
+    }
+
+    /// How often the lease is renewed.
+    pub(crate) fn renewed_every(&self) -> Duration {
+        (self.info.lease / 8).min(Duration::from_secs(2))
+    }
+
+    /// The lease was got: what is begun from now on ends with it.
+    pub(crate) fn joined(&self) {
+        *self.token() = CancellationToken::new();
+    }
+
+    pub(crate) fn lost(&self) {
+        self.token().cancel();
+    }
+
+    pub(crate) fn has_lease(&self) -> bool {
+        !self.token().is_cancelled()
+    }
+
+    /// Canceled when the lease in force now is lost.
+    pub(crate) fn lease(&self) -> CancellationToken {
+        self.token().clone()
+    }
+
+    pub(crate) fn set_draining(&self, draining: bool) -> bool {
+        self.draining.swap(draining, Ordering::Relaxed) != draining
+    }
+
+    /// Whether runs may be started here.
+    pub(crate) fn starts_runs(&self) -> bool {
+        self.info.works && self.has_lease() && !self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
+    fn token(&self) -> MutexGuard<'_, CancellationToken> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
