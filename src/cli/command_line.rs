@@ -10,7 +10,7 @@ use crate::cli::global::Global;
 use crate::cli::inspect::{audit, backup, explain, export, history, key, logs, migrate, reparse, replay, verify};
 use crate::cli::run::{self, cancel, reply, rerun, watch};
 use crate::cli::runs::{list, remove, result, show};
-use crate::cli::service::{config, doctor, generate, serve, token};
+use crate::cli::service::{config, doctor, generate, nodes, serve, token};
 use crate::cli::skill;
 
 /// Runs agent skills and keeps every fact of a run in an append-only log.
@@ -36,6 +36,7 @@ Example:
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Worker(serve::WorkerArgs),
     Run(run::Args),
     Rerun(rerun::Args),
     Watch(watch::Args),
@@ -53,6 +54,8 @@ enum Command {
     Migrate(migrate::Args),
     Key(key::Args),
     Token(token::Args),
+    Nodes(nodes::NodesArgs),
+    Drain(nodes::DrainArgs),
     Export(export::Args),
     Explain(explain::Args),
     Skill(skill::Args),
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let done = match command {
         Command::Serve(args) => serve::serve(&global, &args),
+        Command::Worker(args) => serve::work(&global, &args),
         Command::Run(args) => run::run(&global, args),
         Command::Rerun(args) => rerun::rerun(&global, args),
         Command::Watch(args) => watch::watch(&global, &args),
@@ -88,6 +92,8 @@ pub fn main() -> ExitCode {
         Command::Migrate(args) => migrate::migrate(&global, &args),
         Command::Key(args) => key::key(&global, &args),
         Command::Token(args) => token::token(&global, args),
+        Command::Nodes(args) => nodes::nodes(&global, &args),
+        Command::Drain(args) => nodes::drain(&global, &args),
         Command::Export(args) => export::export(&global, &args),
         Command::Explain(args) => explain::explain(&global, &args),
         Command::Skill(args) => skill::skill(&global, &args),

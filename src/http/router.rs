@@ -179,6 +179,8 @@ fn management_routes(table: RouteTable) -> RouteTable {
         .get("/v1/management/settings", Read, &[], settings::all)
         .get("/v1/management/engines", Read, &[], management::engines::all)
         .get("/v1/management/engines/{engine}", Read, &[], management::engines::one)
+        .get("/v1/management/nodes", Read, &[], management::nodes::all)
+        .post("/v1/management/nodes/{id}/drain", Admin, &[], management::nodes::drain)
         .get(&at(""), Read, LIST, management::runs::list)
         .slow_get(&at("/{id}"), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), run::conversation)
         .delete(&at("/{id}"), Admin, delete::delete)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use crate::domain::causes::chain;
-use crate::orchestrator::environment::Environment;
+use crate::orchestrator::environment::{Environment, Member};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::inspect::{scrub, send_telemetry};
@@ -31,8 +31,18 @@ const LAST_TELEMETRY: Duration = Duration::from_secs(3);
 impl Orchestrator {
     /// Take over a data folder: recover what an earlier process left, then take work.
     pub async fn start(store: Arc<dyn EventStore>, registry: Registry, settings: Settings) -> Result<Self, Error> {
+        Self::start_as_one(store, registry, settings, None).await
+    }
+
+    /// The same for a service that may be one of several on the store.
+    pub async fn start_as_one(
+        store: Arc<dyn EventStore>,
+        registry: Registry,
+        settings: Settings,
+        member: Option<Member>,
+    ) -> Result<Self, Error> {
         let signer = workspace::signing_key(&Layout::new(&settings.paths.data_dir))?;
-        let environment = Environment { signer: Some(Arc::new(signer)), ..Environment::real(&settings) };
+        let environment = Environment { signer: Some(Arc::new(signer)), member, ..Environment::real(&settings) };
         Self::start_in(environment, store, registry, settings).await
     }
 

@@ -131,6 +131,16 @@ impl Client {
         told(self.post(&of(run, "/cancel"), &json!({}))?)
     }
 
+    /// The services that share the store.
+    pub(crate) fn nodes(&self) -> Result<Value, Failure> {
+        self.get("/management/nodes")
+    }
+
+    /// Lets a service start no more runs, or some again.
+    pub(crate) fn drain(&self, node: &str, draining: bool) -> Result<Value, Failure> {
+        self.post(&format!("/management/nodes/{node}/drain"), &json!({"draining": draining}))
+    }
+
     pub(crate) fn remove(&self, run: RunId) -> Result<Told<Deleted>, Failure> {
         told(self.delete(&of(run, ""))?)
     }

@@ -125,6 +125,40 @@ pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Fai
     })
 }
 
+/// Whether several services may share the store.
+pub(crate) fn is_shared(settings: &Settings) -> bool {
+    matches!(settings.store.kind, StoreKind::Postgres(_)) && settings.several.blobs.is_some()
+}
+
+/// A store for a service, and what it needs to share it.
+pub(crate) struct Opened {
+    store: Arc<dyn EventStore>,
+    shared: Option<Shared>,
+}
+
+struct Shared {
+    cluster: Arc<dyn Cluster>,
+    node: NodeId,
+    blobs: Arc<dyn Blobs>,
+}
+
+/// Opens the store for a service, to be shared with others where the settings say so.
+pub(crate) fn open_for_service(settings: &Settings) -> Result<Opened, Failure> {
+    let (StoreKind::Postgres(url), Some(place)) = (&settings.store.kind, &settings.several.blobs) else {
+        if settings.several.blobs.is_some() {
+            let message = "files are shared only between services that share a store: set store to a postgres:// URL, or leave blobs out";
+            let problem = Problem { key: "blobs".to_owned(), place: "the settings".to_owned(), message: message.to_owned() };
+            return Err(Failure::Configuration(vec![problem]));
+        }
+        return Ok(Opened { store: open_store(settings)?, shared: None });
+    };
+    let blobs = blobs::open(place).map_err(Failure::broken("open the shared files"))?;
+    let options = Postgres { alone: false, shares: share_rule(&settings.runs), ..Postgres::new(url.expose()) };
+    let store = Arc::new(PostgresStore::open(&options, Some(&settings.paths.data_dir), end)?);
+    let node = store.node().ok_or_else(|| Failure::Broken("the data folder has no id".to_owned()))?;
+    Ok(Opened { store: store.clone(), shared: Some(Shared { cluster: store, node, blobs }) })
+}
+
 /// A data folder that has runs has a store. Without it each run would be taken for one that was never created, and removed.
 fn not_lost(layout: &Layout) -> Result<(), Failure> {
     let holds_something = |folder: &Path| folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
@@ -206,17 +240,47 @@ pub(crate) fn look_at_store(settings: &Settings) -> Result<String, store::Error>
     }
 }
 
+/// Starts an orchestrator of a service, one of several where the store is shared. Others are told the address of its API.
+pub(crate) async fn take_over_as_one(
+    opened: Opened,
+    registry: Registry,
+    settings: Settings,
+    address: Option<String>,
+) -> Result<Orchestrator, Failure> {
+    let Opened { store, shared } = opened;
+    let Some(Shared { cluster, node, blobs }) = shared else { return take_over(store, registry, settings).await };
+    let several = &settings.several;
+    let info = NodeInfo {
+        node,
+        name: several.node_name.clone().unwrap_or_else(host_name),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        address,
+        works: several.work,
+        lease: Duration::from_secs(several.lease_seconds),
+    };
+    let member = Member { cluster, info, blobs };
+    Orchestrator::start_as_one(store, registry, settings, Some(member)).await.map_err(not_started)
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Starts an orchestrator on the data folder.
 pub(crate) async fn take_over(
     store: Arc<dyn EventStore>,
     registry: Registry,
     settings: Settings,
 ) -> Result<Orchestrator, Failure> {
-    Orchestrator::start(store, registry, settings).await.map_err(|error| match error {
+    Orchestrator::start(store, registry, settings).await.map_err(not_started)
+}
+
+fn not_started(error: orchestrator::Error) -> Failure {
+    match error {
         orchestrator::Error::SandboxMissing { reason } => {
             let message = format!("no run can be confined here: {reason}\n  {NO_SANDBOX}");
             Failure::Configuration(vec![Problem { key: "sandbox".to_owned(), place: "on".to_owned(), message }])
         }
         other => other.into(),
-    })
+    }
 }

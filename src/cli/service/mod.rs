@@ -5,5 +5,6 @@ pub(crate) mod config;
 pub(crate) mod doctor;
 mod engine_config;
 pub(crate) mod generate;
+pub(crate) mod nodes;
 pub(crate) mod serve;
 pub(crate) mod token;

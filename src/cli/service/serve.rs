@@ -18,7 +18,7 @@ use crate::cli::terminal::output;
 use crate::domain::codes::Exit;
 use crate::files;
 use crate::http;
-use crate::orchestrator::{Clock, WallClock};
+use crate::orchestrator::{Clock, Orchestrator, WallClock};
 use crate::registry::{Registry, builtin};
 use crate::settings::{Problem, Settings};
 use crate::workspace::{Layout, Tokens};
@@ -39,11 +39,52 @@ pub(crate) struct Args {
     /// Port to listen on; 0 chooses a free one [default: 8000]
     #[arg(long)]
     port: Option<String>,
+    /// Answer requests and start no runs: others that share the store do
+    #[arg(long)]
+    no_work: bool,
+}
+
+/// Works on runs of a store that several services share, without an API, until SIGTERM or SIGINT
+///
+/// It takes runs from the queue that all services share. Needs store: postgres://… and blobs. What the signals do is the same as
+/// with `serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  skill-runner worker --data-dir /var/lib/skill-runner")]
+pub(crate) struct WorkerArgs {}
+
+/// What a service is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Answers requests, and starts runs unless the settings say otherwise.
+    Api,
+    /// Starts runs and answers nobody.
+    Worker,
 }
 
 pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
-    let settings = global.settings(&[("host", args.host.clone()), ("port", args.port.clone())])?;
+    let work = args.no_work.then(|| "off".to_owned());
+    let settings = global.settings(&[("host", args.host.clone()), ("port", args.port.clone()), ("work", work)])?;
     check_reach(&settings)?;
+    if !settings.several.work && !data_folder::is_shared(&settings) {
+        return Err(not_shared("work", "nobody else could start the runs of this service"));
+    }
+    start(settings, Role::Api)
+}
+
+pub(crate) fn work(global: &Global, _args: &WorkerArgs) -> Result<(), Failure> {
+    let settings = global.settings(&[("work", Some("on".to_owned()))])?;
+    if !data_folder::is_shared(&settings) {
+        return Err(not_shared("blobs", "a worker without an API is of use only where several services share a store"));
+    }
+    start(settings, Role::Worker)
+}
+
+fn not_shared(key: &str, why: &str) -> Failure {
+    let message = format!("{why}: set store to a postgres:// URL and blobs to a folder or an s3:// URL");
+    Failure::Configuration(vec![Problem { key: key.to_owned(), place: "the settings".to_owned(), message }])
+}
+
+fn start(settings: Settings, role: Role) -> Result<(), Failure> {
     let closed = data_folder::close(&settings)?;
     logging::to_file(&settings.log, settings.log.level).map_err(|error| {
         let (key, place) = ("log_file".to_owned(), settings.log.file.display().to_string());
@@ -54,7 +95,12 @@ pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
         warn!(%error, "the limit of open files cannot be raised");
     }
     let runtime = runtime()?;
-    let ended = runtime.block_on(serve_until_told(settings));
+    let ended = runtime.block_on(async {
+        match role {
+            Role::Api => serve_until_told(settings).await,
+            Role::Worker => work_until_told(settings).await,
+        }
+    });
     // No run is left. What threads still do for a client, such as an export of many gigabytes, is not waited for.
     runtime.shutdown_background();
     ended
@@ -116,12 +162,13 @@ fn with_demos(registry: Registry, settings: &Settings) -> Registry {
 async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     // Before anything else, so that a signal during the start is not lost.
     let mut stop = Stop::listen()?;
-    let store = data_folder::open_store(&settings)?;
+    let opened = data_folder::open_for_service(&settings)?;
     let (listener, bound) = listen(&settings).await?;
     let grace = Duration::from_secs(settings.http.drain_grace_seconds);
     let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
     let registry = with_demos(registry, &settings);
-    let orchestrator = data_folder::take_over(store, registry, settings).await?;
+    let address = Some(service_address::url(bound));
+    let orchestrator = data_folder::take_over_as_one(opened, registry, settings, address).await?;
 
     let (end, ended) = oneshot::channel();
     let until_ended = async move {
@@ -148,17 +195,10 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
         name = stop.next() => name,
         broken = &mut server => return Err(server_ended(broken)),
     };
-    info!(signal = signal_name, "no new work is taken; running engines have {} s to finish", grace.as_secs());
-    if let Some(waits) = banner::waits_for(&orchestrator, grace.as_secs()).await {
-        logging::tell(&waits);
-    }
-    tokio::select! {
-        () = orchestrator.drain(grace) => {}
-        name = stop.next() => {
-            warn!(signal = name, "ending at once");
-            drop(announcement);
-            std::process::exit(Exit::Interrupted.status().into());
-        }
+    let in_order = drain(&orchestrator, &mut stop, signal_name, grace).await;
+    drop(announcement);
+    if !in_order {
+        std::process::exit(Exit::Interrupted.status().into());
     }
     let _ = end.send(());
     if tokio::time::timeout(LAST_ANSWERS, server).await.is_err() {
@@ -166,6 +206,37 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     }
     info!("the service has ended");
     Ok(())
+}
+
+async fn work_until_told(settings: Settings) -> Result<(), Failure> {
+    let mut stop = Stop::listen()?;
+    let opened = data_folder::open_for_service(&settings)?;
+    let grace = Duration::from_secs(settings.http.drain_grace_seconds);
+    let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
+    let orchestrator = data_folder::take_over_as_one(opened, registry, settings, None).await?;
+    output::line("working on the runs of the store")?;
+    info!("the worker is ready");
+    let signal_name = stop.next().await;
+    if !drain(&orchestrator, &mut stop, signal_name, grace).await {
+        std::process::exit(Exit::Interrupted.status().into());
+    }
+    info!("the worker has ended");
+    Ok(())
+}
+
+/// Takes no new work and waits for the engines that run; false after a second signal, which ends the process at once.
+async fn drain(orchestrator: &Orchestrator, stop: &mut Stop, signal_name: &str, grace: Duration) -> bool {
+    info!(signal = signal_name, "no new work is taken; running engines have {} s to finish", grace.as_secs());
+    if let Some(waits) = banner::waits_for(orchestrator, grace.as_secs()).await {
+        logging::tell(&waits);
+    }
+    tokio::select! {
+        () = orchestrator.drain(grace) => true,
+        name = stop.next() => {
+            warn!(signal = name, "ending at once");
+            false
+        }
+    }
 }
 
 fn server_ended(how: Result<std::io::Result<()>, tokio::task::JoinError>) -> Failure {

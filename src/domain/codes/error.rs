@@ -179,6 +179,8 @@ codes! {
             => request(404, NotFound, each("GET /v1/management/runs/{id}/files lists the files", "look into the folder of the run")),
         InstallNotFound = "INSTALL_NOT_FOUND", "No installation has this id."
             => request(404, NotFound, both("use the id that the installation was answered with")),
+        NodeNotFound = "NODE_NOT_FOUND", "No service on this store has this id."
+            => request(404, NotFound, each("GET /v1/management/nodes lists the services", "`skill-runner nodes` lists the services")),
         UpgradeNotFound = "UPGRADE_NOT_FOUND", "No engine upgrade has this id."
             => request(404, NotFound, both("use the id that the upgrade was answered with")),
         BackupNotFound = "BACKUP_NOT_FOUND", "The service has made no backup with this id since its start, or another one since then."

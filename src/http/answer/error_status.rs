@@ -160,6 +160,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::SkillVersionNotFound { .. } => plain(ErrorCode::SkillVersionNotFound),
         Problem::EngineNotFound { .. } => plain(ErrorCode::EngineNotFound),
         Problem::InstallNotFound { .. } => plain(ErrorCode::InstallNotFound),
+        Problem::NodeNotFound { .. } => plain(ErrorCode::NodeNotFound),
         Problem::UpgradeNotFound { .. } => plain(ErrorCode::UpgradeNotFound),
         Problem::UpgradesBusy { limit } => retry_later(ErrorCode::QueueFull, json!({"max_upgrades": limit})),
         Problem::EngineFile { .. } => internal(),

@@ -114,6 +114,8 @@ pub(crate) enum Problem {
     EngineNotFound { engine: String },
     #[error("no installation has the id {id:?}")]
     InstallNotFound { id: String },
+    #[error("no service on this store has the id {id:?}; GET /v1/management/nodes lists them")]
+    NodeNotFound { id: String },
     #[error("no upgrade has the id {id:?}")]
     UpgradeNotFound { id: String },
     #[error("{limit} upgrades are already waiting or running; try again when one has ended")]

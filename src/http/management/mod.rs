@@ -2,6 +2,7 @@
 
 pub(crate) mod engines;
 pub(crate) mod files;
+pub(crate) mod nodes;
 pub(crate) mod packages;
 pub(crate) mod preview;
 pub(crate) mod run;

@@ -229,6 +229,15 @@ fn service(method: &str, path: &str) -> Option<Operation> {
             operation("management", "management_settings", "Every setting in force, and where its value comes from.")
                 .json("SettingsInForce")
         }
+        ("GET", "/v1/management/nodes") => {
+            operation("management", "management_nodes", "The services that share the store with this one.").json("Nodes")
+        }
+        ("POST", "/v1/management/nodes/{id}/drain") => {
+            operation("management", "management_node_drain", "Lets a service start no more runs, or some again.")
+                .takes(Takes::JsonOrNothing("Drain"))
+                .json("Drained")
+                .refuses(&[Code::NodeNotFound])
+        }
         ("GET", "/v1/openapi.json") => of("openapi", "This document.").json("OpenApi"),
         ("GET", "/docs") => file("docs", "This document, to read.")
             .answers(303, "To the log-in page, for a browser.", Content::Nothing)

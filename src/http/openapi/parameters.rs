@@ -22,6 +22,7 @@ fn part_of_path(name: &str, path: &str) -> Value {
     let (about, schema, example) = match name {
         "id" if of_skill => ("The skill's id.", json!({"type": "string", "minLength": 1}), "demo-echo"),
         "id" if path.contains("/skill-packages/") => ("The request id of the installation.", reference("Uuid"), ID),
+        "id" if path.contains("/nodes/") => ("The service's id.", reference("Uuid"), ID),
         "id" if path.contains("/upgrades/") => ("The upgrade's id.", reference("Uuid"), ID),
         "id" => ("The request id or the run id of the run.", reference("Uuid"), ID),
         "engine" => ("The engine's name.", reference("Engine"), "script"),

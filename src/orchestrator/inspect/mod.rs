@@ -10,6 +10,7 @@ pub(crate) mod export;
 pub(crate) mod hit_folder;
 pub(crate) mod listing;
 pub(crate) mod migrate;
+pub(crate) mod nodes;
 pub(crate) mod pace;
 pub(crate) mod proven_run;
 pub(crate) mod readings;

@@ -1,0 +1,28 @@
+//! The services that share the store with this one.
+
+use crate::orchestrator::error::Error;
+use crate::orchestrator::handle::Orchestrator;
+use crate::store::{Node, NodeId};
+
+impl Orchestrator {
+    /// All services on the store, this one among them; none where there can be no other.
+    pub async fn nodes(&self) -> Result<Vec<Node>, Error> {
+        match &self.shared.member {
+            Some(member) => Ok(member.cluster.nodes().await?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// This service's own id among them.
+    pub fn node(&self) -> Option<NodeId> {
+        self.shared.member.as_ref().map(|member| member.info.node)
+    }
+
+    /// Asks a service to start no more runs, or to start some again; whether there is such a service.
+    pub async fn drain_node(&self, node: NodeId, draining: bool) -> Result<bool, Error> {
+        match &self.shared.member {
+            Some(member) => Ok(member.cluster.drain(node, draining).await?),
+            None => Ok(false),
+        }
+    }
+}
