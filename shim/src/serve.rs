@@ -9,7 +9,7 @@ use crate::engine::{self, Prepared, Refusal};
 use crate::first_process::{self, FirstProcess};
 use crate::order;
 use crate::sys::{self, Fd, Waited, network};
-use crate::wire::{NAME, Report, Request};
+use crate::wire::{LEASE, NAME, Report, Request};
 
 /// How long killed children may take before the shim looks again for new ones, in milliseconds.
 const KILL_ROUND: u32 = 20;
@@ -29,7 +29,7 @@ pub fn serve() -> ! {
             report_with(Report::Ready(engine), ports.files());
             ports.files().iter().copied().for_each(sys::close);
             let connected =
-                Shim { engine: Some(engine), first, deaths, killing: false, killed: 0, connected: true }.run();
+                Shim { engine: Some(engine), first, deaths, killing: false, killed: 0, connected: true, lease: None }.run();
             if !connected {
                 // The service is gone, and with it whoever would remove it.
                 for folder in group {
@@ -93,6 +93,8 @@ struct Shim {
     killing: bool,
     killed: i32,
     connected: bool,
+    /// What is left of the run's lease, in milliseconds; none if it has no such end.
+    lease: Option<u32>,
 }
 
 impl Shim {
@@ -149,10 +151,20 @@ impl Shim {
     }
 
     /// Waits for a death or a request; while killing only for a moment, as new children may have been made.
-    fn wait(&self) {
+    fn wait(&mut self) {
         // A closed socket is always readable, so waiting for it would not wait.
         let control = if self.connected { CONTROL } else { Fd(-1) };
-        sys::wait_readable([self.deaths, control], self.killing.then_some(KILL_ROUND));
+        let round = self.killing.then_some(KILL_ROUND);
+        // Time counts while the shim waits, which is nearly always.
+        let waits = match (round, self.lease) {
+            (Some(round), _) => Some(round),
+            (None, lease) => lease,
+        };
+        let left = sys::wait_readable([self.deaths, control], waits);
+        if round.is_none() && self.lease.is_some() {
+            self.lease = left;
+            self.killing |= left == Some(0);
+        }
         // The content does not matter: once it is read, the file is unreadable until the next death.
         let _ = sys::read(self.deaths, &mut [0; 1024]);
     }
@@ -173,7 +185,9 @@ impl Shim {
     }
 
     fn carry_out(&mut self, request: u8) {
-        if request == Request::Kill as u8 {
+        if request & LEASE != 0 {
+            self.lease = Some(u32::from(request & !LEASE) * 1000);
+        } else if request == Request::Kill as u8 {
             self.killing = true;
         } else if request == Request::Interrupt as u8
             && let Some(engine) = self.engine

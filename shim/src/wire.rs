@@ -223,6 +223,15 @@ pub enum Request {
     Kill = b'K',
 }
 
+/// Besides these the service may say for how long the run may go on unless it says so again: then every process of it is killed,
+/// also while the service itself is stopped. One byte as well: this bit, and the seconds.
+pub const LEASE: u8 = 0x80;
+
+/// A lease of so many seconds, at most 127, as a byte.
+pub fn lease(seconds: u64) -> u8 {
+    LEASE | u8::try_from(seconds).unwrap_or(u8::MAX).min(!LEASE)
+}
+
 /// What a shim tells the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {

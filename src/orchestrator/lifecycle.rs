@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::domain::causes::chain;
@@ -110,8 +111,9 @@ impl Orchestrator {
             None => recovery::recover(&shared).await?,
             Some(member) => {
                 recovery::recover_here(&shared).await?;
+                let sent = Instant::now();
                 member.cluster.join(member.info.clone()).await?;
-                member.joined();
+                member.joined(sent);
                 recovery::recover_abandoned(&shared, &member, usize::MAX).await?;
                 tokio::spawn(member::keep_lease(Arc::downgrade(&shared), member.clone()));
                 tokio::spawn(member::look_often(Arc::downgrade(&shared), member));

@@ -32,4 +32,5 @@ pub use log::{Events, RunLog};
 pub(crate) use packages::{Change, Install, InstallStatus, NotInstalled, change_here, install_here};
 pub use runs::{Canceled, Cleaned, ListFilter, Listing, PendingQuestion, Replied};
 pub(crate) use shared::backups::Copied;
+pub(crate) use shared::context::share_rule;
 pub(crate) use shared::skills::SharedSkill;

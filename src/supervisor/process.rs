@@ -45,6 +45,7 @@ pub struct Process {
     pub(crate) pid: u32,
     pub(crate) outputs: mpsc::Receiver<Output>,
     pub(crate) kill_at: watch::Sender<Option<Instant>>,
+    pub(crate) lease: watch::Sender<Option<Instant>>,
     pub(crate) logs: [Arc<LogFile>; 2],
     /// Until the engine has begun. If this is dropped, it never does.
     pub(crate) begin: Option<Begin>,
@@ -93,6 +94,12 @@ impl Process {
     pub fn stop(&self, grace: Duration) {
         let wanted = Instant::now() + grace;
         self.kill_at.send_modify(|at| *at = Some(at.map_or(wanted, |earlier| earlier.min(wanted))));
+    }
+
+    /// The whole tree is killed at this moment, in whole seconds from now, unless a later one is said before; also while this process
+    /// is stopped, and whoever else keeps it from saying so.
+    pub fn live_until(&self, moment: Instant) {
+        self.lease.send_replace(Some(moment));
     }
 
     /// The engine ends without having begun.

@@ -71,6 +71,8 @@ impl SimulatedEngine {
                 pid,
                 outputs: receiver,
                 kill_at,
+                // A simulated engine ends with its owner.
+                lease: watch::channel(None).0,
                 logs,
                 begin,
                 kind: Kind::Simulated,

@@ -288,6 +288,7 @@ fn attach(spec: Spec<'_>, begun: Begun) -> io::Result<Process> {
     let files = [&reading.stdout, &reading.stderr].map(|(_, log)| log.file());
     let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
     let (kill_at, kill_at_seen) = watch::channel(None);
+    let (lease, lease_seen) = watch::channel(None);
     let (tree_gone, tree_gone_seen) = watch::channel(false);
     let (still_open, pipes_open) = mpsc::channel(1);
     let read = |stream, (source, log): (Source, Log), until_limit| {
@@ -311,6 +312,7 @@ fn attach(spec: Spec<'_>, begun: Begun) -> io::Result<Process> {
         control,
         polite: spec.launch.polite,
         kill_at: kill_at_seen,
+        lease: lease_seen,
         stdin: tokio::spawn(feed(stdin, spec.launch.stdin.clone())),
         stdout,
         stderr,
@@ -330,6 +332,7 @@ fn attach(spec: Spec<'_>, begun: Begun) -> io::Result<Process> {
         pid: started.engine,
         outputs: receiver,
         kill_at,
+        lease,
         logs: files,
         begin: Some(Begin::Gate(started.pipes.gate)),
         kind: Kind::Real,

@@ -20,7 +20,7 @@ use tracing::warn;
 use super::guard::Guarded;
 use super::log::LogFile;
 use super::output::{Ended, Output, StreamTotals};
-use super::shim::{Report, Request};
+use super::shim::{Report, Request, lease};
 use super::{processes, sweep};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
@@ -79,8 +79,12 @@ impl Control {
     }
 
     async fn ask(&mut self, request: Request) {
+        self.say(request as u8).await;
+    }
+
+    async fn say(&mut self, word: u8) {
         // A shim that has exited left no process behind.
-        let _ = self.socket.write_all(&[request as u8]).await;
+        let _ = self.socket.write_all(&[word]).await;
     }
 }
 
@@ -92,6 +96,8 @@ pub(crate) struct Watcher {
     pub(crate) control: Control,
     pub(crate) polite: PoliteSignal,
     pub(crate) kill_at: watch::Receiver<Option<Instant>>,
+    /// Until when the run may go on, unless there is a later word.
+    pub(crate) lease: watch::Receiver<Option<Instant>>,
     pub(crate) stdin: JoinHandle<()>,
     pub(crate) stdout: JoinHandle<StreamTotals>,
     pub(crate) stderr: JoinHandle<StreamTotals>,
@@ -151,6 +157,11 @@ impl Watcher {
                     if !asked {
                         asked = true;
                         self.ask_to_stop().await;
+                    }
+                }
+                Ok(()) = self.lease.changed() => {
+                    if let Some(until) = *self.lease.borrow_and_update() {
+                        self.control.say(lease(until.saturating_duration_since(Instant::now()).as_secs())).await;
                     }
                 }
                 _ = wake.tick() => {

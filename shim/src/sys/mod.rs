@@ -343,14 +343,15 @@ struct PollFd {
     found: i16,
 }
 
-/// Waits until one of them is readable, at most for this time. A negative number is never readable.
-pub(crate) fn wait_readable(files: [Fd; 2], milliseconds: Option<u32>) {
+/// Waits until one of them is readable, at most for this time; what is left of it. A negative number is never readable.
+pub(crate) fn wait_readable(files: [Fd; 2], milliseconds: Option<u32>) -> Option<u32> {
     const POLLIN: i16 = 1;
     let mut files = files.map(|Fd(fd)| PollFd { fd, events: POLLIN, found: 0 });
-    let time = milliseconds.map(|time| [u64::from(time / 1000), u64::from(time % 1000) * 1_000_000]);
-    let time = time.as_ref().map_or(0, address);
-    // SAFETY: the kernel writes into the files' own places, and reads the time if there is one.
-    let _ = unsafe { call(number::PPOLL, [address_mut(&mut files), 2, time, 0, 0]) };
+    let mut time = milliseconds.map(|time| [u64::from(time / 1000), u64::from(time % 1000) * 1_000_000]);
+    let place = time.as_mut().map_or(0, address_mut);
+    // SAFETY: the kernel writes into the files' own places; it reads the time if there is one, and writes what is left of it.
+    let _ = unsafe { call(number::PPOLL, [address_mut(&mut files), 2, place, 0, 0]) };
+    time.map(|[seconds, nanoseconds]| u32::try_from(seconds * 1000 + nanoseconds / 1_000_000).unwrap_or(u32::MAX))
 }
 
 const MSG_DONTWAIT: usize = 0x40;

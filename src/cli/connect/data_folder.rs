@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tracing::{error, warn};
 
+use crate::blobs::{self, Blobs};
 use crate::cli::failure::Failure;
 use crate::cli::terminal::fold::to_stderr;
 use crate::domain::causes::chain;
 use crate::domain::codes::Exit;
 use crate::files::{self, Reach};
-use crate::orchestrator::{self, Orchestrator};
+use crate::orchestrator::{self, Member, Orchestrator, share_rule};
 use crate::registry::Registry;
 use crate::settings::{Paths, Problem, Settings, StoreKind};
-use crate::store::{self, EventStore, Postgres, PostgresStore, SledStore};
+use crate::store::{self, Cluster, EventStore, NodeId, NodeInfo, Postgres, PostgresStore, SledStore};
 use crate::workspace::{Layout, foreign_to_agent_home, foreign_to_data};
 
 /// What to do on a machine that gives no sandbox.
@@ -147,7 +148,8 @@ pub(crate) fn open_for_service(settings: &Settings) -> Result<Opened, Failure> {
     let (StoreKind::Postgres(url), Some(place)) = (&settings.store.kind, &settings.several.blobs) else {
         if settings.several.blobs.is_some() {
             let message = "files are shared only between services that share a store: set store to a postgres:// URL, or leave blobs out";
-            let problem = Problem { key: "blobs".to_owned(), place: "the settings".to_owned(), message: message.to_owned() };
+            let problem =
+                Problem { key: "blobs".to_owned(), place: "the settings".to_owned(), message: message.to_owned() };
             return Err(Failure::Configuration(vec![problem]));
         }
         return Ok(Opened { store: open_store(settings)?, shared: None });

@@ -111,5 +111,12 @@ fn row(node: &Value) -> Vec<String> {
     let runs = format!("{} of {}", node["running"], node["slots"]);
     let own = if node["answers_this_request"] == true { " *" } else { "" };
     let shown = |key| harmless(&text(node, key));
-    vec![format!("{}{own}", shown("name")), shown("node_id"), shown("version"), runs, state.to_owned(), shown("address")]
+    vec![
+        format!("{}{own}", shown("name")),
+        shown("node_id"),
+        shown("version"),
+        runs,
+        state.to_owned(),
+        shown("address"),
+    ]
 }

@@ -230,7 +230,8 @@ fn service(method: &str, path: &str) -> Option<Operation> {
                 .json("SettingsInForce")
         }
         ("GET", "/v1/management/nodes") => {
-            operation("management", "management_nodes", "The services that share the store with this one.").json("Nodes")
+            operation("management", "management_nodes", "The services that share the store with this one.")
+                .json("Nodes")
         }
         ("POST", "/v1/management/nodes/{id}/drain") => {
             operation("management", "management_node_drain", "Lets a service start no more runs, or some again.")

@@ -7,6 +7,7 @@ pub(crate) mod isolation;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::blobs::Blobs;
 use crate::fcmp::Signer;
 use crate::installed_engines::InstalledEngines;
 use crate::renderer::{ChildRenderer, Renderer};
@@ -46,6 +47,8 @@ pub struct Environment {
 pub struct Member {
     pub cluster: Arc<dyn Cluster>,
     pub info: NodeInfo,
+    /// Where the services share files.
+    pub blobs: Arc<dyn Blobs>,
 }
 
 impl Environment {

@@ -39,6 +39,7 @@ pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
         match tokio::time::timeout(patience, member.cluster.renew(load(&shared, &member))).await {
             Ok(Ok(answer)) => {
                 renewed = sent;
+                member.renewed(sent);
                 shared.queue.wait_in_store(answer.queued);
                 if member.set_draining(answer.draining) {
                     info!(draining = answer.draining, "this service was asked to start no more runs, or some again");
@@ -58,13 +59,21 @@ pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
         }
         member.lost();
         drop(shared);
-        while let Err(error) = member.cluster.join(member.info.clone()).await {
-            debug!(error = %chain(&error), "no new lease could be had; trying again");
-            tokio::time::sleep(JOIN_AGAIN_AFTER).await;
-        }
-        renewed = Instant::now();
-        member.joined();
+        renewed = join_again(&member).await;
+        member.joined(renewed);
         info!("this service has a lease again");
+    }
+}
+
+/// Joins again, however long it takes; when the answered request was sent.
+async fn join_again(member: &Membership) -> Instant {
+    loop {
+        let sent = Instant::now();
+        match member.cluster.join(member.info.clone()).await {
+            Ok(()) => return sent,
+            Err(error) => debug!(error = %chain(&error), "no new lease could be had; trying again"),
+        }
+        tokio::time::sleep(JOIN_AGAIN_AFTER).await;
     }
 }
 

@@ -136,7 +136,7 @@ pub(crate) struct Parts {
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Self {
         let runs = &parts.settings.runs;
-        let member = parts.member.map(|Member { cluster, info }| Arc::new(Membership::new(cluster, info)));
+        let member = parts.member.map(|Member { cluster, info, blobs: _ }| Arc::new(Membership::new(cluster, info)));
         Self {
             log: parts.log,
             queue: if member.is_some() { Queue::in_store(bounds(runs)) } else { Queue::new(bounds(runs)) },

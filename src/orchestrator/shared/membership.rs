@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::{Cluster, NodeInfo};
@@ -14,6 +16,8 @@ pub(crate) struct Membership {
     pub info: NodeInfo,
     /// Canceled when the lease is lost: engines must end then.
     lease: Mutex<CancellationToken>,
+    /// Until when no other service may take its runs over, with some room for the end of engines.
+    until: watch::Sender<Instant>,
     /// Somebody asked this service to start no more runs.
     draining: AtomicBool,
     /// Held while runs are taken from the queue, until they are in this service's own.
@@ -25,7 +29,14 @@ impl Membership {
         let lease = CancellationToken::new();
         // There is none before the service has joined.
         lease.cancel();
-        Self { cluster, info, lease: Mutex::new(lease), draining: AtomicBool::new(false), taking: Default::default() }
+        Self {
+            cluster,
+            info,
+            lease: Mutex::new(lease),
+            until: watch::Sender::new(Instant::now()),
+            draining: AtomicBool::new(false),
+            taking: Default::default(),
+        }
     }
 
     /// How long after the last renewal that was answered the lease is given up: early enough for engines to end before others may
@@ -39,8 +50,19 @@ impl Membership {
         (self.info.lease / 8).min(Duration::from_secs(2))
     }
 
-    /// The lease was got: what is begun from now on ends with it.
-    pub(crate) fn joined(&self) {
+    /// A renewal that was sent then was answered.
+    pub(crate) fn renewed(&self, sent: Instant) {
+        self.until.send_replace(sent + self.info.lease - self.info.lease / 5);
+    }
+
+    /// Until when no other service may take its runs over.
+    pub(crate) fn lease_until(&self) -> watch::Receiver<Instant> {
+        self.until.subscribe()
+    }
+
+    /// The lease was got by what was sent then: what is begun from now on ends with it.
+    pub(crate) fn joined(&self, sent: Instant) {
+        self.renewed(sent);
         *self.token() = CancellationToken::new();
     }
 

@@ -131,6 +131,7 @@ pub(crate) fn attempt<'a>(
         metrics: shared.metrics.clone(),
         stopping: shared.stopping.clone(),
         lease: shared.lease(),
+        lease_until: shared.member.as_ref().map(|member| member.lease_until()),
         stop: None,
         last_output: Vec::new(),
     }

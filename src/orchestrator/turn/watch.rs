@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +85,8 @@ pub(crate) struct Attempt<'a> {
     pub stopping: CancellationToken,
     /// Canceled when others may take the run over soon.
     pub lease: CancellationToken,
+    /// Until when they may not, where there are others.
+    pub lease_until: Option<watch::Receiver<Instant>>,
     pub stop: Option<Stop>,
     /// The end of what it wrote last.
     pub last_output: Vec<u8>,
@@ -107,6 +110,7 @@ impl Attempt<'_> {
         self.record(journal, &mut batch)?;
         journal.settle().await?;
         let hard = self.clocks.hard.at;
+        self.tell_lease();
         let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
         let mut last_byte = Instant::now();
         let (mut shown, mut dismissed) = (false, false);
@@ -126,6 +130,7 @@ impl Attempt<'_> {
                     self.process.stop(Duration::ZERO);
                     self.stop = Some(Stop::Shutdown);
                 }
+                () = renewed(&mut self.lease_until) => self.tell_lease(),
                 advanced = journal.advance(), if journal.waiting() > 0 => advanced?,
                 output = self.process.next(), if !batch.is_full() => {
                     let taken = match self.take(output, &mut batch)? {
@@ -177,6 +182,13 @@ impl Attempt<'_> {
             if now {
                 self.record(journal, &mut batch)?;
             }
+        }
+    }
+
+    /// The processes of the run end with the lease, whatever becomes of the service.
+    fn tell_lease(&mut self) {
+        if let Some(until) = &mut self.lease_until {
+            self.process.live_until(*until.borrow_and_update());
         }
     }
 
@@ -295,6 +307,17 @@ impl Attempt<'_> {
             self.stop(Stop::Canceled);
         }
         Ok(())
+    }
+}
+
+/// Waits until the lease is renewed; for ever where there is none.
+async fn renewed(lease_until: &mut Option<watch::Receiver<Instant>>) {
+    let is_renewed = match lease_until {
+        Some(until) => until.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_renewed {
+        std::future::pending().await
     }
 }
 

@@ -6,5 +6,5 @@ mod start;
 
 pub(crate) use order::Order;
 pub use order::ReadOnlyBind;
-pub(crate) use skill_runner_shim::wire::{Report, Request};
+pub(crate) use skill_runner_shim::wire::{Report, Request, lease};
 pub(crate) use start::{EnginesEnds, Failure, Started, start};
