@@ -4,21 +4,44 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+
+use flate2::{Compression, GzBuilder};
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shim/src");
     println!("cargo::rerun-if-changed=skills");
     println!("cargo::rerun-if-changed=ui");
-    match build().and_then(|()| list_builtin_skills()).and_then(|()| list_ui_files()) {
+    match pack_relocations().and_then(|()| build()).and_then(|()| list_builtin_skills()).and_then(|()| list_ui_files())
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             println!("cargo::error={message}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Has the linker write the places that the loader moves as a list of bits, which makes the release 1 MB smaller. The loader
+/// of glibc can read it from 2.36 on, so it is asked for only if the machine that builds, and will run it, has that.
+fn pack_relocations() -> Result<(), String> {
+    let (target, host, profile) = (variable("TARGET")?, variable("HOST")?, variable("PROFILE")?);
+    let at_home = target == host && target.to_string_lossy().ends_with("-linux-gnu");
+    if at_home && profile == "release" && glibc().is_some_and(|version| version >= (2, 36)) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+    Ok(())
+}
+
+/// The version of the machine's glibc; none if it has another C library or does not tell.
+fn glibc() -> Option<(u32, u32)> {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let told = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = told.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.split('.').next()?.parse().ok()?))
 }
 
 fn build() -> Result<(), String> {
@@ -60,21 +83,33 @@ fn list_builtin_skills() -> Result<(), String> {
     fs::write(&place, list).map_err(|error| format!("write {}: {error}", place.display()))
 }
 
-/// Lists the files of the user interface for `src/http/ui.rs`.
+/// Packs and lists the files of the user interface for `src/http/ui/files.rs`.
 fn list_ui_files() -> Result<(), String> {
     let ui = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("ui");
+    let out = PathBuf::from(variable("OUT_DIR")?);
     let mut files = Vec::new();
     find_files(&ui, &mut files)?;
     let mut rows = String::new();
     // Types are for the checker, not for browsers.
     let for_checker = |file: &Path| ["d.ts", "jsconfig.json"].iter().any(|end| file.to_string_lossy().ends_with(end));
-    for file in files.into_iter().filter(|file| !for_checker(file)) {
+    for (number, file) in files.into_iter().filter(|file| !for_checker(file)).enumerate() {
         let path = file.strip_prefix(&ui).map_err(|error| error.to_string())?;
-        rows.push_str(&format!("    ({path:?}, include_bytes!({file:?})),\n"));
+        let packed = out.join(format!("ui_file_{number}.gz"));
+        pack(&file, &packed).map_err(|error| format!("pack {}: {error}", file.display()))?;
+        rows.push_str(&format!("    ({path:?}, include_bytes!({packed:?})),\n"));
     }
-    let place = Path::new(&variable("OUT_DIR")?).join("ui_files.rs");
-    let list = format!("/// Every file of the user interface.\nconst UI_FILES: &[(&str, &[u8])] = &[\n{rows}];\n");
+    let place = out.join("ui_files.rs");
+    let list = format!(
+        "/// Every file of the user interface, packed by gzip.\nconst UI_FILES: &[(&str, &[u8])] = &[\n{rows}];\n"
+    );
     fs::write(&place, list).map_err(|error| format!("write {}: {error}", place.display()))
+}
+
+/// Packs a file; the same content always gives the same bytes.
+fn pack(file: &Path, packed: &Path) -> io::Result<()> {
+    let mut packer = GzBuilder::new().write(Vec::new(), Compression::best());
+    packer.write_all(&fs::read(file)?)?;
+    fs::write(packed, packer.finish()?)
 }
 
 fn find_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
