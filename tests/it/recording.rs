@@ -3,6 +3,7 @@
 //! The engine is played, the clock stands still unless somebody waits for it, and the store counts and holds appends.
 
 pub mod held_store;
+mod recovery;
 
 use std::io;
 use std::path::Path;
@@ -59,24 +60,10 @@ struct Run {
 
 impl Run {
     async fn begin() -> Run {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, store) = (tempfile::tempdir().unwrap(), HeldStore::default());
         std::fs::create_dir(folder.path().join("data")).unwrap();
         script_skill(&folder.path().join("skills"), "played", "", json!({}));
-        let flags = [("data_dir", "data"), ("skills_dir", "skills"), ("min_free_bytes", "0")].map(|(key, value)| {
-            let path = folder.path().join(value);
-            (key.to_owned(), if key.ends_with("dir") { path.to_str().unwrap().to_owned() } else { value.to_owned() })
-        });
-        let settings = Settings::load(None, &Default::default(), &flags, 2).unwrap();
-        let (stage, mut engines) = mpsc::unbounded_channel();
-        let environment = Environment {
-            blocking: Blocking::InPlace(Arc::new(|| Box::pin(async {}))),
-            engines: Arc::new(Stage(stage)),
-            ..Environment::real(&settings)
-        };
-        let store = HeldStore::default();
-        let registry = Registry::new(folder.path().join("skills"));
-        let shared = Arc::new(store.clone());
-        let service = Orchestrator::start_in(environment, shared, registry, settings).await.unwrap();
+        let (service, mut engines) = started(folder.path(), &store).await;
         let request = serde_json::from_value(json!({"skill_id": "played"})).unwrap();
         let id = service.create(request, None).await.unwrap().run_id;
         let mut engine = engines.recv().await.unwrap();
@@ -105,6 +92,24 @@ impl Run {
         self.engine.end(ProcessExit::Code(0), 0).await;
         ended(&self.service, self.id).await
     }
+}
+
+/// A service, and the engines that it starts.
+async fn started(folder: &Path, store: &HeldStore) -> (Orchestrator, mpsc::UnboundedReceiver<SimulatedEngine>) {
+    let flags = [("data_dir", "data"), ("skills_dir", "skills"), ("min_free_bytes", "0")].map(|(key, value)| {
+        let path = folder.join(value);
+        (key.to_owned(), if key.ends_with("dir") { path.to_str().unwrap().to_owned() } else { value.to_owned() })
+    });
+    let settings = Settings::load(None, &Default::default(), &flags, 2).unwrap();
+    let (stage, engines) = mpsc::unbounded_channel();
+    let environment = Environment {
+        blocking: Blocking::InPlace(Arc::new(|| Box::pin(async {}))),
+        engines: Arc::new(Stage(stage)),
+        ..Environment::real(&settings)
+    };
+    let registry = Registry::new(folder.join("skills"));
+    let shared = Arc::new(store.clone());
+    (Orchestrator::start_in(environment, shared, registry, settings).await.unwrap(), engines)
 }
 
 /// Waits for the end of a run and checks its log; its events.

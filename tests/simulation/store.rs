@@ -47,7 +47,10 @@ impl Store {
         let (orders, received) = mpsc::unbounded_channel();
         let tails = Tails::default();
         let slowness = if world.chaos() { world.dice.weighted(&[(4, 0), (2, 10), (1, 300), (1, 4000)]) } else { 0 };
-        let writer = Writer { world: world.clone(), tails: tails.clone(), slowness };
+        // Refusals that follow each other are met only where they are many.
+        let full_one_in = world.dice.weighted(&[(5, 40), (1, 3)]);
+        let overtaken_one_in = world.dice.weighted(&[(5, 60), (1, 4)]);
+        let writer = Writer { world: world.clone(), tails: tails.clone(), slowness, full_one_in, overtaken_one_in };
         tokio::spawn(writer.write(received));
         Store { world, orders, tails }
     }
@@ -70,6 +73,10 @@ struct Writer {
     tails: Tails,
     /// Most milliseconds of a commit.
     slowness: u64,
+    /// How many appends there are for one that finds the disk full.
+    full_one_in: u64,
+    /// How many appends there are for one that a second writer comes before.
+    overtaken_one_in: u64,
 }
 
 impl Writer {
@@ -117,11 +124,11 @@ impl Writer {
 
     async fn append(&self, append: Append, what: &str) -> AppendResult {
         let run = append.run;
-        if self.world.chaos() && self.world.dice.once_in(40) {
+        if self.world.chaos() && self.world.dice.once_in(self.full_one_in) {
             self.world.note(format!("full: {what}"));
             return Err(Error::Full { path: PathBuf::from("the disk"), available: 0 });
         }
-        if self.world.chaos() && self.world.dice.once_in(60) {
+        if self.world.chaos() && self.world.dice.once_in(self.overtaken_one_in) {
             self.second_writer(run).await;
         }
         if self.world.sabotage == Sabotage::StoreForgets && append.expected_head.0 > 0 && self.world.dice.once_in(10) {

@@ -58,7 +58,7 @@ pub(crate) async fn recover(shared: &Arc<Shared>) -> Result<(), Error> {
             Ok(state) => ready.extend(follow_up(shared, &state).await),
             Err(error) => {
                 warn!(run.id = %run, error = %chain(&error), "a run could not be recovered; trying again");
-                failed.extend(shared.log.head(run).await.map(|head| (run, head.state.head_seq)));
+                failed.extend(NotRecovered::now(shared, run).await);
             }
         }
     }
@@ -202,7 +202,7 @@ async fn recover_in_background(shared: Weak<Shared>) {
                 Err(error) if lost_race(&error) => {}
                 Err(error) => {
                     warn!(run.id = %run, error = %chain(&error), "a run could not be recovered; trying again");
-                    failed.extend(shared.log.head(*run).await.map(|head| (*run, head.state.head_seq)));
+                    failed.extend(NotRecovered::now(&shared, *run).await);
                 }
             }
         }
@@ -219,24 +219,50 @@ async fn recover_one(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
     Ok(())
 }
 
+/// A run that could not be recovered, as it was then.
+struct NotRecovered {
+    run: RunId,
+    status: Status,
+    turns: u32,
+    head: Seq,
+}
+
+impl NotRecovered {
+    /// `None` if its row cannot be read.
+    async fn now(shared: &Shared, run: RunId) -> Option<Self> {
+        let state = shared.log.head(run).await.ok()?.state;
+        Some(Self { run, status: state.status(), turns: state.turns, head: state.head_seq })
+    }
+
+    /// Whether somebody moved it on since then, who has recovered it.
+    fn moved_on(&self, now: &Self) -> bool {
+        match self.status {
+            // An attempt that failed half-way, or a cancel that did, may have logged the rest of its output: that is not its end.
+            Status::Running => (now.status, now.turns) != (self.status, self.turns),
+            Status::Queued | Status::WaitingUser | Status::Succeeded | Status::Failed | Status::Canceled => {
+                now.head != self.head
+            }
+        }
+    }
+}
+
 /// Recover what a full disk or the like has prevented: such a run would seem to go on until the next start.
-async fn recover_later(shared: Weak<Shared>, mut failed: Vec<(RunId, Seq)>) {
+async fn recover_later(shared: Weak<Shared>, mut failed: Vec<NotRecovered>) {
     while !failed.is_empty() {
         tokio::time::sleep(AGAIN_AFTER).await;
         let Some(shared) = shared.upgrade() else { return };
         let mut left = Vec::new();
-        for (run, head) in failed {
+        for before in failed {
+            let run = before.run;
             let _lock = shared.run_locks.lock(run).await;
-            // Whoever moved it on since then has recovered it.
-            if !shared.log.head(run).await.is_ok_and(|now| now.state.head_seq == head) {
+            if NotRecovered::now(&shared, run).await.is_none_or(|now| before.moved_on(&now)) {
                 continue;
             }
             match recover_run(&shared, run).await {
                 Ok(state) => wake(&shared, follow_up(&shared, &state).await.into_iter().collect()),
-                Err(error) if lost_race(&error) => {}
                 Err(error) => {
                     warn!(run.id = %run, error = %chain(&error), "a run could still not be recovered; trying again");
-                    left.push((run, head));
+                    left.push(before);
                 }
             }
         }

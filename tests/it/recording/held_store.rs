@@ -1,5 +1,6 @@
 //! A store in memory that counts appends, and holds them on request.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +19,7 @@ pub struct HeldStore {
     overtaken: Arc<AtomicBool>,
     trouble: Arc<Mutex<Option<String>>>,
     most_bytes: Arc<AtomicUsize>,
+    refusals: Arc<Mutex<VecDeque<Option<Error>>>>,
 }
 
 impl Default for HeldStore {
@@ -29,6 +31,7 @@ impl Default for HeldStore {
             overtaken: Arc::default(),
             trouble: Arc::default(),
             most_bytes: Arc::new(AtomicUsize::new(usize::MAX)),
+            refusals: Arc::default(),
         }
     }
 }
@@ -54,6 +57,11 @@ impl HeldStore {
         self.most_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// What the next appends are refused with, one after the other; `None` takes one.
+    pub fn refuse_next(&self, refusals: impl IntoIterator<Item = Option<Error>>) {
+        self.refusals.lock().unwrap().extend(refusals);
+    }
+
     /// From now on the store tells of this trouble.
     pub fn tell(&self, trouble: &str) {
         *self.trouble.lock().unwrap() = Some(trouble.to_owned());
@@ -69,7 +77,11 @@ impl EventStore for HeldStore {
     fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
         let (store, appends, mut held) = (self.store.clone(), self.appends.clone(), self.held.subscribe());
         let (bytes, limit) = (append.events.iter().map(|batch| batch.ndjson.len()).sum(), self.most_bytes.clone());
+        let refusals = self.refusals.clone();
         Box::pin(async move {
+            if let Some(refusal) = refusals.lock().unwrap().pop_front().flatten() {
+                return Err(refusal);
+            }
             let limit = limit.load(Ordering::Relaxed);
             if bytes > limit {
                 return Err(Error::TooLarge { bytes, limit });
