@@ -6,14 +6,15 @@ use crate::first_process::FirstProcess;
 use crate::limits;
 use crate::program_file::{self, ProgramPath};
 use crate::sandbox::{self, Ports, Refused};
-use crate::sys::{self, Errno, Fd, Limit, Result};
-use crate::text::digits;
+use crate::sys::{self, Errno, Fd, Limit, Result, isolate};
+use crate::text::{Path, digits};
 use crate::wire::{FILES, Order, SandboxStep, Words};
 
 /// A program file that was just written can be "busy": a process that was forked meanwhile has a copy of the open file
 /// until its exec, which follows within milliseconds.
 const BUSY_TIMES: u32 = 50;
 const BUSY_PAUSE: u32 = 10;
+const PATH_MAX: usize = 4096;
 
 /// Why there will be no engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub(crate) struct Prepared {
     /// In a sandbox.
     pub(crate) first: Option<FirstProcess>,
     pub(crate) ports: Ports,
-    /// The control group that the engine may be in; one word or none.
-    pub(crate) group: Words<'static>,
+    /// The control groups that the engine may be in.
+    pub(crate) groups: [Words<'static>; 2],
 }
 
 impl From<Errno> for Refusal {
@@ -80,7 +81,7 @@ pub(crate) fn prepare(order: Order<'static>, files: [Fd; FILES]) -> core::result
     files.into_iter().for_each(sys::close);
     let heard = hear(answer);
     sys::close(answer);
-    heard.map(|()| Prepared { engine, first, ports, group: order.group })
+    heard.map(|()| Prepared { engine, first, ports, groups: [order.group, order.joined] })
 }
 
 fn fork(group: Option<Fd>) -> Result<Option<i32>> {
@@ -96,6 +97,7 @@ fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core
     sys::block_signals(0);
     // If a lower limit is in force already, the environment alone names the run.
     let _ = sys::limit(Limit::RealTime, [order.mark; 2]);
+    join(order.joined);
     limits::apply(&order)?;
     let confined = order.sandbox.namespaces != 0;
     if confined {
@@ -112,6 +114,15 @@ fn make_ready(order: Order<'_>, [stdin, stdout, stderr, _]: [Fd; FILES]) -> core
         sandbox::drop_privileges(order.sandbox)?;
     }
     Ok(program)
+}
+
+/// Goes into control groups. Where that is refused, the process stays in the shim's, which the service sees.
+fn join(groups: Words<'_>) {
+    for folder in groups {
+        let tasks = Path::<PATH_MAX>::of(&[folder.strip_suffix(b"\0").unwrap_or(folder), b"/tasks"]);
+        // 0 is whoever writes it: a process that moves itself, and has one thread, need not wait for others.
+        let _ = tasks.map(|file| isolate::write_file(file.ended(), b"0"));
+    }
 }
 
 fn bind(mut binds: Words<'_>, mut tmp: Words<'_>) -> Result<()> {

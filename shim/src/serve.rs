@@ -25,14 +25,14 @@ pub fn serve() -> ! {
         Err(error) => Err(Refusal::Engine(error)),
     };
     match ready {
-        Ok(Prepared { engine, first, ports, group }) => {
+        Ok(Prepared { engine, first, ports, groups }) => {
             report_with(Report::Ready(engine), ports.files());
             ports.files().iter().copied().for_each(sys::close);
             let connected =
                 Shim { engine: Some(engine), first, deaths, killing: false, killed: 0, connected: true, lease: None }.run();
             if !connected {
-                // The service is gone, and with it whoever would remove it.
-                for folder in group {
+                // The service is gone, and with it whoever would remove them.
+                for folder in groups.into_iter().flatten() {
                     let _ = sys::group::remove_folder(folder);
                 }
             }

@@ -29,6 +29,8 @@ pub struct Order<'a> {
     pub tmp: Words<'a>,
     /// The folder of the control group in which the engine is born; one word or none.
     pub group: Words<'a>,
+    /// Folders of control groups that the engine's process goes into by itself.
+    pub joined: Words<'a>,
     /// What the run's processes are confined by; a list of words, see [`Sandbox`]; empty for none.
     pub sandbox: Sandbox<'a>,
     pub argv: Words<'a>,
@@ -126,7 +128,7 @@ impl<'a> Order<'a> {
         let Sandbox { namespaces, ids: [user, group], hidden, shown, ports, filters } = self.sandbox;
         let ([soft, hard], own) = (self.open_files, [namespaces, user, group, filters.len() as u64]);
         let limits = [self.mark, soft, hard, self.file_bytes, self.cpu_seconds];
-        let counted = [self.binds, self.tmp, self.group, hidden, shown, ports, self.argv];
+        let counted = [self.binds, self.tmp, self.group, self.joined, hidden, shown, ports, self.argv];
         let numbers = limits.into_iter().chain(own).chain(counted.map(|list| list.len() as u64));
         let lists = [self.cwd.0].into_iter().chain(counted.map(|list| list.0)).chain([self.env.0, filters]);
         let ended: usize = numbers.clone().map(|number| digits(number, &mut [0; 20]).len() + 1).sum();
@@ -143,7 +145,7 @@ impl<'a> Order<'a> {
     /// Reads an order without its length.
     pub fn decode(bytes: &'a [u8]) -> Option<Order<'a>> {
         let mut words = Words(bytes);
-        let mut numbers = [0; 16];
+        let mut numbers = [0; 17];
         for number in &mut numbers {
             *number = words.next_number()?;
         }
@@ -152,16 +154,17 @@ impl<'a> Order<'a> {
         let (before, filters) = words.0.split_at_checked(behind)?;
         let mut words = Words(before);
         let cwd = words.split_off(1)?;
-        let [mut binds, mut tmp, mut group, mut hidden, mut shown, mut ports, mut argv] = [Words(b""); 7];
-        let lists = [&mut binds, &mut tmp, &mut group, &mut hidden, &mut shown, &mut ports, &mut argv];
+        let [mut binds, mut tmp, mut group, mut joined, mut hidden, mut shown, mut ports, mut argv] = [Words(b""); 8];
+        let lists = [&mut binds, &mut tmp, &mut group, &mut joined, &mut hidden, &mut shown, &mut ports, &mut argv];
         for (list, count) in lists.into_iter().zip(counts) {
             *list = words.split_off(count)?;
         }
         let whole = words.is_empty() || before.last() == Some(&0);
         let sandbox = Sandbox { namespaces, ids: [user, group_id], hidden, shown, ports, filters };
-        let open_files = [soft, hard];
-        let env = words;
-        whole.then_some(Order { mark, open_files, file_bytes, cpu_seconds, cwd, binds, tmp, group, sandbox, argv, env })
+        let (open_files, env) = ([soft, hard], words);
+        let order =
+            Order { mark, open_files, file_bytes, cpu_seconds, cwd, binds, tmp, group, joined, sandbox, argv, env };
+        whole.then_some(order)
     }
 }
 
@@ -315,6 +318,7 @@ mod tests {
             binds: Words::new(&binds),
             tmp: Words::new(b"/own tmp\0"),
             group: Words::new(b"/groups/one\0"),
+            joined: Words::new(b"/memory/one\0/pids/one\0"),
             sandbox: Sandbox {
                 namespaces: 0x2_0000,
                 ids: [1000, 100],
@@ -333,6 +337,7 @@ mod tests {
             binds: none,
             tmp: none,
             group: none,
+            joined: none,
             sandbox: Sandbox::NONE,
             env: none,
             ..full
@@ -360,6 +365,7 @@ mod tests {
             binds: Words::new(b""),
             tmp: Words::new(b""),
             group: Words::new(b""),
+            joined: Words::new(b""),
             sandbox: Sandbox::NONE,
             argv: Words::new(&argv),
             env: Words::new(b"A=b\0"),

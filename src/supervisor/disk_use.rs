@@ -7,12 +7,15 @@ use std::path::PathBuf;
 use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
 
 /// The unit of the blocks that the kernel tells.
-const BLOCK: u64 = 512;
+pub(super) const BLOCK: u64 = 512;
 
-/// What of the limits these folders have met. It looks no further than that; what cannot be read does not count, and no link
+/// What of the limits these folders have met, with so many bytes of files that are in none. It looks no further than that; what cannot be read does not count, and no link
 /// is followed.
-pub(crate) fn exceeded(folders: &[PathBuf], limits: &ResourceLimits) -> Option<Exceeded> {
-    let (mut bytes, mut files) = (0_u64, 0_u64);
+pub(crate) fn exceeded(folders: &[PathBuf], unnamed: u64, limits: &ResourceLimits) -> Option<Exceeded> {
+    let (mut bytes, mut files) = (unnamed, 0_u64);
+    if let Some(too_much) = limits.disk_exceeded(bytes, files) {
+        return Some(too_much);
+    }
     let mut waiting = folders.to_vec();
     while let Some(folder) = waiting.pop() {
         let Ok(entries) = fs::read_dir(folder) else { continue };
@@ -54,17 +57,19 @@ mod tests {
             let (memory_bytes, processes, cpu_seconds, open_files) = (ample, ample, ample, ample);
             ResourceLimits { memory_bytes, processes, cpu_seconds, file_bytes, disk_bytes, open_files }
         };
-        assert_eq!(exceeded(&folders, &limits(1 << 30, 100_001)), None);
+        assert_eq!(exceeded(&folders, 0, &limits(1 << 30, 100_001)), None);
         let large = Exceeded { resource: Resource::File, limit: 100_000, seen: 100_000, files: None };
-        assert_eq!(exceeded(&folders, &limits(1 << 30, 100_000)), Some(large));
-        let full = exceeded(&folders, &limits(90_000, 1 << 30)).unwrap();
+        assert_eq!(exceeded(&folders, 0, &limits(1 << 30, 100_000)), Some(large));
+        let full = exceeded(&folders, 0, &limits(90_000, 1 << 30)).unwrap();
         assert_eq!((full.resource, full.limit, full.seen >= 100_000), (Resource::Disk, 90_000, true));
+        let unnamed = exceeded(&[], 90_001, &limits(90_000, 1 << 30)).unwrap();
+        assert_eq!((unnamed.resource, unnamed.seen), (Resource::Disk, 90_001));
         // Room for six files and folders.
         let many = |files| (0..files).for_each(|n| fs::write(deep.join(format!("{n}")), "").unwrap());
         let limits = limits(6 * 16 * 1024 + 100_000, 1 << 30);
         many(2);
-        assert_eq!(exceeded(&folders, &limits), None);
+        assert_eq!(exceeded(&folders, 0, &limits), None);
         many(20);
-        assert_eq!(exceeded(&folders, &limits).and_then(|exceeded| exceeded.files), Some(13));
+        assert_eq!(exceeded(&folders, 0, &limits).and_then(|exceeded| exceeded.files), Some(13));
     }
 }

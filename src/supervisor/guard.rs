@@ -16,6 +16,7 @@ use tracing::warn;
 
 use super::control_group::Group;
 use super::disk_use;
+use super::held_files::held;
 use super::usage::Tasks;
 use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
 use crate::engine::ProcessExit;
@@ -95,7 +96,7 @@ impl Guarded {
             ProcessExit::Code(0) | ProcessExit::Dismissed => None,
             // It may have been refused more: then its files are as large as they may be.
             ProcessExit::Code(_) | ProcessExit::Signal(_) | ProcessExit::Unknown => {
-                disk_use::exceeded(&self.watched.folders, limits)
+                disk_use::exceeded(&self.watched.folders, 0, limits)
             }
         }
     }
@@ -205,8 +206,11 @@ fn look_at_processes(watched: &[Arc<Watched>]) {
 }
 
 fn look_at_disk(watched: &[Arc<Watched>]) {
+    let tasks = Tasks::look().unwrap_or_default();
     for one in watched {
-        tell(one, disk_use::exceeded(&one.folders, &one.limits));
+        let held = held(&tasks.pids_below(one.shim));
+        tell(one, one.limits.exceeded(Resource::Memory, held.in_memory));
+        tell(one, disk_use::exceeded(&one.folders, held.on_disk, &one.limits));
     }
 }
 

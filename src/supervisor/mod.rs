@@ -11,6 +11,7 @@ mod egress;
 mod first_process;
 mod follower;
 mod guard;
+mod held_files;
 mod log;
 mod marks;
 mod mask;
@@ -38,7 +39,7 @@ mod words;
 
 pub use crate::domain::fact::Stream;
 pub use crate::engine::ProcessExit;
-pub use control_group::{ControlGroups, Controllers};
+pub use control_group::{ControlGroups, Controllers, Hierarchies};
 pub use egress::{Egress, Host};
 pub(crate) use egress::{connections_of_a_run, proxy_variables};
 #[cfg(any(test, fuzzing))]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use super::control_group::Entry;
 use super::sandbox::{Access, Network, Sandbox, Shown, filters, hidden_of_machine};
 use super::shim::{self, EnginesEnds, Failure, Order};
 
@@ -65,7 +66,7 @@ fn try_once(folder: &Path, user_namespace: bool) -> Result<(), Failure> {
         cwd: folder.clone(),
         binds: Vec::new(),
         tmp: None,
-        group: None,
+        group: Entry::default(),
         sandbox: Some(sandbox),
         argv: vec!["/bin/sh".into()],
         env: Vec::new(),

@@ -12,7 +12,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
-use super::control_group::{ControlGroups, Group};
+use super::control_group::{ControlGroups, Entry, Group};
 use super::egress;
 use super::guard::{Resources, guard};
 use super::log::Log;
@@ -198,7 +198,7 @@ impl From<Spec<'_>> for Prepared {
                 cwd: cwd.clone(),
                 binds: spec.read_only_binds.to_vec(),
                 tmp: (*own_tmp && spec.sandbox.is_none()).then(|| spec.tmp_dir.to_owned()),
-                group: None,
+                group: Entry::default(),
                 sandbox: spec.sandbox.cloned(),
                 argv: argv.iter().map(OsString::from).collect(),
                 env: env.into_iter().collect(),
@@ -218,7 +218,7 @@ impl Prepared {
         let (stdout_log, stderr_log) = (self.open_log(&self.stdout_log)?, self.open_log(&self.stderr_log)?);
         tmp_dir::create(&self.tmp_dir).map_err(|source| Error::TmpDir { path: self.tmp_dir.clone(), source })?;
         let group = self.order.limits.and_then(|limits| groups.make(self.run, &limits));
-        self.order.group = group.as_ref().map(|group| group.folder().to_owned());
+        self.order.group = group.as_ref().map(Group::entry).unwrap_or_default();
         let mut begun = self.start_shim();
         if let Err(Failure::Bind(_)) = &begun
             && self.order.tmp.take().is_some()

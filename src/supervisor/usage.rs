@@ -72,6 +72,12 @@ impl Tasks {
         found
     }
 
+    /// The processes below this shim.
+    pub(crate) fn pids_below(&self, shim: i32) -> Vec<i32> {
+        let below = self.by_pid.get(&shim).map(|shim| self.below(*shim)).unwrap_or_default();
+        below.into_iter().map(|task| task.pid).collect()
+    }
+
     /// What of the limits the processes below this shim have met; so many of them are the runner's own.
     pub(crate) fn exceeded(&self, shim: i32, own: u64, limits: &ResourceLimits) -> Option<Exceeded> {
         let shim = *self.by_pid.get(&shim)?;

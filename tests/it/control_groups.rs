@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -11,36 +11,63 @@ use crate::cli::place::Place;
 use crate::support::skill::GATED;
 use crate::support::{Call, LONG, Server, Sse, of_type};
 
-/// The folder below which groups are made here; none where that is not allowed, and then the test is left out.
-fn groups(test: &str) -> Option<PathBuf> {
+/// The folders below which groups are made here: one, or in version 1 one for each controller.
+struct Groups {
+    folders: Vec<PathBuf>,
+    /// Whether the kernel bounds memory and processes by them.
+    limit: bool,
+}
+
+/// Where groups are made here; none where that is not allowed, and then the test is left out.
+fn groups(test: &str) -> Option<Groups> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let is_version_2 = |line: &&str| line.contains(" - cgroup2 ");
-    let mount = mounts.lines().find(is_version_2).and_then(|line| line.split(' ').nth(4)).map(PathBuf::from);
     let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let mount = |kind: &str| {
+        let line = mounts.lines().find(|line| line.contains(kind))?;
+        line.split(' ').nth(4).map(PathBuf::from)
+    };
+    let can = |folder: &PathBuf| {
+        let tried = folder.join(format!("tried-{}", std::process::id()));
+        fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).is_ok()
+    };
     // Only in the root of all groups may this program's processes be beside those of others.
     let in_root = own.lines().any(|line| line == "0::/");
-    let tried = mount.filter(|_| in_root).filter(|mount| {
-        let tried = mount.join(format!("tried-{}", std::process::id()));
-        !mount.join("cgroup.type").exists() && fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).is_ok()
+    let whole = mount(" - cgroup2 ").filter(|mount| in_root && !mount.join("cgroup.type").exists() && can(mount));
+    let limit = whole.as_ref().is_some_and(|mount| {
+        let told = fs::read_to_string(mount.join("cgroup.controllers")).unwrap();
+        ["memory", "pids"].iter().all(|name| told.split_whitespace().any(|one| one == *name))
     });
-    if tried.is_none() {
+    let each = ["memory", "pids", "cpuacct"].map(|controller| {
+        let path = own.lines().find_map(|line| line.split_once(&format!(":{controller}:/")))?.1;
+        mount(&format!(" - cgroup cgroup rw,{controller}")).map(|mount| mount.join(path)).filter(can)
+    });
+    let found = match (whole, each) {
+        (Some(whole), _) if limit => Some(Groups { folders: vec![whole], limit }),
+        (_, [Some(memory), Some(pids), time]) => {
+            Some(Groups { folders: [memory, pids].into_iter().chain(time).collect(), limit: true })
+        }
+        (whole, _) => whole.map(|whole| Groups { folders: vec![whole], limit }),
+    };
+    if found.is_none() {
         eprintln!("NOT RUN (no control groups can be made here): {test}");
     }
-    tried
+    found
 }
 
-/// The groups of a run.
-fn of_run(groups: &Path, run: &str) -> Vec<String> {
-    let names = fs::read_dir(groups).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.contains(run)).collect()
-}
+impl Groups {
+    /// The groups of a run, in all folders.
+    fn of_run(&self, run: &str) -> Vec<PathBuf> {
+        let entries = self.folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.to_str().unwrap().contains(run)).collect()
+    }
 
-/// Nobody tells when a group is removed.
-fn wait_until_gone(groups: &Path, run: &str) {
-    let begun = Instant::now();
-    while !of_run(groups, run).is_empty() {
-        assert!(begun.elapsed() < LONG, "{:?}", of_run(groups, run));
-        std::thread::sleep(Duration::from_millis(20));
+    /// Nobody tells when a group is removed.
+    fn wait_until_gone(&self, run: &str) {
+        let begun = Instant::now();
+        while !self.of_run(run).is_empty() {
+            assert!(begun.elapsed() < LONG, "{:?}", self.of_run(run));
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -59,16 +86,19 @@ fn every_process_of_a_run_is_in_its_group_which_goes_with_it() {
         server.skill("gated", &format!("{child}{GATED}"), json!({}));
         let (_, run) = server.create("gated");
         server.wait_for(&run, "raw.stderr", "ready");
-        let [group] = of_run(&groups, &run).try_into().unwrap();
-        let members = fs::read_to_string(groups.join(&group).join("cgroup.procs")).unwrap();
-        // The shell and the process that has left its session, at least; not the service.
-        assert!(members.lines().count() >= 2, "{members}");
-        assert!(members.lines().all(|pid| pid != std::process::id().to_string()), "{members}");
+        let own = groups.of_run(&run);
+        assert_eq!(own.len(), groups.folders.len(), "{own:?}");
+        for group in own {
+            let members = fs::read_to_string(group.join("cgroup.procs")).unwrap();
+            // The shell and the process that has left its session, at least; not the service.
+            assert!(members.lines().count() >= 2, "{group:?}: {members}");
+            assert!(members.lines().all(|pid| pid != std::process::id().to_string()), "{group:?}: {members}");
+        }
         server.open_gate(&run, "go");
         let events = server.finish(&run);
         let started = of_type(&events, "turn.started");
         assert!(parts(&started[0]).contains(&"control-group"), "{started:#?}");
-        wait_until_gone(&groups, &run);
+        groups.wait_until_gone(&run);
     }
 }
 
@@ -108,28 +138,76 @@ fn the_group_of_a_killed_service_goes_with_its_runs() {
     let run = created["run_id"].as_str().unwrap().to_owned();
     let mut events = Sse::open(address, &format!("/v1/jobs/{run}/events?cursor=0"), &[]);
     while events.next_chat().is_some_and(|event| event["type"] != "raw.stderr") {}
-    assert_eq!(of_run(&groups, &run).len(), 1);
+    assert_eq!(groups.of_run(&run).len(), groups.folders.len());
     running.signal(rustix::process::Signal::KILL);
-    wait_until_gone(&groups, &run);
+    groups.wait_until_gone(&run);
+}
+
+#[test]
+fn the_kernel_itself_keeps_a_run_at_its_memory_and_its_processes() {
+    let test = "control_groups::the_kernel_itself_keeps_a_run_at_its_memory_and_its_processes";
+    if !groups(test).is_some_and(|groups| groups.limit) {
+        eprintln!("NOT RUN (control groups cannot limit memory and processes here): {test}");
+        return;
+    }
+    let memory = "x = b'x' * (400 << 20)";
+    // Memory that no process has mapped.
+    let unmapped = "f = os.memfd_create('x')\nwhile True: os.write(f, b'x' * (1 << 20))";
+    let processes = "for _ in range(8):\n    try: os.fork()\n    except OSError: pass\ntime.sleep(600)";
+    for (taken, limit, value) in
+        [(memory, "memory_bytes", 64 << 20), (unmapped, "memory_bytes", 64 << 20), (processes, "processes", 20)]
+    {
+        let settings = [("hard_timeout_seconds", "60"), (&*format!("limits.{limit}"), &*value.to_string())];
+        let server = Server::with(&settings);
+        let entrypoint = json!({"type": "script", "script": {"command": "python3 scripts/take.py"}});
+        server.skill("taker", "", json!({"runner": {"entrypoint": entrypoint}}));
+        let script = format!("import os, sys, time\nsys.stdin.read()\n{taken}\n");
+        fs::write(server.folder.path().join("skills/taker/scripts/take.py"), script).unwrap();
+        let (_, run) = server.create("taker");
+        let events = server.finish(&run);
+        assert!(parts(&of_type(&events, "turn.started")[0]).contains(&"control-group"), "{events:#?}");
+        let error = server.get(&format!("/v1/jobs/{run}")).json()["error"].take();
+        // Who only watches sees more than the limit; the kernel lets nobody have more.
+        let details = json!({"limit": limit, "value": value, "seen": value});
+        assert_eq!((&error["code"], &error["details"]), (&json!("RESOURCE_LIMIT_EXCEEDED"), &details), "{taken}");
+    }
+}
+
+#[test]
+fn groups_that_a_killed_service_left_are_removed_by_the_next_start_and_others_stay() {
+    let test = "control_groups::groups_that_a_killed_service_left_are_removed_by_the_next_start_and_others_stay";
+    let Some(groups) = groups(test) else { return };
+    let name = format!("left-by-{}", std::process::id());
+    let make = |prefix: &str, age: u64| -> Vec<PathBuf> {
+        let made: Vec<PathBuf> =
+            groups.folders.iter().map(|folder| folder.join(format!("{prefix}{name}-{age}"))).collect();
+        for folder in &made {
+            fs::create_dir(folder).unwrap();
+            let then = SystemTime::now() - Duration::from_secs(age);
+            fs::File::open(folder).unwrap().set_modified(then).unwrap();
+        }
+        made
+    };
+    let (left, fresh, foreign) = (make("skill-runner-", 120), make("skill-runner-", 1), make("other-", 120));
+    let server = Server::with(&[("control_groups", "on")]);
+    let there = |folders: &[PathBuf]| folders.iter().filter(|folder| folder.exists()).count();
+    let counts = [&left, &fresh, &foreign].map(|folders| there(folders));
+    drop(server);
+    for folder in left.iter().chain(&fresh).chain(&foreign) {
+        let _ = fs::remove_dir(folder);
+    }
+    assert_eq!(counts, [0, groups.folders.len(), groups.folders.len()]);
 }
 
 #[test]
 fn groups_are_used_by_themselves_only_where_they_can_limit_memory_and_processes() {
-    let server = Server::start();
-    server.skill("hello", crate::support::skill::HELLO, json!({}));
-    let (_, run) = server.create("hello");
-    let started = of_type(&server.finish(&run), "turn.started");
-    let told = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let mount = told.lines().find(|line| line.contains(" - cgroup2 ")).and_then(|line| line.split(' ').nth(4));
-    let controllers = mount.map(|mount| fs::read_to_string(format!("{mount}/cgroup.controllers")).unwrap_or_default());
-    let can_limit =
-        |name: &str| controllers.as_deref().is_some_and(|all| all.split_whitespace().any(|one| one == name));
-    if !(can_limit("memory") && can_limit("pids")) {
-        assert!(!parts(&started[0]).contains(&"control-group"), "{started:#?}");
+    let test = "control_groups::groups_are_used_by_themselves_only_where_they_can_limit_memory_and_processes";
+    let limit = groups(test).is_some_and(|groups| groups.limit);
+    for (setting, used) in [("auto", limit), ("off", false)] {
+        let server = Server::with(&[("control_groups", setting)]);
+        server.skill("hello", crate::support::skill::HELLO, json!({}));
+        let (_, run) = server.create("hello");
+        let started = of_type(&server.finish(&run), "turn.started");
+        assert_eq!(parts(&started[0]).contains(&"control-group"), used, "{setting}: {started:#?}");
     }
-    let server = Server::with(&[("control_groups", "off")]);
-    server.skill("hello", crate::support::skill::HELLO, json!({}));
-    let (_, run) = server.create("hello");
-    let started = of_type(&server.finish(&run), "turn.started");
-    assert!(!parts(&started[0]).contains(&"control-group"), "{started:#?}");
 }

@@ -15,7 +15,8 @@ const OWN_END: &str = "its own end";
 
 /// The error of a run of this script, on a server with this setting. Meanwhile and afterwards others are served.
 fn stopped(setting: (&str, &str), script: &str) -> Value {
-    let server = Server::with(&[NET, setting]);
+    // What the service itself watches; what the kernel bounds is in `control_groups.rs`.
+    let server = Server::with(&[NET, setting, ("control_groups", "off")]);
     server.skill("hog", script, json!({}));
     server.skill("hello", HELLO, json!({}));
     let (_, run) = server.create("hog");
@@ -108,6 +109,28 @@ fn a_disk_that_is_being_filled_is_noticed_in_the_run_and_in_its_temporary_folder
         let seen = seen(&stopped(("limits.disk_bytes", "20 MiB"), &fill), "disk_bytes", limit);
         assert!(seen > limit, "{seen}");
     }
+}
+
+#[test]
+fn files_without_a_name_count_as_disk_space_and_those_in_memory_as_memory() {
+    // Eight files of 5 MB each, which no folder shows.
+    let fill = "exec python3 -c 'import mmap, os, tempfile, time\nheld = []\nfor n in range(8):\n  \
+        file = tempfile.TemporaryFile(dir=FOLDER)\n  file.write(os.urandom(5000000))\n  file.flush()\n  held.append(HOLD)\n  FREE\ntime.sleep(600)'\n";
+    let limit = 20 << 20;
+    let open = ("file", "pass");
+    // Only root is told of files that are mapped and not open.
+    let mapped = ("mmap.mmap(file.fileno(), 4096)", "file.close(); os.closerange(3, 99)");
+    let ways = if rustix::process::geteuid().is_root() { vec![open, mapped] } else { vec![open] };
+    for (hold, free) in ways {
+        for folder in ["\".\"", "None"] {
+            let script = fill.replace("FOLDER", folder).replace("HOLD", hold).replace("FREE", free);
+            let seen = seen(&stopped(("limits.disk_bytes", "20 MiB"), &script), "disk_bytes", limit);
+            assert!(seen > limit, "{seen}");
+        }
+    }
+    let memory = "exec python3 -c 'import os, time\nfile = os.memfd_create(\"held\")\nfor n in range(300): os.write(file, b\"x\" * (1 << 20))\ntime.sleep(600)'\n";
+    let seen = seen(&stopped(("limits.memory_bytes", "100 MiB"), memory), "memory_bytes", 100 << 20);
+    assert!(seen > 100 << 20, "{seen}");
 }
 
 #[test]

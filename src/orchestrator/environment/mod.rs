@@ -80,7 +80,7 @@ fn control_groups(settings: &Settings) -> ControlGroups {
     match &found {
         ControlGroups::Missing { reason } if asked == Groups::On => warn!(reason, "runs have no control groups"),
         ControlGroups::Missing { reason } => debug!(reason, "runs have no control groups"),
-        ControlGroups::Below { .. } | ControlGroups::Off => {}
+        ControlGroups::Below { .. } | ControlGroups::BelowEach(_) | ControlGroups::Off => {}
     }
     found
 }

@@ -9,6 +9,7 @@ use rustix::process::Rlimit;
 use skill_runner_shim::wire::{self, NulByte, Words};
 
 use crate::domain::resources::ResourceLimits;
+use crate::supervisor::control_group::Entry;
 use crate::supervisor::sandbox::Sandbox;
 use crate::supervisor::words::words;
 
@@ -31,8 +32,8 @@ pub(crate) struct Order {
     pub(crate) binds: Vec<ReadOnlyBind>,
     /// What the processes of the run see as `/tmp`; the machine's, if nothing is named.
     pub(crate) tmp: Option<PathBuf>,
-    /// The folder of the control group that the engine is born in.
-    pub(crate) group: Option<PathBuf>,
+    /// The way into its control group, where it has one.
+    pub(crate) group: Entry,
     /// What they are confined by; it has a `/tmp` of its own.
     pub(crate) sandbox: Option<Sandbox>,
     pub(crate) argv: Vec<OsString>,
@@ -48,7 +49,8 @@ impl Order {
         let folders = self.binds.iter().flat_map(|bind| [&bind.source, &bind.target]);
         let binds = words(folders.map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
         let tmp = words(self.tmp.iter().map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
-        let group = words(self.group.iter().map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
+        let group = words(self.group.born.iter().map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
+        let joined = words(self.group.joined.iter().map(|folder| folder.as_os_str().as_bytes())).map_err(nul)?;
         let sandbox = self.sandbox.as_ref().map(Sandbox::encode).transpose().map_err(nul)?;
         let argv = words(self.argv.iter().map(|word| word.as_bytes())).map_err(nul)?;
         let variables = self.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
@@ -64,6 +66,7 @@ impl Order {
             binds: Words::new(&binds),
             tmp: Words::new(&tmp),
             group: Words::new(&group),
+            joined: Words::new(&joined),
             sandbox: sandbox.as_ref().map_or(wire::Sandbox::NONE, |encoded| encoded.as_wire()),
             argv: Words::new(&argv),
             env: Words::new(&env),
@@ -87,7 +90,7 @@ mod tests {
             cwd: "/work".into(),
             binds: vec![ReadOnlyBind { source: "/from".into(), target: "/to".into() }],
             tmp: Some("/own".into()),
-            group: Some("/groups/one".into()),
+            group: Entry { born: Some("/groups/one".into()), joined: vec!["/memory/one".into(), "/pids/one".into()] },
             sandbox: None,
             argv: vec!["sh".into(), "".into()],
             env: vec![("A".into(), "b=c".into()), ("EMPTY".into(), "".into())],
@@ -102,6 +105,7 @@ mod tests {
             binds: Words::new(b"/from\0/to\0"),
             tmp: Words::new(b"/own\0"),
             group: Words::new(b"/groups/one\0"),
+            joined: Words::new(b"/memory/one\0/pids/one\0"),
             sandbox: wire::Sandbox::NONE,
             argv: Words::new(b"sh\0\0"),
             env: Words::new(b"A=b=c\0EMPTY=\0"),

@@ -1,5 +1,5 @@
 """Tries to leave its run, in every way its parameters name; prints what became of each as one JSON object."""
-import ctypes, errno, fcntl, glob, json, os, platform, socket, sys
+import ctypes, errno, fcntl, glob, json, os, platform, socket, struct, sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 aim = json.load(open(os.path.join(HERE, "attack.json")))
@@ -46,12 +46,12 @@ def connect(host, port):
         return "connected"
 
 
-def through_proxy(target):
+def through_proxy(target, asked=None):
     if "HTTP_PROXY" not in os.environ:
         raise Nothing("no proxy")
     proxy = os.environ["HTTP_PROXY"].split("//")[1].split(":")
     with socket.create_connection((proxy[0], int(proxy[1])), timeout=20) as way:
-        way.sendall(b"CONNECT %s HTTP/1.1\r\n\r\n" % target.encode())
+        way.sendall(asked or b"CONNECT %s HTTP/1.1\r\n\r\n" % target.encode())
         answer = way.recv(200).decode()
     if not answer.startswith("HTTP/1.1 200"):
         raise Nothing(answer.split("\r\n")[0])
@@ -107,6 +107,18 @@ def _(): return connect("169.254.169.254", 80)
 
 @attempt("metadata through the proxy", *CLOSED)
 def _(): return through_proxy("169.254.169.254:80")
+
+# Ways to write this machine's own addresses, and what is no host at all.
+for host in ("2130706433", "0177.0.0.1", "0x7f.1", "127.1", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "[::]"):
+    @attempt("the service as " + host, *CLOSED)
+    def _(): return through_proxy("%s:%d" % (host, aim["port"]))
+
+for host in ("[fe80::1%25lo]", "me@127.0.0.1", "127.0.0.1:80@example.org"):
+    @attempt("the service as " + host, "HTTP/1.1 400 Bad Request", "no proxy")
+    def _(): return through_proxy("%s:%d" % (host, aim["port"]))
+
+@attempt("the service by its whole address", *CLOSED)
+def _(): return through_proxy("x", b"GET http://127.0.0.1:%d/v1/jobs HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" % aim["port"])
 
 @attempt("names elsewhere", "ENETUNREACH")
 def _():
@@ -220,5 +232,56 @@ def _():
     if resource.getrlimit(resource.RLIMIT_CORE) == (0, 0):
         raise Nothing("off")
     return "on"
+
+@attempt("user namespace by clone3", "ENOSYS")
+def _(): return call(435, struct.pack("11Q", 0x10000000, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0), 88)
+
+@attempt("calls of another interface", "ENOSYS", "none here")
+def _():
+    if not X86:
+        raise Nothing("none here")
+    return call(0x40000000 | 39)
+
+@attempt("memory of others by a call", "EPERM")
+def _(): return call(310 if X86 else 270, 1, 0, 0, 0, 0, 0)
+
+@attempt("files of others by a call", "EPERM")
+def _(): return call(438, 0, 0, 0)
+
+@attempt("files by their handle", "EPERM")
+def _(): return call(304 if X86 else 265, -100, 0, 0)
+
+@attempt("faults of memory", "EPERM")
+def _(): return call(323 if X86 else 282, 0)
+
+@attempt("a device of its own", "EPERM")
+def _(): return os.mknod("device", 0o20600, os.makedev(1, 1))
+
+@attempt("a second name for a file outside", "EXDEV", "EROFS", "EPERM", "EACCES")
+def _(): return os.link("/etc/passwd", "stolen")
+
+@attempt("leaving its control group", "EROFS", "EACCES", "none is seen")
+def _():
+    for path in glob.glob("/sys/fs/cgroup/cgroup.procs") + glob.glob("/sys/fs/cgroup/*/cgroup.procs"):
+        return open(path, "w").write(str(os.getpid()))
+    raise Nothing("none is seen")
+
+@attempt("being the last to go", "EROFS", "EACCES")
+def _(): return open("/proc/self/oom_score_adj", "w").write("-1000")
+
+@attempt("raising a limit", "EPERM")
+def _():
+    number = 4  # RLIMIT_CORE
+    return call(302 if X86 else 261, 0, number, struct.pack("2Q", 1, 1), 0)
+
+@attempt("files that were open before", "none of others")
+def _():
+    own = (os.getcwd(), "/dev/", "/proc/", "/tmp", os.environ.get("TMPDIR", "/tmp"), os.environ.get("HOME", "/tmp"))
+    # The folder that is being listed is closed by now.
+    links = [os.readlink("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd") if os.path.lexists("/proc/self/fd/" + name)]
+    others = [link for link in links if link.startswith("/") and not link.startswith(own) and not link.endswith("(deleted)")]
+    if not others:
+        raise Nothing("none of others")
+    return others
 
 print(json.dumps({"success": True, "data": found}))

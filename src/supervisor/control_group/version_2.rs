@@ -1,41 +1,21 @@
-//! Control groups of runs (cgroup v2): the kernel's own bounds on memory and processes, and exact processor time.
+//! Control groups of version 2: one hierarchy for everything.
 //!
-//! A run's group is a folder below the service's own. The shim lets the engine be born in it: moving a process there later would
-//! wait for all processors. It goes with the run; that of a service that was killed is removed by the shim.
+//! The shim lets the engine be born in its group: moving a process there later would wait for all processors.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tracing::{debug, warn};
+use tracing::debug;
 
-use crate::domain::ids::RunId;
+use super::{SYSTEMD, cannot, counted, mounted, seen_at, try_to_make};
 use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
 
-/// Groups of runs begin so.
-const PREFIX: &str = "skill-runner-";
 /// The group of the service itself, where it must not be among those of its runs.
 const OWN: &str = "skill-runner";
-/// A group without processes that is older is of nobody.
-const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(60);
-
-/// Whether runs have control groups.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ControlGroups {
-    /// Below this folder.
-    Below { folder: PathBuf, controllers: Controllers },
-    /// They have none, for this reason.
-    Missing { reason: String },
-    /// They are switched off.
-    Off,
-}
-
 /// The controllers that are asked for.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
-/// There where systemd is at work, to whom all groups belong that it has not given away.
-const SYSTEMD: &str = "/run/systemd/system";
 
 /// What groups can limit. Processor time is always counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,66 +36,14 @@ impl Controllers {
     }
 }
 
-impl ControlGroups {
-    /// Finds the service's own group and makes ready to have others below it: any, or only those that can limit both memory and
-    /// processes, since for less they are not worth their price. Blocks.
-    pub fn find(any: bool) -> ControlGroups {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let found = own_folder(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
-        let found = found.ok_or_else(|| "this machine has no control groups of version 2".to_owned());
-        match found.and_then(|folder| Ok((make_ready(&folder, any)?, folder))) {
-            Ok((controllers, folder)) => ControlGroups::Below { folder, controllers },
-            Err(reason) => ControlGroups::Missing { reason },
-        }
-    }
-
-    /// Removes groups that nobody uses any more.
-    pub(crate) fn sweep(&self) {
-        let ControlGroups::Below { folder, .. } = self else { return };
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let is_runs = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-            let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|made| made.elapsed().ok());
-            if is_runs && age.is_some_and(|age| age >= LEFT_BEHIND_AFTER) {
-                // One that has processes cannot be removed.
-                let _ = fs::remove_dir(entry.path());
-            }
-        }
-    }
-
-    /// A group for one process of a run, with its limits.
-    pub(crate) fn make(&self, run: RunId, limits: &ResourceLimits) -> Option<Group> {
-        let ControlGroups::Below { folder, controllers } = self else { return None };
-        let folder = folder.join(format!("{PREFIX}{run}-{}", next_number()));
-        let made = fs::create_dir(&folder).and_then(|()| {
-            let group = Group { folder: folder.clone(), controllers: *controllers };
-            group.limit(limits).map(|()| group)
-        });
-        made.inspect_err(|error| warn!(run.id = %run, %error, "a run has no control group")).ok()
-    }
-}
-
-/// One that no other group of this process has.
-fn next_number() -> u64 {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    NUMBER.fetch_add(1, Ordering::Relaxed)
-}
-
 /// The folder of this process's group, as the system tells of it.
-fn own_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
+pub(super) fn own_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let mount = mounts.lines().find_map(|line| {
-        let (before, behind) = line.split_once(" - ")?;
-        let mut fields = before.split(' ').skip(3);
-        (behind.split(' ').next() == Some("cgroup2")).then_some((fields.next()?, fields.next()?))
-    });
-    let (root, place) = mount?;
-    // Seen from another namespace, the group may be outside of what is mounted.
-    let below = Path::new(own).strip_prefix(root).ok().filter(|below| !below.iter().any(|part| part == ".."))?;
-    Some(Path::new(place).join(below))
+    seen_at(mounted(mounts, |behind| behind.split(' ').next() == Some("cgroup2"))?, own)
 }
 
 /// Lets groups below this one have limits; which ones. Nothing is changed where they would be too few.
-fn make_ready(folder: &Path, any: bool) -> Result<Controllers, String> {
+pub(super) fn make_ready(folder: &Path, any: bool) -> Result<Controllers, String> {
     let too_few = || format!("the memory and the processes of groups below {} cannot be limited", folder.display());
     if !(any || Controllers::named_in(&folder.join("cgroup.controllers")).are_all()) {
         return Err(too_few());
@@ -130,8 +58,7 @@ fn make_ready(folder: &Path, any: bool) -> Result<Controllers, String> {
             debug!(controller, %error, "groups of runs cannot be limited");
         }
     }
-    let tried = folder.join(format!("{PREFIX}probe-{}-{}", std::process::id(), next_number()));
-    fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).map_err(cannot(folder))?;
+    try_to_make(folder)?;
     let controllers = Controllers::named_in(&enabled);
     if any || controllers.are_all() { Ok(controllers) } else { Err(too_few()) }
 }
@@ -155,10 +82,6 @@ fn leave(folder: &Path) -> Result<(), String> {
     fs::write(service.join("cgroup.procs"), own).map_err(cannot(folder))
 }
 
-fn cannot(folder: &Path) -> impl Fn(io::Error) -> String {
-    move |error| format!("no control groups can be made in {}: {error}", folder.display())
-}
-
 /// The group of one process and everything it starts; removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -167,7 +90,13 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn folder(&self) -> &Path {
+    pub(super) fn make(folder: PathBuf, controllers: Controllers, limits: &ResourceLimits) -> io::Result<Group> {
+        fs::create_dir(&folder)?;
+        let group = Group { folder, controllers };
+        group.limit(limits).map(|()| group)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -187,28 +116,22 @@ impl Group {
     }
 
     /// Whether this process is in it.
-    pub(crate) fn holds(&self, pid: u32) -> bool {
+    pub(super) fn holds(&self, pid: u32) -> bool {
         let processes = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
         processes.lines().any(|line| line.parse() == Ok(pid))
     }
 
     /// The limit that its processes have met, as the kernel has counted it.
-    pub(crate) fn exceeded(&self, limits: &ResourceLimits) -> Option<Exceeded> {
-        let count =
-            |file: &str, name: &str| counted(&fs::read_to_string(self.folder.join(file)).unwrap_or_default(), name);
-        let memory =
-            (self.controllers.memory && count("memory.events", "oom_kill") > 0).then(|| limits.met(Resource::Memory));
+    pub(super) fn exceeded(&self, limits: &ResourceLimits) -> Option<Exceeded> {
+        let count = |file: &str, name: &str| counted(&self.folder.join(file), name);
+        // A process that was ended because the whole machine was short of memory has not met the limit of its run.
+        let short = || count("memory.events", "oom") > 0 && count("memory.events", "oom_kill") > 0;
+        let memory = (self.controllers.memory && short()).then(|| limits.met(Resource::Memory));
         let processes =
             || (self.controllers.processes && count("pids.events", "max") > 0).then(|| limits.met(Resource::Processes));
         let seconds = || Duration::from_micros(count("cpu.stat", "usage_usec")).as_secs();
         memory.or_else(processes).or_else(|| limits.exceeded(Resource::Cpu, seconds()))
     }
-}
-
-/// The number behind a name, in a file with one on each line.
-fn counted(text: &str, name: &str) -> u64 {
-    let value = text.lines().find_map(|line| line.split_once(' ').filter(|(own, _)| *own == name));
-    value.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(0)
 }
 
 impl Drop for Group {
@@ -262,6 +185,10 @@ mod tests {
             .map(|file| fs::read_to_string(folder.path().join(file)).unwrap());
         assert_eq!(written, ["1073741824", "1", "64"]);
         assert_eq!(calm.exceeded(&limits), None);
+        // The machine was short of memory, not the group.
+        let mut events = quiet;
+        events[0].1 = "oom 0\noom_kill 1\n";
+        assert_eq!(group(events).1.exceeded(&limits), None);
         for (at, text, resource, seen) in [
             (0, "oom 3\noom_kill 1\n", Resource::Memory, 1 << 30),
             (1, "max 7\n", Resource::Processes, 64),
