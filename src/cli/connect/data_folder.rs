@@ -125,7 +125,7 @@ pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn EventStore>, Fai
     })
 }
 
-/// A data folder that has runs has a store. Without it each run would be taken for one that was never created, and removed.
+/// A data folder that has runs has a store. Without it the files of all runs would stay, and nobody would know them.
 fn not_lost(layout: &Layout) -> Result<(), Failure> {
     let holds_something = |folder: &Path| folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
     if holds_something(&layout.store()) || !holds_something(&layout.runs()) {
