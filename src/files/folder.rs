@@ -1,6 +1,7 @@
 //! Folders, created with their parents.
 
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -15,6 +16,20 @@ pub(crate) fn create_folder(path: &Path) -> Result<(), Error> {
 /// Creates the folder that a file is to be written in.
 pub(crate) fn create_parent(file: &Path) -> Result<(), Error> {
     create_folder(parent(file))
+}
+
+/// Creates a new folder with this mode, as far as the process's umask allows it, and its parents where they are missing.
+pub(crate) fn create_folder_with_mode(path: &Path, mode: u32) -> Result<(), Error> {
+    step("create", path)?;
+    let create = || DirBuilder::new().mode(mode).create(path);
+    let created = match create() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_parent(path)?;
+            create()
+        }
+        created => created,
+    };
+    created.map_err(Error::on("create", path))
 }
 
 /// Creates a folder that only its owner can enter; one that exists keeps its permissions.

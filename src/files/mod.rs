@@ -32,7 +32,9 @@ pub(crate) use descriptors::{
     inherited_open_files, open_files, open_files_within, raise_open_files, restore_open_files,
 };
 pub(crate) use error::Error;
-pub(crate) use folder::{create_folder, create_new_folder, create_parent, create_private_folder};
+pub(crate) use folder::{
+    create_folder, create_folder_with_mode, create_new_folder, create_parent, create_private_folder,
+};
 pub(crate) use marks::{Mark, Marks};
 pub(crate) use open::{LookupError, create_new, open_beneath, open_followed, open_regular, open_regular_to_write};
 pub(crate) use own_process::own_process;

@@ -7,6 +7,7 @@ mod foreign;
 mod keep_only;
 mod layout;
 mod ranges;
+pub(crate) mod removable;
 mod sessions;
 mod share;
 pub(crate) mod shared_skills;

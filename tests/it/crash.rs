@@ -65,6 +65,8 @@ pub fn kill_9(rounds: u64, store: Option<&str>) {
     let server = Server::start_on(folder.path(), "requeue", store);
     let runs = all_runs(&server.address);
     let seen = seen.lock().unwrap();
+    let system = get(&server.address, "/v1/system");
+    assert_eq!(system["store"]["trouble"], Value::Null, "no folder is left without its row");
     eprintln!("{rounds} kills, {} runs, {} of them seen by readers, slowest start {slowest:?}", runs.len(), seen.len());
     assert!(seen.len() as u64 >= rounds - rounds / UNTRIED, "there was load: {}", seen.len());
     for run in seen.keys() {

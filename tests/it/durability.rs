@@ -3,6 +3,7 @@
 mod faults;
 mod full_disk;
 mod leftovers;
+mod lost_rows;
 mod order;
 mod power;
 mod visible;

@@ -1,6 +1,8 @@
 //! Skills of one run: uploaded with it, judged like an installation, never installed, and gone when the run is over.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -363,6 +365,7 @@ fn the_sweeper_ends_what_was_never_uploaded_and_a_start_removes_what_was_left() 
     std::fs::write(copy.join("SKILL.md"), "left").unwrap();
     let orphan = orphan.join("0192f0c1-2d3e-7f40-8a51-6b7c8d9e0f11");
     std::fs::create_dir_all(&orphan).unwrap();
+    std::fs::set_permissions(&orphan, Permissions::from_mode(0o1700)).unwrap();
     std::fs::write(orphan.join("request.json"), "{}").unwrap();
     let server = server.restarted(&[]);
     assert_eq!(left_of_packages(&server), Vec::<String>::new());

@@ -161,7 +161,7 @@ pub(crate) fn open_for_service(settings: &Settings) -> Result<Opened, Failure> {
     Ok(Opened { store: store.clone(), shared: Some(Shared { cluster: store, node, blobs }) })
 }
 
-/// A data folder that has runs has a store. Without it each run would be taken for one that was never created, and removed.
+/// A data folder that has runs has a store. Without it the files of all runs would stay, and nobody would know them.
 fn not_lost(layout: &Layout) -> Result<(), Failure> {
     let holds_something = |folder: &Path| folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
     if holds_something(&layout.store()) || !holds_something(&layout.runs()) {

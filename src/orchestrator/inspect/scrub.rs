@@ -45,9 +45,11 @@ pub struct ScrubState {
 }
 
 impl Orchestrator {
-    /// What the event store can no longer do until the service is restarted.
+    /// What the event store can no longer do until the service is restarted, and the runs that it has lost.
     pub fn store_trouble(&self) -> Option<String> {
-        self.shared.store.trouble()
+        let troubles: Vec<String> =
+            self.shared.store.trouble().into_iter().chain(self.shared.lost_runs.in_words()).collect();
+        (!troubles.is_empty()).then(|| troubles.join("; "))
     }
 
     /// What is known about the stored files of all runs.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::bounded;
 use crate::domain::cache_key::{canonical, sha256_hex};
+use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::domain::command::Command;
 use crate::domain::engine::Engine;
@@ -34,7 +35,7 @@ use crate::orchestrator::shared::skills::copy_installed;
 use crate::registry::{Installed, NotUsable};
 use crate::settings::RestartQueued;
 use crate::store::{self, IndexChange};
-use crate::workspace::{self, RunPaths};
+use crate::workspace::{self, RunPaths, removable};
 
 /// Answer to a created run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +75,16 @@ enum Begins {
     WithSkill(Arc<Installed>, Option<Map<String, Value>>),
     /// The request alone: the skill comes with the upload, and is judged by it then.
     WithRequest(Box<CreateRequest>),
+}
+
+impl Begins {
+    /// Whether anything is kept beside the run, in the folder of its request.
+    fn keeps_request(&self) -> bool {
+        match self {
+            Self::WithSkill(_, engine_config) => engine_config.is_some(),
+            Self::WithRequest(_) => true,
+        }
+    }
 }
 
 /// Where a new run's skill comes from.
@@ -153,6 +164,7 @@ impl Orchestrator {
         let _lock = shared.run_locks.lock(run).await;
         let _sharing = shared.sharing.read().await;
         let (request_id, awaiting_upload) = (started.request_id, started.awaiting_upload);
+        let keeps_request = begins.keeps_request();
         let mut admission = Admission::begin(shared, wanted(shared, run, &started)).await;
         let mut place = match awaiting_upload || admission.expects_hit() {
             true => None,
@@ -198,6 +210,7 @@ impl Orchestrator {
                 };
             }
         };
+        self.keep_folders(run, keeps_request.then_some(request_id));
         tell_creation(journal.state(), cache_hit);
         if journal.state().temporary {
             shared.temp_runs().insert(run);
@@ -210,6 +223,18 @@ impl Orchestrator {
             perform(shared, journal.state());
         }
         Ok(Some(answer))
+    }
+
+    /// The run is on record: from now on its folders stay, whatever becomes of the store.
+    fn keep_folders(&self, run: RunId, request: Option<RequestId>) {
+        let layout = &self.shared.layout;
+        for folder in [Some(layout.run(run).root), request.map(|request| layout.request(request))].into_iter().flatten()
+        {
+            if let Err(error) = removable::unmark(&folder) {
+                // The next start tries again.
+                warn!(run.id = %run, path = %folder.display(), error = %chain(&error), "the folder of a new run still has the mark of an unfinished one");
+            }
+        }
     }
 
     fn remove_folders(&self, run: RunId, request: RequestId) {
@@ -343,7 +368,7 @@ async fn write_folder(shared: &Arc<Shared>, run: RunId, started: &Started, begin
     let written = shared
         .blocking
         .run("write the run's folder", move || {
-            workspace::create_run(&paths)?;
+            removable::create_marked(&paths.root)?;
             write_request(&paths, &started)?;
             match begins {
                 Begins::WithSkill(installed, engine_config) => {
@@ -351,11 +376,13 @@ async fn write_folder(shared: &Arc<Shared>, run: RunId, started: &Started, begin
                         return Ok(Written::SkillChanged);
                     }
                     if let Some(config) = engine_config {
+                        removable::create_marked(&owned.layout.request(request))?;
                         let place = owned.layout.request_engine_config(request);
                         files::write_private(&place, &pretty(&Value::Object(config)))?;
                     }
                 }
                 Begins::WithRequest(asked) => {
+                    removable::create_marked(&owned.layout.request(request))?;
                     files::write_private(&owned.layout.kept_request(request), &pretty(&json!(asked)))?
                 }
             }

@@ -20,7 +20,7 @@ use crate::orchestrator::log::idempotency::idempotency_row;
 use crate::orchestrator::log::journal::parse_head;
 use crate::projection::Job;
 use crate::store::{EventStore, IndexKey, RunCounts, RunFilter};
-use crate::workspace;
+use crate::workspace::{self, removable};
 
 /// Rows looked at in one step of a scan.
 const SCAN_PAGE: usize = 256;
@@ -190,6 +190,10 @@ impl Orchestrator {
     /// Removes what runs share and none needs any more; returns the bytes that this freed.
     async fn remove_unneeded(&self, mut needed: Needed, began: Timestamp) -> Result<u64, Error> {
         let shared = &self.shared;
+        if !shared.lost_runs.is_empty() {
+            // They may share it, and nobody knows.
+            return Ok(0);
+        }
         // Nobody is on the way to its row now: those that were created since the scan began are all there.
         let alone = shared.sharing.write().await;
         let mut before = None;
@@ -244,12 +248,20 @@ impl Orchestrator {
         keys.extend(state.idempotency_sha256.as_deref().and_then(idempotency_row));
         let entry = cache::own_entry(shared, state).await?;
         keys.extend(entry);
-        // The rows go first: files without a row are swept at the next start, a row without files would promise files that are gone.
+        // The rows go first: marked files without a row are swept at the next start, a row without files would promise files that are gone.
         shared.sealer.forget(run);
-        shared.store.delete_run(&run, keys).await?;
-        shared.log.damage().deleted(run);
         let paths = shared.layout.run(run);
         let request = shared.layout.request(state.request_id);
+        let marked = (paths.clone(), request.clone());
+        let mark = move || {
+            // What has no mark, if that fails, is told of by the next start.
+            let _ = removable::mark_run(&marked.0);
+            let _ = removable::mark(&marked.1);
+        };
+        shared.blocking.run("mark the run's folder", mark).await?;
+        // If this fails, the marks stay until the next start, which knows whether there is still a row.
+        shared.store.delete_run(&run, keys).await?;
+        shared.log.damage().deleted(run);
         let freed = shared
             .blocking
             .run("remove the run's folder", move || {

@@ -26,7 +26,7 @@ use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::single_flight::Follower;
 use crate::orchestrator::turn::{at_rest, process};
 use crate::store::{IndexKey, Labels};
-use crate::workspace::{EngineHome, Layout};
+use crate::workspace::{EngineHome, Layout, removable};
 use crate::{settings, workspace};
 
 /// Runs that are recovered side by side.
@@ -311,8 +311,8 @@ async fn follow_up(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
     perform_again(shared, state).await
 }
 
-/// Folders of runs and requests that were being created when the service died, which no log knows, and installations
-/// that were cut short.
+/// Folders of runs and requests that were being created or deleted when the service died, and installations that were cut
+/// short.
 async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let owned = shared.clone();
     let listed = shared.blocking.run("sweep left-over folders", move || {
@@ -324,32 +324,71 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         let mut runs = newest::<RunId>(&owned.layout.runs());
         runs.extend(newest::<RunId>(&owned.layout.sealed()));
         runs.extend(newest::<RunId>(&owned.layout.homes()));
+        runs.sort_unstable();
+        runs.dedup();
         Ok::<_, Error>((newest::<RequestId>(&owned.layout.requests()), runs))
     });
     let (requests, runs) = listed.await??;
-    let mut unknown = Vec::new();
+    let (mut known, mut unknown) = (Known::default(), Known::default());
     for request in requests {
-        // They may hold secrets.
-        if shared.store.index(&IndexKey::Request(request)).await?.is_none() {
-            unknown.push(shared.layout.request(request));
-        }
+        let row = shared.store.index(&IndexKey::Request(request)).await?;
+        if row.is_some() { &mut known } else { &mut unknown }.requests.push(request);
     }
-    let mut unknown_runs = Vec::new();
     for run in runs {
-        if shared.store.index(&IndexKey::Run(run)).await?.is_none() {
-            warn!(run.id = %run, "removing the folder of a run that was never created");
-            unknown_runs.push(shared.layout.run(run));
+        let row = shared.store.index(&IndexKey::Run(run)).await?;
+        if row.is_some() { &mut known } else { &mut unknown }.runs.push(run);
+    }
+    let layout = shared.layout.clone();
+    let lost = shared.blocking.run("remove left-over folders", move || {
+        keep(&layout, &known);
+        remove_unfinished(&layout, unknown)
+    });
+    let lost = lost.await?;
+    shared.lost_runs.found(lost.runs, lost.requests.len());
+    if let Some(trouble) = shared.lost_runs.in_words() {
+        warn!("{trouble}");
+    }
+    Ok(())
+}
+
+/// Runs and requests of which there are files.
+#[derive(Default)]
+struct Known {
+    runs: Vec<RunId>,
+    requests: Vec<RequestId>,
+}
+
+/// What is on record stays, though the service died before it could say so, or before it deleted the row.
+fn keep(layout: &Layout, known: &Known) {
+    for run in &known.runs {
+        let _ = removable::unmark_run(&layout.run(*run));
+    }
+    for request in &known.requests {
+        let _ = removable::unmark(&layout.request(*request));
+    }
+}
+
+/// Removes what was being created or deleted when the service died; returns what the store has lost.
+fn remove_unfinished(layout: &Layout, unknown: Known) -> Known {
+    let mut lost = Known::default();
+    for request in unknown.requests {
+        let folder = layout.request(request);
+        match removable::is_marked(&folder) {
+            Some(true) => drop(files::remove_tree(&folder)),
+            Some(false) => lost.requests.push(request),
+            None => {}
         }
     }
-    let remove = move || {
-        for folder in unknown {
-            let _ = files::remove_tree(&folder);
+    for run in unknown.runs {
+        let paths = layout.run(run);
+        if removable::is_removable(&paths) {
+            warn!(run.id = %run, "removing what was left of a run that was being created or deleted");
+            let _ = workspace::remove_run(&paths);
+        } else {
+            lost.runs.push(run);
         }
-        for run in unknown_runs {
-            let _ = workspace::remove_run(&run);
-        }
-    };
-    shared.blocking.run("remove left-over folders", remove).await
+    }
+    lost
 }
 
 /// Removes folders that an earlier process began to make.

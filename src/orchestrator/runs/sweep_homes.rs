@@ -11,6 +11,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::shared::Shared;
 use crate::store::IndexKey;
+use crate::workspace::removable;
 
 impl Orchestrator {
     /// Remove the homes of engines that belong to no run.
@@ -35,9 +36,10 @@ async fn sweep(shared: &Arc<Shared>) -> Result<usize, Error> {
     };
     let mut orphans = Vec::new();
     for run in shared.blocking.run("list the homes of engines", list).await? {
-        // A home is made when its run is on record, and removed when it no longer is.
-        if shared.store.index(&IndexKey::Run(run)).await?.is_none() {
-            orphans.push(shared.layout.run(run).home);
+        // A home is made when its run is on record, and removed when it no longer is. That of a run which the store has lost stays.
+        let paths = shared.layout.run(run);
+        if shared.store.index(&IndexKey::Run(run)).await?.is_none() && removable::is_removable(&paths) {
+            orphans.push(paths.home);
         }
     }
     let count = orphans.len();

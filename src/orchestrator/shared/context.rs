@@ -32,6 +32,7 @@ use crate::orchestrator::shared::ended_runs::EndedRuns;
 use crate::orchestrator::shared::file_work::FileWork;
 use crate::orchestrator::shared::known_skills::KnownSkills;
 use crate::orchestrator::shared::live::LiveRuns;
+use crate::orchestrator::shared::lost_runs::LostRuns;
 use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::queue::{Place, Queue};
 use crate::orchestrator::shared::run_lock::RunLocks;
@@ -103,6 +104,7 @@ pub(crate) struct Shared {
     /// Runs that had not ended when the service started.
     pub recovered: AtomicUsize,
     pub unrecovered: Unrecovered,
+    pub lost_runs: LostRuns,
     /// Everything that is to be done before the service ends.
     pub tasks: TaskTracker,
     /// Canceled when the service takes no new work.
@@ -177,6 +179,7 @@ impl Shared {
             temp_runs: Mutex::default(),
             recovered: AtomicUsize::default(),
             unrecovered: Unrecovered::default(),
+            lost_runs: LostRuns::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stopping: CancellationToken::new(),

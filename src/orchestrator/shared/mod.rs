@@ -8,6 +8,7 @@ pub(crate) mod ended_runs;
 pub(crate) mod file_work;
 pub(crate) mod known_skills;
 pub(crate) mod live;
+pub(crate) mod lost_runs;
 pub(crate) mod membership;
 pub(crate) mod queue;
 pub(crate) mod request_files;
