@@ -48,6 +48,7 @@ mod restart;
 mod runs;
 mod secrets;
 mod settings;
+mod several;
 mod sharing;
 mod skill_copies;
 mod skill_protocol;

@@ -1,0 +1,153 @@
+//! Several services on one PostgreSQL store and one place for files, as real processes: whoever is asked, whoever works, whoever dies.
+
+mod faults;
+mod nodes;
+mod work;
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, Call, Sse};
+use crate::support::postgres::{self, fresh};
+use crate::support::{program, script_skill};
+
+/// The shortest lease there is.
+pub const LEASE_SECONDS: u64 = 5;
+
+/// The services of one test: a schema of the test's database, a folder for shared files, a folder of skills for each.
+pub struct Services {
+    place: tempfile::TempDir,
+    url: String,
+}
+
+/// One service; it is killed when this is dropped.
+pub struct Service {
+    pub child: Child,
+    pub address: Option<SocketAddr>,
+    pub data: PathBuf,
+}
+
+impl Services {
+    pub fn new() -> Self {
+        Self { place: tempfile::tempdir().unwrap(), url: postgres::shared().url(&fresh()) }
+    }
+
+    /// The skill is on every service.
+    pub fn skill(&self, id: &str, sh: &str, extras: Value) {
+        script_skill(&self.place.path().join("skills"), id, sh, extras);
+    }
+
+    pub fn command(&self, name: &str, args: &[&str]) -> Command {
+        let at = |folder: &str| self.place.path().join(folder);
+        let mut command = program();
+        command
+            .args(args)
+            .args(["--data-dir".as_ref(), at(name).as_os_str(), "--skills-dir".as_ref(), at("skills").as_os_str()])
+            .env("SKILL_RUNNER_STORE", &self.url)
+            .env("SKILL_RUNNER_BLOBS", at("blobs"))
+            .env("SKILL_RUNNER_NODE_NAME", name)
+            .env("SKILL_RUNNER_LEASE_SECONDS", LEASE_SECONDS.to_string())
+            .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
+            .env("SKILL_RUNNER_AGENT_HOME", at(&format!("{name}-home")))
+            .current_dir(self.place.path());
+        command
+    }
+
+    /// A service that answers requests and works.
+    pub fn serve(&self, name: &str) -> Service {
+        self.start(name, &["serve", "--port", "0"])
+    }
+
+    /// One that answers requests only.
+    pub fn api(&self, name: &str) -> Service {
+        self.start(name, &["serve", "--port", "0", "--no-work"])
+    }
+
+    /// One that works only.
+    pub fn worker(&self, name: &str) -> Service {
+        self.start(name, &["worker"])
+    }
+
+    pub fn start(&self, name: &str, args: &[&str]) -> Service {
+        let mut child = self.command(name, args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").map(|address| address.parse().unwrap());
+        assert!(address.is_some() || line.starts_with("working on"), "{name} said {line:?}");
+        Service { child, address, data: self.data(name) }
+    }
+
+    pub fn data(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+}
+
+impl Service {
+    pub fn address(&self) -> SocketAddr {
+        self.address.expect("it has an API")
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        Call::new(self.address(), "GET", path).send()
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        Call::new(self.address(), "POST", path).json(body).send()
+    }
+
+    /// The run id of a new run that shares no result with others.
+    pub fn create(&self, skill: &str) -> String {
+        self.create_with(&json!({"skill_id": skill, "runtime_options": {"no_cache": true}}))
+    }
+
+    pub fn create_with(&self, body: &Value) -> String {
+        let answer = self.post("/v1/jobs", body);
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        answer.json()["run_id"].as_str().unwrap().to_owned()
+    }
+
+    /// All events of the run, to its end.
+    pub fn finish(&self, run: &str) -> Vec<Value> {
+        Sse::open(self.address(), &format!("/v1/jobs/{run}/events"), &[]).until_end()
+    }
+
+    pub fn follow(&self, run: &str) -> Sse {
+        Sse::open(self.address(), &format!("/v1/jobs/{run}/events"), &[])
+    }
+
+    pub fn job(&self, run: &str) -> Value {
+        self.get(&format!("/v1/jobs/{run}")).json()
+    }
+
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    pub fn kill_9(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Every run of the service is audited as ok, by a service that may have none of its files.
+pub fn audited(service: &Service, runs: &[String]) {
+    for run in runs {
+        let report = service.get(&format!("/v1/jobs/{run}/audit"));
+        assert_eq!((report.status, &report.json()["ok"]), (200, &json!(true)), "{run}: {}", report.text());
+    }
+}
