@@ -3,11 +3,16 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::settings::BlobsPlace;
+
+mod content;
 mod error;
+mod folder;
 
 pub use self::error::Error;
 
@@ -31,7 +36,7 @@ pub struct Listed {
 }
 
 /// Where shared files are. Any number of services use it at the same time.
-pub trait Blobs: Send + Sync {
+pub trait Blobs: std::fmt::Debug + Send + Sync {
     /// Puts a file, unless it is there already; durable and visible to all when `Ok`. A file that changes meanwhile is an error.
     fn put_file<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Blob, Error>>;
 
@@ -53,4 +58,11 @@ pub trait Blobs: Send + Sync {
 
     /// Looks whether it can be written and read; says where it is.
     fn check(&self) -> BoxFuture<'_, Result<String, Error>>;
+}
+
+/// The shared files of a setting. A folder must be there; a server is first asked when something is wanted of it.
+pub fn open(place: &BlobsPlace) -> Result<Arc<dyn Blobs>, Error> {
+    Ok(match place {
+        BlobsPlace::Folder(path) => Arc::new(folder::Folder::open(path)?),
+    })
 }

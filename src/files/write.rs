@@ -82,6 +82,21 @@ pub(crate) fn create_private_durably(path: &Path, bytes: &[u8]) -> Result<(), Er
     }
 }
 
+/// Writes a file that only its owner can read, with content that is made while it is written, and returns when it would
+/// survive a power cut. What was there stays until the new one is whole. The folder must not be a link.
+pub(crate) fn write_private_durably_with<E: From<Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), E> {
+    refuse_linked_folder(parent(path))?;
+    let mut temporary = create_beside(path, PRIVATE)?;
+    write(temporary.as_file_mut())?;
+    step("sync", path)?;
+    temporary.as_file().sync_all().map_err(Error::on("sync", path))?;
+    rename_to(temporary, path)?;
+    Ok(sync(parent(path))?)
+}
+
 fn create_beside(path: &Path, mode: u32) -> Result<NamedTempFile, Error> {
     let folder = parent(path);
     step("create", path)?;

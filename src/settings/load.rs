@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
-    Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat, LogLevel,
-    Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Store, StoreKind, Times, UiLogin,
+    BlobsPlace, Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat,
+    LogLevel, Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Several, Store, StoreKind, Times,
+    UiLogin,
 };
 use crate::domain::engine::Engine;
 use crate::domain::resources::ResourceLimits;
@@ -25,6 +26,7 @@ const WEEK: u64 = 7 * 24 * HOUR;
 /// cores, sixteen slots ended half as many runs again in the same time as two.
 const SLOTS_PER_CORE: usize = 4;
 const E2E_CLIENT_PORT: u16 = 8011;
+const NODE_NAME_MAX: usize = 100;
 
 impl Settings {
     /// Reads the configuration: the file's path and text, where there is one; the environment; flags by the names of
@@ -42,6 +44,7 @@ impl Settings {
         let settings = Self {
             http: http(from),
             store: store(from),
+            several: several(from),
             scrub: scrub(from),
             runs: runs(from, cores),
             python: python(from),
@@ -166,6 +169,21 @@ fn store(from: &mut Reader) -> Store {
     Store {
         kind: from.parsed("store", StoreKind::Sled, StoreKind::parse),
         seal_grace_seconds: from.whole("seal_grace_seconds", 60, 0..=WEEK),
+    }
+}
+
+fn several(from: &mut Reader) -> Several {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    Several {
+        blobs: from.optional("blobs", |text| BlobsPlace::parse(text).map(Some)),
+        node_name: from.optional("node_name", |text| {
+            let is_name = !text.is_empty() && text.len() <= NODE_NAME_MAX && text.chars().all(is_part);
+            is_name.then(|| Some(text.to_owned())).ok_or_else(|| {
+                format!("must be 1 to {NODE_NAME_MAX} letters, digits, dots, dashes or underscores, not {text:?}")
+            })
+        }),
+        lease_seconds: from.whole("lease_seconds", 15, 5..=300),
+        work: from.switch("work", true),
     }
 }
 

@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod about;
+mod blobs_place;
 mod keys;
 mod layers;
 mod load;
@@ -9,6 +10,7 @@ mod reader;
 mod store_place;
 
 pub(crate) use about::{about, listed};
+pub use blobs_place::BlobsPlace;
 pub(crate) use keys::variable;
 pub(crate) use layers::Problem;
 pub use layers::Source;
@@ -32,6 +34,8 @@ pub struct Settings {
     pub paths: Paths,
     /// Where the log is kept.
     pub(crate) store: Store,
+    /// What a service needs to be one of several.
+    pub several: Several,
     /// The check of stored files in the background.
     pub(crate) scrub: Scrub,
     /// How runs are admitted and treated.
@@ -126,6 +130,19 @@ pub struct Store {
     pub(crate) kind: StoreKind,
     /// Seconds after which a finished run's events leave the store for its folder.
     pub(crate) seal_grace_seconds: u64,
+}
+
+/// A service that is one of several on the same store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Several {
+    /// Where they share files.
+    pub blobs: Option<BlobsPlace>,
+    /// What this one is called; the name of its host if left out.
+    pub node_name: Option<String>,
+    /// How long one that is not heard of keeps its runs.
+    pub lease_seconds: u64,
+    /// Whether this one starts engines.
+    pub work: bool,
 }
 
 /// How stored files are checked in the background.
