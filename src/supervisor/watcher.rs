@@ -160,7 +160,8 @@ impl Watcher {
                     }
                 }
                 Ok(()) = self.lease.changed() => {
-                    if let Some(until) = *self.lease.borrow_and_update() {
+                    let until = *self.lease.borrow_and_update();
+                    if let Some(until) = until {
                         self.control.say(lease(until.saturating_duration_since(Instant::now()).as_secs())).await;
                     }
                 }

@@ -155,10 +155,10 @@ pub(crate) fn open_for_service(settings: &Settings) -> Result<Opened, Failure> {
         return Ok(Opened { store: open_store(settings)?, shared: None });
     };
     let blobs = blobs::open(place).map_err(Failure::broken("open the shared files"))?;
-    let options = Postgres { alone: false, shares: share_rule(&settings.runs), ..Postgres::new(url.expose()) };
+    let options = Postgres { alone: false, share: share_rule(&settings.runs), ..Postgres::new(url.expose()) };
     let store = Arc::new(PostgresStore::open(&options, Some(&settings.paths.data_dir), end)?);
-    let node = store.node().ok_or_else(|| Failure::Broken("the data folder has no id".to_owned()))?;
-    Ok(Opened { store: store.clone(), shared: Some(Shared { cluster: store, node, blobs }) })
+    let shared = store.cluster().map(|cluster| Shared { cluster, node: store.node(), blobs });
+    Ok(Opened { store, shared })
 }
 
 /// A data folder that has runs has a store. Without it the files of all runs would stay, and nobody would know them.

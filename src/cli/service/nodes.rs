@@ -54,7 +54,7 @@ pub(crate) fn nodes(global: &Global, args: &NodesArgs) -> Result<(), Failure> {
         return output::line("the service has its store alone; set store and blobs to let several share one");
     }
     let mut rows = vec![["name", "id", "version", "runs", "state", "address"].map(str::to_owned).to_vec()];
-    rows.extend(nodes.iter().map(row));
+    rows.extend(nodes.into_iter().map(row));
     table::lines(&rows, table::columns()).iter().try_for_each(|line| output::line(line))
 }
 

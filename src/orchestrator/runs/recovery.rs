@@ -123,8 +123,8 @@ pub(crate) async fn recover_abandoned(
                 // It is still owned, and tried again by whoever finds the lease ended.
                 Err(error) => {
                     warn!(run.id = %run, error = %chain(&error), "a run could not be taken over; trying again");
-                    if let Ok(head) = shared.log.head(*run).await {
-                        tokio::spawn(recover_later(Arc::downgrade(shared), vec![(*run, head.state.head_seq)]));
+                    if let Some(left) = NotRecovered::now(shared, *run).await {
+                        tokio::spawn(recover_later(Arc::downgrade(shared), vec![left]));
                     }
                     continue;
                 }
@@ -259,7 +259,14 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<NotRecovered>) {
                 continue;
             }
             match recover_run(&shared, run).await {
-                Ok(state) => wake(&shared, follow_up(&shared, &state).await.into_iter().collect()),
+                Ok(state) => {
+                    wake(&shared, follow_up(&shared, &state).await.into_iter().collect());
+                    if let Some(member) = &shared.member {
+                        let _taking = member.taking.lock().await;
+                        give_back(&shared, member, run).await;
+                    }
+                }
+                Err(error) if not_owner(&error) => {}
                 Err(error) => {
                     warn!(run.id = %run, error = %chain(&error), "a run could still not be recovered; trying again");
                     left.push(before);
