@@ -412,10 +412,10 @@ begin
             limit left_to_take for update skip locked
         ), orphans as (
             select run from runs where owner is null and status = 'running' limit left_to_take for update skip locked
-        ), some as (
+        ), chosen as (
             select run from abandoned union all select run from orphans limit left_to_take
         )
-        update runs set owner = p_incarnation, epoch = epoch + 1 from some where runs.run = some.run
+        update runs set owner = p_incarnation, epoch = epoch + 1 from chosen where runs.run = chosen.run
         returning runs.run, runs.epoch
     loop
         return next;
