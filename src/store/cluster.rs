@@ -96,10 +96,12 @@ pub trait Cluster: Send + Sync {
     fn leave(&self) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Takes up to `most` runs from the queue that may start now, fairly and within the limits of all services together
-    /// (`running` of the bounds is the service's own affair). This service owns them then.
+    /// (`running` of the bounds is the service's own affair). This service owns them then. A run that this service owns without
+    /// knowing it, because an answer was lost, comes first. [`Error::NotOwner`] without a good lease: join again.
     fn take(&self, most: usize, bounds: &Bounds) -> BoxFuture<'_, Result<Vec<RunId>, Error>>;
 
-    /// Takes up to `most` runs over that a service owned whose lease has ended.
+    /// Takes up to `most` runs over that a service owned whose lease has ended, or that run without an owner. Those of them that
+    /// had not begun go back to the queue instead, to where they were. [`Error::NotOwner`] without a good lease: join again.
     fn take_abandoned(&self, most: usize) -> BoxFuture<'_, Result<Vec<RunId>, Error>>;
 
     /// Gives a run back that this service owns; nothing if it does not. An append that leaves a run with no engine at
@@ -130,4 +132,7 @@ pub trait Cluster: Send + Sync {
 
     /// Asks a service to take no new runs, or to take some again; false if there is none with this id.
     fn drain(&self, node: NodeId, draining: bool) -> BoxFuture<'_, Result<bool, Error>>;
+
+    /// Those of the shared files, by their SHA-256, that no run needs.
+    fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>>;
 }

@@ -18,12 +18,15 @@ mod claim;
 mod cluster;
 pub mod contract;
 mod error;
+mod held;
 mod labels;
 mod memory;
 mod patience;
+mod pieces;
 mod postgres;
 pub mod sealed;
 mod sled;
+mod standing;
 mod switch;
 mod tails;
 

@@ -4,6 +4,8 @@ use sha2::{Digest, Sha256};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use crate::domain::fair_queue::ShareRule;
+use crate::store::standing::Standing;
 use crate::store::{Labels, RunFilter};
 
 /// A condition on runs that have a row, with its parameters.
@@ -83,13 +85,42 @@ pub(super) struct Columns {
     pub(super) temporary: Option<bool>,
     pub(super) labels: Option<Vec<Vec<u8>>>,
     pub(super) created_at: Option<i64>,
+    pub(super) place: QueuePlace,
+}
+
+/// The columns of a run's row that tell where it is in the queue.
+#[derive(Default)]
+pub(super) struct QueuePlace {
+    pub(super) waits: bool,
+    pub(super) not_before: Option<i64>,
+    pub(super) due_at: Option<i64>,
+    /// `None` if the row does not say what follows, which then stays as it was.
+    pub(super) priority: Option<i16>,
+    pub(super) share: Option<Vec<u8>>,
+    pub(super) shared_key: Option<Vec<u8>>,
+}
+
+impl QueuePlace {
+    pub(super) fn of(standing: Standing) -> QueuePlace {
+        let Standing { waits, not_before, due_at, queued } = standing;
+        let (priority, share, shared_key) = match queued {
+            Some(queued) => (
+                Some(i16::from(queued.ticket.priority)),
+                Some(queued.ticket.share.into_bytes()),
+                queued.shared_key.map(String::into_bytes),
+            ),
+            None => (None, None, None),
+        };
+        QueuePlace { waits, not_before, due_at, priority, share, shared_key }
+    }
 }
 
 impl Columns {
     /// Those of a row; none if it is not one of a run.
-    pub(super) fn of_row(row: &[u8]) -> Columns {
+    pub(super) fn of_row(row: &[u8], rule: &ShareRule) -> Columns {
         let Some(found) = Labels::of_row(row) else { return Columns::default() };
         Columns {
+            place: QueuePlace::of(Standing::of_row(row, &found, rule)),
             status: Some(found.status.as_str()),
             skill: storable(&found.skill_id),
             engine: storable(&found.engine),

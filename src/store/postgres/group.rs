@@ -10,16 +10,26 @@ use uuid::Uuid;
 
 use super::filter::Columns;
 use super::row_key::{RowKey, key_of};
+use crate::domain::fact::Stream;
+use crate::domain::fair_queue::ShareRule;
 use crate::domain::ids::{RunId, Seq};
-use crate::store::{Append, AppendResult, Error, IndexChange, IndexKey};
+use crate::store::held::Author;
+use crate::store::{Append, AppendResult, Error, IndexChange, IndexKey, RawPiece};
 
-pub(super) const APPEND: &str = "select outcome, actual, taken from append_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-     $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
-pub(super) const DELETE: &str = "select delete_1($1, $2, $3, $4)";
+pub(super) const APPEND: &str = "select outcome, actual, taken, released from append_2($1, $2, $3, $4, $5, $6, $7, $8, \
+     $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
+pub(super) const DELETE: &str = "select delete_2($1, $2, $3, $4)";
+
+/// For whom the store writes.
+pub(super) struct Scope {
+    /// For one service: then nothing is kept for others.
+    pub(super) alone: bool,
+    pub(super) share: ShareRule,
+}
 
 /// What the writer is asked to do, and where the answer goes.
 pub(super) enum Request {
-    Append(Append, oneshot::Sender<AppendResult>),
+    Append(Append, Author, oneshot::Sender<AppendResult>),
     /// Remove a run's events; with `whole`, its row and the rows named as well.
     Delete {
         run: RunId,
@@ -32,7 +42,10 @@ pub(super) enum Request {
 impl Request {
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Request::Append(append, _) => append.events.iter().map(|batch| batch.ndjson.len()).sum(),
+            Request::Append(append, ..) => {
+                let events = append.events.iter().map(|batch| batch.ndjson.len());
+                events.chain(append.for_others.raw.iter().map(|piece| piece.bytes.len())).sum()
+            }
             Request::Delete { .. } => 0,
         }
     }
@@ -55,6 +68,34 @@ pub(super) struct AppendCall {
     columns: Columns,
     rows: Option<Rows>,
     absent: Option<(i16, Vec<u8>)>,
+    author: Author,
+    raw: Option<Raw>,
+    files: Option<Vec<Vec<u8>>>,
+}
+
+struct Raw {
+    streams: Vec<i16>,
+    froms: Vec<i64>,
+    bytes: Vec<Bytes>,
+}
+
+impl Raw {
+    fn of(pieces: &[RawPiece]) -> Option<Raw> {
+        (!pieces.is_empty()).then(|| Raw {
+            streams: pieces.iter().map(|piece| stream_number(piece.stream)).collect(),
+            froms: pieces.iter().map(|piece| i64::try_from(piece.from).unwrap_or(i64::MAX)).collect(),
+            bytes: pieces.iter().map(|piece| piece.bytes.clone()).collect(),
+        })
+    }
+}
+
+/// A raw stream, as the tables name it.
+pub(super) fn stream_number(stream: Stream) -> i16 {
+    match stream {
+        Stream::Stdout => 1,
+        Stream::Stderr => 2,
+        Stream::Pty => 3,
+    }
 }
 
 struct Batches {
@@ -72,8 +113,13 @@ struct Rows {
 /// What became of a call.
 #[derive(Debug, Clone)]
 pub(super) enum Outcome {
-    Head(Seq),
+    Head {
+        head: Seq,
+        /// Nobody owns the run now.
+        released: bool,
+    },
     Conflict(Seq),
+    NotOwner,
     Taken(Bytes),
     Deleted,
 }
@@ -100,9 +146,9 @@ fn number(seq: Seq) -> i64 {
 }
 
 impl Call {
-    pub(super) fn of(request: &Request) -> Call {
+    pub(super) fn of(request: &Request, scope: &Scope) -> Call {
         match request {
-            Request::Append(append, _) => Call::Append(Box::new(AppendCall::of(append))),
+            Request::Append(append, author, _) => Call::Append(Box::new(AppendCall::of(append, *author, scope))),
             Request::Delete { run, whole, rows, .. } => {
                 let (kinds, keys) = rows.iter().filter_map(other_key).unzip();
                 Call::Delete { run: run.0, whole: *whole, kinds, keys }
@@ -133,7 +179,7 @@ fn other_key(key: &IndexKey) -> Option<(i16, Vec<u8>)> {
 }
 
 impl AppendCall {
-    fn of(append: &Append) -> AppendCall {
+    fn of(append: &Append, author: Author, scope: &Scope) -> AppendCall {
         let head = append.events.last().map_or(append.expected_head, |batch| batch.last());
         let batches = (!append.events.is_empty()).then(|| Batches {
             lasts: append.events.iter().map(|batch| number(batch.last())).collect(),
@@ -171,11 +217,15 @@ impl AppendCall {
             head: number(head),
             batches,
             row_change,
-            columns: row.as_deref().map(Columns::of_row).unwrap_or_default(),
+            columns: row.as_deref().map(|row| Columns::of_row(row, &scope.share)).unwrap_or_default(),
             row,
             open,
             rows: (!rows.kinds.is_empty()).then_some(rows),
             absent,
+            author,
+            raw: Raw::of(&append.for_others.raw).filter(|_| !scope.alone),
+            files: (!scope.alone && !append.for_others.files.is_empty())
+                .then(|| append.for_others.files.iter().map(|file| file.to_vec()).collect()),
         }
     }
 
@@ -189,7 +239,10 @@ impl AppendCall {
         let row = self.row.as_deref();
         let (absent_kind, absent_key) =
             (self.absent.as_ref().map(|(kind, _)| kind), self.absent.as_ref().map(|(_, key)| key));
-        let values: [&(dyn ToSql + Sync); 20] = [
+        let place = &columns.place;
+        let (streams, froms) = (self.raw.as_ref().map(|raw| &raw.streams), self.raw.as_ref().map(|raw| &raw.froms));
+        let raw_bytes = self.raw.as_ref().map(|raw| slices(&raw.bytes));
+        let values: [&(dyn ToSql + Sync); 32] = [
             &self.run,
             &self.expected,
             &self.head,
@@ -210,6 +263,18 @@ impl AppendCall {
             &values,
             &absent_kind,
             &absent_key,
+            &self.author.incarnation,
+            &self.author.epoch,
+            &place.waits,
+            &place.not_before,
+            &place.priority,
+            &place.share,
+            &place.shared_key,
+            &place.due_at,
+            &streams,
+            &froms,
+            &raw_bytes,
+            &self.files,
         ];
         client.query_one(statement, &values).await.map(|row| outcome(&row))
     }
@@ -222,9 +287,10 @@ fn slices(all: &[Bytes]) -> Vec<&[u8]> {
 fn outcome(row: &Row) -> Outcome {
     let head = || Seq(row.get::<_, Option<i64>>(1).and_then(|head| u64::try_from(head).ok()).unwrap_or_default());
     match row.get::<_, i16>(0) {
-        0 => Outcome::Head(head()),
+        0 => Outcome::Head { head: head(), released: row.get::<_, Option<bool>>(3).unwrap_or_default() },
         1 => Outcome::Conflict(head()),
         2 => Outcome::Taken(Bytes::copy_from_slice(row.get::<_, Option<&[u8]>>(2).unwrap_or_default())),
+        4 => Outcome::NotOwner,
         _ => Outcome::Deleted,
     }
 }
@@ -232,7 +298,8 @@ fn outcome(row: &Row) -> Outcome {
 impl Outcome {
     pub(super) fn into_append(self) -> AppendResult {
         match self {
-            Outcome::Head(head) => Ok(head),
+            Outcome::Head { head, .. } => Ok(head),
+            Outcome::NotOwner => Err(Error::NotOwner),
             Outcome::Conflict(actual) => Err(Error::Conflict { actual }),
             Outcome::Taken(value) => Err(Error::Taken { value }),
             Outcome::Deleted => Err(Error::Deleted),

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
 
 use crate::domain::ids::{RunId, Seq};
+use crate::store::NodeId;
 use crate::store::tails::Tails;
 
 /// Heads of logs that have events. Where one process writes alone, these are all of them; else those it wrote itself, and
@@ -23,6 +24,10 @@ pub(super) enum Wake {
     Appended(RunId, Seq),
     /// Somebody here follows the run.
     Followed(RunId),
+    /// There may be something to take from the queue.
+    Queued,
+    /// Something is asked of this node.
+    Asked(NodeId),
 }
 
 impl Heads {
@@ -53,6 +58,20 @@ impl Heads {
         self.tails.publish(run, head);
         if let Some(others) = &self.others {
             let _ = others.send(Wake::Appended(*run, head));
+        }
+    }
+
+    /// There may be something to take from the queue: here and elsewhere.
+    pub(super) fn queued(&self) {
+        if let Some(others) = &self.others {
+            let _ = others.send(Wake::Queued);
+        }
+    }
+
+    /// Something is asked of a node.
+    pub(super) fn asked(&self, node: NodeId) {
+        if let Some(others) = &self.others {
+            let _ = others.send(Wake::Asked(node));
         }
     }
 

@@ -1,14 +1,14 @@
 //! Wakes readers in other processes, and hears of their appends: LISTEN and NOTIFY carry no events and may be lost.
 //!
 //! An append never notifies in its own transaction: notifications take a lock of the whole database at commit. Each process
-//! tells of many appends at once, after their commits and on a connection of its own. Whoever misses one finds the head when it
+//! tells of many appends at once, and of what came into the queue or is asked of a node, after their commits and on a connection of its own. Whoever misses one finds the head when it
 //! looks for itself: after connecting, and every two seconds, also while it cannot listen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
@@ -18,6 +18,7 @@ use super::place::Place;
 use super::read::Questions;
 use super::session::{Backoff, connect};
 use crate::domain::ids::{RunId, Seq};
+use crate::store::NodeId;
 
 /// How often heads of followed runs are looked up, whether something was heard or not.
 const LOOK: Duration = Duration::from_secs(2);
@@ -25,6 +26,10 @@ const LOOK: Duration = Duration::from_secs(2);
 const MOST_NAMED: usize = 100;
 /// Said instead of more runs.
 const MANY: &str = "*";
+/// Said when something may be taken from the queue.
+const QUEUED: &str = "+";
+/// Said before the node of which something is asked.
+const ASKED: &str = "!";
 
 fn channel(place: &Place) -> String {
     format!("{}_heads", place.schema)
@@ -40,11 +45,13 @@ pub(super) async fn tell(
 ) {
     let channel = channel(&place);
     while let Some(first) = wakes.recv().await {
-        let (mut appended, mut followed) = (HashMap::new(), Vec::new());
+        let (mut said, mut followed) = (Said::default(), Vec::new());
         let mut next = Some(first);
         while let Some(wake) = next {
             match wake {
-                Wake::Appended(run, head) => drop(appended.insert(run, head)),
+                Wake::Appended(run, head) => drop(said.appended.insert(run, head)),
+                Wake::Queued => said.queued = true,
+                Wake::Asked(node) => drop(said.asked.insert(node)),
                 Wake::Followed(run) => followed.push(run),
             }
             next = wakes.try_recv().ok();
@@ -52,8 +59,8 @@ pub(super) async fn tell(
         if !followed.is_empty() {
             look_up(&questions, &heads, followed).await;
         }
-        if !appended.is_empty() {
-            let (channel, text) = (channel.clone(), payload(&appended));
+        if said != Said::default() {
+            let (channel, text) = (channel.clone(), said.payload());
             // Not durable: a lost one costs a moment.
             let told = link.ask("notify others of", move |reader| {
                 let (channel, text) = (channel.clone(), text.clone());
@@ -69,20 +76,46 @@ pub(super) async fn tell(
     }
 }
 
-fn payload(appended: &HashMap<RunId, Seq>) -> String {
-    if appended.len() > MOST_NAMED {
-        return MANY.to_owned();
-    }
-    let named: Vec<String> = appended.iter().map(|(run, head)| format!("{}={head}", run.0.simple())).collect();
-    named.join(" ")
+/// What a notification tells.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    appended: HashMap<RunId, Seq>,
+    queued: bool,
+    asked: HashSet<NodeId>,
 }
 
-fn parse(payload: &str) -> Option<Vec<(RunId, Seq)>> {
-    let one = |text: &str| {
-        let (run, head) = text.split_once('=')?;
-        Some((RunId(Uuid::try_parse(run).ok()?), Seq(head.parse().ok()?)))
-    };
-    payload.split(' ').map(one).collect()
+impl Said {
+    fn payload(&self) -> String {
+        if self.appended.len() + self.asked.len() > MOST_NAMED {
+            return MANY.to_owned();
+        }
+        let runs = self.appended.iter().map(|(run, head)| format!("{}={head}", run.0.simple()));
+        let nodes = self.asked.iter().map(|node| format!("{ASKED}{}", node.0.simple()));
+        let queued = self.queued.then(|| QUEUED.to_owned());
+        runs.chain(nodes).chain(queued).collect::<Vec<_>>().join(" ")
+    }
+
+    /// `None` if it does not name what it tells of.
+    fn parse(payload: &str) -> Option<Said> {
+        let mut said = Said::default();
+        for text in payload.split(' ') {
+            if text == QUEUED {
+                said.queued = true;
+            } else if let Some(node) = text.strip_prefix(ASKED) {
+                said.asked.insert(NodeId(Uuid::try_parse(node).ok()?));
+            } else {
+                let (run, head) = text.split_once('=')?;
+                said.appended.insert(RunId(Uuid::try_parse(run).ok()?), Seq(head.parse().ok()?));
+            }
+        }
+        Some(said)
+    }
+}
+
+/// Who is woken here when there may be something to take, or something was asked.
+pub(super) struct Waker {
+    pub(super) node: NodeId,
+    pub(super) wake: Arc<Notify>,
 }
 
 /// Looks for itself, for as long as the store lives and whether anything can be heard or not.
@@ -96,12 +129,12 @@ pub(super) async fn look(questions: Questions, heads: Arc<Heads>) {
 }
 
 /// Hears of appends of others for as long as the store lives.
-pub(super) async fn listen(place: Arc<Place>, name: String, questions: Questions, heads: Arc<Heads>) {
+pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<Heads>, waker: Waker) {
     let mut backoff = Backoff::default();
     loop {
         let (heard, mut said) = mpsc::unbounded_channel();
         let connected = async {
-            let session = connect(&place, &name, Some(heard)).await?;
+            let session = connect(&place, "skill-runner listener", Some(heard)).await?;
             session.client.batch_execute(&format!("listen {}", channel(&place))).await?;
             Ok::<_, tokio_postgres::Error>(session)
         };
@@ -112,11 +145,20 @@ pub(super) async fn listen(place: Arc<Place>, name: String, questions: Questions
         backoff = Backoff::default();
         // What was said before this connection listened was not heard.
         look_up(&questions, &heads, heads.followed()).await;
+        waker.wake.notify_one();
         loop {
             tokio::select! {
-                said = said.recv() => match said.as_deref().and_then(parse) {
-                    Some(named) => named.iter().for_each(|(run, head)| heads.heard(run, *head)),
-                    None => look_up(&questions, &heads, heads.followed()).await,
+                said = said.recv() => match said.as_deref().and_then(Said::parse) {
+                    Some(said) => {
+                        said.appended.iter().for_each(|(run, head)| heads.heard(run, *head));
+                        if said.queued || said.asked.contains(&waker.node) {
+                            waker.wake.notify_one();
+                        }
+                    }
+                    None => {
+                        look_up(&questions, &heads, heads.followed()).await;
+                        waker.wake.notify_one();
+                    }
                 },
                 _ = &mut session.ended => break,
             }
@@ -144,13 +186,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notification_names_runs_and_heads_and_too_many_are_not_named() {
+    fn a_notification_names_runs_and_nodes_and_too_many_are_not_named() {
         let run = |n: u128| RunId(Uuid::from_u128(n));
-        let few: HashMap<_, _> = [(run(7), Seq(3))].into();
-        assert_eq!(parse(&payload(&few)), Some(vec![(run(7), Seq(3))]));
-        let most: HashMap<_, _> = (0..100).map(|n| (run(u128::MAX - n), Seq(u64::MAX))).collect();
-        assert!(payload(&most).len() < 8000);
-        let many: HashMap<_, _> = (0..101).map(|n| (run(n), Seq(1))).collect();
-        assert_eq!((payload(&many).as_str(), parse(MANY)), ("*", None));
+        let of = |appended: HashMap<_, _>| Said { appended, ..Said::default() };
+        let node = NodeId(Uuid::from_u128(9));
+        let few = Said { queued: true, asked: [node].into(), ..of([(run(7), Seq(3))].into()) };
+        assert_eq!(Said::parse(&few.payload()), Some(few));
+        let most = of((0..100).map(|n| (run(u128::MAX - n), Seq(u64::MAX))).collect());
+        assert!(most.payload().len() < 8000);
+        assert_eq!(Said::parse(&most.payload()), Some(most));
+        let many = of((0..101).map(|n| (run(n), Seq(1))).collect());
+        assert_eq!((many.payload().as_str(), Said::parse(MANY)), ("*", None));
     }
 }

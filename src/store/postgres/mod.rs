@@ -10,17 +10,21 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
+use uuid::Uuid;
 
 use self::folder::Folder;
 use self::group::Request;
 use self::heads::Heads;
+use self::member::Member;
 pub use self::options::Postgres;
 use self::place::Place;
 use self::read::Questions;
+use super::held::Held;
 use super::{
-    Append, AppendResult, BoxFuture, Durability, Error, EventBatch, EventStore, IndexKey, RunCounts, RunFilter,
-    admission,
+    Append, AppendResult, BoxFuture, Cluster, Durability, Error, EventBatch, EventStore, IndexKey, NodeId, RawPiece,
+    RunCounts, RunFilter, admission,
 };
+use crate::domain::fact::Stream;
 use crate::domain::ids::{RunId, Seq};
 
 mod failure;
@@ -30,8 +34,10 @@ mod group;
 mod heads;
 mod link;
 mod listen;
+mod member;
 mod options;
 mod place;
+mod raw;
 mod read;
 mod row_key;
 mod schema;
@@ -50,12 +56,15 @@ pub struct PostgresStore {
     questions: Questions,
     /// What the tables take on the server's disk; 0 until it was measured.
     disk_bytes: Arc<AtomicU64>,
+    node: NodeId,
+    held: Arc<Held>,
+    member: Option<Arc<Member>>,
     _folder: Option<Folder>,
 }
 
 impl PostgresStore {
-    /// Opens the store, making its tables if there are none. With a data folder, the folder is taken as well, and it and the
-    /// database must belong together.
+    /// Opens the store, making its tables if there are none. With a data folder, the folder is taken as well, and for one service
+    /// alone it and the database must belong together.
     ///
     /// `on_fatal` is called once, by a thread of the store, when nothing can be written any more: the server stays away, has lost
     /// what it had acknowledged, or another process took over. The process should end then.
@@ -67,9 +76,15 @@ impl PostgresStore {
         let place = read_url(&options.url)?;
         let folder = data_dir.map(|data_dir| Folder::take(data_dir, &place.to_string())).transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
-        let folder_id = folder.as_ref().map(|folder| (folder.id, folder.path.display().to_string()));
-        let thread::Running { requests, heads, questions, disk_bytes, thread } =
-            thread::start(options.clone(), Arc::new(place), folder_id, stop.clone(), Box::new(on_fatal))?;
+        let node = NodeId(folder.as_ref().map_or_else(Uuid::now_v7, |folder| folder.id));
+        let held = Arc::new(Held::default());
+        let identity = thread::Identity {
+            node,
+            folder: folder.as_ref().map(|folder| (folder.id, folder.path.display().to_string())),
+            held: held.clone(),
+        };
+        let thread::Running { requests, heads, questions, disk_bytes, member, thread } =
+            thread::start(options.clone(), Arc::new(place), identity, stop.clone(), Box::new(on_fatal))?;
         Ok(PostgresStore {
             requests: Some(requests),
             thread: Some(thread),
@@ -77,8 +92,21 @@ impl PostgresStore {
             heads,
             questions,
             disk_bytes,
+            node,
+            held,
+            member,
             _folder: folder,
         })
+    }
+
+    /// The services on this store, as this one sees them; `None` if it was opened for one alone.
+    pub fn cluster(&self) -> Option<Arc<dyn Cluster>> {
+        self.member.clone().map(|member| member as Arc<dyn Cluster>)
+    }
+
+    /// By what others know this service: its data folder's id, or a new one if it has none.
+    pub fn node(&self) -> NodeId {
+        self.node
     }
 
     /// Looks whether the store could be opened, and changes nothing; says what it found.
@@ -122,7 +150,10 @@ impl Drop for PostgresStore {
 impl EventStore for PostgresStore {
     fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
         match admission::check_shape(&append).and_then(|()| group::check(&append)) {
-            Ok(()) => self.send(|answer| Request::Append(append, answer)),
+            Ok(()) => {
+                let author = self.held.author(append.run);
+                self.send(|answer| Request::Append(append, author, answer))
+            }
             Err(refusal) => Box::pin(ready(Err(refusal))),
         }
     }
@@ -172,6 +203,16 @@ impl EventStore for PostgresStore {
 
     fn delete_run(&self, run: &RunId, rows: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
         self.send(|caller| Request::Delete { run: *run, whole: true, rows, caller })
+    }
+
+    fn raw(
+        &self,
+        run: &RunId,
+        stream: Stream,
+        from: u64,
+        max_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<RawPiece>, Error>> {
+        Box::pin(self.questions.raw(*run, stream, from, max_bytes))
     }
 
     fn durability(&self) -> Durability {

@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
+use crate::domain::fair_queue::ShareRule;
+
 /// Which database to use, and how.
 #[derive(Clone)]
 pub struct Postgres {
     /// As libpq knows it; `schema=`, `sslmode=verify-full` and `sslrootcert=` are understood besides.
     pub url: String,
-    /// Whether this process alone may write. Else appends are told to other processes, and theirs are heard of.
+    /// Whether this process alone may write. Else it is one of several services, which all say so: they tell each other of appends,
+    /// and own the runs on which they work.
     pub alone: bool,
     /// Whether the store is to be filled with what another one holds: then it must be empty, but for what an earlier try with the
     /// same data folder left, which is removed.
     pub to_fill: bool,
+    /// By what those are told apart who share the queue; the same for all services. Runs that wait keep what they had.
+    pub share: ShareRule,
     /// How long appends wait for a lost server before the store gives up.
     pub write_patience: Duration,
     /// How long reads do before they fail; later ones are tried again.
@@ -27,6 +32,7 @@ impl Postgres {
             url: url.into(),
             alone: true,
             to_fill: false,
+            share: ShareRule::default(),
             write_patience: Duration::from_secs(300),
             read_patience: Duration::from_secs(60),
             lock_patience: Duration::from_secs(3),

@@ -53,7 +53,7 @@ impl Questions {
     }
 
     /// The same run always on the same connection: what one reader asks stays in order, and others are not held up by it.
-    fn link(&self, run: Uuid) -> &Link {
+    pub(super) fn link(&self, run: Uuid) -> &Link {
         let chosen = usize::from(run.as_bytes()[15]) % self.links.len().max(1);
         &self.links[chosen]
     }

@@ -1,13 +1,17 @@
 //! The tables: made and brought up to date by whoever opens the store first, and never used by an older program.
 
-use tokio_postgres::{Client, Error as ServerError};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error as ServerError, Transaction};
 use uuid::Uuid;
 
 use super::failure;
+use super::filter::QueuePlace;
 use super::place::Place;
+use crate::domain::fair_queue::ShareRule;
+use crate::store::standing::Standing;
 
 /// Every version, oldest first. A change of the tables is another file here.
-const VERSIONS: &[&str] = &[include_str!("schema_1.sql")];
+const VERSIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 
 /// The oldest server that has what the tables use.
 const OLDEST_SERVER: i32 = 130_000;
@@ -93,12 +97,12 @@ fn newer(found: i32) -> Unfit {
 }
 
 /// Looks at the server, and makes the tables or brings them up to date, in one transaction and one process at a time.
-pub(super) async fn prepare(client: &mut Client, place: &Place) -> Result<(), Unfit> {
+pub(super) async fn prepare(client: &mut Client, place: &Place, share: &ShareRule) -> Result<(), Unfit> {
     look(client).await?;
-    migrate(client, &place.schema).await
+    migrate(client, &place.schema, share).await
 }
 
-async fn migrate(client: &mut Client, schema: &str) -> Result<(), Unfit> {
+async fn migrate(client: &mut Client, schema: &str, share: &ShareRule) -> Result<(), Unfit> {
     let transaction = client.transaction().await?;
     transaction.execute("select pg_advisory_xact_lock($1, hashtext($2))", &[&LOCK, &schema]).await?;
     let there: bool = transaction.query_one("select to_regnamespace($1) is not null", &[&schema]).await?.get(0);
@@ -123,7 +127,29 @@ async fn migrate(client: &mut Client, schema: &str) -> Result<(), Unfit> {
         let now = i32::try_from(done + 1).unwrap_or(i32::MAX);
         transaction.execute("update about set version = $1", &[&now]).await?;
     }
+    if found == 1 {
+        place_in_queue(&transaction, share).await?;
+    }
     Ok(transaction.commit().await?)
+}
+
+/// Runs of tables without a queue get their places in it, in the order in which they were created.
+async fn place_in_queue(transaction: &Transaction<'_>, share: &ShareRule) -> Result<(), ServerError> {
+    let open =
+        "select run, state from runs where status in ('queued', 'waiting_user', 'running') and state is not null";
+    let place = transaction
+        .prepare(
+            "update runs set waits = $2, not_before = $3, due_at = $4, priority = $5, share = $6, shared_key = $7, \
+             came = greatest(created_at, $3, 0), came_after = 0 where run = $1",
+        )
+        .await?;
+    for row in transaction.query(open, &[]).await? {
+        let at = QueuePlace::of(Standing::of_any(row.get(1), share));
+        let values: [&(dyn ToSql + Sync); 7] =
+            [&row.get::<_, Uuid>(0), &at.waits, &at.not_before, &at.due_at, &at.priority, &at.share, &at.shared_key];
+        transaction.execute(&place, &values).await?;
+    }
+    Ok(())
 }
 
 /// Ties the database to the data folder that has its runs' files: the first one stays. Returns the one that it belongs to.
@@ -140,7 +166,7 @@ pub(super) async fn claim_empty(client: &mut Client, folder: Uuid) -> Result<Opt
     transaction.execute(claim, &[&folder]).await?;
     let found: Option<Uuid> = transaction.query_one("select folder from about", &[]).await?.get(0);
     if found == Some(folder) {
-        transaction.batch_execute("truncate runs, events, index_rows").await?;
+        transaction.batch_execute("truncate runs, events, index_rows, raw_chunks, run_files, controls, nodes").await?;
     }
     transaction.commit().await?;
     Ok(found)

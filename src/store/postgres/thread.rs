@@ -5,21 +5,23 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use uuid::Uuid;
 
 use super::failure;
-use super::group::Request;
+use super::group::{Request, Scope};
 use super::heads::Heads;
 use super::link::Link;
-use super::listen;
+use super::listen::{self, Waker};
+use super::member::Member;
 use super::options::Postgres;
 use super::place::Place;
 use super::read::Questions;
 use super::schema;
 use super::session::connect;
 use super::writer::{Rules, Writer};
-use crate::store::Error;
+use crate::store::held::Held;
+use crate::store::{Error, NodeId};
 
 /// Connections for readers.
 const READERS: usize = 4;
@@ -34,20 +36,28 @@ pub(super) struct Running {
     pub(super) heads: Arc<Heads>,
     pub(super) questions: Questions,
     pub(super) disk_bytes: Arc<AtomicU64>,
+    /// What it is among others; `None` if it is alone.
+    pub(super) member: Option<Arc<Member>>,
     pub(super) thread: JoinHandle<()>,
 }
 
-type Ready = Result<(mpsc::UnboundedSender<Request>, Arc<Heads>, Questions, Arc<AtomicU64>), Error>;
+/// What names a store to others.
+pub(super) struct Identity {
+    pub(super) node: NodeId,
+    /// The data folder and where it is.
+    pub(super) folder: Option<(Uuid, String)>,
+    pub(super) held: Arc<Held>,
+}
 
 /// Starts the thread and waits until the store can be used, or cannot.
 pub(super) fn start(
     options: Postgres,
     place: Arc<Place>,
-    folder: Option<(Uuid, String)>,
+    identity: Identity,
     stop: Arc<AtomicBool>,
     on_fatal: Box<dyn Fn(&Error) + Send + Sync>,
 ) -> Result<Running, Error> {
-    let (ready, readied) = std_mpsc::sync_channel::<Ready>(1);
+    let (ready, readied) = std_mpsc::sync_channel::<Result<Begun, Error>>(1);
     let failed = |what: &str| Error::Unavailable { source: Error::cause(what) };
     let work = move || {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -58,9 +68,9 @@ pub(super) fn start(
             }
         };
         runtime.block_on(async {
-            match begin(&options, place, folder, stop).await {
+            match begin(&options, place, identity, stop).await {
                 Ok((begun, writer, requests)) => {
-                    let heads = begun.1.clone();
+                    let heads = begun.heads.clone();
                     let _ = ready.send(Ok(begun));
                     if let Some(fatal) = writer.run(requests).await {
                         heads.close_all();
@@ -76,8 +86,8 @@ pub(super) fn start(
     let thread = std::thread::Builder::new().name("store-postgres".to_owned()).spawn(work);
     let thread = thread.map_err(|error| Error::Unavailable { source: Arc::new(error) })?;
     match readied.recv() {
-        Ok(Ok((requests, heads, questions, disk_bytes))) => {
-            Ok(Running { requests, heads, questions, disk_bytes, thread })
+        Ok(Ok(Begun { requests, heads, questions, disk_bytes, member })) => {
+            Ok(Running { requests, heads, questions, disk_bytes, member, thread })
         }
         Ok(Err(error)) => {
             let _ = thread.join();
@@ -111,19 +121,25 @@ pub(super) fn look(place: Arc<Place>) -> Result<String, Error> {
     })
 }
 
-type Begun = (mpsc::UnboundedSender<Request>, Arc<Heads>, Questions, Arc<AtomicU64>);
+struct Begun {
+    requests: mpsc::UnboundedSender<Request>,
+    heads: Arc<Heads>,
+    questions: Questions,
+    disk_bytes: Arc<AtomicU64>,
+    member: Option<Arc<Member>>,
+}
 
 async fn begin(
     options: &Postgres,
     place: Arc<Place>,
-    folder: Option<(Uuid, String)>,
+    identity: Identity,
     stop: Arc<AtomicBool>,
 ) -> Result<(Begun, Writer, mpsc::UnboundedReceiver<Request>), Error> {
     let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
     let session =
         connect(&place, "skill-runner start", None).await.map_err(|error| unusable(failure::refused(&error)))?;
     let mut client = session.client;
-    schema::prepare(&mut client, &place).await.map_err(|unfit| unusable(unfit.reason()))?;
+    schema::prepare(&mut client, &place, &options.share).await.map_err(|unfit| unusable(unfit.reason()))?;
 
     let (wakes, woken) = if options.alone {
         (None, None)
@@ -132,11 +148,17 @@ async fn begin(
         (Some(wakes), Some(woken))
     };
     let heads = Arc::new(Heads::new(wakes));
-    let rules =
-        Rules { alone: options.alone, patience: options.write_patience, lock_patience: options.lock_patience, stop };
-    let writer = Writer::register(place.clone(), rules, heads.clone()).await?;
+    let Identity { node, folder, held } = identity;
+    let rules = Rules {
+        scope: Scope { alone: options.alone, share: options.share.clone() },
+        patience: options.write_patience,
+        lock_patience: options.lock_patience,
+        stop,
+    };
+    let writer = Writer::register(place.clone(), rules, heads.clone(), held.clone()).await?;
     let server = |error| unusable(failure::refused(&error));
-    if let Some((id, path)) = folder {
+    // Where several services are, each has a folder of its own.
+    if let Some((id, path)) = folder.filter(|_| options.alone) {
         let belongs = if options.to_fill {
             schema::claim_empty(&mut client, id).await.map_err(server)?
         } else {
@@ -161,16 +183,19 @@ async fn begin(
 
     let link = |name: &str| Link::start(place.clone(), format!("skill-runner {name}"), options.read_patience);
     let questions = Questions::new((1..=READERS).map(|n| link(&format!("reader {n}"))).collect());
-    if let Some(woken) = woken {
+    let member = woken.map(|woken| {
+        let wake = Arc::new(Notify::new());
+        let waker = Waker { node, wake: wake.clone() };
         let (place, questions, heads) = (place.clone(), questions.clone(), heads.clone());
         tokio::spawn(listen::tell(place.clone(), link("notifier"), questions.clone(), heads.clone(), woken));
         tokio::spawn(listen::look(questions.clone(), heads.clone()));
-        tokio::spawn(listen::listen(place, "skill-runner listener".to_owned(), questions, heads));
-    }
+        tokio::spawn(listen::listen(place, questions, heads.clone(), waker));
+        Arc::new(Member::new(link("member"), heads, held, wake))
+    });
     let disk_bytes = Arc::new(AtomicU64::new(0));
     tokio::spawn(measure(link("measure"), disk_bytes.clone()));
     let (requests, receiver) = mpsc::unbounded_channel();
-    Ok(((requests, heads, questions, disk_bytes), writer, receiver))
+    Ok((Begun { requests, heads, questions, disk_bytes, member }, writer, receiver))
 }
 
 /// Keeps the size of the tables known.

@@ -16,11 +16,12 @@ use tokio_postgres::{Client, Error as ServerError, Statement};
 use uuid::Uuid;
 
 use super::failure;
-use super::group::{APPEND, Call, DELETE, Outcome, Request};
+use super::group::{APPEND, Call, DELETE, Outcome, Request, Scope};
 use super::heads::Heads;
 use super::place::Place;
 use super::session::{Backoff, connect};
-use crate::store::Error;
+use crate::store::held::{Author, Held};
+use crate::store::{Append, Error, IndexChange, IndexKey};
 
 const MAX_GROUP_REQUESTS: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -37,11 +38,17 @@ const END_OLD: &str =
 /// One process at a time works on a store. The lock ends with the connection.
 const LOCK: &str =
     "select pg_try_advisory_lock(('x' || substr(md5(current_schema() || '.writers'), 1, 16))::bit(64)::bigint)";
+/// Or several services do, and nobody alone.
+const LOCK_SHARED: &str =
+    "select pg_try_advisory_lock_shared(('x' || substr(md5(current_schema() || '.writers'), 1, 16))::bit(64)::bigint)";
+/// What a service alone finds of several that were there before: nobody owns anything.
+const END_OTHERS: &str =
+    "update runs set owner = null, epoch = epoch + 1 where owner is not null; delete from nodes; delete from controls";
 
 /// How the writer works.
 pub(super) struct Rules {
-    /// No other process may write to the store.
-    pub(super) alone: bool,
+    /// Whether no other process may write to the store, among others.
+    pub(super) scope: Scope,
     /// How long a lost connection is tried to be made again before the process should end.
     pub(super) patience: Duration,
     /// How long to wait at the start for another process to end.
@@ -61,6 +68,7 @@ pub(super) struct Writer {
     place: Arc<Place>,
     rules: Rules,
     heads: Arc<Heads>,
+    held: Arc<Held>,
     id: Uuid,
     link: Option<WriteLink>,
     /// Groups that were committed.
@@ -100,28 +108,37 @@ impl From<ServerError> for NoLink {
 
 impl Writer {
     /// Registers a writer; with `alone`, takes the store for this process and lets nobody who had it before write to it again.
-    pub(super) async fn register(place: Arc<Place>, rules: Rules, heads: Arc<Heads>) -> Result<Writer, Error> {
+    pub(super) async fn register(
+        place: Arc<Place>,
+        rules: Rules,
+        heads: Arc<Heads>,
+        held: Arc<Held>,
+    ) -> Result<Writer, Error> {
         let unusable =
             |error: &ServerError| Error::Unusable { store: place.to_string(), reason: failure::refused(error) };
-        let mut writer = Writer { place: place.clone(), rules, heads, id: Uuid::now_v7(), link: None, groups: 0 };
+        let mut writer = Writer { place: place.clone(), rules, heads, held, id: Uuid::now_v7(), link: None, groups: 0 };
         let session = connect(&place, &writer.name(), None).await.map_err(|error| unusable(&error))?;
         let client = session.client;
-        if writer.rules.alone && !writer.lock(&client).await.map_err(|error| unusable(&error))? {
+        if !writer.lock(&client).await.map_err(|error| unusable(&error))? {
             return Err(Error::InUse { store: place.to_string() });
         }
         let begun = async {
             client
                 .execute("insert into writers (writer, session, last_group) values ($1, 0, 0)", &[&writer.id])
                 .await?;
-            if writer.rules.alone {
+            if writer.rules.scope.alone {
                 // Waits for what they have under way. Whoever has no row can commit nothing more.
                 client.execute("delete from writers where writer <> $1", &[&writer.id]).await?;
+                client.batch_execute(END_OTHERS).await?;
             } else {
                 client.execute("delete from writers where seen < now() - interval '7 days'", &[]).await?;
             }
             // Marks of deleted runs are needed while an append to them may be under way.
             client
-                .execute("delete from runs where state is null and deleted_at < now() - interval '1 day'", &[])
+                .execute(
+                    "delete from runs where state is null and status is null and deleted_at < now() - interval '1 day'",
+                    &[],
+                )
                 .await?;
             WriteLink::prepare(client, 0).await
         };
@@ -135,8 +152,9 @@ impl Writer {
 
     async fn lock(&self, client: &Client) -> Result<bool, ServerError> {
         let began = Instant::now();
+        let lock = if self.rules.scope.alone { LOCK } else { LOCK_SHARED };
         loop {
-            if client.query_one(LOCK, &[]).await?.get(0) {
+            if client.query_one(lock, &[]).await?.get(0) {
                 return Ok(true);
             }
             if began.elapsed() > self.rules.lock_patience {
@@ -150,7 +168,7 @@ impl Writer {
     pub(super) async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Option<Error> {
         while let Some(first) = requests.recv().await {
             let group = drain(first, &mut requests);
-            let calls: Vec<Call> = group.iter().map(Call::of).collect();
+            let calls: Vec<Call> = group.iter().map(|request| Call::of(request, &self.rules.scope)).collect();
             if let Err(fatal) = self.write(group, calls).await {
                 return Some(fatal);
             }
@@ -204,7 +222,8 @@ impl Writer {
     fn answer(&self, request: Request, outcome: Result<Outcome, Error>) {
         // A caller that has gone away wants no answer.
         match request {
-            Request::Append(append, caller) => {
+            Request::Append(append, author, caller) => {
+                self.settle(&append, author, &outcome);
                 let result = outcome.and_then(Outcome::into_append);
                 if let Ok(head) = result
                     && !append.events.is_empty()
@@ -216,9 +235,25 @@ impl Writer {
             Request::Delete { run, caller, .. } => {
                 if outcome.is_ok() {
                     self.heads.deleted(&run);
+                    self.held.forget(run, self.held.author(run).epoch);
                 }
                 let _ = caller.send(outcome.map(|_| ()));
             }
+        }
+    }
+
+    /// What an append means for who owns the run and for the queue.
+    fn settle(&self, append: &Append, author: Author, outcome: &Result<Outcome, Error>) {
+        match outcome {
+            Ok(Outcome::Head { released: true, .. }) => {
+                self.held.forget(append.run, author.epoch);
+                // It may wait in the queue now, or have kept others from being started.
+                if append.index.iter().any(|change| matches!(change, IndexChange::Put(IndexKey::Run(_), _))) {
+                    self.heads.queued();
+                }
+            }
+            Ok(Outcome::NotOwner) if author.epoch.is_some() => self.held.forget(append.run, author.epoch),
+            Ok(_) | Err(_) => {}
         }
     }
 
@@ -301,7 +336,7 @@ impl Writer {
             return Err(NoLink::Fatal(Error::InUse { store: self.place.to_string() }));
         };
         let (session, committed) = (row.get(0), row.get(1));
-        if self.rules.alone && !self.lock(&client).await? {
+        if !self.lock(&client).await? {
             return Err(NoLink::Fatal(Error::InUse { store: self.place.to_string() }));
         }
         Ok((WriteLink::prepare(client, session).await?, committed))

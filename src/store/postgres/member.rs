@@ -1,0 +1,356 @@
+//! A service among several on the database: its lease, the runs that it takes, and what is asked of it.
+//!
+//! Every question here may be sent again after its answer was lost: none does more harm twice than once.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::heads::Heads;
+use super::link::Link;
+use crate::domain::fair_queue::{Bounds, PATIENCE};
+use crate::domain::ids::RunId;
+use crate::store::held::{Held, Lease};
+use crate::store::{BoxFuture, Cluster, Control, Error, Node, NodeId, NodeInfo, NodeLoad, Renewed};
+
+const JOIN: &str = "insert into nodes as kept (node, incarnation, name, version, address, works, lease_until, joined_at) \
+     values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
+     on conflict (node) do update set incarnation = excluded.incarnation, name = excluded.name, version = excluded.version, \
+         address = excluded.address, works = excluded.works, over = false, lease_until = excluded.lease_until, \
+         joined_at = excluded.joined_at, running = 0, slots = 0, \
+         draining = kept.draining and coalesce(kept.incarnation in ($2, $8), false)";
+/// Nodes and questions that nobody needs any more.
+const SWEEP: &str = "with nodes_gone as (delete from nodes where lease_until < clock_timestamp() - interval '1 day') \
+     delete from controls where made_at < now() - interval '1 hour'";
+const RENEW: &str = "update nodes set lease_until = clock_timestamp() + $2 * interval '1 microsecond', running = $3, slots = $4 \
+     where incarnation = $1 and not over and lease_until > clock_timestamp() \
+     returning draining, (select count(*) from runs where waits and owner is null)";
+const LEAVE: &str =
+    "update nodes set over = true, lease_until = least(lease_until, clock_timestamp()) where incarnation = $1";
+const TAKE: &str = "select o_run, o_epoch from take_1($1, $2, $3, $4, $5, $6)";
+const TAKE_ABANDONED: &str = "select o_run, o_epoch from take_abandoned_1($1, $2, $3)";
+const RELEASE: &str = "update runs set owner = null where run = $1 and owner = $2 and epoch = $3";
+const DUE: &str = "select run from runs where due_at <= micros() order by due_at limit $1";
+const UNSEALED: &str = "select run from runs where over_at is not null and deleted_at is null and over_at <= micros() - $1 \
+     order by over_at limit $2";
+const ASK: &str = "with asked as (insert into controls (id, owner, run, what) \
+         select $1, owner, run, $3 from runs where run = $2 and owner is not null on conflict do nothing) \
+     select nodes.node from runs left join nodes on nodes.incarnation = runs.owner where run = $2 and owner is not null";
+const ASKED: &str = "with told as (delete from controls where id = any($2)) \
+     select id, run, what from controls where owner = $1 and id <> all($2) order by id";
+const NODES: &str = "select node, name, version, address, works, running, slots, draining, \
+         (select count(*) from runs where owner = incarnation), \
+         (extract(epoch from joined_at) * 1000000)::bigint, \
+         case when over then 0 else (extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint end \
+     from nodes where lease_until > clock_timestamp() - interval '1 day' order by name, node";
+const DRAIN: &str = "update nodes set draining = $2 where node = $1";
+const UNUSED_FILES: &str = "select file from unnest($1::bytea[]) as file \
+     where not exists (select from run_files where sha256 = file)";
+
+/// A service that has joined, or is to join.
+pub(super) struct Member {
+    pub(super) link: Link,
+    pub(super) heads: Arc<Heads>,
+    pub(super) held: Arc<Held>,
+    pub(super) wake: Arc<Notify>,
+    /// One at a time takes: what is taken is known before the next asks.
+    taking: tokio::sync::Mutex<()>,
+    /// Questions of others that were told, and are not yet known to be removed.
+    told: Mutex<HashSet<Uuid>>,
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1_000_000.0
+}
+
+fn whole_micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn limit(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+fn small(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// A text that the server can store.
+fn storable(text: &str) -> String {
+    text.replace('\0', "")
+}
+
+impl Member {
+    pub(super) fn new(link: Link, heads: Arc<Heads>, held: Arc<Held>, wake: Arc<Notify>) -> Member {
+        Member { link, heads, held, wake, taking: tokio::sync::Mutex::new(()), told: Mutex::default() }
+    }
+
+    fn lease(&self) -> Result<Lease, Error> {
+        self.held.lease().ok_or(Error::NotOwner)
+    }
+
+    /// Takes what the function gives; it is asked with the incarnation and the runs that are known to be owned.
+    async fn take_by(
+        &self,
+        sql: &'static str,
+        most: usize,
+        limits: Option<[Option<i32>; 2]>,
+    ) -> Result<Vec<RunId>, Error> {
+        let _alone = self.taking.lock().await;
+        let incarnation = self.lease()?.incarnation;
+        let known: Arc<Vec<Uuid>> = Arc::new(self.held.runs().into_iter().map(|run| run.0).collect());
+        let (most, patience) = (small(most), i32::try_from(PATIENCE).unwrap_or(i32::MAX));
+        let rows = self
+            .link
+            .ask("take runs of", move |reader| {
+                let known = known.clone();
+                Box::pin(async move {
+                    let statement = reader.prepared(sql).await?;
+                    match limits {
+                        Some([engine, skill]) => {
+                            let values: [&(dyn ToSql + Sync); 6] =
+                                [&incarnation, &*known, &most, &engine, &skill, &patience];
+                            reader.client().query(&statement, &values).await
+                        }
+                        None => reader.client().query(&statement, &[&incarnation, &*known, &most]).await,
+                    }
+                })
+            })
+            .await?;
+        let taken: Option<Vec<(RunId, i64)>> = rows.iter().map(taken).collect();
+        let Some(taken) = taken else {
+            self.held.lost(incarnation);
+            return Err(Error::NotOwner);
+        };
+        let mine = taken.into_iter().filter(|(run, epoch)| self.held.took(incarnation, *run, *epoch));
+        Ok(mine.map(|(run, _)| run).collect())
+    }
+}
+
+fn taken(row: &Row) -> Option<(RunId, i64)> {
+    Some((RunId(row.get::<_, Option<Uuid>>(0)?), row.get(1)))
+}
+
+fn node_of(row: &Row) -> Node {
+    let number = |at: usize| u32::try_from(row.get::<_, i32>(at)).unwrap_or_default();
+    let left = u64::try_from(row.get::<_, i64>(10)).unwrap_or_default();
+    Node {
+        node: NodeId(row.get(0)),
+        name: row.get(1),
+        version: row.get(2),
+        address: row.get(3),
+        works: row.get(4),
+        load: NodeLoad { running: number(5), slots: number(6) },
+        draining: row.get(7),
+        owns: u64::try_from(row.get::<_, i64>(8)).unwrap_or_default(),
+        joined_at: row.get(9),
+        lease_left: (left > 0).then(|| Duration::from_micros(left)),
+    }
+}
+
+impl Cluster for Member {
+    fn join(&self, info: NodeInfo) -> BoxFuture<'_, Result<(), Error>> {
+        let lease = Lease { incarnation: Uuid::now_v7(), duration: info.lease };
+        let before = self.held.before();
+        let info = Arc::new(info);
+        Box::pin(async move {
+            let ask = self.link.ask("join", move |reader| {
+                let info = info.clone();
+                Box::pin(async move {
+                    let statement = reader.prepared(JOIN).await?;
+                    let (name, version) = (storable(&info.name), storable(&info.version));
+                    let address = info.address.as_deref().map(storable);
+                    let duration = micros(lease.duration);
+                    let values: [&(dyn ToSql + Sync); 8] =
+                        [&info.node.0, &lease.incarnation, &name, &version, &address, &info.works, &duration, &before];
+                    reader.client().execute(&statement, &values).await?;
+                    let statement = reader.prepared(SWEEP).await?;
+                    reader.client().execute(&statement, &[]).await
+                })
+            });
+            ask.await?;
+            self.held.joined(lease);
+            Ok(())
+        })
+    }
+
+    fn renew(&self, load: NodeLoad) -> BoxFuture<'_, Result<Renewed, Error>> {
+        Box::pin(async move {
+            let lease = self.lease()?;
+            let (running, slots) =
+                (i32::try_from(load.running).unwrap_or(i32::MAX), i32::try_from(load.slots).unwrap_or(i32::MAX));
+            let ask = self.link.ask("renew the lease in", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(RENEW).await?;
+                    let duration = micros(lease.duration);
+                    reader.client().query_opt(&statement, &[&lease.incarnation, &duration, &running, &slots]).await
+                })
+            });
+            let Some(row) = ask.await? else {
+                self.held.lost(lease.incarnation);
+                return Err(Error::NotOwner);
+            };
+            Ok(Renewed { draining: row.get(0), queued: u64::try_from(row.get::<_, i64>(1)).unwrap_or_default() })
+        })
+    }
+
+    fn leave(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let Some(lease) = self.held.lease() else { return Ok(()) };
+            self.held.lost(lease.incarnation);
+            let ask = self.link.ask("leave", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(LEAVE).await?;
+                    reader.client().execute(&statement, &[&lease.incarnation]).await
+                })
+            });
+            ask.await?;
+            self.heads.queued();
+            Ok(())
+        })
+    }
+
+    fn take(&self, most: usize, bounds: &Bounds) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
+        let limits = [bounds.per_engine.map(small), bounds.per_skill.map(small)];
+        Box::pin(self.take_by(TAKE, most, Some(limits)))
+    }
+
+    fn take_abandoned(&self, most: usize) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
+        Box::pin(self.take_by(TAKE_ABANDONED, most, None))
+    }
+
+    fn release(&self, run: RunId) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let author = self.held.author(run);
+            let (Some(incarnation), Some(epoch)) = (author.incarnation, author.epoch) else { return Ok(()) };
+            let ask = self.link.ask("give a run back to", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(RELEASE).await?;
+                    reader.client().execute(&statement, &[&run.0, &incarnation, &epoch]).await
+                })
+            });
+            ask.await?;
+            self.held.forget(run, Some(epoch));
+            self.heads.queued();
+            Ok(())
+        })
+    }
+
+    fn owns(&self, run: RunId) -> bool {
+        self.held.owns(run)
+    }
+
+    fn due(&self, most: usize) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
+        Box::pin(async move {
+            let ask = self.link.ask("look for deadlines in", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(DUE).await?;
+                    reader.client().query(&statement, &[&limit(most)]).await
+                })
+            });
+            Ok(ask.await?.iter().map(|row| RunId(row.get(0))).collect())
+        })
+    }
+
+    fn unsealed(&self, over_for: Duration, most: usize) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
+        Box::pin(async move {
+            let ask = self.link.ask("look for ended runs in", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(UNSEALED).await?;
+                    reader.client().query(&statement, &[&whole_micros(over_for), &limit(most)]).await
+                })
+            });
+            Ok(ask.await?.iter().map(|row| RunId(row.get(0))).collect())
+        })
+    }
+
+    fn ask(&self, run: RunId, control: Control) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(async move {
+            let what = serde_json::to_string(&control)
+                .map_err(|error| Error::Malformed { reason: format!("it cannot be asked: {error}") })?;
+            let (id, what) = (Uuid::now_v7(), Arc::new(what));
+            let ask = self.link.ask("ask something in", move |reader| {
+                let what = what.clone();
+                Box::pin(async move {
+                    let statement = reader.prepared(ASK).await?;
+                    reader.client().query_opt(&statement, &[&id, &run.0, &*what]).await
+                })
+            });
+            let Some(row) = ask.await? else { return Ok(false) };
+            if let Some(node) = row.get::<_, Option<Uuid>>(0) {
+                self.heads.asked(NodeId(node));
+            }
+            Ok(true)
+        })
+    }
+
+    fn asked(&self) -> BoxFuture<'_, Result<Vec<(RunId, Control)>, Error>> {
+        Box::pin(async move {
+            let incarnation = self.lease()?.incarnation;
+            let before: Vec<Uuid> = self.told.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+            let removed = Arc::new(before);
+            let sent = removed.clone();
+            let ask = self.link.ask("look for questions in", move |reader| {
+                let sent = sent.clone();
+                Box::pin(async move {
+                    let statement = reader.prepared(ASKED).await?;
+                    reader.client().query(&statement, &[&incarnation, &*sent]).await
+                })
+            });
+            let rows = ask.await?;
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.retain(|id| !removed.contains(id));
+            let new = rows.iter().filter(|row| told.insert(row.get(0)));
+            Ok(new.filter_map(|row| Some((RunId(row.get(1)), serde_json::from_str(row.get(2)).ok()?))).collect())
+        })
+    }
+
+    fn wake(&self) -> Arc<Notify> {
+        self.wake.clone()
+    }
+
+    fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>, Error>> {
+        Box::pin(async move {
+            let ask = self.link.ask("list services of", |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(NODES).await?;
+                    reader.client().query(&statement, &[]).await
+                })
+            });
+            Ok(ask.await?.iter().map(node_of).collect())
+        })
+    }
+
+    fn drain(&self, node: NodeId, draining: bool) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(async move {
+            let ask = self.link.ask("drain a service of", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(DRAIN).await?;
+                    reader.client().execute(&statement, &[&node.0, &draining]).await
+                })
+            });
+            let found = ask.await? > 0;
+            self.heads.asked(node);
+            Ok(found)
+        })
+    }
+
+    fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>> {
+        let among: Arc<Vec<Vec<u8>>> = Arc::new(among.iter().map(|file| file.to_vec()).collect());
+        Box::pin(async move {
+            let ask = self.link.ask("look for unused files in", move |reader| {
+                let among = among.clone();
+                Box::pin(async move {
+                    let statement = reader.prepared(UNUSED_FILES).await?;
+                    reader.client().query(&statement, &[&*among]).await
+                })
+            });
+            Ok(ask.await?.iter().filter_map(|row| row.get::<_, &[u8]>(0).try_into().ok()).collect())
+        })
+    }
+}
