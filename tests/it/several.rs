@@ -6,7 +6,7 @@ mod work;
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -33,7 +33,10 @@ pub struct Service {
 
 impl Services {
     pub fn new() -> Self {
-        Self { place: tempfile::tempdir().unwrap(), url: postgres::shared().url(&fresh()) }
+        let place = tempfile::tempdir().unwrap();
+        // A folder that is not there may be a file system that is not mounted, so none is made.
+        std::fs::create_dir(place.path().join("blobs")).unwrap();
+        Self { place, url: postgres::shared().url(&fresh()) }
     }
 
     /// The skill is on every service.
@@ -83,10 +86,6 @@ impl Services {
 
     pub fn data(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
-    }
-
-    pub fn path(&self) -> &Path {
-        self.place.path()
     }
 }
 
