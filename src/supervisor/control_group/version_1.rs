@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{counted, mounted, seen_at, try_to_make};
+use super::place::{counted, mounted, seen_at, try_to_make};
 use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
 
 /// The service's own group in each hierarchy.
