@@ -148,7 +148,9 @@ fn write_hostile(skills: &Path, aim: &Value, network: &str) {
 
 /// A server with a run that has a file, and the skill that attacks it.
 fn attacked(bait: &Bait, sandbox: &str, all: bool, network: &str) -> (Server, Value) {
-    let server = Server::with(&[("sandbox", sandbox)]);
+    // Without the sandbox nothing else is to be in force.
+    let server =
+        Server::with(&[("sandbox", sandbox), ("control_groups", if sandbox == "off" { "off" } else { "auto" })]);
     fs::write(server.data().join("signing-key"), "secret").unwrap();
     server.skill("victim", VICTIM, json!({}));
     let (_, victim) = server.create("victim");

@@ -3,28 +3,24 @@
 //! A run's group is a folder below the service's own; in version 1 there is one in each hierarchy. It goes with the run; that of
 //! a service that was killed is removed by the shim.
 
+mod place;
 mod version_1;
 mod version_2;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tracing::warn;
 
 use crate::domain::ids::RunId;
 use crate::domain::resources::{Exceeded, ResourceLimits};
+use place::{PREFIX, SYSTEMD, next_number};
 pub use version_1::Hierarchies;
 pub use version_2::Controllers;
 
-/// Groups of runs begin so.
-const PREFIX: &str = "skill-runner-";
 /// A group without processes that is older is of nobody.
 const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(60);
-/// There where systemd is at work, to whom all groups belong that it has not given away.
-const SYSTEMD: &str = "/run/systemd/system";
 
 /// Whether runs have control groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,12 +87,6 @@ impl ControlGroups {
     }
 }
 
-/// One that no other group of this process has.
-fn next_number() -> u64 {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    NUMBER.fetch_add(1, Ordering::Relaxed)
-}
-
 /// The group of one process and everything it starts; removed when this is dropped.
 #[derive(Debug)]
 pub(crate) enum Group {
@@ -136,37 +126,4 @@ impl Group {
             Group::InEach(group) => group.exceeded(limits),
         }
     }
-}
-
-/// The place of a mounted group, as `/proc/self/mountinfo` tells it: its root in the hierarchy, and the folder.
-fn mounted<'a>(mounts: &'a str, is_it: impl Fn(&str) -> bool) -> Option<(&'a str, &'a str)> {
-    mounts.lines().find_map(|line| {
-        let (before, behind) = line.split_once(" - ")?;
-        let mut fields = before.split(' ').skip(3);
-        is_it(behind).then_some((fields.next()?, fields.next()?))
-    })
-}
-
-/// The folder of a group whose path in the hierarchy is known.
-fn seen_at((root, place): (&str, &str), path: &str) -> Option<PathBuf> {
-    // Seen from another namespace, the group may be outside of what is mounted.
-    let below = Path::new(path).strip_prefix(root).ok().filter(|below| !below.iter().any(|part| part == ".."))?;
-    Some(Path::new(place).join(below))
-}
-
-/// Whether groups can be made in a folder.
-fn try_to_make(folder: &Path) -> Result<(), String> {
-    let tried = folder.join(format!("{PREFIX}probe-{}-{}", std::process::id(), next_number()));
-    fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).map_err(cannot(folder))
-}
-
-fn cannot(folder: &Path) -> impl Fn(io::Error) -> String {
-    move |error| format!("no control groups can be made in {}: {error}", folder.display())
-}
-
-/// The number behind a name, in a file of a group with one on each line.
-fn counted(file: &Path, name: &str) -> u64 {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let value = text.lines().find_map(|line| line.split_once(' ').filter(|(own, _)| *own == name));
-    value.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(0)
 }

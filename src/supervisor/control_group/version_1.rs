@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{counted, mounted, seen_at, try_to_make};
+use super::place::{counted, mounted, seen_at, try_to_make};
 use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
 
 /// The service's own group in each hierarchy.
@@ -114,9 +114,11 @@ impl Group {
     pub(super) fn exceeded(&self, limits: &ResourceLimits) -> Option<Exceeded> {
         let number =
             |file: PathBuf| fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-        // A process that was ended because the whole machine was short of memory has not met the limit of its run.
+        // A process that was ended because the whole machine was short of memory has not met the limit of its run: then the group
+        // never had that much. What does not fit is often more than a page, so that it need not have been the very limit.
+        let most = number(self.memory.join("memory.max_usage_in_bytes"));
         let short = counted(&self.memory.join("memory.oom_control"), "oom_kill") > 0
-            && number(self.memory.join("memory.failcnt")) > 0;
+            && most >= limits.memory_bytes - limits.memory_bytes / 8;
         let memory = short.then(|| limits.met(Resource::Memory));
         let forks = || counted(&self.processes.join("pids.events"), "max") > 0;
         let time = || {
@@ -181,7 +183,7 @@ mod tests {
 
     const QUIET: [(&str, &str); 4] = [
         ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"),
-        ("memory.failcnt", "3\n"),
+        ("memory.max_usage_in_bytes", "1073000000\n"),
         ("pids.events", "max 0\n"),
         ("cpuacct.usage", "10999999999\n"),
     ];
@@ -205,7 +207,7 @@ mod tests {
         }
         // The machine was short of memory, not the group.
         let mut counts = QUIET;
-        (counts[0].1, counts[1].1) = ("oom_kill 1\n", "0\n");
+        (counts[0].1, counts[1].1) = ("oom_kill 1\n", "900000000\n");
         assert_eq!(group(counts).1.exceeded(&limits()), None);
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::debug;
 
-use super::{SYSTEMD, cannot, counted, mounted, seen_at, try_to_make};
+use super::place::{SYSTEMD, cannot, counted, mounted, seen_at, try_to_make};
 use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
 
 /// The group of the service itself, where it must not be among those of its runs.
