@@ -5,7 +5,8 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::{Blob, Error};
+use super::error::Error;
+use super::shared::Blob;
 use crate::files;
 
 /// The hash of a shared file as text, by which it is named.

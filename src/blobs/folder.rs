@@ -10,7 +10,8 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
 use super::content::{self, copy_checked, damaged, missing, of_bytes, of_file};
-use super::{Blob, Blobs, BoxFuture, Error, Listed};
+use super::error::Error;
+use super::shared::{Blob, Blobs, BoxFuture, Listed};
 use crate::domain::causes::chain;
 use crate::files::{self, LookupError};
 

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use skill_runner::domain::engine::Engine;
 use skill_runner::settings::{
-    Described, EngineSettings, LegacyMode, LogLevel, RestartQueued, Sandbox, Settings, Source, UiLogin,
+    BlobsPlace, Described, EngineSettings, LegacyMode, LogLevel, RestartQueued, Sandbox, Settings, Several, Source,
+    UiLogin,
 };
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -143,7 +144,7 @@ fn every_setting_can_be_given_in_the_environment_under_its_own_name() {
     for Described { key, value, source: _ } in defaults.describe() {
         let value = match (key.as_str(), value.as_str()) {
             ("ui_basic_auth_enabled", _) => "off",
-            ("sandbox_read" | "sandbox_write", _) => "/x",
+            ("sandbox_read" | "sandbox_write" | "blobs", _) => "/x",
             ("keep_labels", _) => "a:b=1",
             ("otlp_endpoint", _) => "http://x",
             ("otlp_headers", _) => "a=b",
@@ -154,6 +155,27 @@ fn every_setting_can_be_given_in_the_environment_under_its_own_name() {
         let variable = format!("SKILL_RUNNER_{}", key.to_uppercase().replace('.', "_"));
         let settings = load("", &[(&variable, value)], &[]).unwrap();
         assert_eq!(described(&settings, key).1, variable);
+    }
+}
+
+#[test]
+fn what_a_service_of_several_is_told_is_checked() {
+    let given = [("blobs", "/srv/shared"), ("node_name", "a-1.b_c"), ("lease_seconds", "5"), ("work", "off")];
+    let file: String = given.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+    let several = load(&file, &[], &[]).unwrap().several;
+    let expected = Several {
+        blobs: Some(BlobsPlace::Folder("/srv/shared".into())),
+        node_name: Some("a-1.b_c".to_owned()),
+        lease_seconds: 5,
+        work: false,
+    };
+    assert_eq!(several, expected);
+    for wrong in
+        ["blobs: shared", "blobs: ftp://x", "node_name: a b", "lease_seconds: 4", "lease_seconds: 301", "work: x"]
+    {
+        let problems = load(wrong, &[], &[]).unwrap_err();
+        let key = wrong.split_once(':').unwrap().0;
+        assert!(problems.len() == 1 && problems[0].contains(key), "{wrong}: {problems:?}");
     }
 }
 

@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use crate::blobs;
 use crate::cli::connect::client::Client;
 use crate::cli::connect::data_folder;
+use crate::cli::runtime::runtime;
 use crate::cli::service::doctor::finding::Finding;
+use crate::domain::causes::chain;
 use crate::files::free_bytes;
 use crate::registry::{Entry, Registry};
 use crate::settings::Settings;
@@ -15,6 +18,7 @@ pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Findin
     let mut findings = vec![writable("data directory", "--data-dir", &settings.paths.data_dir)];
     findings.push(disk_space(settings));
     findings.push(open(settings, service));
+    findings.extend(shared_files(settings));
     findings.push(writable("agent home", "agent_home", &settings.paths.agent_home));
     findings.extend(skills(&settings.paths.skills_dir));
     findings
@@ -85,10 +89,25 @@ fn open(settings: &Settings, service: Option<&Client>) -> Finding {
         ),
         Err(error) => Finding::broken(
             check,
-            format!("it does not open: {}", crate::domain::causes::chain(&error)),
+            format!("it does not open: {}", chain(&error)),
             "check the disk; keep a copy of the folder before you restore a backup. Finished runs are also in data/runs",
         ),
     }
+}
+
+/// The files that several services share, where that is set.
+fn shared_files(settings: &Settings) -> Option<Finding> {
+    let (check, place) = ("shared files", settings.several.blobs.as_ref()?);
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return Some(Finding::broken(check, format!("{error:?}"), "try again later")),
+    };
+    Some(match blobs::open(place).and_then(|blobs| runtime.block_on(blobs.check())) {
+        Ok(found) => Finding::ok(check, format!("{found} can be written and read")),
+        Err(error) => {
+            Finding::broken(check, chain(&error), "correct the setting blobs (SKILL_RUNNER_BLOBS), or what it names")
+        }
+    })
 }
 
 fn skills(folder: &Path) -> Vec<Finding> {

@@ -1,0 +1,4 @@
+//! Shared files: what every place for them promises, and what a folder does besides.
+
+mod contract;
+mod folder;
