@@ -31,7 +31,7 @@ pub struct View {
     pub node: NodeId,
 }
 
-/// Services on one new store, and a way to let its clock go on.
+/// Services on one new store, and a way to let time pass for their leases.
 pub struct Services {
     pub views: Vec<View>,
     pub pass: Box<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>,
@@ -43,8 +43,9 @@ pub fn share_rule() -> ShareRule {
 }
 
 /// Far longer than a test takes.
-const LONG: Duration = Duration::from_secs(3600);
-const SHORT: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(1_000_000);
+/// Longer than a test takes, too: it ends when the test says so.
+const SHORT: Duration = Duration::from_secs(3600);
 const FREE: Bounds = Bounds { running: usize::MAX, waiting: usize::MAX, per_engine: None, per_skill: None };
 
 /// Checks every clause, each on a new store with four services.
