@@ -16,6 +16,7 @@ mod admission;
 mod batch;
 mod claim;
 mod cluster;
+pub mod cluster_contract;
 pub mod contract;
 mod error;
 mod held;

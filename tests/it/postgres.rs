@@ -12,6 +12,7 @@ use skill_runner::store::{
 
 use crate::support::postgres::{self, Server, fresh};
 
+mod cluster;
 mod lost;
 mod migrate;
 mod refused;

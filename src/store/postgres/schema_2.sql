@@ -205,6 +205,7 @@ begin
                 p_created_at, coalesce(p_waits, false), p_not_before, p_due_at, case when p_waits then moment end,
                 started_now, p_priority, p_share, p_shared_key, case when is_over then moment end)
             on conflict do nothing;
+            released := found;
             exit when found;
         elsif found_owner is distinct from p_owner and found_owner is not null or found_epoch <> p_epoch then
             outcome := 4;
