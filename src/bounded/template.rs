@@ -11,6 +11,8 @@ use minijinja::syntax::SyntaxConfig;
 const CHAIN_MAX: usize = 150;
 /// Most brackets that are open at once.
 const BRACKETS_MAX: usize = 15;
+/// Longest line. The parser counts columns in 16 bits, and an error behind the last of them breaks it where overflows are checked.
+const LINE_MAX: usize = 60_000;
 /// Most `elif` of a template.
 const ELIF_MAX: usize = 100;
 
@@ -23,6 +25,11 @@ pub(crate) fn fault(text: &str) -> Option<String> {
 
 /// Whether the template's syntax tree is shallow. What cannot be read as tokens is shallow enough: parsing stops there.
 fn measure(text: &str) -> Result<(), String> {
+    for (number, line) in text.split('\n').enumerate() {
+        if line.chars().count() > LINE_MAX {
+            return Err(format!("line {}: a template may have at most {LINE_MAX} characters in a line", number + 1));
+        }
+    }
     let mut elifs = 0;
     // Per open bracket, the links since the last comma. What stands between commas are neighbours in the tree.
     let mut links = vec![0_usize];
@@ -126,8 +133,19 @@ mod tests {
 
     #[test]
     fn constants_are_not_computed() {
-        let large = "{{ 'a' * 9000000 }}".repeat(50_000);
+        let large = "{{ 'a' * 9000000 }}\n".repeat(50_000);
         assert_eq!(fault(&large), None);
+    }
+
+    /// With overflow checks, an error behind column 65535 was a panic of the parser, which ended whoever listed the skill.
+    #[test]
+    fn a_line_is_no_longer_than_the_parser_can_count() {
+        let most = format!("{}{{#", "x".repeat(LINE_MAX - 2));
+        assert_eq!(fault(&most).unwrap(), "syntax error: unexpected end of comment (in template:1)");
+        for text in ["{#".repeat(40_000), format!("{}{{{{ 1 + }}}}", "é".repeat(70_000)), "x".repeat(LINE_MAX + 1)] {
+            let said = "line 2: a template may have at most 60000 characters in a line";
+            assert_eq!(fault(&format!("a\n{text}")).as_deref(), Some(said));
+        }
     }
 
     #[test]

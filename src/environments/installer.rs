@@ -1,10 +1,12 @@
 //! What makes an environment and fills it: uv where it is installed, else Python's own venv and pip.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
-use super::interpreter::{self, Interpreter};
+use super::interpreter::{self, Interpreter, NoInterpreter};
 use super::record;
+use crate::files::child;
 
 /// A package of requirements is installed by one of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,12 +52,12 @@ const MANNERS: [(&str, &str); 11] = [
 ];
 
 impl Installer {
-    /// The one there is.
-    pub(super) fn find(python: &Interpreter) -> Self {
-        if let Some(version) = version(Command::new("uv").arg("--version")) {
+    /// The one there is. Each has so long to answer.
+    pub(super) fn find(python: &Interpreter, limit: Duration) -> Self {
+        if let Some(version) = version(Command::new("uv").arg("--version"), limit) {
             return Self::Uv { version };
         }
-        let pip = version(Command::new(&python.program).args(["-I", "-m", "pip", "--version"]));
+        let pip = version(Command::new(&python.program).args(["-I", "-m", "pip", "--version"]), limit);
         match pip.filter(|version| installs_elsewhere(version)) {
             Some(version) => Self::Pip { version },
             None => Self::OwnPip,
@@ -137,16 +139,26 @@ fn options_of_uv() -> Vec<String> {
     options
 }
 
-/// What would install packages on this machine, and for which Python; none where there is no Python.
-pub(crate) fn installer_here() -> Option<String> {
-    let python = interpreter::find(None).ok()?;
-    Some(format!("{} for Python {}", Installer::find(&python).name(), python.version))
+/// How long a program has to tell its version when somebody waits for it.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
+
+/// What would install packages on this machine, and for which Python; or why nothing would.
+pub(crate) fn installer_here() -> Result<String, String> {
+    match interpreter::find(None, LOOK_LIMIT) {
+        Ok(python) => Ok(format!("{} for Python {}", Installer::find(&python, LOOK_LIMIT).name(), python.version)),
+        Err(NoInterpreter::Silent { name, limit }) => {
+            Err(format!("{name} did not answer within {} s", limit.as_secs()))
+        }
+        Err(NoInterpreter::NotInstalled | NoInterpreter::NoneFits(_)) => {
+            Err("there is no Python on the PATH".to_owned())
+        }
+    }
 }
 
 /// The second word of what a program says its version is.
-fn version(command: &mut Command) -> Option<String> {
-    let output = command.stdin(Stdio::null()).output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8(output.stdout).ok()?.split_whitespace().nth(1)?.to_owned())
+fn version(command: &mut Command, limit: Duration) -> Option<String> {
+    let output = child::output(command, limit).ok().filter(|output| output.status.success())?;
+    Some(output.stdout.split_whitespace().nth(1)?.to_owned())
 }
 
 /// Whether a pip knows the option --python, as it does since 22.3.

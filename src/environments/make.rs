@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -123,10 +123,13 @@ fn empty(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How long a program has to tell its version; the machine may be busy.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
 fn fill(wanted: &Wanted) -> Result<(), Failure> {
     let (folder, count) = (&wanted.folder, wanted.requirements.len());
     let python = python_for(wanted)?;
-    let installer = Installer::find(&python);
+    let installer = Installer::find(&python, ANSWER_LIMIT);
     tell(&format!("making a Python {} environment with {}", python.version, installer.name()));
     let created = started(run(&mut installer.create(&python, folder), "making the environment"), &python)?;
     if !created.status.success() {
@@ -169,7 +172,12 @@ fn python_for(wanted: &Wanted) -> Result<Interpreter, Failure> {
         wanted.python.as_deref().map(Specifiers::parse).transpose().map_err(|reason| {
             Failure::new(reason, "invalid", "correct the versions of Python that the skill asks for")
         })?;
-    interpreter::find(fitting.as_ref()).map_err(|none| match none {
+    interpreter::find(fitting.as_ref(), ANSWER_LIMIT).map_err(|none| match none {
+        NoInterpreter::Silent { name, limit } => Failure::new(
+            format!("{name} did not answer within {} s", limit.as_secs()),
+            "no_python",
+            "see what that program waits for, or put another Python first on the PATH of the service",
+        ),
         NoInterpreter::NotInstalled => Failure::new(
             "there is no Python on the PATH of the service",
             "no_python",

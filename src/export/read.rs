@@ -13,6 +13,8 @@ use super::piece::Piece;
 use crate::bounded;
 use crate::files;
 
+/// Longest export: all of it is read more than once, and a file that somebody made up may seem to have any length.
+pub(crate) const EXPORT_MAX: u64 = 64 << 30;
 /// Longest directory at the end of an export that is read.
 const CENTRAL_MAX: u64 = 256 << 20;
 /// Longest list of contents that is read.
@@ -76,6 +78,10 @@ impl Export {
     /// Opens an export; what is wrong with it is in [`Export::flaws`], except the content of its files.
     pub fn open(path: &Path) -> io::Result<Self> {
         let whole = Piece::whole(files::open_followed(path)?)?;
+        if whole.size() > EXPORT_MAX {
+            let message = format!("it has {} bytes, and an export has at most {EXPORT_MAX} (64 GiB)", whole.size());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
         let (files, order) = (BTreeMap::new(), Vec::new());
         let mut export = Self { whole, files, order, contents: None, flaws: Flaws::default() };
         export.seal()?;

@@ -1,6 +1,7 @@
 //! File operations that every IO module shares: whole writes, syncs, safe opens, bounded reads, removals.
 
 mod aside;
+pub(crate) mod child;
 mod chunks;
 mod copy;
 mod copy_tree;
@@ -28,9 +29,7 @@ pub(crate) use aside::{ensure_absent, ensure_folder, move_aside};
 pub(crate) use chunks::for_each_chunk;
 pub(crate) use copy::copy_new;
 pub(crate) use copy_tree::{copy_tree, copy_tree_but};
-pub(crate) use descriptors::{
-    inherited_open_files, open_files, open_files_within, raise_open_files, restore_open_files,
-};
+pub(crate) use descriptors::{inherited_open_files, open_files, open_files_within, raise_open_files};
 pub(crate) use error::Error;
 pub(crate) use folder::{
     create_folder, create_folder_with_mode, create_new_folder, create_parent, create_private_folder,

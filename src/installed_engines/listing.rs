@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::child::{self, NotRun, Output};
 use super::installed::InstalledEngines;
 use super::list_cache::Listed;
 use super::model_names::{self, Entry, Model};
@@ -16,6 +15,7 @@ use super::temporary_folder::with_temporary_folder;
 use super::version::{self, lock, quiet_env};
 use crate::domain::engine::Engine;
 use crate::engine::{Adapter, ModelListing};
+use crate::files::child::{self, NotRun, Output};
 
 /// How long a CLI may take to list its models; it takes 7 s on a small machine.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -1,6 +1,5 @@
 //! The agent CLIs on this machine: where they are, their versions, logins and models, and how to install them.
 
-mod child;
 mod installed;
 mod list_cache;
 mod listing;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::child;
+use crate::files::child;
 
 /// How long a program may take to print its version.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -10,14 +11,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use uuid::Uuid;
 
-use super::child;
 use super::installed::InstalledEngines;
 use super::program::{self, Source};
 use super::upgrade_records::{Records, Upgrade, UpgradeStatus};
 use crate::engine::{self, Adapter, Install};
+use crate::files::child;
 
 /// How long npm may take for one engine.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -81,8 +82,12 @@ impl InstalledEngines {
         })?;
         let (installed, record) = (self.clone(), upgrade.clone());
         let work = move || {
-            installed.carry_out(record, &wanted);
+            // A panic ends the upgrade, which then reads as failed, and takes nobody's place.
+            let broke = catch_unwind(AssertUnwindSafe(|| installed.carry_out(record, &wanted))).is_err();
             installed.0.upgrading.fetch_sub(1, Ordering::SeqCst);
+            if broke {
+                error!("an upgrade broke off; this is a fault of skill-runner");
+            }
             // The upgrade counts as under way until this lock is released.
             drop(alive);
         };

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use super::child::{self, NotRun, Output};
 use super::package_version::installed_version;
 use super::temporary_folder::with_temporary_folder;
 use crate::bounded;
 use crate::domain::engine::Engine;
 use crate::engine::Adapter;
+use crate::files::child::{self, NotRun, Output};
 use crate::files::{self, write_durably};
 
 /// How long a program may take to print its version.

@@ -24,6 +24,7 @@ pub(crate) use import::{Importable, importable, is_agent};
 pub(crate) use install::{RecoveredInstall, recover_installs};
 pub use installed::{Entry, Installed, NotUsable};
 pub use load::load_dir;
+pub(crate) use package_files::compare;
 pub(crate) use packing::pack;
 pub(crate) use plan::{Action, Done, Plan};
 pub(crate) use refused::InstallRefused;

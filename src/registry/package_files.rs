@@ -49,6 +49,34 @@ impl Registry {
     }
 }
 
+/// How often packages that are replaced while they are compared are looked up again.
+const COMPARISONS: usize = 50;
+
+/// Compares packages that somebody may replace meanwhile: `look` finds them, the first of them the earlier one. If they are
+/// not the same afterwards, what was read may be another package's, and they are looked up again.
+pub(crate) fn compare<E>(
+    look: impl Fn() -> Result<[Option<Arc<Installed>>; 2], E>,
+    failed: impl Fn(LookupError) -> E,
+) -> Result<([Option<Arc<Installed>>; 2], Vec<Change>), E> {
+    let place = |package: &Option<Arc<Installed>>| {
+        package.as_ref().map(|package| (package.dir.clone(), package.skill.fingerprint.clone()))
+    };
+    let mut packages = look()?;
+    for left in (0..COMPARISONS).rev() {
+        let [before, after] = &packages;
+        let compared = after.as_ref().map_or_else(|| Ok(Vec::new()), |after| after.changes_since(before.as_deref()));
+        let again = look()?;
+        let same = packages.iter().map(place).eq(again.iter().map(place));
+        match compared {
+            Ok(changes) if same => return Ok((packages, changes)),
+            Err(error) if same || left == 0 => return Err(failed(error)),
+            Ok(_) | Err(_) => packages = again,
+        }
+    }
+    let changing = io::Error::other("the packages kept changing while they were compared");
+    Err(failed(LookupError::Io { source: changing }))
+}
+
 impl Installed {
     /// A file of the package as far as it can be shown, and its size. Of other files in the folder nothing is told.
     pub(crate) fn preview(&self, path: &str) -> Result<(u64, Preview), LookupError> {
@@ -122,4 +150,60 @@ impl Installed {
 
 fn io_failed(source: io::Error) -> LookupError {
     LookupError::Io { source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use super::*;
+
+    fn package(dir: &Path, text: &str) -> Arc<Installed> {
+        fs::create_dir_all(dir).unwrap();
+        let head = "---\nname: moving\ndescription: Moves.\n---\n";
+        fs::write(dir.join("SKILL.md"), format!("{head}{text}\n")).unwrap();
+        Arc::new(load::load_dir(dir, Intake::Installed).unwrap())
+    }
+
+    /// An installation archives the package in place after it was looked up: its files are gone, or another's.
+    #[test]
+    fn packages_that_are_replaced_while_they_are_compared_are_looked_up_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, archive) = (folder.path().join("moving"), folder.path().join("archive/moving"));
+        let first = package(&place, "first");
+        fs::create_dir(folder.path().join("archive")).unwrap();
+        let looks = Cell::new(0);
+        let look = || -> Result<_, String> {
+            looks.set(looks.get() + 1);
+            if looks.get() > 1 {
+                return Ok([load::load_dir(&archive, Intake::Installed), load::load_dir(&place, Intake::Installed)]
+                    .map(|found| found.ok().map(Arc::new)));
+            }
+            let found = [Some(first.clone()), Some(first.clone())];
+            fs::rename(&place, &archive).unwrap();
+            package(&place, "second");
+            fs::remove_file(place.join("SKILL.md")).unwrap();
+            fs::write(place.join("SKILL.md"), fs::read_to_string(archive.join("SKILL.md")).unwrap() + "second\n")
+                .unwrap();
+            Ok(found)
+        };
+        let ([before, after], changes) = compare(look, |error| error.to_string()).unwrap();
+        assert_eq!((before.unwrap().dir.clone(), after.unwrap().dir.clone()), (archive, place));
+        assert_eq!((looks.get(), changes.len()), (3, 1));
+    }
+
+    #[test]
+    fn packages_that_are_replaced_for_ever_are_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let looks = Cell::new(0_usize);
+        let look = || -> Result<_, String> {
+            looks.set(looks.get() + 1);
+            let found = package(&folder.path().join("moving"), &looks.get().to_string());
+            Ok([None, Some(found)])
+        };
+        let told = compare(look, |error| std::error::Error::source(&error).map_or(String::new(), ToString::to_string));
+        assert_eq!(told.unwrap_err(), "the packages kept changing while they were compared");
+        assert_eq!(looks.get(), COMPARISONS + 1);
+    }
 }

@@ -16,7 +16,7 @@ use crate::http::state::app::App;
 use crate::http::state::task::blocking;
 use crate::orchestrator::Error;
 use crate::projection::check_shown_of_skill;
-use crate::registry::Installed;
+use crate::registry::{Installed, compare};
 
 /// A file of the package in place, or of another version.
 pub(crate) async fn file(State(app): State<App>, mut parts: Parts, mut query: Query) -> Result<Json<Value>, Problem> {
@@ -46,12 +46,14 @@ pub(crate) async fn changes(State(app): State<App>, mut parts: Parts, mut query:
     let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
     let comparing = app.clone();
     let told = blocking(move || {
-        let (before, after) = (package(&comparing, &id, Some(&from))?, package(&comparing, &id, to.as_deref())?);
-        let failed = |error| Error::io("compare the packages")(std::io::Error::other(error));
-        let changes = after.changes_since(Some(&before)).map_err(failed)?;
-        Ok::<_, Problem>(json!({
-            "skill_id": id, "from": named(&before), "to": named(&after), "changes": changes,
-        }))
+        let look = || {
+            let before = package(&comparing, &id, Some(&from))?;
+            Ok([Some(before), Some(package(&comparing, &id, to.as_deref())?)])
+        };
+        let failed = |error| Problem::from(Error::io("compare the packages")(std::io::Error::other(error)));
+        let (packages, changes) = compare(look, failed)?;
+        let [before, after] = packages.map(|package| package.as_deref().map(named));
+        Ok::<_, Problem>(json!({"skill_id": id, "from": before, "to": after, "changes": changes}))
     });
     let told = told.await?;
     app.room().make(async { Ok(Json(told).into_response()) }).await

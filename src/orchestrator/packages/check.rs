@@ -17,7 +17,7 @@ use crate::skill::{Finding, Intake};
 #[derive(Debug)]
 pub(crate) struct PackageCheck {
     /// What it says; none if it breaks the rules.
-    pub(crate) package: Option<Installed>,
+    pub(crate) package: Option<Arc<Installed>>,
     /// What is in its place now.
     pub(crate) replaces: Option<Arc<Installed>>,
     /// Why it would not be installed.
@@ -53,7 +53,7 @@ impl Orchestrator {
                 Err(finding) => Err(vec![finding]),
             };
             let package = match loaded {
-                Ok(package) => package,
+                Ok(package) => Arc::new(package),
                 Err(findings) => {
                     let refused = InstallRefused::Package { findings: findings.clone() };
                     let told = Told { findings, action: None, changes: Vec::new() };
@@ -66,9 +66,9 @@ impl Orchestrator {
                 Err(InstallRefused::Io(error)) => return Err(error.into()),
                 Err(refused) => (None, Some(InstallFailure::from(&refused))),
             };
-            let replaces = shared.registry.package(&package.skill.id, None)?;
-            let compared = package.changes_since(replaces.as_deref());
-            let changes = compared.map_err(|error| Error::io("compare the packages")(std::io::Error::other(error)))?;
+            let look = || Ok([shared.registry.package(&package.skill.id, None)?, Some(package.clone())]);
+            let failed = |error| Error::io("compare the packages")(std::io::Error::other(error));
+            let ([replaces, _], changes) = registry::compare(look, failed)?;
             let told = Told { findings: package.skill.findings.clone(), action, changes };
             Ok::<_, Error>(PackageCheck { package: Some(package), replaces, refused, told })
         };

@@ -1,5 +1,7 @@
 //! Packages on their way into the skills folder: unpacked at once, installed in their turn, and told about for long.
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use tokio::sync::{oneshot, watch};
@@ -75,7 +77,7 @@ impl Installation {
     fn carry_out(mut self, staging: Staging, unpacked: Result<PathBuf, Finding>) {
         let id = staging.id();
         let installed = match unpacked {
-            Ok(folder) => staging.install(&folder, |skill| self.begin(skill)),
+            Ok(folder) => unbroken(&folder, || staging.install(&folder, |skill| self.begin(skill))),
             Err(finding) => Err(InstallRefused::Package { findings: vec![finding] }),
         };
         match installed {
@@ -114,6 +116,14 @@ impl Installation {
         }
         self.teller.send_replace(self.install.clone());
     }
+}
+
+/// Does the work; a panic in it is a failure like any other, so that no installation stays under way for ever.
+fn unbroken<T>(folder: &Path, work: impl FnOnce() -> Result<T, InstallRefused>) -> Result<T, InstallRefused> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let broke = io::Error::other("the work broke off; this is a fault of skill-runner, and its log has the place");
+        Err(InstallRefused::Io(files::Error::on("install the package in", folder)(broke)))
+    })
 }
 
 /// Finishes or rolls back the installations that a killed process left, and records the outcome.
@@ -180,4 +190,17 @@ pub(crate) fn install_here(
     let installed = staging.install(&folder, |_| {})?;
     staging.clear().map_err(InstallRefused::from)?;
     Ok(installed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_panics_is_a_failed_installation() {
+        let broken = unbroken::<()>(Path::new("package"), || panic!("broken on purpose"));
+        let told = chain(&broken.unwrap_err());
+        assert!(told.contains("the work broke off"), "{told}");
+        assert!(unbroken(Path::new("package"), || Ok(1)).is_ok_and(|done| done == 1));
+    }
 }

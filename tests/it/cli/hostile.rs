@@ -1,7 +1,7 @@
 //! What others wrote, as the command line meets it: configuration files that are none, and text that would control a terminal.
 
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 use rustix::fs::{FileType, Mode};
@@ -125,4 +125,35 @@ fn a_data_directory_that_cannot_be_looked_into_is_not_said_to_have_no_runs() {
         assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
         assert!(ran.stderr.contains("file/data cannot be read: Not a directory"), "{args:?}: {ran:?}");
     }
+}
+
+/// A file of 100 GB that takes no space would be hashed for minutes.
+#[test]
+fn an_export_that_is_too_long_is_refused_at_once() {
+    let place = Place::new();
+    File::create(place.path().join("long.zip")).unwrap().set_len(100_000_000_000).unwrap();
+    for command in ["audit", "replay"] {
+        let ran = place.run(&[command, "long.zip"]);
+        assert_eq!(ran.code, Some(1), "{command}: {ran:?}");
+        let told = "it has 100000000000 bytes, and an export has at most 68719476736 (64 GiB)";
+        assert!(ran.stderr.contains(told), "{command}: {ran:?}");
+    }
+}
+
+/// A program of the PATH that never answers must not keep the doctor.
+#[test]
+fn the_doctor_does_not_wait_for_a_python_that_never_answers() {
+    let place = Place::new();
+    let path = place.path().join("bin");
+    fs::create_dir(&path).unwrap();
+    for name in ["python3", "python", "uv"] {
+        fs::write(path.join(name), "#!/bin/sh\nexec /bin/sleep 1000\n").unwrap();
+        fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let ran = place.run_with(("PATH", path.to_str().unwrap()), &["doctor", "--json"]);
+    let told = ran.json();
+    let python = told["findings"].as_array().unwrap();
+    let python = python.iter().find(|check| check["check"] == "python packages").unwrap();
+    let message = python["message"].as_str().unwrap();
+    assert!(message.starts_with("python3 did not answer within 5 s, so skills that declare packages fail"), "{told}");
 }

@@ -89,7 +89,7 @@ fn no_file_of_a_run_goes_because_an_older_store_was_put_back() {
     let told = told.as_str().unwrap();
     assert!(told.starts_with("at least 4 runs and 1 requests have files"), "{told}");
     server.block_on(server.orchestrator.sweep_homes());
-    assert_eq!(server.post("/v1/management/cleanup", &json!({"keep_last": 0})).status, 200);
+    server.block_on(server.orchestrator.cleanup(None, 0)).unwrap();
     server.drain();
     drop(server);
     assert_eq!(files_of_runs(&data), before);

@@ -14,10 +14,10 @@ pub(crate) fn check(settings: &Settings) -> Finding {
         return Finding::ok(CHECK, format!("none are installed (python_packages is off); {installed}"));
     }
     match installer_here() {
-        Some(installer) => Finding::ok(CHECK, format!("{installer}; {installed}")),
-        None => Finding::warning(
+        Ok(installer) => Finding::ok(CHECK, format!("{installer}; {installed}")),
+        Err(reason) => Finding::warning(
             CHECK,
-            format!("there is no Python on the PATH, so skills that declare packages fail; {installed}"),
+            format!("{reason}, so skills that declare packages fail; {installed}"),
             "install Python 3 with venv and pip, or uv, or set python_packages: off",
         ),
     }

@@ -55,7 +55,19 @@ impl Orchestrator {
         }
         info!(folder = %backup.folder.display(), "a backup has begun");
         let (orchestrator, begun) = (self.clone(), backup.clone());
-        shared.tasks.spawn(async move { orchestrator.carry_out(begun).await });
+        shared.tasks.spawn(async move {
+            let (backups, clock, id) =
+                (orchestrator.shared.backups.clone(), orchestrator.shared.clock.clone(), begun.backup_id);
+            // In a task of its own, so that a panic leaves no backup that is under way for ever.
+            if let Err(panic) = tokio::spawn(async move { orchestrator.carry_out(begun).await }).await {
+                error!(%panic, "the backup broke off");
+                backups.change(id, |backup| {
+                    let text = "the work broke off; this is a fault of skill-runner, and its log has the place";
+                    (backup.status, backup.ended_at) = (BackupStatus::Failed, Some(clock.now()));
+                    backup.error = Some(text.to_owned());
+                });
+            }
+        });
         Ok(backup)
     }
 

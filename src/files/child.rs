@@ -1,4 +1,4 @@
-//! A short-lived child process: limited in time and output, in its own process group, without our environment.
+//! A short-lived child process: limited in time and output, in its own process group.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use crate::files;
+use super::descriptors::restore_open_files;
 
 /// Bytes kept of each stream; the rest is read and dropped.
 const OUTPUT_MAX: u64 = 1024 * 1024;
@@ -36,7 +36,7 @@ pub(crate) enum NotRun {
     Wait(#[source] io::Error),
 }
 
-/// Runs a program until it ends or the limit is over.
+/// Runs a program, without our environment, until it ends or the limit is over.
 pub(crate) fn run(
     program: &[String],
     arguments: &[&str],
@@ -47,7 +47,12 @@ pub(crate) fn run(
     let [first, rest @ ..] = program else { return Err(NotRun::Start(io::ErrorKind::InvalidInput.into())) };
     let mut command = Command::new(first);
     command.args(rest).args(arguments).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
-    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    output(command.current_dir(folder), limit)
+}
+
+/// The same with a command that has its environment and folder.
+pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<Output, NotRun> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(command.process_group(0)).map_err(NotRun::Start)?;
     let readers = child.stdout.take().map(reader).transpose().and_then(|stdout| {
         let stderr = child.stderr.take().map(reader).transpose()?;
@@ -64,7 +69,7 @@ pub(crate) fn run(
 /// Starts a program with the limit of open files that this process was started with.
 pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
     // SAFETY: the closure makes one system call and allocates nothing.
-    unsafe { command.pre_exec(files::restore_open_files) };
+    unsafe { command.pre_exec(restore_open_files) };
     command.spawn()
 }
 
