@@ -165,5 +165,5 @@ def try_tests(program, words, seconds):
         pass
     code = started.wait()
     if not failed and not ran and code not in (0, -9):
-        failed.append("it hung" if code == 124 else f"exit status {code}")
+        failed.append("it hung" if code in (124, 137) else f"exit status {code}")
     return failed, time.time() - began, ran, not_here

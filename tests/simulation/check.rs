@@ -199,7 +199,12 @@ fn promises(world: &World, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
 fn ends_before_its_turn(state: &RunState, events: &[Value]) -> bool {
     match state.error.as_ref().map_or("", |error| error.code.as_str()) {
         "ENGINE_NOT_INSTALLED" | "INSUFFICIENT_STORAGE" => true,
-        "SESSION_RESUME_FAILED" => !events.iter().any(|event| event["type"] == "session.bound"),
+        "SESSION_RESUME_FAILED" => {
+            // A turn that is begun again has a session of its own: that of the one before is not the one that asked.
+            let fresh = |event: &Value| event["type"] == "turn.started" && event["data"]["resumed_from"].is_null();
+            let conversation = &events[events.iter().rposition(fresh).unwrap_or(0)..];
+            !conversation.iter().any(|event| event["type"] == "session.bound")
+        }
         _ => state.status() == Status::Canceled,
     }
 }

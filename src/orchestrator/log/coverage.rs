@@ -134,3 +134,18 @@ impl LineParser for NoParser {
         Reading::Unclaimed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_that_cannot_be_read_is_an_error_and_not_read_for_ever() {
+        // A folder can be opened, and each read of it fails.
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::open(folder.path()).unwrap();
+        let reader = StreamReader::new(Stream::Stdout, 0, RAW_TEXT_MAX);
+        let mut rest = Rest(VecDeque::from([RestOfStream { file, reader, doing: "read it".into() }]));
+        assert!(matches!(rest.next(), Err(Error::Io { doing, .. }) if doing == "read it"));
+    }
+}

@@ -9,7 +9,7 @@ use super::pose::{Pose, done, says};
 use super::service::Service;
 use super::{Scene, of_type, one_question};
 use crate::crash::until;
-use crate::support::skill::HELLO;
+use crate::support::skill::{GATED, HELLO};
 
 #[test]
 fn a_waiting_run_holds_no_slot_and_no_process() {
@@ -116,6 +116,37 @@ fn nobody_decides_for_a_user_who_is_to_be_waited_for() {
     assert_eq!(scene.reply(&patient, 1, json!("Ann")).status, 200);
     let (status, _, events) = scene.end(&patient);
     assert_eq!((status, of_type(&events, "interaction.auto_decide.timeout").len()), (json!("succeeded"), 0));
+}
+
+#[test]
+fn an_answered_run_is_in_the_queue_once_also_when_its_deadline_passes_there() {
+    let scene = Scene::with(&[("max_running_jobs", "1")]);
+    scene.server.skill("gated", GATED, json!({}));
+    // On a slow machine the first deadline may come before the answer.
+    for seconds in [3, 12, 48] {
+        let options = |seconds: u64| json!({"interactive_auto_reply": true, "interactive_reply_timeout_sec": seconds});
+        let later = scene.begin_with(&one_question(), options(seconds + 2));
+        scene.question(&later, 1);
+        let answered = scene.begin_with(&one_question(), options(seconds));
+        scene.question(&answered, 1);
+        let (_, gated) = scene.server.create("gated");
+        scene.server.wait_for(&gated, "raw.stderr", "ready");
+        let in_time = scene.reply(&answered, 1, json!("Ann")).status == 200;
+        if in_time {
+            // When this one is decided, the other's deadline has passed, too.
+            scene.server.wait_for(&later, "interaction.auto_decide.timeout", "");
+            let queue = scene.server.get("/v1/system").json()["queue"].clone();
+            assert_eq!((&queue["queued"], &queue["running"]), (&json!(2), &json!(1)));
+        }
+        scene.server.open_gate(&gated, "on");
+        for run in [&gated, &later, &answered] {
+            assert_eq!(scene.end(run).0, "succeeded");
+        }
+        if in_time {
+            return;
+        }
+    }
+    panic!("no answer came in time");
 }
 
 #[test]
