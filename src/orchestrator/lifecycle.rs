@@ -43,7 +43,7 @@ impl Orchestrator {
         registry: Registry,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let Environment { clock, signer, blocking, engines, renderer, program, installed_engines, confinement } =
+        let Environment { clock, signer, blocking, engines, renderer, program, installed_engines, confinement, blobs } =
             environment;
         if let Confinement::Missing { reason } = &confinement {
             if settings.runs.sandbox == Sandbox::On {
@@ -56,7 +56,7 @@ impl Orchestrator {
         }
         let layout = Layout::new(&settings.paths.data_dir);
         let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
-        let log = RunLog::new(store.clone(), layout.clone(), blocking.clone());
+        let log = RunLog::with_shared_files(store.clone(), layout.clone(), blocking.clone(), blobs.clone());
         let sealer = Sealer::new(store.clone(), &log, seal_grace);
         let (deadlines, due) = Deadlines::new();
         let collector = settings.otlp.clone().and_then(|otlp| match Collector::new(otlp) {
@@ -75,6 +75,7 @@ impl Orchestrator {
         };
         let shared = Arc::new(Shared::new(Parts {
             store,
+            blobs,
             log,
             layout,
             settings,

@@ -7,6 +7,7 @@ pub(crate) mod isolation;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::blobs::Blobs;
 use crate::fcmp::Signer;
 use crate::installed_engines::InstalledEngines;
 use crate::renderer::{ChildRenderer, Renderer};
@@ -36,6 +37,8 @@ pub struct Environment {
     pub installed_engines: InstalledEngines,
     /// Whether runs can be confined.
     pub confinement: Confinement,
+    /// Where files are that several services share; none for a service that is alone.
+    pub blobs: Option<Arc<dyn Blobs>>,
 }
 
 impl Environment {
@@ -52,6 +55,7 @@ impl Environment {
                 Sandbox::Off => Confinement::Off,
                 Sandbox::Auto | Sandbox::On => supervisor::probe(&settings.paths.data_dir),
             },
+            blobs: None,
         }
     }
 }

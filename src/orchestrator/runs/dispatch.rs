@@ -56,6 +56,7 @@ async fn drive(shared: Arc<Shared>, run: RunId, mailbox: Mailbox) {
             Err(panic) => error!(%panic, "the run's failure could not be logged"),
         }
     }
+    shared.files().released(run);
     shared.live.leave(run);
     shared.queue.finished(run);
     if let Ok(head) = shared.log.head(run).await

@@ -9,6 +9,7 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::blobs::Blobs;
 use crate::domain::codes::ErrorCode;
 use crate::domain::fair_queue::{Bounds, ShareRule, Ticket};
 use crate::domain::ids::RunId;
@@ -54,6 +55,8 @@ const LARGE_OUTPUT_BYTES: u64 = 1024 * 1024;
 /// What all parts of the orchestrator share.
 pub(crate) struct Shared {
     pub store: Arc<dyn EventStore>,
+    /// Where files are that several services share; none for a service that is alone.
+    pub blobs: Option<Arc<dyn Blobs>>,
     pub log: RunLog,
     pub layout: Layout,
     pub settings: Settings,
@@ -111,6 +114,7 @@ pub(crate) struct Shared {
 /// What a new [`Shared`] is made of, besides what is empty at first.
 pub(crate) struct Parts {
     pub store: Arc<dyn EventStore>,
+    pub blobs: Option<Arc<dyn Blobs>>,
     pub log: RunLog,
     pub layout: Layout,
     pub settings: Settings,
@@ -136,6 +140,7 @@ impl Shared {
             log: parts.log,
             queue: Queue::new(bounds(runs)),
             store: parts.store,
+            blobs: parts.blobs,
             known_skills: KnownSkills::default(),
             shared_skills: SharedSkills::new(parts.layout.skill_copies()),
             shared_results: SharedResults::default(),
@@ -199,6 +204,7 @@ impl Shared {
             clock: self.clock.clone(),
             signer: self.signer.clone(),
             metrics: self.metrics.clone(),
+            shares_output: self.blobs.is_some(),
         }
     }
 
