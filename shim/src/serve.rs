@@ -29,7 +29,8 @@ pub fn serve() -> ! {
             report_with(Report::Ready(engine), ports.files());
             ports.files().iter().copied().for_each(sys::close);
             let connected =
-                Shim { engine: Some(engine), first, deaths, killing: false, killed: 0, connected: true, lease: None }.run();
+                Shim { engine: Some(engine), first, deaths, killing: false, killed: 0, connected: true, lease: None }
+                    .run();
             if !connected {
                 // The service is gone, and with it whoever would remove them.
                 for folder in groups.into_iter().flatten() {

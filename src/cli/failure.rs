@@ -129,6 +129,8 @@ impl From<orchestrator::Error> for Failure {
             E::Damaged { file, .. } => json!({"file": file}),
             E::Refused(_)
             | E::FilesGone { .. }
+            | E::FilesTooLarge { .. }
+            | E::Blobs(_)
             | E::RunNotFound { .. }
             | E::SkillNotFound { .. }
             | E::IdempotencyConflict

@@ -10,7 +10,7 @@ use crate::domain::statechart::Status;
 use crate::fcmp::SchemaViolation;
 use crate::files::{self, Shortage};
 use crate::skill::Finding;
-use crate::{artifact, export, store, workspace};
+use crate::{artifact, blobs, export, store, workspace};
 
 /// Everything that is not a yes.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,11 @@ pub enum Error {
     /// The files of a finished run are not there any more.
     #[error("the files of run {run} are gone: its folder was removed from the data directory")]
     FilesGone { run: RunId },
+    /// The files of a run that goes on are more than is shared with other services.
+    #[error("{reason}: that is more than is shared with other services")]
+    FilesTooLarge { reason: String },
+    #[error("the shared files failed")]
+    Blobs(#[from] blobs::Error),
     /// The operator wants runs to be confined, and the machine cannot.
     #[error("sandbox is on, but {reason}")]
     SandboxMissing { reason: String },
@@ -176,6 +181,8 @@ impl Error {
             Self::Io { source, .. } => Shortage::behind(source).map_or(ErrorCode::Internal, of_shortage),
             Self::Corrupt { .. } | Self::Damaged { .. } => ErrorCode::DataCorrupt,
             Self::FilesGone { .. } => ErrorCode::RunFilesGone,
+            Self::FilesTooLarge { .. } => ErrorCode::InsufficientStorage,
+            Self::Blobs(error) => of_blobs(error),
             Self::Contract(_) | Self::SandboxMissing { .. } => ErrorCode::Internal,
         }
     }
@@ -209,6 +216,8 @@ impl Error {
             | Self::Corrupt { .. }
             | Self::Damaged { .. }
             | Self::FilesGone { .. }
+            | Self::FilesTooLarge { .. }
+            | Self::Blobs(_)
             | Self::Io { .. } => self.to_string(),
         }
     }
@@ -230,6 +239,15 @@ fn of_shortage(shortage: Shortage) -> ErrorCode {
             ErrorCode::ResourceLimitExceeded
         }
         Shortage::Disk => ErrorCode::InsufficientStorage,
+    }
+}
+
+fn of_blobs(error: &blobs::Error) -> ErrorCode {
+    match error {
+        blobs::Error::NotFound { .. } | blobs::Error::Damaged { .. } => ErrorCode::DataCorrupt,
+        blobs::Error::Unreachable { .. } => ErrorCode::StoreUnreachable,
+        blobs::Error::Local(_) => Shortage::behind(error).map_or(ErrorCode::Internal, of_shortage),
+        blobs::Error::Changed { .. } | blobs::Error::Unusable { .. } => ErrorCode::Internal,
     }
 }
 

@@ -56,6 +56,7 @@ impl Orchestrator {
     ) -> Result<Self, Error> {
         let Environment { clock, signer, blocking, engines, renderer, program, installed_engines, confinement, member } =
             environment;
+        let blobs = member.as_ref().map(|member| member.blobs.clone());
         if let Confinement::Missing { reason } = &confinement {
             if settings.runs.sandbox == Sandbox::On {
                 return Err(Error::SandboxMissing { reason: reason.clone() });
@@ -67,7 +68,7 @@ impl Orchestrator {
         }
         let layout = Layout::new(&settings.paths.data_dir);
         let seal_grace = Duration::from_secs(settings.store.seal_grace_seconds);
-        let log = RunLog::new(store.clone(), layout.clone(), blocking.clone());
+        let log = RunLog::with_shared_files(store.clone(), layout.clone(), blocking.clone(), blobs.clone());
         let sealer = Sealer::new(store.clone(), &log, seal_grace);
         let (deadlines, due) = Deadlines::new();
         let collector = settings.otlp.clone().and_then(|otlp| match Collector::new(otlp) {
@@ -86,6 +87,7 @@ impl Orchestrator {
         };
         let shared = Arc::new(Shared::new(Parts {
             store,
+            blobs,
             log,
             layout,
             settings,

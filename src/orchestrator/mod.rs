@@ -11,6 +11,7 @@ mod lifecycle;
 mod log;
 mod packages;
 mod results;
+mod run_files;
 mod runs;
 mod shared;
 mod turn;

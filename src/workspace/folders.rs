@@ -52,6 +52,7 @@ pub(crate) fn sync_run(paths: &RunPaths) -> Result<(), Error> {
 
 /// Removes a run's folder, its temporary files and what its engine kept of it; returns the bytes that this freed, 0 for a run that is gone already.
 pub(crate) fn remove_run(paths: &RunPaths) -> Result<u64, Error> {
+    files::remove_file(&paths.state)?;
     let log = remove_sealed(paths)?;
     Ok(log + files::remove_tree(&paths.tmp)? + files::remove_tree(&paths.home)? + files::remove_tree(&paths.root)?)
 }

@@ -12,12 +12,13 @@ const FORMAT: &str = "FORMAT";
 const FORMAT_BYTES: u64 = 80;
 
 /// What may be in a data folder before that: by other commands, by a start or a move to another store that was killed, by a backup.
-const OF_DATA: [&str; 27] = [
+const OF_DATA: [&str; 28] = [
     FORMAT,
     "LOCK",
     "agent-home",
     "backup.json",
     "builtin-skills",
+    "cached",
     "damage.json",
     "engines",
     "environments",

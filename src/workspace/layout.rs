@@ -6,6 +6,9 @@ use crate::domain::ids::{RequestId, RunId};
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::engine;
 
+/// The file with a request whose skill is uploaded later.
+pub(crate) const KEPT_REQUEST: &str = "request.json";
+
 /// The folder of a store that is not in its place yet, and of one that was replaced.
 pub(crate) const NEW_STORE: &str = "new-store";
 pub(crate) const OLD_STORE: &str = "old-store";
@@ -53,6 +56,7 @@ impl Layout {
             tmp: self.tmp().join(run.to_string()),
             home: self.homes().join(run.to_string()),
             sealed: self.sealed().join(format!("{run}.jsonl")),
+            state: self.data.join("cached").join(run.to_string()),
         }
     }
 
@@ -108,7 +112,7 @@ impl Layout {
 
     /// The request for a run whose skill is uploaded later; it may hold secrets, like the engine configuration.
     pub(crate) fn kept_request(&self, request: RequestId) -> PathBuf {
-        self.request(request).join("request.json")
+        self.request(request).join(KEPT_REQUEST)
     }
 
     /// Where a request's uploads are staged.
@@ -172,6 +176,8 @@ pub struct RunPaths {
     pub(crate) home: PathBuf,
     /// The run's sealed log while it has no folder.
     pub(crate) sealed: PathBuf,
+    /// Says which of the shared files of the run are on this disk; outside `root`, where engines write.
+    pub(crate) state: PathBuf,
 }
 
 impl RunPaths {

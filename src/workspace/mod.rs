@@ -13,6 +13,7 @@ mod share;
 pub(crate) mod shared_skills;
 mod signing_key;
 mod skill_copy;
+mod snapshot;
 mod spare_copies;
 mod tokens;
 mod unpack;
@@ -29,13 +30,14 @@ pub(crate) use folders::{reclaim, remove_run, remove_sealed, remove_unused, sync
 pub(crate) use foreign::{foreign_to_agent_home, foreign_to_data};
 pub(crate) use keep_only::keep_only;
 pub use layout::Layout;
-pub(crate) use layout::{NEW_STORE, OLD_STORE, RunPaths};
+pub(crate) use layout::{KEPT_REQUEST, NEW_STORE, OLD_STORE, RunPaths};
 pub(crate) use ranges::{RangeError, read_range};
 pub(crate) use sessions::{Bound, Sessions};
 pub(crate) use share::{link_or_copy, share_file};
 pub(crate) use shared_skills::SharedSkills;
 pub(crate) use signing_key::{read_signing_key, signing_key};
 pub(crate) use skill_copy::{copy_skill, write_skill};
+pub(crate) use snapshot::{Most, PackError, Packed, What, pack, unpack};
 pub(crate) use spare_copies::Lent;
 pub(crate) use tokens::{
     NamedToken, Scope, Shown, TokenError, Tokens, create_token, new_secret, read_tokens, revoke_token,

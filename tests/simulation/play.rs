@@ -183,6 +183,7 @@ impl Play {
             program: std::path::PathBuf::new(),
             installed_engines: self.set.installed_engines.clone(),
             confinement: skill_runner::supervisor::Confinement::Off,
+            member: None,
         };
         let registry = self.world.skills.as_ref().map_or_else(|| self.set.registry.clone(), Registry::new);
         Orchestrator::start_in(environment, store, registry, self.settings.clone()).await

@@ -3,6 +3,7 @@
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::blobs;
 use crate::domain::codes::ErrorCode;
 use crate::domain::command::Refusal;
 use crate::domain::event::ValidationError;
@@ -196,7 +197,9 @@ fn orchestrator(error: &Error) -> Answer {
         }
         Error::Damaged { file, .. } => detailed(code, json!({"file": file})),
         Error::SeqOutOfRange { head, .. } => detailed(code, json!({"head_seq": head})),
-        Error::Store(store::Error::Unreachable { .. }) => retry_later(code, json!({})),
+        Error::Store(store::Error::Unreachable { .. }) | Error::Blobs(blobs::Error::Unreachable { .. }) => {
+            retry_later(code, json!({}))
+        }
         Error::Store(store::Error::TooLarge { limit, .. }) => detailed(code, json!({"limit_bytes": limit})),
         Error::Store(store::Error::Full { available, .. }) => detailed(code, json!({"free_bytes": available})),
         Error::SkillNotFound { similar: Some(similar), .. } => detailed(code, json!({"did_you_mean": similar})),
@@ -211,6 +214,8 @@ fn orchestrator(error: &Error) -> Answer {
         | Error::SandboxMissing { .. }
         | Error::Corrupt { .. }
         | Error::FilesGone { .. }
+        | Error::FilesTooLarge { .. }
+        | Error::Blobs(_)
         | Error::Io { .. } => plain(code),
     }
 }

@@ -116,6 +116,10 @@ pub(crate) async fn own_entry(shared: &Shared, state: &RunState) -> Result<Optio
 /// gone or has changed.
 pub(crate) async fn take(shared: &Arc<Shared>, wanted: &Wanted, entry: Entry) -> Option<Step> {
     let (run, source) = (wanted.run, entry.run_id);
+    if let Err(error) = shared.files().fetch_finished(source).await {
+        warn!(run.id = %run, source.id = %source, error = %chain(&error), "a cached result cannot be fetched");
+        return None;
+    }
     let (from, to) = (shared.layout.run(source), shared.layout.run(run));
     let wanted = wanted.clone();
     let took = shared.blocking.run("take a cached result", move || match copy_result(&from, &to, &entry, &wanted) {

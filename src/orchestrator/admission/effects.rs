@@ -139,9 +139,13 @@ async fn advance(shared: &Arc<Shared>, follower: Follower) -> Result<(), Error> 
 /// The cached result for a queued run, logged; whether there was one.
 pub(crate) async fn finish_from_cache(shared: &Arc<Shared>, state: &RunState, wanted: &Wanted) -> Result<bool, Error> {
     let Ok(Some(entry)) = cache::find(shared, &wanted.key).await else { return Ok(false) };
+    let held = shared.ensure_files(state).await?;
     let Some(step) = cache::take(shared, wanted, entry).await else { return Ok(false) };
     let mut journal = shared.journal(state.run_id).await?;
-    journal.commit(step).await?;
+    let along = shared.files_after(state, step.last_files.as_ref()).await?;
+    let mark = along.mark.clone();
+    journal.commit_with(step, along).await?;
+    held.settled(shared.files(), mark).await;
     perform(shared, journal.state());
     Ok(true)
 }

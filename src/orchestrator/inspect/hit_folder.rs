@@ -22,6 +22,7 @@ use crate::workspace::{self, Layout, RunPaths};
 impl RunLog {
     /// The files of a run; if it is a hit without a folder so far, it gets one.
     pub async fn folder(&self, run: RunId) -> Result<RunPaths, Error> {
+        self.fetch_files(run).await?;
         let paths = self.paths(run);
         if paths.root.symlink_metadata().is_ok() {
             return Ok(paths);
@@ -39,6 +40,7 @@ impl RunLog {
     /// The result of a final run, as text, so that no number in it changes. One that is not what it was is an error.
     pub async fn result(&self, state: &RunState) -> Result<Box<RawValue>, Error> {
         let run = state.run_id;
+        self.fetch_files(run).await?;
         let source = folderless(state).filter(|_| self.paths(run).root.symlink_metadata().is_err());
         let Some(source) = source else {
             let proven = self.proven(run).await?.ok_or(Error::NotReady)?;

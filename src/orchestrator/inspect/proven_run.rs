@@ -62,6 +62,7 @@ impl RunLog {
 
     /// The same where the run has a folder: one that took an equal run's result may have none.
     pub(crate) async fn proven_in_folder(&self, run: RunId) -> Result<Option<ProvenRun>, Error> {
+        self.fetch_files(run).await?;
         let state = self.head(run).await?.state;
         if state.cached_from.is_some() && self.paths(run).root.symlink_metadata().is_err() {
             return Ok(None);

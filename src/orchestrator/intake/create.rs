@@ -170,8 +170,9 @@ impl Orchestrator {
             true => None,
             false => Some(shared.place(&started.labels, started.requested_by.as_deref())?),
         };
-        // A run for debugging has everything in its folder.
-        let hit = match admission.expects_hit() && !started.runtime_options.debug {
+        // A run for debugging has everything in its folder, and so has one whose files are shared with other services.
+        let own_folder = started.runtime_options.debug || shared.blobs.is_some();
+        let hit = match admission.expects_hit() && !own_folder {
             true => admission.take_shared_result(shared, &started).await,
             false => None,
         };
@@ -188,11 +189,16 @@ impl Orchestrator {
             status: if cache_hit { Status::Succeeded } else { Status::Queued },
             awaiting_upload,
         };
-        let rows = idempotency_rows(idempotency.as_ref(), &answer)?;
+        let mut rows = idempotency_rows(idempotency.as_ref(), &answer)?;
+        let mut mark = None;
         let created = async {
             if place.is_none() && !cache_hit && !awaiting_upload {
                 place = Some(shared.place(&started.labels, started.requested_by.as_deref())?);
             }
+            let state = RunState::open(run, &started, shared.clock.now());
+            let last_files = hit.as_ref().and_then(|hit| hit.last_files.as_ref());
+            rows.along = shared.files_after(&state, last_files).await?;
+            mark = rows.along.mark.clone();
             let mut steps = vec![Step::from(Command::Create(Box::new(started)))];
             steps.extend(hit);
             Journal::create(shared.pen(), run, steps, rows).await
@@ -211,6 +217,7 @@ impl Orchestrator {
             }
         };
         self.keep_folders(run, keeps_request.then_some(request_id));
+        shared.files().settled(run, mark).await;
         tell_creation(journal.state(), cache_hit);
         if journal.state().temporary {
             shared.temp_runs().insert(run);
@@ -295,7 +302,8 @@ fn idempotency_rows(idempotency: Option<&(String, String)>, answer: &Created) ->
     let first = FirstAnswer { body_sha256: body.clone(), answer: answer.clone() };
     let bytes = serde_json::to_vec(&first)
         .map_err(|error| Error::Corrupt { run: answer.run_id.to_string(), message: error.to_string() })?;
-    Ok(FirstRows { put: vec![IndexChange::Put(row, Bytes::from(bytes))], require_absent: Some(row) })
+    let put = vec![IndexChange::Put(row, Bytes::from(bytes))];
+    Ok(FirstRows { put, require_absent: Some(row), ..FirstRows::default() })
 }
 
 fn first_answer(stored: &[u8], body: &str) -> Result<Created, Error> {

@@ -26,7 +26,7 @@ use crate::orchestrator::intake::upload_warnings::{ignored_entries, unexpected_e
 use crate::orchestrator::log::journal::{Step, lost_race, met_final};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::queue::Place;
-use crate::workspace::{self, Manifest, Sent, SentPart, Staged, UploadError, UploadFields, UploadLimits};
+use crate::workspace::{self, KEPT_REQUEST, Manifest, Sent, SentPart, Staged, UploadError, UploadFields, UploadLimits};
 
 /// The part of an upload that is a zip.
 pub(crate) const ZIP_PART: &str = "file";
@@ -92,6 +92,7 @@ impl Orchestrator {
             return Err(Refusal::AlreadyUploaded.into());
         }
         let place = shared.place(&state.labels, state.requested_by.as_deref())?;
+        let held = shared.ensure_files(&state).await?;
         let delivered = match delivery.package {
             Some(zip) if state.temporary => Some(self.receive_package(&state, zip).await?),
             None if state.temporary => return Err(rejected(ErrorCode::InvalidRequest, PACKAGE_MISSING.into())),
@@ -116,9 +117,11 @@ impl Orchestrator {
         }
         let files = manifest.files.clone();
         let package = delivered.as_ref().map(|delivered| delivered.package.clone());
-        if let Err(error) =
-            journal.commit(Command::Upload { files, manifest_sha256, cache_key, package, warnings }).await
-        {
+        // The request was kept for the package alone.
+        let along = shared.files_at_rest(&state, Some(KEPT_REQUEST)).await?;
+        let mark = along.mark.clone();
+        let command = Command::Upload { files, manifest_sha256, cache_key, package, warnings };
+        if let Err(error) = journal.commit_with(command, along).await {
             if lost_race(&error) || met_final(&error).is_some() {
                 // A cancel has come in between; the files are of no use then.
                 let _ = files::remove_tree(&shared.layout.request(state.request_id));
@@ -127,7 +130,6 @@ impl Orchestrator {
             let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));
             return Err(error);
         }
-        // It was kept for the package alone.
         let _ = std::fs::remove_file(shared.layout.kept_request(state.request_id));
         let uploads = shared.layout.run(run).folder(RunFolder::Uploads);
         if let Err(error) = workspace::promote_uploads(&shared.layout.request_uploads(state.request_id), &uploads) {
@@ -136,6 +138,7 @@ impl Orchestrator {
         }
         // Where it held nothing else.
         let _ = std::fs::remove_dir(shared.layout.request(state.request_id));
+        held.settled(shared.files(), mark).await;
         let cache_hit = self.admit(journal.state(), place).await;
         Ok(Uploaded {
             request_id: state.request_id,
@@ -210,7 +213,10 @@ impl Orchestrator {
 
     async fn log_hit(&self, run: RunId, hit: Step) -> Result<(), Error> {
         let mut journal = self.shared.journal(run).await?;
-        journal.commit(hit).await?;
+        let along = self.shared.files_after(journal.state(), hit.last_files.as_ref()).await?;
+        let mark = along.mark.clone();
+        journal.commit_with(hit, along).await?;
+        self.shared.files().settled(run, mark).await;
         perform(&self.shared, journal.state());
         Ok(())
     }

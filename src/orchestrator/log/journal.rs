@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tracing::debug;
 
 use crate::domain::command::{Command, LastFiles, Refusal};
-use crate::domain::fact::Fact;
+use crate::domain::fact::{Fact, Stream};
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -21,8 +21,10 @@ use crate::fcmp::{Encoder, LogHead, Page, Signer};
 use crate::metrics::Metrics;
 use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
+use crate::orchestrator::run_files::Along;
 use crate::store::{
-    self, Append, AppendResult, BoxFuture, EventBatch, EventStore, IndexChange, IndexKey, MAX_APPEND_BYTES,
+    self, Append, AppendResult, BoxFuture, EventBatch, EventStore, ForOthers, IndexChange, IndexKey, MAX_APPEND_BYTES,
+    RawPiece,
 };
 
 /// Most bytes of pages that are appended together, whatever the run's row.
@@ -43,6 +45,8 @@ pub(crate) struct Journal {
     /// What is encoded and not on disk, in order. Only the first of them can be under way.
     waiting: VecDeque<Write>,
     under_way: Option<BoxFuture<'static, AppendResult>>,
+    /// Raw output that the next append carries; none where nobody else reads it.
+    raw: Option<Vec<RawPiece>>,
 }
 
 /// What a log is written with.
@@ -53,6 +57,8 @@ pub(crate) struct Pen {
     pub signer: Option<Arc<Signer>>,
     /// Counts what is written.
     pub metrics: Arc<Metrics>,
+    /// Whether raw output goes into the store with the events that cite it, for other services.
+    pub shares_output: bool,
 }
 
 /// Is over when the bytes that events point to are on disk.
@@ -75,21 +81,23 @@ impl From<Command> for Step {
 pub(crate) struct FirstRows {
     pub put: Vec<IndexChange>,
     pub require_absent: Option<IndexKey>,
+    pub along: Along,
 }
 
 impl Journal {
     /// The log of a run that exists, opened at its end.
     pub(crate) async fn open(pen: Pen, run: RunId) -> Result<Self, Error> {
-        let Pen { store, clock, signer, metrics } = pen;
+        let Pen { store, clock, signer, metrics, shares_output } = pen;
+        let raw = shares_output.then(Vec::new);
         let head = read_head(&*store, run).await?;
         let encoder = Encoder::resume(head.clone()).signed_by(signer.clone());
-        Ok(Self { store, clock, signer, metrics, head, encoder, waiting: VecDeque::new(), under_way: None })
+        Ok(Self { store, clock, signer, metrics, head, encoder, waiting: VecDeque::new(), under_way: None, raw })
     }
 
     /// Create a run. Its creation and the steps that follow at once are one append where they fit one, so that nobody
     /// sees the first event alone.
     pub(crate) async fn create(pen: Pen, run: RunId, steps: Vec<Step>, rows: FirstRows) -> Result<Self, Error> {
-        let Pen { store, clock, signer, metrics } = pen;
+        let Pen { store, clock, signer, metrics, shares_output } = pen;
         let mut encoder = Encoder::new(run).signed_by(signer.clone());
         let mut waiting = plan(&mut encoder, steps, &*clock)?;
         let mut first = waiting.pop_front().ok_or(Refusal::NotCreated)?;
@@ -99,10 +107,13 @@ impl Journal {
         append.index.push(IndexChange::Put(IndexKey::Request(head.state.request_id), request));
         append.index.push(IndexChange::Put(IndexKey::Open(run), Bytes::new()));
         append.index.extend(rows.put);
+        append.index.extend(rows.along.rows);
+        append.for_others.files = rows.along.files;
         append.require_absent = rows.require_absent;
         measured(&*store, append, metrics.clone()).await?;
         metrics.moved(None, &head.state);
-        let mut journal = Self { store, clock, signer, metrics, head, encoder, waiting, under_way: None };
+        let raw = shares_output.then(Vec::new);
+        let mut journal = Self { store, clock, signer, metrics, head, encoder, waiting, under_way: None, raw };
         journal.settle().await?;
         Ok(journal)
     }
@@ -119,14 +130,15 @@ impl Journal {
 
     /// Decide on a command and log what follows from it; durable when `Ok`.
     pub(crate) async fn commit(&mut self, step: impl Into<Step>) -> Result<(), Error> {
-        self.commit_with(step, Vec::new()).await
+        self.commit_with(step, Along::default()).await
     }
 
-    /// The same, with rows that commit together with the last event.
-    pub(crate) async fn commit_with(&mut self, step: impl Into<Step>, rows: Vec<IndexChange>) -> Result<(), Error> {
+    /// The same, with rows and shared files that commit together with the last event.
+    pub(crate) async fn commit_with(&mut self, step: impl Into<Step>, along: Along) -> Result<(), Error> {
         let mut writes = self.encode(step.into())?;
         if let Some(last) = writes.back_mut() {
-            last.rows = rows;
+            last.rows = along.rows;
+            last.for_others.files = along.files;
         }
         self.waiting.append(&mut writes);
         self.settle().await
@@ -145,9 +157,20 @@ impl Journal {
 
     fn encode(&mut self, step: Step) -> Result<VecDeque<Write>, Error> {
         let mut encoder = self.encoder.clone();
-        let writes = plan(&mut encoder, vec![step], &*self.clock)?;
+        let mut writes = plan(&mut encoder, vec![step], &*self.clock)?;
         self.encoder = encoder;
+        if let (Some(first), Some(raw)) = (writes.front_mut(), &mut self.raw) {
+            // No event may be read before the bytes that it cites.
+            first.for_others.raw = std::mem::take(raw);
+        }
         Ok(writes)
+    }
+
+    /// An engine wrote these bytes: they go with the next append.
+    pub(crate) fn add_raw(&mut self, stream: Stream, from: u64, bytes: &Bytes) {
+        if let Some(raw) = &mut self.raw {
+            raw.push(RawPiece { stream, from, bytes: bytes.clone() });
+        }
     }
 
     /// How many appends are still to come, the one under way included.
@@ -220,6 +243,7 @@ struct Write {
     head: LogHead,
     /// Rows that commit with them, besides the run's own.
     rows: Vec<IndexChange>,
+    for_others: ForOthers,
 }
 
 /// What the steps write, decided one after the other.
@@ -265,7 +289,7 @@ fn fit_together(bytes: usize, head: &LogHead) -> bool {
 impl Write {
     fn of(page: Page) -> Self {
         let (bytes, head) = (page.ndjson.len(), page.head.clone());
-        Self { after: None, pages: vec![page], bytes, head, rows: Vec::new() }
+        Self { after: None, pages: vec![page], bytes, head, rows: Vec::new(), for_others: ForOthers::default() }
     }
 
     /// The append, which takes the pages and rows along.
@@ -276,7 +300,8 @@ impl Write {
         let mut index = vec![IndexChange::Put(IndexKey::Run(run), row.into())];
         index.append(&mut self.rows);
         let events = std::mem::take(&mut self.pages).into_iter().map(batch).collect();
-        Ok(Append { run, expected_head, events, index, require_absent: None, for_others: Default::default() })
+        let for_others = std::mem::take(&mut self.for_others);
+        Ok(Append { run, expected_head, events, index, require_absent: None, for_others })
     }
 }
 
@@ -334,7 +359,7 @@ mod tests {
     use crate::store::MemoryStore;
 
     fn pen(store: Arc<dyn EventStore>) -> Pen {
-        Pen { store, clock: Arc::new(WallClock), signer: None, metrics: Arc::default() }
+        Pen { store, clock: Arc::new(WallClock), signer: None, metrics: Arc::default(), shares_output: false }
     }
 
     async fn running() -> Journal {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use crate::blobs::Blobs;
 use crate::domain::event::{Event, Started};
 use crate::domain::ids::{RequestId, RunId, Seq};
 use crate::domain::run_file::RunFile;
@@ -18,6 +19,7 @@ use crate::orchestrator::log::checked::Checked;
 use crate::orchestrator::log::damage::Damage;
 use crate::orchestrator::log::known_heads::KnownHeads;
 use crate::orchestrator::log::sealed_check::{Flaw, check_sealed};
+use crate::orchestrator::run_files::RunFiles;
 use crate::store::{self, EventBatch, EventStore, IndexKey, SealedLog};
 use crate::workspace::{Layout, RunPaths};
 
@@ -33,6 +35,7 @@ pub struct RunLog {
     checked: Arc<Checked>,
     damage: Arc<Damage>,
     known: Arc<KnownHeads>,
+    files: Arc<RunFiles>,
 }
 
 /// Pages through a run's log from a cursor on.
@@ -68,8 +71,36 @@ impl Events {
 impl RunLog {
     /// A reader over a store and the folder of sealed logs.
     pub fn new(store: Arc<dyn EventStore>, layout: Layout, blocking: Blocking) -> Self {
+        Self::with_shared_files(store, layout, blocking, None)
+    }
+
+    /// The same for one of several services, which share the files of their runs.
+    pub(crate) fn with_shared_files(
+        store: Arc<dyn EventStore>,
+        layout: Layout,
+        blocking: Blocking,
+        blobs: Option<Arc<dyn Blobs>>,
+    ) -> Self {
         let damage = Arc::new(Damage::of(&layout));
-        Self { store, layout, blocking, checked: Arc::default(), damage, known: Arc::default() }
+        let files = Arc::new(RunFiles::new(store.clone(), layout.clone(), blocking.clone(), blobs));
+        Self { store, layout, blocking, checked: Arc::default(), damage, known: Arc::default(), files }
+    }
+
+    /// The files of runs on this node.
+    pub(crate) fn files(&self) -> &Arc<RunFiles> {
+        &self.files
+    }
+
+    /// Has the files of a run on this disk, where other services may have made them.
+    pub(crate) async fn fetch_files(&self, run: RunId) -> Result<(), Error> {
+        if !self.files.are_shared() {
+            return Ok(());
+        }
+        let state = self.head(run).await?.state;
+        match state.status().is_final() {
+            true => self.files.fetch_finished(run).await,
+            false => self.files.look(&state).await,
+        }
     }
 
     /// Long files that were found whole.
@@ -174,6 +205,11 @@ impl RunLog {
             return Ok(batches);
         }
         let paths = self.layout.run(run);
+        if let Some(fetched) = self.files.fetch_sealed(run).await?
+            && let Some(Ok(batches)) = self.read_sealed(run, fetched, after, max_bytes, check).await?
+        {
+            return Ok(batches);
+        }
         if let Some(message) = flaw {
             return Err(self.damaged(run, &self.name_of_log(&paths), message));
         }

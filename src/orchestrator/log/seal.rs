@@ -20,6 +20,7 @@ use crate::orchestrator::log::checked::{Checked, SMALL};
 use crate::orchestrator::log::journal::read_head;
 use crate::orchestrator::log::run_log::RunLog;
 use crate::orchestrator::log::sealed_check::check_sealed;
+use crate::orchestrator::run_files::RunFiles;
 use crate::store;
 use crate::store::{EventBatch, EventStore, SealedLog, Sealing};
 use crate::workspace::{self, Layout};
@@ -66,7 +67,8 @@ impl Sealer {
         let (orders, received) = mpsc::unbounded_channel();
         let pending = Arc::new(Pending::default());
         let (layout, blocking, checked) = (log.layout().clone(), log.blocking().clone(), log.checked().clone());
-        let worker = Worker { store, layout, blocking, checked, grace, pending: pending.clone() };
+        let (pending_too, files) = (pending.clone(), log.files().clone());
+        let worker = Worker { store, layout, blocking, checked, grace, pending: pending_too, files };
         tokio::spawn(worker.work(received));
         Self { orders, pending }
     }
@@ -110,6 +112,7 @@ struct Worker {
     checked: Arc<Checked>,
     grace: Duration,
     pending: Arc<Pending>,
+    files: Arc<RunFiles>,
 }
 
 impl Worker {
@@ -271,19 +274,30 @@ impl Worker {
         }
         let due: Vec<RunId> = sealed.drain(..due).map(|(_, run)| run).collect();
         for runs in due.chunks(DELETED_AT_ONCE) {
-            self.delete_events(runs).await;
+            let not_shared = self.delete_events(runs).await;
+            sealed.extend(not_shared.into_iter().map(|run| (Instant::now() + AGAIN_AFTER, run)));
         }
+        // They are looked at in this order.
+        sealed.sort_by_key(|(at, _)| *at);
     }
 
-    /// The deletions are asked for together, so that they share the store's commits.
-    async fn delete_events(&self, runs: &[RunId]) {
-        let mut whole = Vec::new();
+    /// The deletions are asked for together, so that they share the store's commits. Runs whose log other services do not have yet are
+    /// returned: their events stay for now.
+    async fn delete_events(&self, runs: &[RunId]) -> Vec<RunId> {
+        let (mut whole, mut not_shared) = (Vec::new(), Vec::new());
         for run in runs {
             if !self.pending.runs().remove(run) {
                 continue;
             }
             if self.is_whole(*run).await {
-                whole.push(*run);
+                match self.share(*run).await {
+                    Ok(()) => whole.push(*run),
+                    Err(error) => {
+                        warn!(run.id = %run, error = %chain(&error), "a sealed log could not be shared; it is tried again");
+                        self.pending.runs().insert(*run);
+                        not_shared.push(*run);
+                    }
+                }
             } else {
                 warn!(run.id = %run, "the sealed log is not what was sealed; its events stay in the store until the next start");
             }
@@ -294,6 +308,16 @@ impl Worker {
                 warn!(run.id = %run, error = %chain(&error), "events of a sealed run stay in the store");
             }
         }
+        not_shared
+    }
+
+    /// Other services have the sealed log before the store forgets its events.
+    async fn share(&self, run: RunId) -> Result<(), Error> {
+        if !self.files.are_shared() {
+            return Ok(());
+        }
+        let head = self.store.head(&run).await?;
+        self.files.share_sealed(run, head).await
     }
 
     /// Whether the file holds all that the store holds, byte for byte: after this the store forgets it.
@@ -370,7 +394,9 @@ mod tests {
         std::fs::create_dir_all(layout.run(RUN).folder(crate::domain::run_file::RunFolder::Logs)).unwrap();
         let (blocking, grace, pending) = (Blocking::Threads, Duration::ZERO, Arc::<Pending>::default());
         pending.runs().insert(RUN);
-        Worker { store: Arc::new(store), layout, blocking, checked: Arc::default(), grace, pending }
+        let store: Arc<dyn EventStore> = Arc::new(store);
+        let files = Arc::new(RunFiles::new(store.clone(), layout.clone(), blocking.clone(), None));
+        Worker { store, layout, blocking, checked: Arc::default(), grace, pending, files }
     }
 
     #[tokio::test]

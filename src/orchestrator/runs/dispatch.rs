@@ -98,6 +98,7 @@ async fn drive(shared: Arc<Shared>, run: RunId, mailbox: Mailbox) {
             Err(panic) => error!(%panic, "the run's failure could not be logged"),
         }
     }
+    shared.files().released(run);
     shared.live.leave(run);
     if let Some(member) = &shared.member {
         // An actor that has come to the end of its turn has given the run back with its last append.

@@ -9,6 +9,7 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::blobs::Blobs;
 use crate::domain::codes::ErrorCode;
 use crate::domain::fair_queue::{Bounds, ShareRule, Ticket};
 use crate::domain::ids::RunId;
@@ -56,6 +57,8 @@ const LARGE_OUTPUT_BYTES: u64 = 1024 * 1024;
 /// What all parts of the orchestrator share.
 pub(crate) struct Shared {
     pub store: Arc<dyn EventStore>,
+    /// Where files are that several services share; none for a service that is alone.
+    pub blobs: Option<Arc<dyn Blobs>>,
     pub log: RunLog,
     pub layout: Layout,
     pub settings: Settings,
@@ -116,6 +119,7 @@ pub(crate) struct Shared {
 /// What a new [`Shared`] is made of, besides what is empty at first.
 pub(crate) struct Parts {
     pub store: Arc<dyn EventStore>,
+    pub blobs: Option<Arc<dyn Blobs>>,
     pub log: RunLog,
     pub layout: Layout,
     pub settings: Settings,
@@ -144,6 +148,7 @@ impl Shared {
             queue: if member.is_some() { Queue::in_store(bounds(runs)) } else { Queue::new(bounds(runs)) },
             member,
             store: parts.store,
+            blobs: parts.blobs,
             known_skills: KnownSkills::default(),
             shared_skills: SharedSkills::new(parts.layout.skill_copies()),
             shared_results: SharedResults::default(),
@@ -213,6 +218,7 @@ impl Shared {
             clock: self.clock.clone(),
             signer: self.signer.clone(),
             metrics: self.metrics.clone(),
+            shares_output: self.blobs.is_some(),
         }
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod queue;
 pub(crate) mod request_files;
 pub(crate) mod result_text;
 pub(crate) mod run_lock;
+pub(crate) mod run_snapshots;
 pub(crate) mod scrubbed;
 pub(crate) mod shared_results;
 pub(crate) mod single_flight;

@@ -200,7 +200,7 @@ fn changed_copy(state: &RunState) -> Error {
 }
 
 /// Whether a folder holds exactly the content of this fingerprint.
-fn is_whole(copy: &Path, fingerprint: &str) -> Result<bool, files::Error> {
+pub(crate) fn is_whole(copy: &Path, fingerprint: &str) -> Result<bool, files::Error> {
     Ok(loaded(copy)?.is_some_and(|installed| {
         installed.skill.fingerprint == fingerprint && shared_skills::holds_only(copy, &installed.files)
     }))

@@ -19,11 +19,14 @@ pub(crate) async fn commit(shared: &Arc<Shared>, journal: &mut Journal, command:
 
 /// The same, without what follows.
 pub(crate) async fn log(shared: &Arc<Shared>, journal: &mut Journal, command: Command) -> Result<(), Error> {
-    let last_files = match journal.ending(&command) {
-        Some(ending) => Some(last_files::without_engine(shared, journal.state(), &ending).await?),
-        None => None,
-    };
-    journal.commit(Step { command, last_files }).await
+    let Some(ending) = journal.ending(&command) else { return journal.commit(command).await };
+    let held = shared.ensure_files(journal.state()).await?;
+    let last_files = Some(last_files::without_engine(shared, journal.state(), &ending).await?);
+    let along = shared.files_after(journal.state(), last_files.as_ref()).await?;
+    let mark = along.mark.clone();
+    journal.commit_with(Step { command, last_files }, along).await?;
+    held.settled(shared.files(), mark).await;
+    Ok(())
 }
 
 /// The run cannot start.

@@ -279,8 +279,12 @@ impl Closing {
 
 async fn log(turn: Turn<'_>, concluded: Concluded) -> Result<(), Error> {
     let Concluded { step, cached } = concluded;
-    turn.journal.commit_with(step, cached.into_iter().collect()).await?;
+    let mut along = turn.shared.files_after(turn.journal.state(), step.last_files.as_ref()).await?;
+    along.rows.extend(cached);
+    let mark = along.mark.clone();
+    turn.journal.commit_with(step, along).await?;
     let state = turn.journal.state();
+    turn.shared.files().settled(state.run_id, mark).await;
     perform(turn.shared, state);
     let request = turn.shared.layout.request_engine_config(state.request_id);
     if state.status().is_final() && request.exists() {

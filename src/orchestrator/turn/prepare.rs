@@ -49,6 +49,8 @@ pub(crate) struct Prepared {
 
 /// Prepare a turn; the inner error is the run's, the outer the runner's.
 pub(crate) async fn prepare(shared: &Arc<Shared>, state: &RunState) -> Result<Result<Prepared, RunError>, Error> {
+    // Until the turn has ended, the run's files on this disk are newer than those that are shared.
+    shared.ensure_files(state).await?.keep();
     let started = shared.log.first(state.run_id).await?;
     // This turn's bytes begin behind those that the log covers.
     let from = match state.turns {

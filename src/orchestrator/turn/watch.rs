@@ -133,8 +133,8 @@ impl Attempt<'_> {
                 () = renewed(&mut self.lease_until) => self.tell_lease(),
                 advanced = journal.advance(), if journal.waiting() > 0 => advanced?,
                 output = self.process.next(), if !batch.is_full() => {
-                    let taken = match self.take(output, &mut batch)? {
-                        Taken::Bytes => self.take_ready(&mut batch)?.unwrap_or(Taken::Bytes),
+                    let taken = match self.take(output, &mut batch, journal)? {
+                        Taken::Bytes => self.take_ready(&mut batch, journal)?.unwrap_or(Taken::Bytes),
                         taken => taken,
                     };
                     match taken {
@@ -203,11 +203,11 @@ impl Attempt<'_> {
     }
 
     /// Take the output that is there already, up to a bound; the end, if it is there.
-    fn take_ready(&mut self, batch: &mut Batch) -> Result<Option<Taken>, Error> {
+    fn take_ready(&mut self, batch: &mut Batch, journal: &mut Journal) -> Result<Option<Taken>, Error> {
         while !batch.is_full()
             && let Some(output) = self.process.try_next()
         {
-            if let ended @ Taken::Ended(_) = self.take(Some(output), batch)? {
+            if let ended @ Taken::Ended(_) = self.take(Some(output), batch, journal)? {
                 return Ok(Some(ended));
             }
         }
@@ -224,9 +224,10 @@ impl Attempt<'_> {
         journal.prepare(batch.take(), synced)
     }
 
-    fn take(&mut self, output: Option<Output>, batch: &mut Batch) -> Result<Taken, Error> {
+    fn take(&mut self, output: Option<Output>, batch: &mut Batch, journal: &mut Journal) -> Result<Taken, Error> {
         match output {
-            Some(Output::Chunk { stream, bytes, .. }) => {
+            Some(Output::Chunk { stream, from, bytes }) => {
+                journal.add_raw(stream, from, &bytes);
                 let reader = match stream {
                     Stream::Stdout | Stream::Pty => &mut self.stdout,
                     Stream::Stderr => &mut self.stderr,

@@ -28,7 +28,11 @@ fn the_runs_of_a_service_that_was_killed_are_ended_by_another_one() {
     worker.kill_9();
     let killed = Instant::now();
     let events = api.finish(&run);
-    assert!(killed.elapsed().as_secs() <= LEASE_SECONDS + 30, "far more than the lease and 5 s: {:?}", killed.elapsed());
+    assert!(
+        killed.elapsed().as_secs() <= LEASE_SECONDS + 30,
+        "far more than the lease and 5 s: {:?}",
+        killed.elapsed()
+    );
     assert_eq!(status(&events), "failed", "{events:?}");
     assert_eq!(events.last().unwrap()["data"]["error"]["code"], "ORCHESTRATOR_RESTART_INTERRUPTED", "{events:?}");
     assert_eq!(of_type(&events, "run.recovered").len(), 1);

@@ -37,7 +37,9 @@ fn services_list_each_other_and_one_that_drains_starts_nothing() {
     assert!(said(&["nodes"]).contains("worker"));
     assert_eq!(said(&["drain", "worker"]), "worker starts no more runs\n");
     // The worker hears of it with its next renewal.
-    crate::crash::until("the worker drains", || by_name(&api.get("/v1/management/nodes").json(), "worker")["draining"] == true);
+    crate::crash::until("the worker drains", || {
+        by_name(&api.get("/v1/management/nodes").json(), "worker")["draining"] == true
+    });
     let run = api.create("hello");
     assert_eq!(api.job(&run)["status"], "queued");
     assert_eq!(said(&["drain", "worker", "--undo"]), "worker starts runs again\n");

@@ -26,8 +26,9 @@ fn a_run_is_created_uploaded_worked_on_and_served_by_different_services() {
     );
     let (one, two) = (services.api("one"), services.api("two"));
     let run = one.create("copy");
-    let uploaded =
-        Call::new(two.address(), "POST", &format!("/v1/jobs/{run}/upload")).files(&[("doc", "doc.txt", b"the text\n")]).send();
+    let uploaded = Call::new(two.address(), "POST", &format!("/v1/jobs/{run}/upload"))
+        .files(&[("doc", "doc.txt", b"the text\n")])
+        .send();
     assert_eq!(uploaded.status, 200, "{}", uploaded.text());
     let mut worker = services.worker("three");
     let events = one.finish(&run);

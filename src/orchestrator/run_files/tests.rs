@@ -1,0 +1,237 @@
+//! Two data folders, as of two nodes, on one store and one folder of shared files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::*;
+use crate::artifact::Manifest;
+use crate::blobs::Listed;
+use crate::domain::ids::Seq;
+use crate::domain::outcome::{Evidence, StreamProof};
+use crate::domain::proven_file::ProvenFile;
+use crate::domain::run_file::{RunFile, RunFolder};
+use crate::domain::state::RunState;
+use crate::orchestrator::environment::{Clock, WallClock};
+use crate::store::{Append, EventBatch, ForOthers, MemoryStore};
+
+const RUN: RunId = RunId(Uuid::from_u128(1));
+
+/// Shared files in a folder.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn place(&self, blob: &Blob) -> PathBuf {
+        self.0.join(hex::encode(blob.sha256))
+    }
+
+    fn keep(&self, bytes: &[u8]) -> Blob {
+        let blob = Blob { sha256: Sha256::digest(bytes).into(), size: bytes.len() as u64 };
+        fs::write(self.place(&blob), bytes).unwrap();
+        blob
+    }
+
+    fn content(&self, blob: &Blob) -> Result<Vec<u8>, blobs::Error> {
+        let sha256 = hex::encode(blob.sha256);
+        let bytes = fs::read(self.place(blob)).map_err(|_| blobs::Error::NotFound { sha256: sha256.clone() })?;
+        let found: [u8; 32] = Sha256::digest(&bytes).into();
+        if found == blob.sha256 { Ok(bytes) } else { Err(blobs::Error::Damaged { sha256, reason: "changed".into() }) }
+    }
+}
+
+impl Blobs for Folder {
+    fn put_file<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Blob, blobs::Error>> {
+        Box::pin(async move { Ok(self.keep(&fs::read(path).unwrap())) })
+    }
+
+    fn put(&self, bytes: Bytes) -> BoxFuture<'_, Result<Blob, blobs::Error>> {
+        Box::pin(async move { Ok(self.keep(&bytes)) })
+    }
+
+    fn fetch<'a>(&'a self, blob: &'a Blob, to: &'a Path) -> BoxFuture<'a, Result<(), blobs::Error>> {
+        Box::pin(async move { self.content(blob).map(|bytes| fs::write(to, bytes).unwrap()) })
+    }
+
+    fn read(&self, blob: &Blob) -> BoxFuture<'_, Result<Bytes, blobs::Error>> {
+        let read = self.content(blob).map(Bytes::from);
+        Box::pin(async move { read })
+    }
+
+    fn remove(&self, _: &Blob) -> BoxFuture<'_, Result<(), blobs::Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn list(&self, _: Option<[u8; 32]>, _: usize) -> BoxFuture<'_, Result<Vec<Listed>, blobs::Error>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<String, blobs::Error>> {
+        Box::pin(async { Ok("here".into()) })
+    }
+}
+
+struct Nodes {
+    folder: tempfile::TempDir,
+    store: Arc<MemoryStore>,
+    a: Arc<RunFiles>,
+    b: Arc<RunFiles>,
+}
+
+fn nodes() -> Nodes {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("blobs")).unwrap();
+    let store = Arc::new(MemoryStore::default());
+    let node = |name: &str| {
+        let blobs: Arc<dyn Blobs> = Arc::new(Folder(folder.path().join("blobs")));
+        let layout = Layout::new(folder.path().join(name));
+        fs::create_dir(layout.data()).unwrap();
+        Arc::new(RunFiles::new(store.clone(), layout, Blocking::Threads, Some(blobs)))
+    };
+    let (a, b) = (node("a"), node("b"));
+    Nodes { folder, store, a, b }
+}
+
+fn state() -> RunState {
+    let started = json!({
+        "request_id": Uuid::from_u128(2), "skill": {"id": "s", "version": "1.0.0", "fingerprint": ""},
+        "engine": "codex", "model": null, "execution_mode": "auto", "input": {}, "parameter": {},
+        "awaiting_upload": false, "idempotency_sha256": null,
+        "runtime_options": {
+            "execution_mode": "auto", "no_cache": false, "debug": false, "debug_keep_temp": false,
+            "verbose": false, "interactive_auto_reply": false, "interactive_reply_timeout_sec": 1,
+            "hard_timeout_seconds": 60, "stall_timeout_seconds": 0,
+        },
+    });
+    RunState::open(RUN, &serde_json::from_value(started).unwrap(), WallClock.now())
+}
+
+impl Nodes {
+    /// Logs one event, with what goes along.
+    async fn append(&self, along: Along) {
+        let head = self.store.head(&RUN).await.unwrap();
+        let events = vec![EventBatch { first: head.next(), count: 1, ndjson: "{}\n".into() }];
+        let for_others = ForOthers { raw: Vec::new(), files: along.files };
+        let append =
+            Append { run: RUN, expected_head: head, events, index: along.rows, require_absent: None, for_others };
+        self.store.append(append).await.unwrap();
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.folder.path().join(path)).ok()
+    }
+
+    /// Changes every shared file.
+    fn damage(&self) {
+        for entry in fs::read_dir(self.folder.path().join("blobs")).unwrap() {
+            fs::write(entry.unwrap().path(), "damaged").unwrap();
+        }
+    }
+}
+
+fn in_run(node: &str, file: &str) -> String {
+    format!("{node}/runs/{RUN}/{file}")
+}
+
+#[tokio::test]
+async fn a_run_at_rest_goes_on_elsewhere_with_its_folders_and_its_session_and_without_a_login() {
+    let nodes = nodes();
+    let (request, home) = (format!("requests/{}", state().request_id), format!("homes/{RUN}/.codex"));
+    nodes.write(&in_run("a", "input.json"), "{}");
+    nodes.write(&format!("a/{request}/uploads/in.txt"), "uploaded");
+    nodes.write(&format!("a/{request}/request.json"), "a key");
+    nodes.write(&format!("a/{home}/sessions/one"), "words");
+    nodes.write(&format!("a/{home}/auth.json"), "a key");
+    let along = nodes.a.at_rest(&state(), None, Some("request.json")).await.unwrap();
+    assert_eq!(along.files.len(), 1);
+    let mark = along.mark.clone();
+    nodes.append(along).await;
+    nodes.a.settled(RUN, mark).await;
+    // What an earlier turn left on the other node does not stay.
+    nodes.write(&in_run("b", "stale"), "old");
+    nodes.b.take(&state()).await.unwrap().keep();
+    assert_eq!(nodes.read(&in_run("b", "input.json")).as_deref(), Some("{}"));
+    assert_eq!(nodes.read(&format!("b/{request}/uploads/in.txt")).as_deref(), Some("uploaded"));
+    assert_eq!(nodes.read(&format!("b/{home}/sessions/one")).as_deref(), Some("words"));
+    for gone in [in_run("b", "stale"), format!("b/{request}/request.json"), format!("b/{home}/auth.json")] {
+        assert_eq!(nodes.read(&gone), None, "{gone}");
+    }
+    // The first node has it still, and needs nothing shared.
+    nodes.damage();
+    nodes.write(&in_run("a", "own"), "kept");
+    nodes.a.take(&state()).await.unwrap().keep();
+    assert_eq!(nodes.read(&in_run("a", "own")).as_deref(), Some("kept"));
+}
+
+#[tokio::test]
+async fn what_was_changed_and_never_logged_is_restored_and_a_damaged_archive_is_said() {
+    let nodes = nodes();
+    nodes.write(&in_run("a", "input.json"), "{}");
+    let along = nodes.a.at_rest(&state(), None, None).await.unwrap();
+    let mark = along.mark.clone();
+    nodes.append(along).await;
+    nodes.a.settled(RUN, mark).await;
+    let held = nodes.a.take(&state()).await.unwrap();
+    nodes.write(&in_run("a", "half"), "done");
+    drop(held);
+    nodes.a.look(&state()).await.unwrap();
+    assert_eq!(nodes.read(&in_run("a", "half")), None);
+    nodes.damage();
+    let error = nodes.b.take(&state()).await.err().unwrap();
+    assert_eq!(error.code(), crate::domain::codes::ErrorCode::DataCorrupt);
+}
+
+#[tokio::test]
+async fn a_finished_run_is_served_by_a_node_that_never_had_it_and_what_is_missing_is_said() {
+    let nodes = nodes();
+    let (result, output) = (RunFile::Result.name(), RunFile::Stdout.name());
+    nodes.write(&in_run("a", result), "{}");
+    nodes.write(&in_run("a", output), "words");
+    let manifest = Manifest { artifacts: Vec::new(), files: Some(vec![ProvenFile::of(result, b"{}")]) };
+    let manifest = String::from_utf8(manifest.to_bytes()).unwrap();
+    nodes.write(&in_run("a", RunFile::Manifest.name()), &manifest);
+    let proof = StreamProof { bytes: 5, sha256: hex::encode(Sha256::digest(b"words")) };
+    let evidence = Evidence {
+        streams: [("stdout".to_owned(), proof)].into(),
+        artifacts_sha256: String::new(),
+        files_sha256: String::new(),
+        result_sha256: String::new(),
+    };
+    let along = nodes.a.at_end(RUN, &evidence).await.unwrap();
+    assert_eq!(along.files.len(), 3);
+    nodes.append(along).await;
+    fs::remove_dir_all(nodes.folder.path().join("a")).unwrap();
+    nodes.b.fetch_finished(RUN).await.unwrap();
+    assert_eq!(nodes.read(&in_run("b", result)).as_deref(), Some("{}"));
+    assert_eq!(nodes.read(&in_run("b", output)).as_deref(), Some("words"));
+    assert_eq!(nodes.read(&in_run("b", RunFile::Manifest.name())), Some(manifest));
+    // Fetched once.
+    nodes.damage();
+    nodes.b.fetch_finished(RUN).await.unwrap();
+    fs::remove_dir_all(nodes.folder.path().join("b").join("runs")).unwrap();
+    assert!(matches!(nodes.b.fetch_finished(RUN).await, Err(Error::Damaged { .. })));
+    fs::remove_dir_all(nodes.folder.path().join("blobs")).unwrap();
+    assert!(matches!(nodes.b.fetch_finished(RUN).await, Err(Error::FilesGone { .. })));
+}
+
+#[tokio::test]
+async fn a_sealed_log_is_shared_before_its_events_go() {
+    let nodes = nodes();
+    nodes.append(Along::default()).await;
+    fs::create_dir_all(nodes.folder.path().join(in_run("a", RunFolder::Logs.name()))).unwrap();
+    nodes.write(&in_run("a", RunFile::Events.name()), "{}\n");
+    assert_eq!(nodes.b.fetch_sealed(RUN).await.unwrap(), None);
+    nodes.a.share_sealed(RUN, Seq(1)).await.unwrap();
+    let fetched = nodes.b.fetch_sealed(RUN).await.unwrap().unwrap();
+    assert_eq!(fs::read_to_string(fetched).unwrap(), "{}\n");
+}
