@@ -36,6 +36,8 @@ impl Client {
             | Error::Corrupt { .. }
             | Error::Damaged { .. }
             | Error::FilesBusy
+            | Error::FilesTooLarge { .. }
+            | Error::Blobs(_)
             | Error::Io { .. } => false,
         };
         if !expected {

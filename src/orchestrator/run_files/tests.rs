@@ -23,6 +23,7 @@ use crate::store::{Append, EventBatch, ForOthers, MemoryStore};
 const RUN: RunId = RunId(Uuid::from_u128(1));
 
 /// Shared files in a folder.
+#[derive(Debug)]
 struct Folder(PathBuf);
 
 impl Folder {

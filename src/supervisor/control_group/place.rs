@@ -17,7 +17,7 @@ pub(super) fn next_number() -> u64 {
 }
 
 /// The place of a mounted group, as `/proc/self/mountinfo` tells it: its root in the hierarchy, and the folder.
-pub(super) fn mounted<'a>(mounts: &'a str, is_it: impl Fn(&str) -> bool) -> Option<(&'a str, &'a str)> {
+pub(super) fn mounted(mounts: &str, is_it: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
     mounts.lines().find_map(|line| {
         let (before, behind) = line.split_once(" - ")?;
         let mut fields = before.split(' ').skip(3);
