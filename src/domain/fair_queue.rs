@@ -136,21 +136,43 @@ impl FairQueue {
 
     /// A run waits, behind those of its share and priority.
     pub(crate) fn push(&mut self, ticket: Ticket) {
+        let number = self.number();
+        self.put_back(ticket, number);
+    }
+
+    /// The number of the next run that comes.
+    pub(crate) fn number(&mut self) -> u64 {
         self.came += 1;
+        self.came
+    }
+
+    /// A run waits where its number says: one that is not started after all is where it was.
+    pub(crate) fn put_back(&mut self, ticket: Ticket, number: u64) {
         let level = self.levels.entry(Reverse(ticket.priority)).or_default();
         let started = self.started;
         let new = || Line { waiting: VecDeque::new(), served: started };
         let line = level.lines.entry(ticket.share.clone()).or_insert_with(new);
-        line.waiting.push_back(Waiting { ticket, number: self.came });
+        let at = line.waiting.partition_point(|waiting| waiting.number < number);
+        line.waiting.insert(at, Waiting { ticket, number });
     }
 
     /// The next run to start, if there is one that may. It runs until [`FairQueue::finished`].
     pub(crate) fn next(&mut self) -> Option<Ticket> {
+        self.next_if(|_| true)
+    }
+
+    /// Other limits from now on.
+    pub(crate) fn limit(&mut self, per_engine: Option<usize>, per_skill: Option<usize>) {
+        (self.bounds.per_engine, self.bounds.per_skill) = (per_engine, per_skill);
+    }
+
+    /// The same, of those that the condition lets start.
+    pub(crate) fn next_if(&mut self, may: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
         if self.running.len() >= self.bounds.running {
             return None;
         }
         let ready: Vec<(i8, u32, (String, usize))> = (self.levels.iter())
-            .filter_map(|(Reverse(priority), level)| Some((*priority, level.passed_over, self.ready_in(level)?)))
+            .filter_map(|(Reverse(priority), level)| Some((*priority, level.passed_over, self.ready_in(level, &may)?)))
             .collect();
         let longest = ready.iter().filter(|(_, passed_over, _)| *passed_over >= PATIENCE);
         let (priority, _, (share, at)) = longest.max_by_key(|(_, passed_over, _)| *passed_over).or(ready.first())?;
@@ -165,8 +187,9 @@ impl FairQueue {
     }
 
     /// Whose turn it is among the runs of one priority: the share, and where in its line.
-    fn ready_in(&self, level: &Level) -> Option<(String, usize)> {
-        let may_start = |line: &Line| line.waiting.iter().position(|waiting| self.may_start(&waiting.ticket));
+    fn ready_in(&self, level: &Level, may: &impl Fn(&Ticket) -> bool) -> Option<(String, usize)> {
+        let is_ready = |waiting: &Waiting| self.may_start(&waiting.ticket) && may(&waiting.ticket);
+        let may_start = |line: &Line| line.waiting.iter().position(is_ready);
         let ready = level.lines.iter().filter_map(|(share, line)| Some((share, line, may_start(line)?)));
         let next = ready.min_by_key(|(share, line, _)| {
             let running = self.running.values().filter(|ticket| ticket.share == **share).count();

@@ -1,15 +1,17 @@
 //! The event store: both back ends keep the contract, and nothing acknowledged is ever lost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use skill_runner::domain::ids::Seq;
 use skill_runner::domain::statechart::Status;
+use skill_runner::store::cluster_contract::{self, Services, View};
 use skill_runner::store::{
-    Append, Error, EventStore, IndexChange, IndexKey, MemoryStore, RunFilter, SledStore, Space, contract,
+    Append, Error, EventStore, IndexChange, IndexKey, MemoryNode, MemoryStore, NodeId, RunFilter, SledStore, Space,
+    contract,
 };
 
 mod crash;
@@ -35,6 +37,31 @@ fn open_little(dir: &std::path::Path) -> SledStore {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_store_keeps_the_contract() {
     contract::check(|| Arc::new(MemoryStore::default())).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_services_in_memory_keep_the_contract() {
+    let make = || {
+        let time = Arc::new(AtomicI64::new(1_000_000_000));
+        let read = time.clone();
+        let store =
+            MemoryStore::for_several(cluster_contract::share_rule(), Arc::new(move || read.load(Ordering::Relaxed)));
+        let views = (1..=4).map(|n| {
+            let node = Arc::new(MemoryNode::new(store.clone(), NodeId(uuid::Uuid::from_u128(n))));
+            View { store: node.clone(), cluster: node.clone(), node: node.node() }
+        });
+        let pass = move |by: Duration| {
+            time.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::Relaxed);
+            Box::pin(std::future::ready(())) as _
+        };
+        Services { views: views.collect(), pass: Box::new(pass) }
+    };
+    cluster_contract::check(make).await.unwrap();
+    let lone = || {
+        let store = MemoryStore::for_several(cluster_contract::share_rule(), Arc::new(|| 0));
+        Arc::new(MemoryNode::new(store, NodeId(uuid::Uuid::from_u128(1)))) as Arc<dyn EventStore>
+    };
+    contract::check(lone).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
