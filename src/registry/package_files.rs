@@ -52,12 +52,15 @@ impl Registry {
 /// How often packages that are replaced while they are compared are looked up again.
 const COMPARISONS: usize = 50;
 
-/// Compares packages that somebody may replace meanwhile: `look` finds them, the first of them the earlier one. If they are
+/// Two packages, the earlier one first.
+pub(crate) type Pair = [Option<Arc<Installed>>; 2];
+
+/// Compares packages that somebody may replace meanwhile: `look` finds them. If they are
 /// not the same afterwards, what was read may be another package's, and they are looked up again.
 pub(crate) fn compare<E>(
-    look: impl Fn() -> Result<[Option<Arc<Installed>>; 2], E>,
+    look: impl Fn() -> Result<Pair, E>,
     failed: impl Fn(LookupError) -> E,
-) -> Result<([Option<Arc<Installed>>; 2], Vec<Change>), E> {
+) -> Result<(Pair, Vec<Change>), E> {
     let place = |package: &Option<Arc<Installed>>| {
         package.as_ref().map(|package| (package.dir.clone(), package.skill.fingerprint.clone()))
     };
