@@ -55,12 +55,15 @@ type Compared = [Option<Arc<Installed>>; 2];
 /// How often packages that are replaced while they are compared are looked up again.
 const COMPARISONS: usize = 50;
 
-/// Compares packages that somebody may replace meanwhile: `look` finds them, the first of them the earlier one. If they are
+/// Two packages, the earlier one first.
+pub(crate) type Pair = [Option<Arc<Installed>>; 2];
+
+/// Compares packages that somebody may replace meanwhile: `look` finds them. If they are
 /// not the same afterwards, what was read may be another package's, and they are looked up again.
 pub(crate) fn compare<E>(
-    look: impl Fn() -> Result<Compared, E>,
+    look: impl Fn() -> Result<Pair, E>,
     failed: impl Fn(LookupError) -> E,
-) -> Result<(Compared, Vec<Change>), E> {
+) -> Result<(Pair, Vec<Change>), E> {
     let place = |package: &Option<Arc<Installed>>| {
         package.as_ref().map(|package| (package.dir.clone(), package.skill.fingerprint.clone()))
     };
