@@ -362,7 +362,7 @@ mod tests {
         Pen { store, clock: Arc::new(WallClock), signer: None, metrics: Arc::default(), shares_output: false }
     }
 
-    async fn running() -> Journal {
+    fn creation() -> Command {
         let started = json!({
             "request_id": Uuid::from_u128(2), "skill": {"id": "s", "version": "1.0.0", "fingerprint": ""},
             "engine": "script", "model": null, "execution_mode": "auto", "input": {}, "parameter": {},
@@ -373,8 +373,11 @@ mod tests {
                 "hard_timeout_seconds": 60, "stall_timeout_seconds": 0,
             },
         });
-        let create = Command::Create(Box::new(serde_json::from_value(started).unwrap()));
-        let start = Command::StartTurn {
+        Command::Create(Box::new(serde_json::from_value(started).unwrap()))
+    }
+
+    fn start() -> Command {
+        Command::StartTurn {
             command: vec!["true".into()],
             pid: 1,
             engine_version: "1".into(),
@@ -382,10 +385,44 @@ mod tests {
             isolation: "none".into(),
             limits: None,
             passed: crate::domain::request::Passed::default(),
-        };
+        }
+    }
+
+    async fn running() -> Journal {
         let (store, run) = (Arc::new(MemoryStore::default()), RunId(Uuid::from_u128(1)));
-        let steps = vec![create.into(), start.into()];
+        let steps = vec![creation().into(), start().into()];
         Journal::create(pen(store), run, steps, FirstRows::default()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_run_that_is_created_with_more_than_one_append_is_whole_when_it_is_there() {
+        let store = Arc::new(MemoryStore::default());
+        let progress = || Fact::own(Event::Progress(Progress { percent: 1.0, message: "m".repeat(400) }));
+        let record = Command::Record((0..4000).map(|_| progress()).collect());
+        let run = RunId(Uuid::from_u128(1));
+        let steps = vec![creation().into(), start().into(), record.into()];
+        let journal = Journal::create(pen(store.clone()), run, steps, FirstRows::default()).await.unwrap();
+        assert_eq!((journal.state().head_seq, store.head(&run).await.unwrap()), (Seq(4003), Seq(4003)));
+    }
+
+    #[tokio::test]
+    async fn of_two_runs_that_are_created_under_one_key_the_second_is_refused_with_the_first_answer() {
+        let store = Arc::new(MemoryStore::default());
+        let key = IndexKey::Idempotency([7; 32]);
+        let create = |n: u128, answer: &'static str| {
+            let rows = FirstRows {
+                put: vec![IndexChange::Put(key.clone(), answer.into())],
+                require_absent: Some(key.clone()),
+            };
+            Journal::create(pen(store.clone()), RunId(Uuid::from_u128(n)), vec![creation().into()], rows)
+        };
+        create(1, "first").await.unwrap();
+        let refused = create(2, "second").await.err();
+        assert!(
+            matches!(&refused, Some(Error::Store(store::Error::Taken { value })) if value.as_ref() == b"first"),
+            "{refused:?}"
+        );
+        assert_eq!(store.head(&RunId(Uuid::from_u128(2))).await.unwrap(), Seq::START);
     }
 
     #[tokio::test]
