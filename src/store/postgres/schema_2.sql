@@ -395,10 +395,7 @@ begin
         left_to_take := left_to_take - 1;
         return next;
     end loop;
-    if not may then
-        return;
-    end if;
-    -- Waits for a renewal that is under way, and looks again.
+    -- Whoever starts no runs can still say what became of them. Waits for a renewal that is under way, and looks again.
     update nodes set over = true where not over and lease_until <= clock_timestamp();
     with abandoned as (
         select run from runs where owner is not null and waits
