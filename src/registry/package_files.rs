@@ -49,9 +49,6 @@ impl Registry {
     }
 }
 
-/// Two packages, the earlier one first.
-type Compared = [Option<Arc<Installed>>; 2];
-
 /// How often packages that are replaced while they are compared are looked up again.
 const COMPARISONS: usize = 50;
 

@@ -413,6 +413,7 @@ mod tests {
             let rows = FirstRows {
                 put: vec![IndexChange::Put(key.clone(), answer.into())],
                 require_absent: Some(key.clone()),
+                along: Along::default(),
             };
             Journal::create(pen(store.clone()), RunId(Uuid::from_u128(n)), vec![creation().into()], rows)
         };
