@@ -411,8 +411,8 @@ mod tests {
         let key = IndexKey::Idempotency([7; 32]);
         let create = |n: u128, answer: &'static str| {
             let rows = FirstRows {
-                put: vec![IndexChange::Put(key.clone(), answer.into())],
-                require_absent: Some(key.clone()),
+                put: vec![IndexChange::Put(key, answer.into())],
+                require_absent: Some(key),
                 along: Along::default(),
             };
             Journal::create(pen(store.clone()), RunId(Uuid::from_u128(n)), vec![creation().into()], rows)
