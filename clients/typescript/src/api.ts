@@ -945,6 +945,39 @@ export interface components {
             /** @constant */
             openapi: "3.1.0";
         };
+        Nodes: {
+            /** @description Empty where the service has its store alone. */
+            nodes: {
+                node_id: components["schemas"]["Uuid"];
+                name: string;
+                version: string;
+                address: string | null;
+                answers_this_request: boolean;
+                /** @description Whether it starts runs. */
+                works: boolean;
+                /** @description Whether it starts no more. */
+                draining: boolean;
+                running: number;
+                slots: number;
+                /** @description Runs that it owns. */
+                leases: number;
+                joined_at: components["schemas"]["Timestamp"];
+                /** @description Whether its lease is good. */
+                alive: boolean;
+                lease_left_ms: number | null;
+            }[];
+        };
+        Drain: {
+            /**
+             * @description false lets it start runs again.
+             * @default true
+             */
+            draining: boolean;
+        };
+        Drained: {
+            node_id: components["schemas"]["Uuid"];
+            draining: boolean;
+        };
         SettingsInForce: {
             settings: {
                 key: string;
@@ -983,7 +1016,7 @@ export interface components {
             expires_at: components["schemas"]["Timestamp"];
         };
         /** @enum {string} */
-        ErrorCode: "ENGINE_CONFIG_REFUSED" | "RESOURCE_LIMIT_EXCEEDED" | "SKILL_LIMITS_TOO_HIGH" | "SCHEMA_TOO_COSTLY" | "INVALID_JSON" | "INVALID_REQUEST" | "INPUT_VALIDATION_FAILED" | "PARAMETER_VALIDATION_FAILED" | "FILE_INPUT_INLINE" | "UNKNOWN_INPUT_KEY" | "SKILL_ENGINE_UNSUPPORTED" | "SKILL_EXECUTION_MODE_UNSUPPORTED" | "MODEL_NOT_ALLOWED" | "NOT_INTERACTIVE" | "INVALID_ZIP" | "UNSAFE_PATH" | "SKILL_PACKAGE_INVALID" | "INVALID_CURSOR" | "SEQ_OUT_OF_RANGE" | "UNAUTHORIZED" | "FORBIDDEN_SCOPE" | "FORBIDDEN_HOST" | "FORBIDDEN_ORIGIN" | "FILE_NOT_SHOWN" | "REQUEST_NOT_FOUND" | "SKILL_NOT_FOUND" | "SKILL_VERSION_NOT_FOUND" | "ENGINE_NOT_FOUND" | "ARTIFACT_NOT_FOUND" | "FIELD_NOT_FOUND" | "FILE_NOT_FOUND" | "INSTALL_NOT_FOUND" | "UPGRADE_NOT_FOUND" | "BACKUP_NOT_FOUND" | "ROUTE_NOT_FOUND" | "RUN_FILES_GONE" | "LEGACY_ROUTE_GONE" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "URI_TOO_LONG" | "HEADERS_TOO_LARGE" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RANGE_NOT_SATISFIABLE" | "INTERACTION_STALE" | "INTERACTION_NOT_PENDING" | "IDEMPOTENCY_CONFLICT" | "ALREADY_UPLOADED" | "BACKUP_RUNNING" | "BACKUP_EXISTS" | "RUN_FINAL" | "RUN_NOT_FINAL" | "SKILL_VERSION_IN_PLACE" | "SKILL_NOT_REMOVABLE" | "VERSION_NOT_NEWER" | "RESULT_NOT_READY" | "BUNDLE_NOT_READY" | "QUEUE_FULL" | "TOO_MANY_FAILED_LOGINS" | "TOO_MANY_CONNECTIONS" | "SHUTTING_DOWN" | "STORE_UNREACHABLE" | "INSUFFICIENT_STORAGE" | "DATA_CORRUPT" | "INTERNAL";
+        ErrorCode: "ENGINE_CONFIG_REFUSED" | "RESOURCE_LIMIT_EXCEEDED" | "SKILL_LIMITS_TOO_HIGH" | "SCHEMA_TOO_COSTLY" | "INVALID_JSON" | "INVALID_REQUEST" | "INPUT_VALIDATION_FAILED" | "PARAMETER_VALIDATION_FAILED" | "FILE_INPUT_INLINE" | "UNKNOWN_INPUT_KEY" | "SKILL_ENGINE_UNSUPPORTED" | "SKILL_EXECUTION_MODE_UNSUPPORTED" | "MODEL_NOT_ALLOWED" | "NOT_INTERACTIVE" | "INVALID_ZIP" | "UNSAFE_PATH" | "SKILL_PACKAGE_INVALID" | "INVALID_CURSOR" | "SEQ_OUT_OF_RANGE" | "UNAUTHORIZED" | "FORBIDDEN_SCOPE" | "FORBIDDEN_HOST" | "FORBIDDEN_ORIGIN" | "FILE_NOT_SHOWN" | "REQUEST_NOT_FOUND" | "SKILL_NOT_FOUND" | "SKILL_VERSION_NOT_FOUND" | "ENGINE_NOT_FOUND" | "ARTIFACT_NOT_FOUND" | "FIELD_NOT_FOUND" | "FILE_NOT_FOUND" | "INSTALL_NOT_FOUND" | "NODE_NOT_FOUND" | "UPGRADE_NOT_FOUND" | "BACKUP_NOT_FOUND" | "ROUTE_NOT_FOUND" | "RUN_FILES_GONE" | "LEGACY_ROUTE_GONE" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "URI_TOO_LONG" | "HEADERS_TOO_LARGE" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RANGE_NOT_SATISFIABLE" | "INTERACTION_STALE" | "INTERACTION_NOT_PENDING" | "IDEMPOTENCY_CONFLICT" | "ALREADY_UPLOADED" | "BACKUP_RUNNING" | "BACKUP_EXISTS" | "RUN_FINAL" | "RUN_NOT_FINAL" | "SKILL_VERSION_IN_PLACE" | "SKILL_NOT_REMOVABLE" | "VERSION_NOT_NEWER" | "RESULT_NOT_READY" | "BUNDLE_NOT_READY" | "QUEUE_FULL" | "TOO_MANY_FAILED_LOGINS" | "TOO_MANY_CONNECTIONS" | "SHUTTING_DOWN" | "STORE_UNREACHABLE" | "INSUFFICIENT_STORAGE" | "DATA_CORRUPT" | "INTERNAL";
         /** @enum {string} */
         RunStatus: "queued" | "running" | "waiting_user" | "succeeded" | "failed" | "canceled";
         /** @enum {string} */
@@ -1736,6 +1769,9 @@ export type NewBackup = components['schemas']['NewBackup'];
 export type Backup = components['schemas']['Backup'];
 export type System = components['schemas']['System'];
 export type OpenApi = components['schemas']['OpenApi'];
+export type Nodes = components['schemas']['Nodes'];
+export type Drain = components['schemas']['Drain'];
+export type Drained = components['schemas']['Drained'];
 export type SettingsInForce = components['schemas']['SettingsInForce'];
 export type Session = components['schemas']['Session'];
 export type LogIn = components['schemas']['LogIn'];

@@ -131,6 +131,12 @@ pub(crate) fn is_shared(settings: &Settings) -> bool {
     matches!(settings.store.kind, StoreKind::Postgres(_)) && settings.several.blobs.is_some()
 }
 
+/// The settings ask for something that only services on a shared store can do.
+pub(crate) fn not_shared(key: &str, why: &str) -> Failure {
+    let message = format!("{why}: set store to a postgres:// URL and blobs to a folder that all services reach");
+    Failure::Configuration(vec![Problem { key: key.to_owned(), place: "the settings".to_owned(), message }])
+}
+
 /// A store for a service, and what it needs to share it.
 pub(crate) struct Opened {
     store: Arc<dyn EventStore>,

@@ -46,7 +46,7 @@ pub(crate) struct Args {
 
 /// Works on runs of a store that several services share, without an API, until SIGTERM or SIGINT
 ///
-/// It takes runs from the queue that all services share. Needs store: postgres://… and blobs. What the signals do is the same as
+/// It takes runs from the queue that all services share. Needs a database as store, and blobs. What the signals do is the same as
 /// with `serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  skill-runner worker --data-dir /var/lib/skill-runner")]
@@ -66,7 +66,7 @@ pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     let settings = global.settings(&[("host", args.host.clone()), ("port", args.port.clone()), ("work", work)])?;
     check_reach(&settings)?;
     if !settings.several.work && !data_folder::is_shared(&settings) {
-        return Err(not_shared("work", "nobody else could start the runs of this service"));
+        return Err(data_folder::not_shared("work", "nobody else could start the runs of this service"));
     }
     start(settings, Role::Api)
 }
@@ -74,14 +74,12 @@ pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
 pub(crate) fn work(global: &Global, _args: &WorkerArgs) -> Result<(), Failure> {
     let settings = global.settings(&[("work", Some("on".to_owned()))])?;
     if !data_folder::is_shared(&settings) {
-        return Err(not_shared("blobs", "a worker without an API is of use only where several services share a store"));
+        return Err(data_folder::not_shared(
+            "blobs",
+            "a worker without an API is of use only where several services share a store",
+        ));
     }
     start(settings, Role::Worker)
-}
-
-fn not_shared(key: &str, why: &str) -> Failure {
-    let message = format!("{why}: set store to a postgres:// URL and blobs to a folder or an s3:// URL");
-    Failure::Configuration(vec![Problem { key: key.to_owned(), place: "the settings".to_owned(), message }])
 }
 
 fn start(settings: Settings, role: Role) -> Result<(), Failure> {

@@ -197,6 +197,7 @@ fn what_brings_code_or_changes_all_runs_needs_admin_and_nothing_is_open_but_heal
             "DELETE /v1/jobs/{id}",
             "DELETE /v1/temp-skill-runs/{id}",
             "POST /v1/temp-skill-runs/{id}/upload",
+            "POST /v1/management/nodes/{id}/drain",
             "DELETE /v1/management/runs/{id}",
         ]
     );

@@ -32,6 +32,7 @@ HINTS: dict[str, str] = {
     "LEGACY_ROUTE_GONE": "use the route that details.successor and the header Link name",
     "METHOD_NOT_ALLOWED": "the header Allow lists the methods",
     "MODEL_NOT_ALLOWED": "leave model out",
+    "NODE_NOT_FOUND": "GET /v1/management/nodes lists the services",
     "NOT_INTERACTIVE": "create the run with runtime_options.execution_mode \"interactive\"",
     "ORCHESTRATOR_RESTART_INTERRUPTED": "send it again",
     "PARAMETER_VALIDATION_FAILED": "correct the places of parameter that details list",

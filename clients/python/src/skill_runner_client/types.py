@@ -1091,6 +1091,41 @@ class OpenApi(TypedDict):
     openapi: Literal['3.1.0']
 
 
+class NodesNodesItem(TypedDict):
+    node_id: Uuid
+    name: str
+    version: str
+    address: str | None
+    answers_this_request: bool
+    #: Whether it starts runs.
+    works: bool
+    #: Whether it starts no more.
+    draining: bool
+    running: int
+    slots: int
+    #: Runs that it owns.
+    leases: int
+    joined_at: Timestamp
+    #: Whether its lease is good.
+    alive: bool
+    lease_left_ms: int | None
+
+
+class Nodes(TypedDict):
+    #: Empty where the service has its store alone.
+    nodes: list[NodesNodesItem]
+
+
+class Drain(TypedDict):
+    #: false lets it start runs again.
+    draining: NotRequired[bool]
+
+
+class Drained(TypedDict):
+    node_id: Uuid
+    draining: bool
+
+
 class SettingsInForceSettingsItem(TypedDict):
     key: str
     value: str
@@ -1800,7 +1835,7 @@ Engines = list[EngineFields]
 Logins = list[LoginsItem]
 SandboxStatus = Literal['active', 'engine', 'off', 'missing']
 LogIn = Union[LogIn1, LogIn2]
-ErrorCode = Literal['ENGINE_CONFIG_REFUSED', 'RESOURCE_LIMIT_EXCEEDED', 'SKILL_LIMITS_TOO_HIGH', 'SCHEMA_TOO_COSTLY', 'INVALID_JSON', 'INVALID_REQUEST', 'INPUT_VALIDATION_FAILED', 'PARAMETER_VALIDATION_FAILED', 'FILE_INPUT_INLINE', 'UNKNOWN_INPUT_KEY', 'SKILL_ENGINE_UNSUPPORTED', 'SKILL_EXECUTION_MODE_UNSUPPORTED', 'MODEL_NOT_ALLOWED', 'NOT_INTERACTIVE', 'INVALID_ZIP', 'UNSAFE_PATH', 'SKILL_PACKAGE_INVALID', 'INVALID_CURSOR', 'SEQ_OUT_OF_RANGE', 'UNAUTHORIZED', 'FORBIDDEN_SCOPE', 'FORBIDDEN_HOST', 'FORBIDDEN_ORIGIN', 'FILE_NOT_SHOWN', 'REQUEST_NOT_FOUND', 'SKILL_NOT_FOUND', 'SKILL_VERSION_NOT_FOUND', 'ENGINE_NOT_FOUND', 'ARTIFACT_NOT_FOUND', 'FIELD_NOT_FOUND', 'FILE_NOT_FOUND', 'INSTALL_NOT_FOUND', 'UPGRADE_NOT_FOUND', 'BACKUP_NOT_FOUND', 'ROUTE_NOT_FOUND', 'RUN_FILES_GONE', 'LEGACY_ROUTE_GONE', 'METHOD_NOT_ALLOWED', 'REQUEST_TIMEOUT', 'URI_TOO_LONG', 'HEADERS_TOO_LARGE', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'RANGE_NOT_SATISFIABLE', 'INTERACTION_STALE', 'INTERACTION_NOT_PENDING', 'IDEMPOTENCY_CONFLICT', 'ALREADY_UPLOADED', 'BACKUP_RUNNING', 'BACKUP_EXISTS', 'RUN_FINAL', 'RUN_NOT_FINAL', 'SKILL_VERSION_IN_PLACE', 'SKILL_NOT_REMOVABLE', 'VERSION_NOT_NEWER', 'RESULT_NOT_READY', 'BUNDLE_NOT_READY', 'QUEUE_FULL', 'TOO_MANY_FAILED_LOGINS', 'TOO_MANY_CONNECTIONS', 'SHUTTING_DOWN', 'STORE_UNREACHABLE', 'INSUFFICIENT_STORAGE', 'DATA_CORRUPT', 'INTERNAL']
+ErrorCode = Literal['ENGINE_CONFIG_REFUSED', 'RESOURCE_LIMIT_EXCEEDED', 'SKILL_LIMITS_TOO_HIGH', 'SCHEMA_TOO_COSTLY', 'INVALID_JSON', 'INVALID_REQUEST', 'INPUT_VALIDATION_FAILED', 'PARAMETER_VALIDATION_FAILED', 'FILE_INPUT_INLINE', 'UNKNOWN_INPUT_KEY', 'SKILL_ENGINE_UNSUPPORTED', 'SKILL_EXECUTION_MODE_UNSUPPORTED', 'MODEL_NOT_ALLOWED', 'NOT_INTERACTIVE', 'INVALID_ZIP', 'UNSAFE_PATH', 'SKILL_PACKAGE_INVALID', 'INVALID_CURSOR', 'SEQ_OUT_OF_RANGE', 'UNAUTHORIZED', 'FORBIDDEN_SCOPE', 'FORBIDDEN_HOST', 'FORBIDDEN_ORIGIN', 'FILE_NOT_SHOWN', 'REQUEST_NOT_FOUND', 'SKILL_NOT_FOUND', 'SKILL_VERSION_NOT_FOUND', 'ENGINE_NOT_FOUND', 'ARTIFACT_NOT_FOUND', 'FIELD_NOT_FOUND', 'FILE_NOT_FOUND', 'INSTALL_NOT_FOUND', 'NODE_NOT_FOUND', 'UPGRADE_NOT_FOUND', 'BACKUP_NOT_FOUND', 'ROUTE_NOT_FOUND', 'RUN_FILES_GONE', 'LEGACY_ROUTE_GONE', 'METHOD_NOT_ALLOWED', 'REQUEST_TIMEOUT', 'URI_TOO_LONG', 'HEADERS_TOO_LARGE', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'RANGE_NOT_SATISFIABLE', 'INTERACTION_STALE', 'INTERACTION_NOT_PENDING', 'IDEMPOTENCY_CONFLICT', 'ALREADY_UPLOADED', 'BACKUP_RUNNING', 'BACKUP_EXISTS', 'RUN_FINAL', 'RUN_NOT_FINAL', 'SKILL_VERSION_IN_PLACE', 'SKILL_NOT_REMOVABLE', 'VERSION_NOT_NEWER', 'RESULT_NOT_READY', 'BUNDLE_NOT_READY', 'QUEUE_FULL', 'TOO_MANY_FAILED_LOGINS', 'TOO_MANY_CONNECTIONS', 'SHUTTING_DOWN', 'STORE_UNREACHABLE', 'INSUFFICIENT_STORAGE', 'DATA_CORRUPT', 'INTERNAL']
 RunStatus = Literal['queued', 'running', 'waiting_user', 'succeeded', 'failed', 'canceled']
 Engine = Literal['codex', 'gemini', 'opencode', 'iflow', 'claude', 'qwen', 'script']
 Event = Union[ConversationStartedEvent, InputUploadedEvent, RunCacheHitEvent, ConversationStateChangedEvent, TurnStartedEvent, SessionBoundEvent, AssistantMessageFinalEvent, AssistantReasoningEvent, AssistantToolCallEvent, AssistantCommandExecutionEvent, RunProgressEvent, UsageReportedEvent, RawStdoutEvent, RawStderrEvent, UserInputRequiredEvent, InteractionReplyAcceptedEvent, InteractionAutoDecideTimeoutEvent, RunRetryScheduledEvent, OutputNormalizedEvent, ArtifactIndexedEvent, DiagnosticWarningEvent, RunCancelRequestedEvent, RunRecoveredEvent, ConversationCompletedEvent, ConversationFailedEvent]
