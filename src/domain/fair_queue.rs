@@ -1,6 +1,6 @@
 //! Which waiting run starts next: by priority, fairly between those who share the queue, within the limits.
 //!
-//! Runs of a higher priority go first, but a priority that was passed over [`PATIENCE`] times has its turn. Among runs of one
+//! Runs of a higher priority go first, but a priority that was passed over `PATIENCE` times has its turn. Among runs of one
 //! priority it is the turn of the share with the fewest running runs, then of the one that has waited longest for a start; within a
 //! share they go in the order in which they came. A run whose engine or skill has as many runs as it may is passed over.
 
