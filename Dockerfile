@@ -22,7 +22,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --system --gid 10001 skill-runner \
     && useradd --system --uid 10001 --gid skill-runner --home-dir /data --shell /usr/sbin/nologin skill-runner \
-    && install --directory --owner=skill-runner --group=skill-runner --mode=0700 /data /backups \
+    && install --directory --owner=skill-runner --group=skill-runner --mode=0700 /data /backups /shared \
     && install --directory --owner=skill-runner --group=skill-runner --mode=0755 /skills /configs
 COPY --from=build /src/target/release/skill-runner /usr/local/bin/skill-runner
 USER 10001:10001

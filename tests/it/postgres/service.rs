@@ -166,7 +166,7 @@ fn the_command_line_works_on_it_and_never_shows_the_password() {
     let system = crash::get(&service.address, "/v1/system");
     let kind = system["store"]["kind"].as_str().unwrap().to_owned();
     assert!(kind.starts_with("postgres://runner:********@") && system["store"]["trouble"].is_null(), "{system}");
-    // A second service on the same tables would be another node, which is not supported.
+    // A second service may share the tables only if both share files.
     let (status, said) = run(&["serve", "--port", "0"], &url, "other-data");
     assert!(status == Some(1) && said.contains("another skill-runner uses this store"), "{status:?} {said}");
     drop(service);
