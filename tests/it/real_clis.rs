@@ -13,6 +13,7 @@ mod proxy;
 mod refused;
 mod sandbox;
 mod service;
+mod several;
 mod terminal;
 mod told;
 mod wishes;

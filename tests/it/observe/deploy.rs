@@ -32,7 +32,12 @@ fn every_variable_of_the_image_the_unit_and_the_compose_file_is_a_setting() {
     assert!(known.status.success(), "{}", String::from_utf8_lossy(&known.stderr));
     let known = String::from_utf8(known.stdout).unwrap();
     let mut count = 0;
-    for file in ["Dockerfile", "deploy/systemd/skill-runner.service", "deploy/docker/compose.yaml", "deploy/docker/several.yaml"] {
+    for file in [
+        "Dockerfile",
+        "deploy/systemd/skill-runner.service",
+        "deploy/docker/compose.yaml",
+        "deploy/docker/several.yaml",
+    ] {
         for name in variables(&read(file)).into_keys() {
             let key = name.trim_start_matches("SKILL_RUNNER_").to_lowercase();
             let key = if name.starts_with("OTEL_") { "otlp_endpoint" } else { &key };

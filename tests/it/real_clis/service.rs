@@ -69,16 +69,21 @@ impl Service {
         starter: &[&str],
         variables: &[(&str, &str)],
     ) -> Service {
-        let name = cli.adapter.name();
         let shipped = [concat!(env!("CARGO_MANIFEST_DIR"), "/skills"), folder.path().to_str().unwrap()];
         assert!(Command::new("cp").arg("-r").args(shipped).status().unwrap().success());
-        if let Some((file, text)) = &cli.home {
-            let file = folder.path().join("data/agent-home").join(name).join(file);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        }
+        write_home(&cli, &folder);
         let (process, address) = serve(&cli, &folder, starter, variables);
         Service { cli, model, address, folder, process, runs: Vec::new() }
+    }
+
+    /// Kills it and removes everything it had but the skills; another service, with a data folder and homes of its own, begins at the
+    /// same path, as on another machine.
+    pub(super) fn another_machine(&mut self, variables: &[(&str, &str)]) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        fs::remove_dir_all(self.folder.path().join("data")).unwrap();
+        write_home(&self.cli, &self.folder);
+        (self.process, self.address) = serve(&self.cli, &self.folder, &[], variables);
     }
 
     /// Start the notes skill on the CLI; the run's id.
@@ -184,6 +189,15 @@ impl Drop for Service {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// What the operator of the CLI wrote into its home.
+fn write_home(cli: &Cli, folder: &tempfile::TempDir) {
+    if let Some((file, text)) = &cli.home {
+        let file = folder.path().join("data/agent-home").join(cli.adapter.name()).join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
     }
 }
 
