@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -70,6 +70,40 @@ fn pages_and_files_are_served_with_a_policy_that_allows_nothing_foreign_inline_o
         assert_eq!(server.get(path).status, 404, "{path}");
     }
     assert_eq!(server.get("/v1/management/skills").status, 401, "data needs the token");
+}
+
+#[test]
+fn files_are_sent_packed_to_whoever_can_unpack_them() {
+    let server = Server::with(&[("token", "t0ken")]);
+    let unpacked = |packed: &[u8]| {
+        let mut content = Vec::new();
+        flate2::read::GzDecoder::new(packed).read_to_end(&mut content).unwrap();
+        content
+    };
+    for (path, status, file) in [("/ui/static/app.js", 200, "app.js"), ("/ui", 401, "index.html")] {
+        let content = fs::read(folder("ui").join(file)).unwrap();
+        let (plain, packed) =
+            (server.get(path), server.call("GET", path).header("accept-encoding", "br, gzip;q=0.5").send());
+        assert_eq!((plain.status, plain.header("vary"), &plain.body), (status, "accept-encoding", &content), "{path}");
+        assert_eq!(plain.header("content-encoding"), "", "{path}");
+        assert_eq!((packed.status, packed.header("vary")), (status, "accept-encoding"), "{path}");
+        assert_eq!((packed.header("content-encoding"), unpacked(&packed.body)), ("gzip", content), "{path}");
+        assert_eq!(packed.header("content-type"), plain.header("content-type"), "{path}");
+        assert_eq!(packed.header("content-length"), packed.body.len().to_string(), "{path}");
+        assert!(packed.body.len() < plain.body.len(), "{path}");
+    }
+    // Other bytes have another tag, so that no cache takes one for the other.
+    let call = |headers: [(&str, &str); 2]| {
+        let call = server.call("GET", "/ui/static/app.js");
+        headers.into_iter().fold(call, |call, (name, value)| call.header(name, value)).send()
+    };
+    let tags = ["identity", "gzip"]
+        .map(|coding| call([("accept-encoding", coding), ("if-none-match", "none")]).header("etag").to_owned());
+    let status = |coding, tag: &str| call([("accept-encoding", coding), ("if-none-match", tag)]).status;
+    assert_eq!(
+        ["identity", "gzip"].map(|coding| [&tags[0], &tags[1]].map(|tag| status(coding, tag))),
+        [[304, 200], [200, 304]]
+    );
 }
 
 #[test]

@@ -72,3 +72,21 @@ fn content_type(path: &str) -> &'static str {
         _ => "text/plain; charset=utf-8",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_client_that_says_so_is_sent_packed_files() {
+        let takes =
+            |value: &str| takes_gzip(&HeaderMap::from_iter([(header::ACCEPT_ENCODING, value.parse().unwrap())]));
+        for value in ["gzip", "deflate, GZIP", "br;q=1.0,gzip;q=0.8, *;q=0.1", "gzip; q=0.001"] {
+            assert!(takes(value), "{value}");
+        }
+        for value in ["", "identity", "br, *", "gzip;q=0", "gzip; q=0.000", "gzip;q=x", "gzip;level=1", "gzipped"] {
+            assert!(!takes(value), "{value}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+}
