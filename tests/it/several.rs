@@ -1,5 +1,6 @@
 //! Several services on one PostgreSQL store and one place for files, as real processes: whoever is asked, whoever works, whoever dies.
 
+mod chaos;
 mod faults;
 mod nodes;
 mod work;
@@ -33,10 +34,15 @@ pub struct Service {
 
 impl Services {
     pub fn new() -> Self {
+        Self::on(postgres::shared().url(&fresh()))
+    }
+
+    /// On this database.
+    pub fn on(url: String) -> Self {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url: postgres::shared().url(&fresh()) }
+        Self { place, url }
     }
 
     /// The skill is on every service.
