@@ -76,6 +76,15 @@ impl Service<'_> {
         assert!(!self.watched.get("/v1/jobs")["jobs"].as_array().unwrap().is_empty());
     }
 
+    /// Whether the service has an engine: each is below a process of this name.
+    fn has_engines(&self) -> bool {
+        let parent = self.watched.running.pid().as_raw_nonzero().get();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+        // `pid (name) state parent …`
+        stats.any(|stat| stat.contains("(skill-run-shim)") && of_parent(&stat, parent))
+    }
+
     /// There is room again: the run ends as it must, and the next one is like any other.
     fn recovers(&self, run: &str, fails: bool) {
         make_room(&self.watched.watch, self.disk);
@@ -120,9 +129,16 @@ impl Service<'_> {
         let run = self.watched.create("noisy");
         until_filled(&filled);
         self.refuses();
+        // A slow engine may not have written yet: it is to meet the full disk.
+        until(|| !self.has_engines());
         self.recovers(&run, fails);
         run
     }
+}
+
+fn of_parent(stat: &str, parent: i32) -> bool {
+    let behind = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default();
+    behind.split(' ').nth(1).and_then(|word| word.parse().ok()) == Some(parent)
 }
 
 fn until_filled(filled: &Receiver<()>) {
