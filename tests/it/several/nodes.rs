@@ -19,7 +19,9 @@ fn services_list_each_other_and_one_that_drains_starts_nothing() {
     let services = Services::new();
     services.skill("hello", HELLO, json!({}));
     let (api, worker) = (services.api("api"), services.worker("worker"));
-    let nodes = api.get("/v1/management/nodes").json();
+    let listed = api.get("/v1/management/nodes");
+    crate::support::openapi::check("GET", "/v1/management/nodes", &listed);
+    let nodes = listed.json();
     let [first, second] = ["api", "worker"].map(|name| by_name(&nodes, name));
     assert_eq!(
         [&first["works"], &first["answers_this_request"], &first["alive"], &first["slots"]],
@@ -36,6 +38,10 @@ fn services_list_each_other_and_one_that_drains_starts_nothing() {
     };
     assert!(said(&["nodes"]).contains("worker"));
     assert_eq!(said(&["drain", "worker"]), "worker starts no more runs\n");
+    let path = format!("/v1/management/nodes/{}/drain", second["node_id"].as_str().unwrap());
+    let drained = api.post(&path, &json!({"draining": true}));
+    assert_eq!(drained.status, 200, "{}", drained.text());
+    crate::support::openapi::check("POST", &path, &drained);
     // The worker hears of it with its next renewal.
     crate::crash::until("the worker drains", || {
         by_name(&api.get("/v1/management/nodes").json(), "worker")["draining"] == true
