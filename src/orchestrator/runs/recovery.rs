@@ -36,6 +36,8 @@ const AT_ONCE: usize = 64;
 const RECOVERED_FIRST: usize = 64;
 /// When runs that could not be recovered are tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// How often it is looked whether the actor of a run that was overtaken is gone.
+const ACTOR_LEAVES_IN: Duration = Duration::from_millis(20);
 /// Newest run folders looked at for ones no log knows: a crash leaves at most the few being created.
 const FOLDERS_SWEPT: usize = 1000;
 
@@ -112,6 +114,12 @@ pub(crate) async fn recover_abandoned(
             return Ok(());
         }
         left = left.saturating_sub(taken.len());
+        for run in &taken {
+            // One that was overtaken by the end of its own lease may not be gone yet.
+            while shared.live.contains(*run) {
+                tokio::time::sleep(ACTOR_LEAVES_IN).await;
+            }
+        }
         let outcomes = join_all(taken.iter().map(|run| recover_one(shared, *run))).await;
         for (run, outcome) in taken.iter().zip(outcomes) {
             match outcome {
@@ -119,7 +127,7 @@ pub(crate) async fn recover_abandoned(
                     shared.recovered.fetch_add(1, Relaxed);
                     info!(run.id = %run, "took over the run of a service that is gone");
                 }
-                Err(error) if lost_race(&error) || not_owner(&error) => {}
+                Err(error) if lost_race(&error) || not_owner(&error) => shared.files().forget(*run),
                 // It is still owned, and tried again by whoever finds the lease ended.
                 Err(error) => {
                     warn!(run.id = %run, error = %chain(&error), "a run could not be taken over; trying again");
@@ -292,6 +300,8 @@ async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error
     };
     if journal.state().status() == Status::Running {
         settle_home(shared, journal.state()).await;
+        // Before what is left of its output is looked at: an actor that was overtaken has left files that are not the run's.
+        shared.ensure_files(journal.state()).await?.keep();
         record_uncovered(shared, &mut journal).await?;
     }
     let command = Command::Reconcile { restart_queued, facts: Vec::new() };
