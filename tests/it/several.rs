@@ -3,6 +3,7 @@
 mod chaos;
 mod faults;
 mod nodes;
+mod skills;
 mod work;
 
 use std::io::{BufRead, BufReader};
@@ -53,9 +54,13 @@ impl Services {
     pub fn command(&self, name: &str, args: &[&str]) -> Command {
         let at = |folder: &str| self.place.path().join(folder);
         let mut command = program();
+        if !args.contains(&"--skills-dir") {
+            command.arg("--skills-dir").arg(at("skills"));
+        }
         command
             .args(args)
-            .args(["--data-dir".as_ref(), at(name).as_os_str(), "--skills-dir".as_ref(), at("skills").as_os_str()])
+            .arg("--data-dir")
+            .arg(at(name))
             .env("SKILL_RUNNER_STORE", &self.url)
             .env("SKILL_RUNNER_BLOBS", at("blobs"))
             .env("SKILL_RUNNER_NODE_NAME", name)

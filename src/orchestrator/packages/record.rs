@@ -16,7 +16,7 @@ use crate::skill::Finding;
 use crate::workspace::Layout;
 
 /// Installations that are remembered.
-const KEPT: usize = 1000;
+pub(super) const KEPT: usize = 1000;
 
 /// Where an installation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,8 +183,9 @@ impl Records {
         read.map_err(|error| Error::io(format!("read {}", path.display()))(error.into()))
     }
 
-    /// Ends what an earlier process of the service left open: as `done` tells, else as interrupted.
-    pub(crate) fn recover(&self, done: impl Fn(Uuid) -> Option<Done>) -> Result<(), Error> {
+    /// Ends what an earlier process of the service left open: as `done` tells, else as interrupted. What was ended.
+    pub(crate) fn recover(&self, done: impl Fn(Uuid) -> Option<Done>) -> Result<Vec<Install>, Error> {
+        let mut ended = Vec::new();
         for id in self.ids() {
             let Some(mut install) = self.read(id)?.filter(|install| !install.status.is_final()) else { continue };
             match done(id) {
@@ -192,8 +193,9 @@ impl Records {
                 None => install.fail(InstallFailure::interrupted()),
             }
             self.write(&install)?;
+            ended.push(install);
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Removes the oldest records beyond those that are remembered.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::heads::Heads;
 use super::link::Link;
-use super::records::RecordReads;
+use super::record_reads::RecordReads;
 use crate::domain::fair_queue::{Bounds, PATIENCE};
 use crate::domain::ids::RunId;
 use crate::store::held::{Held, Lease};

@@ -17,7 +17,7 @@ use super::member::Member;
 use super::options::Postgres;
 use super::place::Place;
 use super::read::Questions;
-use super::records::RecordReads;
+use super::record_reads::RecordReads;
 use super::schema;
 use super::session::connect;
 use super::writer::{Rules, Writer};
