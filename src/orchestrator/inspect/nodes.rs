@@ -2,7 +2,9 @@
 
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
-use crate::store::{Node, NodeId};
+use std::sync::Arc;
+
+use crate::store::{Cluster, Node, NodeId};
 
 impl Orchestrator {
     /// All services on the store, this one among them; none where there can be no other.
@@ -16,6 +18,11 @@ impl Orchestrator {
     /// This service's own id among them.
     pub fn node(&self) -> Option<NodeId> {
         self.shared.member.as_ref().map(|member| member.info.node)
+    }
+
+    /// What this service shares with others, and its id among them; `None` where there can be no other.
+    pub(crate) fn cluster(&self) -> Option<(Arc<dyn Cluster>, NodeId)> {
+        self.shared.member.as_ref().map(|member| (member.cluster.clone(), member.info.node))
     }
 
     /// Asks a service to start no more runs, or to start some again; whether there is such a service.
