@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::contract::{events, run};
 use super::{
     Append, BoxFuture, Cluster, Control, Error, EventStore, ForOthers, IndexChange, IndexKey, NodeId, NodeInfo,
-    NodeLoad, RawPiece,
+    NodeLoad, RawPiece, record_contract,
 };
 use crate::domain::event::Started;
 use crate::domain::fact::Stream;
@@ -60,7 +60,8 @@ pub async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
     what_is_queued_wakes_other_services(&make()).await?;
     a_service_that_drains_takes_nothing(&make()).await?;
     runs_that_are_due_or_over_are_found(&make()).await?;
-    raw_output_and_files_come_and_go_with_the_run(&make()).await
+    raw_output_and_files_come_and_go_with_the_run(&make()).await?;
+    record_contract::check(&make().views).await
 }
 
 /// What a test says of a run.

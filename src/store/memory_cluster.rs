@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::held::Author;
+use super::memory_records::MemoryRecords;
 use super::pieces::Pieces;
 use super::standing::{Queued, Standing};
 use super::{Control, Error, ForOthers, IndexChange, IndexKey, Labels, NodeId, NodeInfo, NodeLoad, RawPiece};
@@ -29,6 +30,7 @@ pub(super) struct Several {
     pub(super) controls: Vec<(Uuid, RunId, Control)>,
     pub(super) raw: HashMap<(RunId, Stream), BTreeMap<u64, Bytes>>,
     pub(super) files: BTreeSet<([u8; 32], RunId)>,
+    pub(super) records: MemoryRecords,
     pub(super) wakes: HashMap<NodeId, Arc<Notify>>,
     pub(super) incarnations: u128,
 }
@@ -68,6 +70,7 @@ impl Several {
             controls: Vec::new(),
             raw: HashMap::new(),
             files: BTreeSet::new(),
+            records: MemoryRecords::default(),
             wakes: HashMap::new(),
             incarnations: 0,
         }

@@ -11,7 +11,7 @@ use crate::domain::fair_queue::ShareRule;
 use crate::store::standing::Standing;
 
 /// Every version, oldest first. A change of the tables is another file here.
-const VERSIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const VERSIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// The oldest server that has what the tables use.
 const OLDEST_SERVER: i32 = 130_000;
@@ -166,7 +166,9 @@ pub(super) async fn claim_empty(client: &mut Client, folder: Uuid) -> Result<Opt
     transaction.execute(claim, &[&folder]).await?;
     let found: Option<Uuid> = transaction.query_one("select folder from about", &[]).await?.get(0);
     if found == Some(folder) {
-        transaction.batch_execute("truncate runs, events, index_rows, raw_chunks, run_files, controls, nodes").await?;
+        let tables = "runs, events, index_rows, raw_chunks, run_files, controls, nodes, records, record_kinds, record_files, \
+             record_changes";
+        transaction.batch_execute(&format!("truncate {tables}")).await?;
     }
     transaction.commit().await?;
     Ok(found)
