@@ -19,7 +19,7 @@ mod turn;
 
 pub(crate) use access::{
     AccessError, KnownKey, KnownRecords, close_session, create_shared_token, known_keys, known_sessions, known_tokens,
-    list_shared_tokens, move_in_tokens, open_session, read_shared_tokens, revoke_shared_token,
+    list_shared_tokens, move_in_tokens, open_session, revoke_shared_token,
 };
 pub(crate) use environment::isolation::{IsolationHere, IsolationOfSkill, confinement};
 pub use environment::{Blocking, Clock, Environment, FileSteps, Member, WallClock};

@@ -99,8 +99,7 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
         Ok(wanted) => gate.app.access().look(wanted).await.map_err(Problem::from),
         Err(problem) => Err(problem),
     };
-    let checked =
-        looked.and_then(|()| check(&gate, &request, &origin)).and_then(|passed| Ok((passed, answering?)));
+    let checked = looked.and_then(|()| check(&gate, &request, &origin)).and_then(|passed| Ok((passed, answering?)));
     let mut response = match checked {
         Ok((Passed::Preflight(answer), _)) => answer,
         Ok((Passed::Granted(granted), answering)) => {
@@ -193,11 +192,7 @@ fn wants(gate: &Gate, request: &Request) -> Result<Wanted, Problem> {
         }
     }
     let has_ticket = ticket(gate.row(request), request.uri().query().unwrap_or_default()).is_ok_and(|it| it.is_some());
-    Ok(if HEALTH.contains(&path) {
-        Wanted::Nothing
-    } else {
-        Granted::wants(&gate.app, request.headers(), has_ticket)
-    })
+    Ok(if HEALTH.contains(&path) { Wanted::Nothing } else { Granted::wants(&gate.app, request.headers(), has_ticket) })
 }
 
 fn check(gate: &Gate, request: &Request, origin: &Origin) -> Result<Passed, Problem> {

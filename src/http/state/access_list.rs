@@ -16,7 +16,7 @@ use crate::store;
 use crate::workspace::{Bound, Layout, NamedToken, Sessions, Shown, Tokens};
 
 /// How long a request waits for a store that is away before it is refused.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The one place where it is chosen whose tokens, sessions and tickets count.
 pub(crate) enum AccessList {
@@ -106,7 +106,9 @@ impl AccessList {
     pub(crate) fn session(&self, text: &str, now: Timestamp) -> Option<Bound> {
         match self {
             Self::OfFolder { sessions, .. } => sessions.find(text, now),
-            Self::Shared(shared) => shared.session(&Sessions::hash_of(text), now).map(|session| session.bound().clone()),
+            Self::Shared(shared) => {
+                shared.session(&Sessions::hash_of(text), now).map(|session| session.bound().clone())
+            }
         }
     }
 

@@ -10,7 +10,7 @@ mod tokens;
 
 pub(crate) use keys::{KnownKey, known_keys, make_known};
 pub(crate) use known::KnownRecords;
-pub(crate) use move_in::{Moved, move_in_tokens};
+pub(crate) use move_in::move_in_tokens;
 pub(crate) use sessions::{close_session, known_sessions, open_session};
 pub(crate) use tokens::{
     AccessError, create_shared_token, known_tokens, list_shared_tokens, read_shared_tokens, revoke_shared_token,
