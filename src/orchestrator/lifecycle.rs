@@ -113,6 +113,7 @@ impl Orchestrator {
         match shared.member.clone() {
             None => recovery::recover(&shared).await?,
             Some(member) => {
+                shared.metrics.open_runs_are_told();
                 // Before anything is signed with it.
                 if let Some(signer) = &shared.signer {
                     make_known(&*member.cluster, signer.public_key(), &member.info, shared.clock.now()).await?;

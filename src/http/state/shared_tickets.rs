@@ -158,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_ticket_of_one_service_opens_another_for_a_minute_and_what_gone_services_left_goes() {
-        let store = MemoryStore::default();
+        let store = MemoryStore::for_several(Default::default(), Arc::new(|| 0));
         let service = |n| {
             let node = NodeId(Uuid::from_u128(n));
             let cluster: Arc<dyn Cluster> = Arc::new(MemoryNode::new(store.clone(), node));

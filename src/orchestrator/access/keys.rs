@@ -74,12 +74,13 @@ mod tests {
 
     use super::*;
     use crate::fcmp::Signer;
-    use crate::store::{MemoryNode, MemoryStore};
+    use crate::orchestrator::access::store_for_several;
+    use crate::store::MemoryNode;
 
     #[tokio::test]
     async fn every_key_is_known_once_and_with_the_service_that_first_had_it() {
         let node = NodeId(Uuid::from_u128(7));
-        let cluster = MemoryNode::new(MemoryStore::default(), node);
+        let cluster = MemoryNode::new(store_for_several(), node);
         let info = |name: &str| NodeInfo {
             node,
             name: name.to_owned(),

@@ -68,11 +68,12 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::{Expected, MemoryNode, MemoryStore, NodeId, RecordChange};
+    use crate::orchestrator::access::store_for_several;
+    use crate::store::{Expected, MemoryNode, NodeId, RecordChange};
 
     #[tokio::test]
     async fn a_look_finds_what_others_changed_and_nothing_is_read_again_without_a_change() {
-        let store = MemoryStore::default();
+        let store = store_for_several();
         let node = |n| Arc::new(MemoryNode::new(store.clone(), NodeId(Uuid::from_u128(n))));
         let (one, other) = (node(1), node(2));
         let known = KnownRecords::new(one, "tries", |list| {

@@ -15,3 +15,8 @@ pub(crate) use sessions::{close_session, known_sessions, open_session};
 pub(crate) use tokens::{
     AccessError, create_shared_token, known_tokens, list_shared_tokens, read_shared_tokens, revoke_shared_token,
 };
+
+#[cfg(test)]
+fn store_for_several() -> crate::store::MemoryStore {
+    crate::store::MemoryStore::for_several(Default::default(), std::sync::Arc::new(|| 0))
+}

@@ -69,8 +69,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::orchestrator::access::store_for_several;
     use crate::orchestrator::access::tokens::{create_shared_token, list_shared_tokens, revoke_shared_token};
-    use crate::store::{MemoryNode, MemoryStore, NodeId};
+    use crate::store::{MemoryNode, NodeId};
     use crate::workspace::{Scope, create_token};
 
     fn at(second: i64) -> Timestamp {
@@ -85,7 +86,7 @@ mod tests {
     async fn tokens_of_a_folder_are_moved_once_and_what_was_revoked_does_not_come_back() {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::new(folder.path());
-        let node = MemoryNode::new(MemoryStore::default(), NodeId(Uuid::now_v7()));
+        let node = MemoryNode::new(store_for_several(), NodeId(Uuid::now_v7()));
         assert_eq!(move_in_tokens(&node, &layout, at(5)).await.unwrap(), Moved::Nothing);
         for (name, end) in [("ci", None), ("over", Some(at(2))), ("ops", Some(at(9)))] {
             create_token(&layout, name, Scope::Run, at(1), end).unwrap();
@@ -106,7 +107,7 @@ mod tests {
     async fn a_token_whose_name_is_that_of_another_is_refused_and_nothing_is_changed() {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::new(folder.path());
-        let node = MemoryNode::new(MemoryStore::default(), NodeId(Uuid::now_v7()));
+        let node = MemoryNode::new(store_for_several(), NodeId(Uuid::now_v7()));
         create_shared_token(&node, "ci", Scope::Run, at(1), None).await.unwrap();
         create_token(&layout, "ci", Scope::Run, at(1), None).unwrap();
         create_token(&layout, "new", Scope::Run, at(1), None).unwrap();

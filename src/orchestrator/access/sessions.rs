@@ -85,7 +85,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::{MemoryNode, MemoryStore, NodeId};
+    use crate::orchestrator::access::store_for_several;
+    use crate::store::{MemoryNode, NodeId};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_micros(second * 1_000_000)
@@ -97,7 +98,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_is_one_of_every_service_until_it_is_closed_and_what_is_over_goes() {
-        let store = MemoryStore::default();
+        let store = store_for_several();
         let node = |n| Arc::new(MemoryNode::new(store.clone(), NodeId(Uuid::from_u128(n)))) as Arc<dyn Cluster>;
         let (one, other) = (node(1), node(2));
         let (of_one, of_other) = (known_sessions(one.clone()), known_sessions(other.clone()));

@@ -124,7 +124,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::{MemoryNode, MemoryStore, NodeId};
+    use crate::orchestrator::access::store_for_several;
+    use crate::store::{MemoryNode, NodeId};
     use crate::workspace::{Shown, Tokens};
 
     fn at(second: i64) -> Timestamp {
@@ -133,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_made_by_one_service_is_known_to_another_until_it_is_revoked_and_its_text_is_nowhere() {
-        let store = MemoryStore::default();
+        let store = store_for_several();
         let node = |n| Arc::new(MemoryNode::new(store.clone(), NodeId(Uuid::from_u128(n)))) as Arc<dyn Cluster>;
         let (one, other) = (node(1), node(2));
         let known = known_tokens(other.clone());
@@ -161,7 +162,7 @@ mod tests {
 
     #[tokio::test]
     async fn changes_of_several_at_once_are_all_made() {
-        let store = MemoryStore::default();
+        let store = store_for_several();
         let names: Vec<String> = (0..20).map(|n| format!("t{n:02}")).collect();
         let made = names.iter().map(|name| {
             let node = MemoryNode::new(store.clone(), NodeId(Uuid::now_v7()));
@@ -177,7 +178,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_damaged_record_opens_nothing_and_is_not_replaced() {
-        let node: Arc<dyn Cluster> = Arc::new(MemoryNode::new(MemoryStore::default(), NodeId(Uuid::now_v7())));
+        let node: Arc<dyn Cluster> = Arc::new(MemoryNode::new(store_for_several(), NodeId(Uuid::now_v7())));
         let (key, value) = (KEY.to_owned(), Some(Bytes::from_static(b"[{]")));
         let damage = RecordChange { kind: KIND, key, expected: Expected::Any, value: value.clone(), files: Vec::new() };
         node.change_record(damage).await.unwrap();
