@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::domain::causes::chain;
+use crate::orchestrator::access::make_known;
 use crate::orchestrator::environment::{Environment, Member};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
@@ -113,6 +114,11 @@ impl Orchestrator {
         match shared.member.clone() {
             None => recovery::recover(&shared).await?,
             Some(member) => {
+                shared.metrics.open_runs_are_told();
+                // Before anything is signed with it.
+                if let Some(signer) = &shared.signer {
+                    make_known(&*member.cluster, signer.public_key(), &member.info, shared.clock.now()).await?;
+                }
                 recovery::recover_here(&shared).await?;
                 let sent = Instant::now();
                 member.cluster.join(member.info.clone()).await?;

@@ -1,5 +1,6 @@
 //! Several services on one PostgreSQL store and one place for files, as real processes: whoever is asked, whoever works, whoever dies.
 
+mod access;
 mod chaos;
 mod faults;
 mod nodes;
@@ -87,7 +88,12 @@ impl Services {
     }
 
     pub fn start(&self, name: &str, args: &[&str]) -> Service {
-        let mut child = self.command(name, args).stdout(Stdio::piped()).spawn().unwrap();
+        self.begin(name, self.command(name, args))
+    }
+
+    /// The service that this command starts.
+    pub fn begin(&self, name: &str, mut command: Command) -> Service {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on http://").map(|address| address.parse().unwrap());
