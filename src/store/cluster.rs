@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::removals::Removals;
 use super::{BoxFuture, Error};
 use crate::domain::fair_queue::Bounds;
 use crate::domain::ids::RunId;
@@ -84,7 +85,7 @@ pub enum Control {
 }
 
 /// The services on one store. Each has its own view of it, which appends and takes runs in its name.
-pub trait Cluster: Send + Sync {
+pub trait Cluster: Removals {
     /// Joins, or joins again after the lease was lost. What an earlier process of the same node owned is abandoned at once. Until
     /// it has joined, a service owns nothing and can take nothing.
     fn join(&self, info: NodeInfo) -> BoxFuture<'_, Result<(), Error>>;
@@ -132,7 +133,4 @@ pub trait Cluster: Send + Sync {
 
     /// Asks a service to take no new runs, or to take some again; false if there is none with this id.
     fn drain(&self, node: NodeId, draining: bool) -> BoxFuture<'_, Result<bool, Error>>;
-
-    /// Those of the shared files, by their SHA-256, that no run needs.
-    fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>>;
 }

@@ -40,11 +40,11 @@ impl MemoryNode {
         self.node
     }
 
-    fn several<T>(&self, ask: impl FnOnce(&mut Several) -> Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn several<T>(&self, ask: impl FnOnce(&mut Several) -> Result<T, Error>) -> Result<T, Error> {
         self.store.several(ask).unwrap_or(Err(Error::Closed))
     }
 
-    fn lease(&self) -> Result<Lease, Error> {
+    pub(super) fn lease(&self) -> Result<Lease, Error> {
         self.held.lease().ok_or(Error::NotOwner)
     }
 
@@ -226,13 +226,6 @@ impl Cluster for MemoryNode {
             Ok(true)
         })))
     }
-
-    fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>> {
-        Box::pin(ready(self.several(|several| {
-            let is_used = |file: &[u8; 32]| several.files.iter().any(|(used, _)| used == file);
-            Ok(among.iter().filter(|file| !is_used(file)).copied().collect())
-        })))
-    }
 }
 
 impl EventStore for MemoryNode {
@@ -296,6 +289,10 @@ impl EventStore for MemoryNode {
         max_bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<RawPiece>, Error>> {
         self.store.raw(run, stream, from, max_bytes)
+    }
+
+    fn removals(&self) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(ready(self.several(|several| Ok(several.removed.count))))
     }
 
     fn durability(&self) -> Durability {

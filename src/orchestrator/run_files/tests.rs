@@ -116,7 +116,8 @@ impl Nodes {
     async fn append(&self, along: Along) {
         let head = self.store.head(&RUN).await.unwrap();
         let events = vec![EventBatch { first: head.next(), count: 1, ndjson: "{}\n".into() }];
-        let for_others = ForOthers { raw: Vec::new(), files: along.files };
+        let mut for_others = ForOthers::default();
+        along.fill(&mut for_others);
         let append =
             Append { run: RUN, expected_head: head, events, index: along.rows, require_absent: None, for_others };
         self.store.append(append).await.unwrap();

@@ -18,9 +18,9 @@ use crate::domain::ids::RunId;
 use crate::store::held::{Held, Lease};
 use crate::store::{BoxFuture, Cluster, Control, Error, Node, NodeId, NodeInfo, NodeLoad, Renewed};
 
-const JOIN: &str = "insert into nodes as kept (node, incarnation, name, version, address, works, lease_until, joined_at) \
-     values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
-     on conflict (node) do update set incarnation = excluded.incarnation, name = excluded.name, version = excluded.version, \
+const JOIN: &str = "insert into nodes as kept (node, incarnation, removes_as, name, version, address, works, lease_until, joined_at) \
+     values ($1, $2, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
+     on conflict (node) do update set incarnation = excluded.incarnation, removes_as = excluded.incarnation, name = excluded.name, version = excluded.version, \
          address = excluded.address, works = excluded.works, over = false, lease_until = excluded.lease_until, \
          joined_at = excluded.joined_at, running = 0, slots = 0, \
          draining = kept.draining and coalesce(kept.incarnation in ($2, $8), false)";
@@ -49,8 +49,6 @@ const NODES: &str = "select node, name, version, address, works, running, slots,
          case when over then 0 else (extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint end \
      from nodes where lease_until > clock_timestamp() - interval '1 day' order by name, node";
 const DRAIN: &str = "update nodes set draining = $2 where node = $1";
-const UNUSED_FILES: &str = "select file from unnest($1::bytea[]) as file \
-     where not exists (select from run_files where sha256 = file)";
 
 /// A service that has joined, or is to join.
 pub(super) struct Member {
@@ -337,20 +335,6 @@ impl Cluster for Member {
             let found = ask.await? > 0;
             self.heads.asked(node);
             Ok(found)
-        })
-    }
-
-    fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>> {
-        let among: Arc<Vec<Vec<u8>>> = Arc::new(among.iter().map(|file| file.to_vec()).collect());
-        Box::pin(async move {
-            let ask = self.link.ask("look for unused files in", move |reader| {
-                let among = among.clone();
-                Box::pin(async move {
-                    let statement = reader.prepared(UNUSED_FILES).await?;
-                    reader.client().query(&statement, &[&*among]).await
-                })
-            });
-            Ok(ask.await?.iter().filter_map(|row| row.get::<_, &[u8]>(0).try_into().ok()).collect())
         })
     }
 }
