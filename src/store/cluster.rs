@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::removals::Removals;
-use super::{BoxFuture, Error};
+use super::{BoxFuture, Error, Records};
 use crate::domain::fair_queue::Bounds;
 use crate::domain::ids::RunId;
 
@@ -85,7 +85,7 @@ pub enum Control {
 }
 
 /// The services on one store. Each has its own view of it, which appends and takes runs in its name.
-pub trait Cluster: Removals {
+pub trait Cluster: Records + Removals {
     /// Joins, or joins again after the lease was lost. What an earlier process of the same node owned is abandoned at once. Until
     /// it has joined, a service owns nothing and can take nothing.
     fn join(&self, info: NodeInfo) -> BoxFuture<'_, Result<(), Error>>;
@@ -133,4 +133,7 @@ pub trait Cluster: Removals {
 
     /// Asks a service to take no new runs, or to take some again; false if there is none with this id.
     fn drain(&self, node: NodeId, draining: bool) -> BoxFuture<'_, Result<bool, Error>>;
+
+    /// Those of the shared files, by their SHA-256, that no run and no record needs.
+    fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>>;
 }

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::held::Author;
+use super::memory_records::MemoryRecords;
 use super::memory_removals::Removed;
 use super::pieces::Pieces;
 use super::standing::{Queued, Standing};
@@ -30,6 +31,7 @@ pub(super) struct Several {
     pub(super) controls: Vec<(Uuid, RunId, Control)>,
     pub(super) raw: HashMap<(RunId, Stream), BTreeMap<u64, Bytes>>,
     pub(super) files: BTreeSet<([u8; 32], RunId)>,
+    pub(super) records: MemoryRecords,
     pub(super) removed: Removed,
     pub(super) wakes: HashMap<NodeId, Arc<Notify>>,
     pub(super) incarnations: u128,
@@ -70,6 +72,7 @@ impl Several {
             controls: Vec::new(),
             raw: HashMap::new(),
             files: BTreeSet::new(),
+            records: MemoryRecords::default(),
             removed: Removed::default(),
             wakes: HashMap::new(),
             incarnations: 0,

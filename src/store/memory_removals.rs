@@ -77,7 +77,7 @@ impl Several {
         let now = (self.clock)();
         let mut begun = Vec::new();
         for file in among {
-            let is_needed = self.files.iter().any(|(needed, _)| needed == file);
+            let is_needed = self.files.iter().any(|(needed, _)| needed == file) || self.records.need(file);
             let before = self.removed.files.get(file);
             let is_others = before.is_some_and(|removal| removal.number.is_none() && removal.begun_by != me);
             if !is_needed && !is_others {

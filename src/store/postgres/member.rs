@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::heads::Heads;
 use super::link::Link;
+use super::records::RecordReads;
 use crate::domain::fair_queue::{Bounds, PATIENCE};
 use crate::domain::ids::RunId;
 use crate::store::held::{Held, Lease};
@@ -49,6 +50,9 @@ const NODES: &str = "select node, name, version, address, works, running, slots,
          case when over then 0 else (extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint end \
      from nodes where lease_until > clock_timestamp() - interval '1 day' order by name, node";
 const DRAIN: &str = "update nodes set draining = $2 where node = $1";
+const UNUSED_FILES: &str = "select file from unnest($1::bytea[]) as file \
+     where not exists (select from run_files where sha256 = file) \
+     and not exists (select from record_files where sha256 = file)";
 
 /// A service that has joined, or is to join.
 pub(super) struct Member {
@@ -56,6 +60,7 @@ pub(super) struct Member {
     pub(super) heads: Arc<Heads>,
     pub(super) held: Arc<Held>,
     pub(super) wake: Arc<Notify>,
+    pub(super) records: RecordReads,
     /// One at a time takes: what is taken is known before the next asks.
     taking: tokio::sync::Mutex<()>,
     /// Questions of others that were told, and are not yet known to be removed.
@@ -84,8 +89,14 @@ fn storable(text: &str) -> String {
 }
 
 impl Member {
-    pub(super) fn new(link: Link, heads: Arc<Heads>, held: Arc<Held>, wake: Arc<Notify>) -> Member {
-        Member { link, heads, held, wake, taking: tokio::sync::Mutex::new(()), told: Mutex::default() }
+    pub(super) fn new(
+        link: Link,
+        heads: Arc<Heads>,
+        held: Arc<Held>,
+        wake: Arc<Notify>,
+        records: RecordReads,
+    ) -> Member {
+        Member { link, heads, held, wake, records, taking: tokio::sync::Mutex::new(()), told: Mutex::default() }
     }
 
     fn lease(&self) -> Result<Lease, Error> {

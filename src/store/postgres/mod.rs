@@ -39,6 +39,7 @@ mod options;
 mod place;
 mod raw;
 mod read;
+mod records;
 mod removals;
 mod row_key;
 mod schema;

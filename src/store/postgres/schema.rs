@@ -28,7 +28,7 @@ struct Version {
 const VERSIONS: &[Version] = &[
     Version { sql: include_str!("schema_1.sql"), oldest: 1 },
     Version { sql: include_str!("schema_2.sql"), oldest: 2 },
-    Version { sql: "", oldest: 2 },
+    Version { sql: include_str!("schema_3.sql"), oldest: 2 },
     Version { sql: include_str!("schema_4.sql"), oldest: 2 },
 ];
 
@@ -211,7 +211,9 @@ pub(super) async fn claim_empty(client: &mut Client, folder: Uuid) -> Result<Opt
     transaction.execute(claim, &[&folder]).await?;
     let found: Option<Uuid> = transaction.query_one("select folder from about", &[]).await?.get(0);
     if found == Some(folder) {
-        transaction.batch_execute("truncate runs, events, index_rows, raw_chunks, run_files, controls, nodes, file_removals").await?;
+        let tables = "runs, events, index_rows, raw_chunks, run_files, controls, nodes, records, record_kinds, record_files, \
+             record_changes, file_removals";
+        transaction.batch_execute(&format!("truncate {tables}")).await?;
     }
     transaction.commit().await?;
     Ok(found)

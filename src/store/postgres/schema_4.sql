@@ -35,13 +35,15 @@ create function files_lock() returns bigint language sql stable as $$
 $$;
 
 -- Refuses files that are being removed, or were after they were put. `skill_runner.put_after` says how many removals had been over
--- before; it is not set by a program that knows nothing of removals.
+-- before; it is not set by a program that knows nothing of removals. Who changes a record does so within minutes after its files
+-- were put.
 create function files_are_there() returns trigger language plpgsql as $$
 declare
     put_after bigint := nullif(current_setting('skill_runner.put_after', true), '')::bigint;
 begin
     perform pg_advisory_xact_lock_shared(files_lock());
-    if exists (select from added join file_removals using (sha256) where number is null or number > put_after)
+    if exists (select from added join file_removals using (sha256) where number is null or number > put_after
+            or put_after is null and tg_table_name = 'record_files' and begun_at > clock_timestamp() - interval '10 minutes')
         or put_after < (select forgotten from file_clean_up)
     then
         raise exception 'a shared file was removed since it was put' using errcode = 'SR001';
@@ -50,6 +52,8 @@ begin
 end
 $$;
 create trigger run_files_are_there after insert on run_files referencing new table as added
+for each statement execute function files_are_there();
+create trigger record_files_are_there after insert on record_files referencing new table as added
 for each statement execute function files_are_there();
 
 -- A service that knows nothing of removals waits until none is under way. From then on none is begun.
@@ -71,7 +75,7 @@ for each row execute function join_among_removals();
 
 -- Whether anything needs a shared file. Who needs one says so in a table with the trigger `files_are_there`.
 create function file_is_needed(p_file bytea) returns boolean language sql stable as $$
-    select exists (select from run_files where sha256 = p_file)
+    select exists (select from run_files where sha256 = p_file) or exists (select from record_files where sha256 = p_file)
 $$;
 
 -- Begins removals of what nothing needs. Nothing can begin to need a file meanwhile: who says so has the lock until its commit.

@@ -69,7 +69,7 @@ fn a_look_changes_nothing() {
     assert!(looked.contains("PostgreSQL 1") && looked.contains("do not exist yet"), "{looked}");
     assert_eq!(server.sql(&format!("select count(*) from pg_namespace where nspname = '{schema}'")), "0");
     drop(open(server, &schema));
-    assert!(PostgresStore::look(&options(server, &schema)).unwrap().contains("its tables have version 2"));
+    assert!(PostgresStore::look(&options(server, &schema)).unwrap().contains("its tables have version 3"));
 }
 
 #[tokio::test]
