@@ -57,7 +57,7 @@ impl Several {
             return None;
         }
         removed.turn = Some((me, now.saturating_add(micros(TURN))));
-        Some(Turn { after: removed.looked_at })
+        Some(Turn { after: removed.looked_at, store_age: Duration::MAX })
     }
 
     fn looked_at(&mut self, me: Uuid, up_to: Option<FileHash>) -> bool {

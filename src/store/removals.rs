@@ -21,6 +21,8 @@ pub const BEGUN_FOR: Duration = Duration::from_secs(300);
 pub struct Turn {
     /// Files up to this one were looked at by the service before.
     pub after: Option<FileHash>,
+    /// How old the store is: what is older was not made for it.
+    pub store_age: Duration,
 }
 
 pub trait Removals: Send + Sync {

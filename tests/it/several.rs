@@ -1,6 +1,7 @@
 //! Several services on one PostgreSQL store and one place for files, as real processes: whoever is asked, whoever works, whoever dies.
 
 mod chaos;
+mod cleanup;
 mod faults;
 mod nodes;
 mod work;
@@ -23,6 +24,8 @@ pub const LEASE_SECONDS: u64 = 5;
 pub struct Services {
     place: tempfile::TempDir,
     url: String,
+    /// The schema with the tables; empty where a test has a database of its own.
+    pub schema: String,
 }
 
 /// One service; it is killed when this is dropped.
@@ -34,7 +37,8 @@ pub struct Service {
 
 impl Services {
     pub fn new() -> Self {
-        Self::on(postgres::shared().url(&fresh()))
+        let schema = fresh();
+        Self { schema: schema.clone(), ..Self::on(postgres::shared().url(&schema)) }
     }
 
     /// On this database.
@@ -42,7 +46,7 @@ impl Services {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url }
+        Self { place, url, schema: String::new() }
     }
 
     /// The skill is on every service.
@@ -61,6 +65,7 @@ impl Services {
             .env("SKILL_RUNNER_NODE_NAME", name)
             .env("SKILL_RUNNER_LEASE_SECONDS", LEASE_SECONDS.to_string())
             .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
+            .env("SKILL_RUNNER_SHARED_FILES_GRACE_SECONDS", "0")
             .env("SKILL_RUNNER_AGENT_HOME", at(&format!("{name}-home")))
             .current_dir(self.place.path());
         command

@@ -43,11 +43,7 @@ impl Sources {
 }
 
 /// Appends, and puts the files again as long as they are being removed.
-pub(crate) async fn append(
-    store: Arc<dyn EventStore>,
-    mut append: Append,
-    sources: Arc<Sources>,
-) -> AppendResult {
+pub(crate) async fn append(store: Arc<dyn EventStore>, mut append: Append, sources: Arc<Sources>) -> AppendResult {
     let until = Instant::now() + PATIENCE;
     loop {
         match store.append(append.clone()).await {

@@ -126,7 +126,13 @@ impl RunFiles {
 
     async fn has_finished(&self, run: RunId, mark: &Mark) -> Result<bool, Error> {
         let (paths, mark) = (self.layout.run(run), mark.clone());
-        let look = move || Mark::read(&paths) == Some(mark) && paths.file(RunFile::Manifest).symlink_metadata().is_ok();
+        let look = move || {
+            let here = Mark::read(&paths) == Some(mark) && paths.file(RunFile::Manifest).symlink_metadata().is_ok();
+            if here {
+                super::cached::used(&paths);
+            }
+            here
+        };
         self.blocking.run("look for the run's files", look).await
     }
 

@@ -4,6 +4,7 @@
 //! disk. Without shared files nothing here does anything.
 
 mod again;
+mod cached;
 mod finished;
 mod held;
 mod mark;
@@ -29,6 +30,7 @@ use crate::store::{BoxFuture, EventStore, FileHash, ForOthers, IndexChange, Inde
 use crate::workspace::Layout;
 
 pub(crate) use self::again::{Sources, append};
+pub(crate) use self::cached::{Cached, cached};
 pub(crate) use self::held::Held;
 pub(crate) use self::mark::Mark;
 pub(crate) use self::rest::unpack_skill;
@@ -60,7 +62,8 @@ impl Along {
     /// What the append carries besides the rows.
     pub(crate) fn fill(&self, for_others: &mut ForOthers) {
         if self.sources.is_some() {
-            (for_others.files, for_others.put_after, for_others.only_these) = (self.files.clone(), self.put_after, true);
+            (for_others.files, for_others.put_after, for_others.only_these) =
+                (self.files.clone(), self.put_after, true);
         }
     }
 }
@@ -112,10 +115,18 @@ impl RunFiles {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this disk holds of a run.
+    /// What this disk holds of a run that has a folder here. Somebody uses it now.
     async fn mark(&self, run: RunId) -> Result<Option<Mark>, Error> {
         let paths = self.layout.run(run);
-        self.blocking.run("read what is known of a run's files", move || Mark::read(&paths)).await
+        self.blocking
+            .run("read what is known of a run's files", move || {
+                let mark = Mark::read(&paths).filter(|_| paths.root.symlink_metadata().is_ok());
+                if mark.is_some() {
+                    cached::used(&paths);
+                }
+                mark
+            })
+            .await
     }
 
     async fn set_mark(&self, run: RunId, mark: Option<Mark>) -> Result<(), Error> {

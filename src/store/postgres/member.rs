@@ -348,4 +348,18 @@ impl Cluster for Member {
             Ok(found)
         })
     }
+
+    fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>> {
+        let among: Arc<Vec<Vec<u8>>> = Arc::new(among.iter().map(|file| file.to_vec()).collect());
+        Box::pin(async move {
+            let ask = self.link.ask("look for unused files in", move |reader| {
+                let among = among.clone();
+                Box::pin(async move {
+                    let statement = reader.prepared(UNUSED_FILES).await?;
+                    reader.client().query(&statement, &[&*among]).await
+                })
+            });
+            Ok(ask.await?.iter().filter_map(|row| row.get::<_, &[u8]>(0).try_into().ok()).collect())
+        })
+    }
 }

@@ -16,7 +16,7 @@ const TURN_SECONDS: f64 = 300.0;
 const TAKE_TURN: &str = "update file_clean_up set turn = $1, turn_until = clock_timestamp() + $2 * interval '1 second' \
      where (turn is null or turn = $1 or turn_until < clock_timestamp()) and (looked_at is not null \
          or all_looked_at is null or all_looked_at <= clock_timestamp() - $3 * interval '1 second') \
-     returning looked_at";
+     returning looked_at, (select greatest(extract(epoch from clock_timestamp() - made_at), 0)::float8 from about)";
 const LOOKED_AT: &str = "update file_clean_up set turn = case when $2::bytea is not null then turn end, looked_at = $2, \
          turn_until = clock_timestamp() + $3 * interval '1 second', \
          all_looked_at = case when $2::bytea is null then clock_timestamp() else all_looked_at end \
@@ -51,7 +51,11 @@ impl Removals for Member {
                     reader.client().query_opt(&statement, &[&me, &TURN_SECONDS, &every]).await
                 })
             });
-            Ok(ask.await?.map(|row| Turn { after: hash(&row) }))
+            let turn = |row: Row| {
+                let age = Duration::try_from_secs_f64(row.get::<_, Option<f64>>(1).unwrap_or_default());
+                Turn { after: hash(&row), store_age: age.unwrap_or_default() }
+            };
+            Ok(ask.await?.map(turn))
         })
     }
 

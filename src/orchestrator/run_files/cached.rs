@@ -1,0 +1,94 @@
+//! What this disk holds of runs whose files are shared: how much that is, and how it is given up.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::{Mark, Row, RunFiles};
+use crate::domain::ids::RunId;
+use crate::domain::state::RunState;
+use crate::files;
+use crate::orchestrator::error::Error;
+use crate::workspace::{self, Layout, RunPaths};
+
+/// A run whose files are here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cached {
+    pub run: RunId,
+    /// Since when nobody has asked for them, about.
+    pub unused_for: Duration,
+    pub bytes: u64,
+}
+
+/// The runs of which this disk says that it has their files, least recently used first. Blocks.
+pub(crate) fn cached(layout: &Layout) -> Vec<Cached> {
+    let entries = std::fs::read_dir(layout.cached()).into_iter().flatten().flatten();
+    let mut found: Vec<Cached> = entries
+        .filter_map(|entry| {
+            let run: RunId = entry.file_name().to_str()?.parse().ok()?;
+            let paths = layout.run(run);
+            let unused_for = unused_for(&paths)?;
+            let bytes = [paths.root, paths.home, paths.sealed].into_iter().map(files::tree_size).sum();
+            Some(Cached { run, unused_for, bytes })
+        })
+        .collect();
+    found.sort_unstable_by_key(|cached| std::cmp::Reverse(cached.unused_for));
+    found
+}
+
+/// Since when nobody has asked for the files of a run; none if they are not here. Blocks.
+fn unused_for(paths: &RunPaths) -> Option<Duration> {
+    let used = paths.state.symlink_metadata().ok()?.modified().ok()?;
+    Some(SystemTime::now().duration_since(used).unwrap_or_default())
+}
+
+/// Notes that somebody uses the files of a run now. Blocks.
+pub(super) fn used(paths: &RunPaths) {
+    let file = std::fs::OpenOptions::new().append(true).open(&paths.state);
+    // Not noted, they may have to be fetched again.
+    let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+impl RunFiles {
+    /// Removes the files of a run from this disk, if all of them are shared, nobody has used them for so long, and nobody here works
+    /// on the run; the bytes that this freed.
+    pub(crate) async fn evict(&self, state: &RunState, unused: Duration) -> Result<u64, Error> {
+        let run = state.run_id;
+        let _alone = self.lock(run).await;
+        let paths = self.layout.run(run);
+        let look = move || Mark::read(&paths).filter(|_| unused_for(&paths).is_some_and(|time| time >= unused));
+        let mark = self.blocking.run("look at cached files of a run", look).await?;
+        let (Some(row), Some(mark)) = (self.row(run).await?, mark) else { return Ok(0) };
+        if self.held().contains(&run) || !is_shared(state, &row, &mark) {
+            return Ok(0);
+        }
+        let (paths, request) = (self.layout.run(run), self.layout.request(state.request_id));
+        self.blocking.run("remove cached files of a run", move || remove(&paths, Some(request))).await?
+    }
+
+    /// Removes what this disk holds of a run that was deleted.
+    pub(crate) async fn evict_deleted(&self, run: RunId) -> Result<u64, Error> {
+        let _alone = self.lock(run).await;
+        if self.held().contains(&run) {
+            return Ok(0);
+        }
+        let paths = self.layout.run(run);
+        self.blocking.run("remove files of a deleted run", move || remove(&paths, None)).await?
+    }
+}
+
+/// Whether everything of a run that others could ask for is shared.
+fn is_shared(state: &RunState, row: &Row, mark: &Mark) -> bool {
+    match (&row.end, &row.files, state.status().is_final()) {
+        // The sealed log goes with the folder, so it has to be shared as well.
+        (Some(end), _, true) => row.sealed.is_some() && *mark == Mark::end(&end.manifest),
+        (None, Some(files), false) => *mark == Mark::rest(files),
+        _ => false,
+    }
+}
+
+/// Whoever finds the mark gone fetches the files again, so it goes first.
+fn remove(paths: &RunPaths, request: Option<PathBuf>) -> Result<u64, Error> {
+    files::remove_file(&paths.state)?;
+    let uploads = request.map_or(Ok(0), |request| files::remove_tree(&request))?;
+    Ok(uploads + workspace::remove_run(paths)?)
+}
