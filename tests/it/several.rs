@@ -26,6 +26,8 @@ pub struct Services {
     url: String,
     /// The schema with the tables; empty where a test has a database of its own.
     pub schema: String,
+    /// Variables of every service besides.
+    pub variables: Vec<(&'static str, &'static str)>,
 }
 
 /// One service; it is killed when this is dropped.
@@ -46,7 +48,7 @@ impl Services {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url, schema: String::new() }
+        Self { place, url, schema: String::new(), variables: Vec::new() }
     }
 
     /// The skill is on every service.
@@ -65,8 +67,8 @@ impl Services {
             .env("SKILL_RUNNER_NODE_NAME", name)
             .env("SKILL_RUNNER_LEASE_SECONDS", LEASE_SECONDS.to_string())
             .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
-            .env("SKILL_RUNNER_SHARED_FILES_GRACE_SECONDS", "0")
             .env("SKILL_RUNNER_AGENT_HOME", at(&format!("{name}-home")))
+            .envs(self.variables.iter().copied())
             .current_dir(self.place.path());
         command
     }

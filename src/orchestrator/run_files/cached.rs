@@ -43,12 +43,26 @@ fn unused_for(paths: &RunPaths) -> Option<Duration> {
 
 /// Notes that somebody uses the files of a run now. Blocks.
 pub(super) fn used(paths: &RunPaths) {
+    set_used(paths, SystemTime::now());
+}
+
+fn set_used(paths: &RunPaths, moment: SystemTime) {
     let file = std::fs::OpenOptions::new().append(true).open(&paths.state);
     // Not noted, they may have to be fetched again.
-    let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+    let _ = file.and_then(|file| file.set_modified(moment));
 }
 
 impl RunFiles {
+    /// When the files of a run on this disk were last used; none if they are not here.
+    pub(crate) fn last_used(&self, run: RunId) -> Option<SystemTime> {
+        self.layout.run(run).state.symlink_metadata().ok()?.modified().ok()
+    }
+
+    /// Whoever looked at them since then did not need them.
+    pub(crate) fn not_used_since(&self, run: RunId, moment: SystemTime) {
+        set_used(&self.layout.run(run), moment);
+    }
+
     /// Removes the files of a run from this disk, if all of them are shared, nobody has used them for so long, and nobody here works
     /// on the run; the bytes that this freed.
     pub(crate) async fn evict(&self, state: &RunState, unused: Duration) -> Result<u64, Error> {

@@ -12,13 +12,13 @@ use uuid::Uuid;
 use super::*;
 use crate::artifact::Manifest;
 use crate::blobs::Listed;
+use crate::domain::fair_queue::ShareRule;
 use crate::domain::ids::Seq;
 use crate::domain::outcome::{Evidence, StreamProof};
 use crate::domain::proven_file::ProvenFile;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::orchestrator::environment::{Clock, WallClock};
-use crate::domain::fair_queue::ShareRule;
 use crate::store::{Append, Cluster, EventBatch, ForOthers, MemoryNode, MemoryStore, NodeId, NodeInfo, Removals};
 
 const RUN: RunId = RunId(Uuid::from_u128(1));

@@ -12,6 +12,11 @@ use crate::support::postgres;
 /// Each run leaves files of its own.
 const MAKES: &str = "cat >/dev/null\nmkdir -p artifacts\nhead -c 3000 /dev/urandom > artifacts/own.bin\n\
     echo made >&2\necho '{\"success\":true,\"data\":{\"n\":1}}'\n";
+/// Services that remove shared files as soon as nothing needs them.
+fn tidy() -> Services {
+    Services { variables: vec![("SKILL_RUNNER_SHARED_FILES_GRACE_SECONDS", "0")], ..Services::new() }
+}
+
 impl Services {
     fn shared_files(&self) -> Vec<PathBuf> {
         let all = Command::new("find").arg(self.data("blobs")).args(["-type", "f", "-not", "-name", ".*"]).output();
@@ -34,7 +39,7 @@ fn deleted_runs_leave_no_shared_file_and_no_folder_on_any_service_and_others_los
     if !postgres::installed("deleted runs leave no shared file and no folder on any service") {
         return;
     }
-    let services = Services::new();
+    let services = tidy();
     services.skill("makes", MAKES, json!({}));
     let (one, two) = (services.serve("one"), services.serve("two"));
     let runs: Vec<String> = (0..4).map(|n| if n % 2 == 0 { &one } else { &two }.create("makes")).collect();
@@ -85,7 +90,7 @@ fn folders_that_vanish_under_a_service_come_back_from_the_shared_files() {
     if !postgres::installed("folders that vanish under a service come back") {
         return;
     }
-    let services = Services::new();
+    let services = tidy();
     services.skill("makes", MAKES, json!({}));
     let api = services.api("one");
     let waits = api.create("makes");
