@@ -1,5 +1,6 @@
 //! What this disk holds of runs whose files are shared: how much that is, and how it is given up.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -19,18 +20,25 @@ pub(crate) struct Cached {
     pub bytes: u64,
 }
 
+/// How much the files of runs take, by what this disk says that it has: measured once, since they do not change while it says so.
+pub(crate) type Sizes = HashMap<RunId, (Mark, u64)>;
+
 /// The runs of which this disk says that it has their files, least recently used first. Blocks.
-pub(crate) fn cached(layout: &Layout) -> Vec<Cached> {
+pub(crate) fn cached(layout: &Layout, sizes: &mut Sizes) -> Vec<Cached> {
     let entries = std::fs::read_dir(layout.cached()).into_iter().flatten().flatten();
-    let mut found: Vec<Cached> = entries
-        .filter_map(|entry| {
-            let run: RunId = entry.file_name().to_str()?.parse().ok()?;
-            let paths = layout.run(run);
-            let unused_for = unused_for(&paths)?;
-            let bytes = [paths.root, paths.home, paths.sealed].into_iter().map(files::tree_size).sum();
-            Some(Cached { run, unused_for, bytes })
-        })
-        .collect();
+    let mut now = Sizes::new();
+    let mut found = Vec::new();
+    for entry in entries {
+        let Some(run) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let paths = layout.run(run);
+        let (Some(mark), Some(unused_for)) = (Mark::read(&paths), unused_for(&paths)) else { continue };
+        let known = sizes.get(&run).filter(|(before, _)| *before == mark).map(|(_, bytes)| *bytes);
+        let measure = || [paths.root, paths.home, paths.sealed].into_iter().map(files::tree_size).sum();
+        let bytes = known.unwrap_or_else(measure);
+        now.insert(run, (mark, bytes));
+        found.push(Cached { run, unused_for, bytes });
+    }
+    *sizes = now;
     found.sort_unstable_by_key(|cached| std::cmp::Reverse(cached.unused_for));
     found
 }

@@ -30,7 +30,7 @@ use crate::store::{BoxFuture, EventStore, FileHash, ForOthers, IndexChange, Inde
 use crate::workspace::Layout;
 
 pub(crate) use self::again::{Sources, append};
-pub(crate) use self::cached::{Cached, cached};
+pub(crate) use self::cached::{Cached, Sizes, cached};
 pub(crate) use self::held::Held;
 pub(crate) use self::mark::Mark;
 pub(crate) use self::rest::unpack_skill;

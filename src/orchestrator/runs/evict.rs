@@ -11,7 +11,7 @@ use crate::domain::ids::RunId;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::parse_head;
-use crate::orchestrator::run_files::{Cached, cached};
+use crate::orchestrator::run_files::{Cached, Sizes, cached};
 use crate::orchestrator::shared::Shared;
 use crate::store::IndexKey;
 
@@ -20,6 +20,17 @@ const EVERY: Duration = Duration::from_secs(60);
 const UNUSED_FOR: Duration = Duration::from_secs(600);
 /// The same when the disk is nearly full.
 const UNUSED_FOR_WHEN_FULL: Duration = Duration::from_secs(60);
+
+/// Runs of which it is looked at once whether they were deleted.
+const LOOKED_AT: usize = 500;
+
+/// What is known from the last time.
+#[derive(Default)]
+struct Known {
+    sizes: Sizes,
+    /// Runs up to this one were looked at.
+    up_to: Option<RunId>,
+}
 
 /// What was given up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,9 +41,10 @@ struct Evicted {
 
 /// Does so now and then, until the service ends.
 pub(crate) async fn evict_often(shared: Weak<Shared>) {
+    let mut known = Known::default();
     loop {
         let Some(held) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
-        match evict(&held).await {
+        match evict(&held, &mut known).await {
             Ok(Evicted { runs: 0, .. }) => {}
             Ok(Evicted { runs, bytes }) => info!(runs, bytes, "removed cached files of runs from this disk"),
             Err(error) => warn!(error = %chain(&error), "cached files of runs could not be removed; trying again"),
@@ -48,14 +60,22 @@ pub(crate) async fn evict_often(shared: Weak<Shared>) {
     }
 }
 
-async fn evict(shared: &Arc<Shared>) -> Result<Evicted, Error> {
-    let layout = shared.layout.clone();
-    let mut here = shared.blocking.run("look for cached files of runs", move || cached(&layout)).await?;
+async fn evict(shared: &Arc<Shared>, known: &mut Known) -> Result<Evicted, Error> {
+    let (layout, mut sizes) = (shared.layout.clone(), std::mem::take(&mut known.sizes));
+    let look = move || (cached(&layout, &mut sizes), sizes);
+    let mut here: Vec<Cached>;
+    (here, known.sizes) = shared.blocking.run("look for cached files of runs", look).await?;
+    let mut runs: Vec<RunId> = here.iter().map(|cached| cached.run).filter(|run| Some(*run) > known.up_to).collect();
+    runs.sort_unstable();
+    let is_all = runs.len() <= LOOKED_AT;
+    runs.truncate(LOOKED_AT);
+    // Behind the last one, the first is next.
+    known.up_to = runs.last().copied().filter(|_| !is_all);
     let mut evicted = Evicted::default();
     let mut deleted = Vec::new();
-    for Cached { run, .. } in &here {
-        if shared.store.index(&IndexKey::Run(*run)).await?.is_none() && !shared.live.contains(*run) {
-            deleted.push(*run);
+    for run in runs {
+        if shared.store.index(&IndexKey::Run(run)).await?.is_none() && !shared.live.contains(run) {
+            deleted.push(run);
         }
     }
     for run in &deleted {
