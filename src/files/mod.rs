@@ -47,7 +47,7 @@ pub(crate) use shortage::{Shortage, not_started};
 pub(crate) use step::{step, stepwise};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
 pub(crate) use threads::can_start_threads;
-pub(crate) use tree_size::sizes_below;
+pub(crate) use tree_size::{sizes_below, tree_size};
 pub(crate) use write::{
     create_private_durably, write_durably, write_own, write_private, write_private_durably_with, write_whole,
     write_whole_with,

@@ -16,7 +16,7 @@ use crate::orchestrator::log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
 use crate::orchestrator::packages::follow;
 use crate::orchestrator::packages::install::INSTALLS_MAX;
-use crate::orchestrator::runs::{deadlines, dispatch, member, recovery, retention, temp_sweep};
+use crate::orchestrator::runs::{clean_shared, deadlines, dispatch, evict, member, recovery, retention, temp_sweep};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::context::Parts;
 use crate::orchestrator::shared::deadlines::Deadlines;
@@ -129,6 +129,8 @@ impl Orchestrator {
                 tokio::spawn(follow::follow_often(Arc::downgrade(&shared)));
                 tokio::spawn(member::keep_lease(Arc::downgrade(&shared), member.clone()));
                 tokio::spawn(member::look_often(Arc::downgrade(&shared), member));
+                tokio::spawn(clean_shared::clean_often(Arc::downgrade(&shared)));
+                tokio::spawn(evict::evict_often(Arc::downgrade(&shared)));
             }
         }
         tokio::spawn(deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));

@@ -62,6 +62,11 @@ const ABOUT: &[(&str, &str)] = &[
     ("node_name", "name of this service among several on one store; the name of its host if left out"),
     ("lease_seconds", "how long a service of several that is not heard of keeps its runs"),
     ("work", "whether this service starts engines; off for one that only answers requests"),
+    ("shared_files_grace_seconds", "how long a shared file that nothing needs stays"),
+    (
+        "cache_max_bytes",
+        "bytes of run files on this disk that are shared as well; those that were not used for longest go first",
+    ),
     ("scrub", "bytes a second that the background check of stored files reads; 0 switches it off"),
     ("scrub_pause_seconds", "pause before each check of all stored files"),
     ("max_running_jobs", "runs at the same time"),

@@ -43,6 +43,8 @@ const PLAIN: &[(&str, Option<&str>)] = &[
     ("node_name", None),
     ("lease_seconds", None),
     ("work", None),
+    ("shared_files_grace_seconds", None),
+    ("cache_max_bytes", None),
     ("scrub", None),
     ("scrub_pause_seconds", None),
     ("max_running_jobs", None),

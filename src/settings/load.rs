@@ -184,6 +184,8 @@ fn several(from: &mut Reader) -> Several {
         }),
         lease_seconds: from.whole("lease_seconds", 15, 5..=300),
         work: from.switch("work", true),
+        shared_files_grace_seconds: from.whole("shared_files_grace_seconds", 24 * HOUR, 0..=WEEK * 52),
+        cache_max_bytes: from.bytes("cache_max_bytes", 20 * GIB, 0..=TIB * 1024),
     }
 }
 

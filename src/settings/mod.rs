@@ -143,6 +143,10 @@ pub struct Several {
     pub lease_seconds: u64,
     /// Whether this one starts engines.
     pub work: bool,
+    /// How long a shared file that nothing needs stays.
+    pub shared_files_grace_seconds: u64,
+    /// Most bytes of run files on this disk that are shared as well.
+    pub cache_max_bytes: u64,
 }
 
 /// How stored files are checked in the background.

@@ -2,6 +2,7 @@
 
 mod access;
 mod chaos;
+mod cleanup;
 mod faults;
 mod nodes;
 mod skills;
@@ -25,6 +26,10 @@ pub const LEASE_SECONDS: u64 = 5;
 pub struct Services {
     place: tempfile::TempDir,
     url: String,
+    /// The schema with the tables; empty where a test has a database of its own.
+    pub schema: String,
+    /// Variables of every service besides.
+    pub variables: Vec<(&'static str, &'static str)>,
 }
 
 /// One service; it is killed when this is dropped.
@@ -36,7 +41,8 @@ pub struct Service {
 
 impl Services {
     pub fn new() -> Self {
-        Self::on(postgres::shared().url(&fresh()))
+        let schema = fresh();
+        Self { schema: schema.clone(), ..Self::on(postgres::shared().url(&schema)) }
     }
 
     /// On this database.
@@ -44,7 +50,7 @@ impl Services {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url }
+        Self { place, url, schema: String::new(), variables: Vec::new() }
     }
 
     /// The skill is on every service.
@@ -68,6 +74,7 @@ impl Services {
             .env("SKILL_RUNNER_LEASE_SECONDS", LEASE_SECONDS.to_string())
             .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
             .env("SKILL_RUNNER_AGENT_HOME", at(&format!("{name}-home")))
+            .envs(self.variables.iter().copied())
             .current_dir(self.place.path());
         command
     }

@@ -123,8 +123,17 @@ async fn forget_deleted_runs(weak: &Weak<Shared>) {
 
 /// Check one run; whether it was over, and is still there.
 async fn check(shared: &Arc<Shared>, run: RunId) -> bool {
+    // What is on no disk but the shared one is checked by whoever fetches it.
+    let used = shared.files().last_used(run);
+    if shared.files().are_shared() && used.is_none() {
+        return false;
+    }
     let pace = Pace::new(shared.settings.scrub.bytes_per_second, shared.closing.clone());
-    match shared.log.check_run(run, pace).await {
+    let checked = shared.log.check_run(run, pace).await;
+    if let Some(moment) = used {
+        shared.files().not_used_since(run, moment);
+    }
+    match checked {
         Ok(true) => {
             shared.scrubbed.checked.fetch_add(1, Ordering::Relaxed);
             true

@@ -359,10 +359,10 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         let row = shared.store.index(&IndexKey::Run(run)).await?;
         if row.is_some() { &mut known } else { &mut unknown }.runs.push(run);
     }
-    let layout = shared.layout.clone();
+    let (layout, are_shared) = (shared.layout.clone(), shared.files().are_shared());
     let lost = shared.blocking.run("remove left-over folders", move || {
         keep(&layout, &known);
-        remove_unfinished(&layout, unknown)
+        remove_unfinished(&layout, unknown, are_shared)
     });
     let lost = lost.await?;
     shared.lost_runs.found(lost.runs, lost.requests.len());
@@ -389,20 +389,23 @@ fn keep(layout: &Layout, known: &Known) {
     }
 }
 
-/// Removes what was being created or deleted when the service died; returns what the store has lost.
-fn remove_unfinished(layout: &Layout, unknown: Known) -> Known {
+/// Removes what was being created or deleted when the service died; returns what the store has lost. Where files are shared, what
+/// is known to be as in the shared files was deleted by another service.
+fn remove_unfinished(layout: &Layout, unknown: Known, are_shared: bool) -> Known {
     let mut lost = Known::default();
     for request in unknown.requests {
         let folder = layout.request(request);
         match removable::is_marked(&folder) {
-            Some(true) => drop(files::remove_tree(&folder)),
-            Some(false) => lost.requests.push(request),
+            Some(marked) if marked || are_shared => drop(files::remove_tree(&folder)),
+            Some(_) => lost.requests.push(request),
             None => {}
         }
     }
     for run in unknown.runs {
         let paths = layout.run(run);
-        if removable::is_removable(&paths) {
+        if are_shared && paths.state.symlink_metadata().is_ok() {
+            let _ = workspace::remove_run(&paths);
+        } else if removable::is_removable(&paths) {
             warn!(run.id = %run, "removing what was left of a run that was being created or deleted");
             let _ = workspace::remove_run(&paths);
         } else {
