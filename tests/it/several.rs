@@ -3,6 +3,7 @@
 mod chaos;
 mod faults;
 mod nodes;
+mod objects;
 mod work;
 
 use std::io::{BufRead, BufReader};
@@ -23,6 +24,8 @@ pub const LEASE_SECONDS: u64 = 5;
 pub struct Services {
     place: tempfile::TempDir,
     url: String,
+    /// Variables that name another place for shared files.
+    objects: Vec<(String, String)>,
 }
 
 /// One service; it is killed when this is dropped.
@@ -42,7 +45,12 @@ impl Services {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url }
+        Self { place, url, objects: Vec::new() }
+    }
+
+    /// With shared files at a place that these variables name.
+    pub fn sharing(objects: Vec<(String, String)>) -> Self {
+        Self { objects, ..Self::new() }
     }
 
     /// The skill is on every service.
@@ -58,6 +66,7 @@ impl Services {
             .args(["--data-dir".as_ref(), at(name).as_os_str(), "--skills-dir".as_ref(), at("skills").as_os_str()])
             .env("SKILL_RUNNER_STORE", &self.url)
             .env("SKILL_RUNNER_BLOBS", at("blobs"))
+            .envs(self.objects.iter().cloned())
             .env("SKILL_RUNNER_NODE_NAME", name)
             .env("SKILL_RUNNER_LEASE_SECONDS", LEASE_SECONDS.to_string())
             .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
