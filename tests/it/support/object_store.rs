@@ -66,7 +66,14 @@ impl ObjectStore {
         let mut shell = Command::new("setpriv");
         shell.args(["--pdeathsig", "TERM", "sh", "-c", GUARDED, "sh"]).arg(&dir).arg(program).arg("server");
         shell.arg(format!("-dir={}", dir.display())).arg(format!("-s3.config={}", dir.join("s3.json").display()));
-        shell.args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.iam=false", "-s3.autoCreateBucket=false"]);
+        shell.args([
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-filer",
+            "-s3",
+            "-s3.iam=false",
+            "-s3.autoCreateBucket=false",
+        ]);
         shell.args(["-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=0", "-master.volumeSizeLimitMB=64"]);
         let ports = ["master.port", "volume.port", "filer.port", "s3.port"]
             .map(|name| [name.to_owned(), format!("{name}.grpc")]);
@@ -82,7 +89,8 @@ impl ObjectStore {
         postgres::spawned_for_good(shell);
         let store = ObjectStore { dir, address: addresses[6], files: addresses[4] };
         let made = Instant::now();
-        while store.file("POST", "", b"").is_none_or(|(status, _)| status != 201) || !store.answers() {
+        let has_bucket = || store.file("POST", "", b"").is_some_and(|(status, _)| [201, 409].contains(&status));
+        while !(store.answers() && has_bucket()) {
             let said = fs::read_to_string(store.dir.join("log")).unwrap_or_default();
             assert!(made.elapsed() < LONG, "the object store does not answer: {said}");
             std::thread::sleep(Duration::from_millis(50));
@@ -120,7 +128,9 @@ impl ObjectStore {
         let mut stream = TcpStream::connect(address).ok()?;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAccept: application/json\r\nConnection: close\r\n\
-             Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+             {}Content-Length: {}\r\n\r\n",
+            // A folder is made by a request without a type.
+            if method == "PUT" { "Content-Type: application/octet-stream\r\n" } else { "" },
             body.len()
         );
         stream.write_all(head.as_bytes()).ok()?;
