@@ -29,6 +29,17 @@ const TRIES: u32 = 6;
 const TRYING: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Errors that are over when the request is sent again: a server may answer with 200 before it knows that it fails, and what was sent may
+/// have been changed or cut short on its way.
+const AGAIN: &[&str] = &[
+    "InternalError",
+    "SlowDown",
+    "ServiceUnavailable",
+    "RequestTimeout",
+    "IncompleteBody",
+    "BadDigest",
+    "XAmzContentSHA256Mismatch",
+];
 /// Longest answer besides the content of objects.
 const ANSWER_MAX: u64 = 8 << 20;
 /// What is shown of a server's own words.
@@ -54,7 +65,7 @@ impl<'a> Request<'a> {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    headers: HeaderMap,
+    pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
 }
 
@@ -135,8 +146,7 @@ impl Client {
             Err(error) => return Ok(Err(lost(error))),
         };
         let busy = matches!(answer.status, 408 | 429 | 500 | 502 | 503 | 504)
-            // A server may answer with 200 before it knows that it fails.
-            || matches!(answer.code().as_deref(), Some("InternalError" | "SlowDown" | "RequestTimeout"));
+            || answer.code().is_some_and(|code| AGAIN.contains(&code.as_str()));
         if !busy {
             return Ok(Ok(answer));
         }

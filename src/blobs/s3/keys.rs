@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::blobs::error::Error;
+use crate::domain::causes::chain;
 use crate::files;
 use crate::settings::S3Keys;
 
@@ -38,14 +39,13 @@ impl Keys {
     }
 }
 
+/// A file that is being replaced may be away for a moment.
 fn from_file(path: &Path) -> Result<Keys, Error> {
-    let unusable = |reason: &str| Error::Unusable {
-        place: path.display().to_string(),
-        reason: format!("{reason}; it is named by s3_credentials_file"),
-    };
-    let text = files::read_regular(path, FILE_MAX)?.and_then(|bytes| String::from_utf8(bytes).ok());
-    let text = text.ok_or_else(|| unusable("the file with the keys is too long, or no text"))?;
-    parse(&text).ok_or_else(|| unusable("it has no aws_access_key_id and aws_secret_access_key under [default]"))
+    let unreachable = |reason: String| Error::Unreachable { reason: format!("s3_credentials_file: {reason}") };
+    let bytes = files::read_regular(path, FILE_MAX).map_err(|error| unreachable(chain(&error)))?;
+    let keys = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).and_then(|text| parse(&text));
+    let wanted = "has no aws_access_key_id and aws_secret_access_key under [default]";
+    keys.ok_or_else(|| unreachable(format!("{} {wanted}", path.display())))
 }
 
 fn parse(text: &str) -> Option<Keys> {

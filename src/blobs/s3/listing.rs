@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::client::{Request, age};
-use super::objects::Objects;
+use super::object::Objects;
 use super::refusal::refused;
 use super::xml::Element;
 use crate::blobs::content::hash_of;

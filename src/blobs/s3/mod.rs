@@ -12,6 +12,7 @@ use tracing::warn;
 mod client;
 mod keys;
 mod listing;
+mod object;
 mod objects;
 mod parts;
 mod refusal;
@@ -19,7 +20,7 @@ mod sign;
 mod xml;
 
 use self::client::{AT_ONCE, Client};
-use self::objects::Objects;
+use self::object::Objects;
 use super::error::Error;
 use super::shared::{Blob, Blobs, BoxFuture, Listed};
 use crate::domain::causes::chain;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::client::{PIECE, Request, age};
-use super::objects::{MAY_WRITE, Objects};
+use super::object::{MAY_WRITE, Objects};
 use super::refusal::refused;
 use super::xml::encoded;
 use crate::blobs::content::Passed;

@@ -25,10 +25,11 @@ pub(super) fn refused(client: &Client, answer: &Answer, doing: &str) -> Error {
             let apart = answer.clocks_apart().unwrap_or(CLOCKS_APART_SECONDS);
             format!("the clocks of this machine and of the server are {apart} seconds apart; have both set by NTP")
         }
+        // A new key may be on its way.
         (_, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") => {
-            "the key no longer holds, or its s3_session_token is wrong; give the service a new one, best by \
-             s3_credentials_file"
-                .to_owned()
+            let advice = "the key no longer holds, or its s3_session_token is wrong; give the service a new one, best by \
+                          s3_credentials_file";
+            return Error::Unreachable { reason: format!("{advice} ({})", client.told(answer)) };
         }
         (
             _,
@@ -52,4 +53,63 @@ pub(super) fn refused(client: &Client, answer: &Answer, doing: &str) -> Error {
     };
     let reason = format!("{reason} ({})", client.told(answer));
     Error::Unusable { place: client.place(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ureq::http::HeaderMap;
+
+    use super::*;
+    use crate::settings::{BlobsPlace, Settings};
+
+    fn client() -> Client {
+        let pairs = [
+            ("SKILL_RUNNER_BLOBS", "s3://bucket/prefix"),
+            ("AWS_ENDPOINT_URL", "http://store.example"),
+            ("AWS_ACCESS_KEY_ID", "the-id"),
+            ("AWS_SECRET_ACCESS_KEY", "the-secret"),
+        ];
+        let env: BTreeMap<_, _> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        match Settings::load(None, &env, &[], 1).unwrap().several.blobs {
+            Some(BlobsPlace::S3(place)) => Client::new(&place).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Those that a test cannot get from its server.
+    #[test]
+    fn a_refusal_is_told_with_what_to_do_and_without_keys() {
+        let client = client();
+        let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let told = |status: u16, code: &str, headers: &[(&'static str, &str)]| {
+            let message = "words with the-id and the-secret";
+            let body = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>").into_bytes();
+            let mut all = HeaderMap::new();
+            for (name, value) in headers {
+                all.insert(*name, value.parse().unwrap());
+            }
+            refused(&client, &Answer { status, headers: all, body }, "write objects")
+        };
+        for (status, code, headers, expected) in [
+            (403, "RequestTimeTooSkewed", &[("date", date.as_str())][..], "seconds apart; have both set by NTP"),
+            (
+                301,
+                "PermanentRedirect",
+                &[("x-amz-bucket-region", "eu-west-1")],
+                "the bucket is in the region eu-west-1; set s3_region",
+            ),
+            (400, "AuthorizationHeaderMalformed", &[], "correct s3_region and s3_endpoint"),
+            (400, "ExpiredToken", &[], "the key no longer holds"),
+            (403, "AccessDenied", &[], "the key may not write objects; let it, or use another"),
+            (404, "NoSuchBucket", &[], "the server http://store.example has no bucket bucket; create it"),
+            (418, "Other", &[], "it answered 418 Other words with ******** and ********"),
+        ] {
+            let error = told(status, code, headers);
+            let text = error.to_string();
+            assert!(text.contains(expected) && !text.contains("the-secret") && !text.contains("the-id"), "{text}");
+            assert_eq!(matches!(error, Error::Unreachable { .. }), code == "ExpiredToken", "{text}");
+        }
+    }
 }

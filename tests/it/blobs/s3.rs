@@ -194,6 +194,31 @@ async fn cut_connections_lose_and_change_nothing() {
     assert!(relay.cuts.load(Ordering::SeqCst) >= 5, "{:?} cuts", relay.cuts);
 }
 
+/// The server compares what it gets with the hash that was signed.
+#[tokio::test]
+async fn content_that_is_changed_on_its_way_is_refused_by_the_server_and_sent_again() {
+    let Some(store) = object_store::shared("an object store compares what it gets with its hash") else { return };
+    let prefix = object_store::fresh();
+    for length in [500_000, 17 << 20] {
+        let changes = Arc::new(AtomicU64::new(0));
+        let relay = Relay::to(store.address, {
+            let changes = changes.clone();
+            move |way, bytes| {
+                // A piece of a body; the head of a request is text.
+                let is_body = !bytes.iter().take(50).all(|byte| byte.is_ascii_graphic() || b" \r\n".contains(byte));
+                if way == Way::ToServer && is_body && changes.fetch_add(1, Ordering::SeqCst) == 0 {
+                    bytes[0] ^= 1;
+                }
+                true
+            }
+        });
+        let content = Bytes::from(contract::content(length));
+        let blob = through(&relay, &prefix).put(content.clone()).await.unwrap();
+        assert!(changes.load(Ordering::SeqCst) > 0, "nothing was changed");
+        assert!(open(store, &prefix).read(&blob).await.unwrap() == content, "{length}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_is_away_is_told_and_used_again_when_it_is_back() {
     let Some(store) = object_store::shared("an object store that is away is used again") else { return };
@@ -313,7 +338,7 @@ async fn a_check_leaves_nothing_and_a_file_with_keys_may_change() {
     let mut given = variables(&store.endpoint(), &prefix);
     given.insert("SKILL_RUNNER_S3_CREDENTIALS_FILE".into(), file.display().to_string());
     let blobs = blobs::open(&place(&given)).unwrap();
-    assert!(matches!(blobs.check().await.unwrap_err(), Error::Local(_)));
+    assert!(matches!(blobs.check().await.unwrap_err(), Error::Unreachable { .. }));
     let write = |secret: &str| {
         fs::write(&file, format!("[default]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {secret}\n"))
             .unwrap();

@@ -5,7 +5,9 @@ use serde_json::json;
 use super::{Services, audited};
 use crate::support::object_store::{self, BUCKET, KEY_ID, SECRET};
 use crate::support::postgres;
+use crate::support::program;
 use crate::support::relay::Relay;
+use crate::support::tls::Front;
 
 /// Says that it began, and leaves time to take the object store away.
 const SLOW: &str = "cat >/dev/null\necho '1% begun' >&2\nsleep 5\necho '{\"success\":true,\"data\":{}}'\n";
@@ -83,4 +85,26 @@ fn a_run_ends_when_an_object_store_that_was_away_is_back() {
     let events = one.finish(&run);
     assert_eq!(events.last().unwrap()["data"]["status"], "succeeded", "{events:?}");
     audited(&one, &[run]);
+}
+
+#[test]
+fn an_object_store_is_reached_over_tls_and_known_by_its_certificate() {
+    let Some(store) = object_store::shared("an object store is reached over TLS") else { return };
+    let front = Front::of(store.address);
+    let here = tempfile::tempdir().unwrap();
+    let doctor = |trusted: bool| {
+        let mut doctor = program();
+        doctor.args(["doctor", "--json"]).current_dir(here.path()).env("AWS_ENDPOINT_URL", front.url());
+        doctor.env("SKILL_RUNNER_BLOBS", format!("s3://{BUCKET}/{}", object_store::fresh()));
+        doctor.env("AWS_ACCESS_KEY_ID", KEY_ID).env("AWS_SECRET_ACCESS_KEY", SECRET);
+        if trusted {
+            doctor.env("SSL_CERT_FILE", front.keys.certificate());
+        }
+        String::from_utf8(doctor.output().unwrap().stdout).unwrap()
+    };
+    let said = doctor(true);
+    assert!(said.contains(&format!("at {} can be written and read", front.url())), "{said}");
+    let said = doctor(false);
+    assert!(!said.contains("can be written and read"), "{said}");
+    assert!(said.contains("the shared files cannot be reached") && said.contains("certificate"), "{said}");
 }
