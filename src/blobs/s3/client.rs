@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use md5::{Digest, Md5};
 use ureq::Agent;
 use ureq::http::{HeaderMap, Request as HttpRequest};
 
@@ -159,6 +162,11 @@ impl Client {
         let slash = if request.key.is_empty() && !self.path.is_empty() { "" } else { "/" };
         let path = format!("{}{slash}{}", self.path, request.key);
         let query = sign::query(request.query);
+        let mut headers = request.headers.to_vec();
+        if let Some(body) = request.body.filter(|body| !body.is_empty()) {
+            // Not every server compares the content with the hash that is signed, but with this one.
+            headers.push(("content-md5", STANDARD.encode(Md5::digest(body))));
+        }
         let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         let headers = sign::sign(
             &Signed {
@@ -166,7 +174,7 @@ impl Client {
                 host: &self.host,
                 path: &path,
                 query: &query,
-                headers: request.headers,
+                headers: &headers,
                 body: &of_bytes(request.body.unwrap_or_default()).sha256,
                 region: &self.settings.region,
                 time: &time,

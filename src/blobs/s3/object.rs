@@ -31,7 +31,7 @@ impl Objects {
         format!("{}sha256/", self.prefix)
     }
 
-    /// The server compares the content with the hash in its signature.
+    /// The server compares the content with its hashes.
     pub(super) fn put_whole(&self, key: &str, bytes: &[u8]) -> Result<(), Error> {
         let headers = [("content-type", "application/octet-stream".to_owned())];
         let request = Request { headers: &headers, body: Some(bytes), ..Request::new("PUT", key) };
