@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use std::path::PathBuf;
 
+use super::blobs_place;
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
-    BlobsPlace, Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat,
-    LogLevel, Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Several, Store, StoreKind, Times,
-    UiLogin,
+    Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat, LogLevel,
+    Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Several, Store, StoreKind, Times, UiLogin,
 };
 use crate::domain::engine::Engine;
 use crate::domain::resources::ResourceLimits;
@@ -175,7 +175,7 @@ fn store(from: &mut Reader) -> Store {
 fn several(from: &mut Reader) -> Several {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     Several {
-        blobs: from.optional("blobs", |text| BlobsPlace::parse(text).map(Some)),
+        blobs: blobs_place::read(from),
         node_name: from.optional("node_name", |text| {
             let is_name = !text.is_empty() && text.len() <= NODE_NAME_MAX && text.chars().all(is_part);
             is_name.then(|| Some(text.to_owned())).ok_or_else(|| {

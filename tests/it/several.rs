@@ -5,6 +5,7 @@ mod chaos;
 mod cleanup;
 mod faults;
 mod nodes;
+mod objects;
 mod skills;
 mod work;
 
@@ -30,6 +31,8 @@ pub struct Services {
     pub schema: String,
     /// Variables of every service besides.
     pub variables: Vec<(&'static str, &'static str)>,
+    /// Variables that name another place for shared files.
+    objects: Vec<(String, String)>,
 }
 
 /// One service; it is killed when this is dropped.
@@ -50,7 +53,12 @@ impl Services {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url, schema: String::new(), variables: Vec::new() }
+        Self { place, url, schema: String::new(), variables: Vec::new(), objects: Vec::new() }
+    }
+
+    /// With shared files at a place that these variables name.
+    pub fn sharing(objects: Vec<(String, String)>) -> Self {
+        Self { objects, ..Self::new() }
     }
 
     /// The skill is on every service.
@@ -70,6 +78,7 @@ impl Services {
             .arg(at(name))
             .env("SKILL_RUNNER_STORE", &self.url)
             .env("SKILL_RUNNER_BLOBS", at("blobs"))
+            .envs(self.objects.iter().cloned())
             .env("SKILL_RUNNER_NODE_NAME", name)
             .env("SKILL_RUNNER_LEASE_SECONDS", LEASE_SECONDS.to_string())
             .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
