@@ -127,20 +127,20 @@ fn unbroken<T>(folder: &Path, work: impl FnOnce() -> Result<T, InstallRefused>) 
 }
 
 /// Finishes or rolls back the installations that a killed process left, and records the outcome.
-pub(crate) fn recover_installs(skills_dir: &Path, layout: &Layout) -> Result<(), Error> {
+pub(crate) fn recover_installs(skills_dir: &Path, layout: &Layout) {
     // A skills folder that cannot be written keeps nobody from running what is in it.
     let recovered = registry::recover_installs(skills_dir).unwrap_or_else(|error| {
         warn!(error = %chain(&error), "interrupted installations could not be recovered");
         Vec::new()
     });
     let done = |id: Uuid| recovered.iter().find(|recovered| recovered.staging.id() == id)?.done.clone();
-    Records::new(layout).recover(done)?;
-    for recovered in recovered {
+    let left = Records::new(layout).recover(done);
+    // The next start reads the outcome of the others from their folders.
+    for recovered in recovered.into_iter().filter(|recovered| !left.contains(&recovered.staging.id())) {
         let (id, outcome) = (recovered.staging.id(), if recovered.done.is_some() { "finished" } else { "rolled back" });
         info!(install = %id, outcome, "recovered an interrupted installation");
         clear(recovered.staging);
     }
-    Ok(())
 }
 
 pub(crate) fn clear(staging: Staging) {

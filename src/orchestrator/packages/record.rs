@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tracing::warn;
 use uuid::Uuid;
 
 use crate::bounded;
+use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::files;
 use crate::orchestrator::error::Error;
@@ -184,16 +186,25 @@ impl Records {
     }
 
     /// Ends what an earlier process of the service left open: as `done` tells, else as interrupted.
-    pub(crate) fn recover(&self, done: impl Fn(Uuid) -> Option<Done>) -> Result<(), Error> {
+    /// A record that is damaged stays as it is, and keeps no service from starting; those that are not up to date are returned.
+    pub(crate) fn recover(&self, done: impl Fn(Uuid) -> Option<Done>) -> Vec<Uuid> {
+        let mut left = Vec::new();
         for id in self.ids() {
-            let Some(mut install) = self.read(id)?.filter(|install| !install.status.is_final()) else { continue };
-            match done(id) {
-                Some(done) => install.succeed(done),
-                None => install.fail(InstallFailure::interrupted()),
+            if let Err(error) = self.recover_one(id, &done) {
+                warn!(install = %id, error = %chain(&error), "the record of an installation could not be brought up to date");
+                left.push(id);
             }
-            self.write(&install)?;
         }
-        Ok(())
+        left
+    }
+
+    fn recover_one(&self, id: Uuid, done: impl Fn(Uuid) -> Option<Done>) -> Result<(), Error> {
+        let Some(mut install) = self.read(id)?.filter(|install| !install.status.is_final()) else { return Ok(()) };
+        match done(id) {
+            Some(done) => install.succeed(done),
+            None => install.fail(InstallFailure::interrupted()),
+        }
+        self.write(&install)
     }
 
     /// Removes the oldest records beyond those that are remembered.
@@ -215,5 +226,24 @@ impl Records {
 
     fn file(&self, id: Uuid) -> PathBuf {
         self.folder.join(format!("{id}.json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_record_keeps_no_other_from_being_recovered() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(&Layout::new(folder.path()));
+        let open = [1, 2, 3].map(|number| Install::queued(Uuid::from_u128(number)));
+        open.iter().for_each(|install| records.write(install).unwrap());
+        fs::write(records.file(open[0].request_id), "").unwrap();
+        fs::remove_file(records.file(open[1].request_id)).unwrap();
+        fs::create_dir(records.file(open[1].request_id)).unwrap();
+        assert_eq!(records.recover(|_| None), [open[0].request_id, open[1].request_id]);
+        let status = |install: &Install| records.read(install.request_id).ok().flatten().map(|read| read.status);
+        assert_eq!(open.each_ref().map(status), [None, None, Some(InstallStatus::Failed)]);
     }
 }

@@ -61,6 +61,7 @@ impl Database {
 
     /// Opens a database in a claimed directory, creating it if there is none, and syncs all its files.
     pub(super) fn open(folder: &Path, cache_bytes: u64) -> Result<Database, Error> {
+        check_kinds(folder)?;
         remove_unfinished(folder)?;
         give_room_back(&folder.join("db"));
         let loadable = Arc::new(Loadable::open(folder.to_path_buf(), cache_bytes)?);
@@ -172,6 +173,18 @@ pub(super) fn unavailable(error: impl std::error::Error + Send + Sync + 'static)
 /// Whether a folder of this name was never completed, or is no longer needed.
 pub(super) fn is_left_over(folder: &Path) -> bool {
     folder.extension().is_some_and(|extension| extension == UNFINISHED || extension == ASIDE)
+}
+
+/// sled would wait for the other end of a pipe in the place of one of its files.
+fn check_kinds(folder: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is neither a file nor a folder");
+            return Err(Error::io("open", &path)(source));
+        }
+    }
+    Ok(())
 }
 
 /// Removes what sled would take for its own settings or the summary of its log, though a killed process had not

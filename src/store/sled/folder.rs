@@ -43,7 +43,7 @@ pub(super) fn index_dir(store_dir: &Path, number: u64) -> PathBuf {
 
 fn check_format(data_dir: &Path) -> Result<(), Error> {
     let path = data_dir.join("FORMAT");
-    let found: String = match fs::read(&path) {
+    let found: String = match files::read_followed(&path) {
         Ok(text) => String::from_utf8_lossy(&text).trim().chars().take(80).collect(),
         // A store without the file is not ours: the file is written before the store.
         Err(error) if error.kind() == ErrorKind::NotFound && store_dir(data_dir).exists() => "nothing".to_owned(),
