@@ -252,6 +252,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+        for name in ["db", "conf"] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = dir.path().join("database");
+            drop(Database::create(&folder, 1 << 20).unwrap());
+            let path = folder.join(name);
+            fs::remove_file(&path).unwrap();
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+            let refused = Database::open(&folder, 1 << 20).err().map(|error| error.to_string());
+            assert!(refused.as_ref().is_some_and(|text| text.contains(name)), "{refused:?}");
+        }
+    }
+
+    #[test]
     fn a_database_that_was_never_completed_is_made_anew() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("database");

@@ -110,6 +110,15 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_in_the_place_of_the_format_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("FORMAT");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+        let refused = said(dir.path());
+        assert!(refused.contains("FORMAT"), "{refused}");
+    }
+
+    #[test]
     fn a_store_of_the_first_format_becomes_a_generation_wherever_the_move_was_cut_short() {
         let old = ["db", "conf", "snap.0000000000001234"];
         for cut in 0..=old.len() + 2 {
