@@ -24,12 +24,27 @@ pub fn create_for_engine(paths: &RunPaths, uploads: bool) -> Result<(), Error> {
 /// To be called when an engine has ended: whatever it put in the places that the runner later reads from, or writes to without
 /// a look, is moved aside.
 pub(crate) fn reclaim(paths: &RunPaths) -> Result<(), Error> {
+    regain(paths)?;
     create_run(paths)?;
     files::ensure_folder(&paths.folder(RunFolder::Logs))?;
     // Both are made when the run is over: what is there before is a forgery.
     files::ensure_absent(&paths.folder(RunFolder::Bundles))?;
     files::ensure_absent(&paths.file(RunFile::Events))?;
     files::ensure_absent(&paths.file(RunFile::EventsIndex))
+}
+
+/// Opens what an engine closed to its own user: the run's folder, and the runner's folders and files in it.
+fn regain(paths: &RunPaths) -> Result<(), Error> {
+    let folders = RunFolder::ALL.map(|folder| paths.folder(folder));
+    for folder in std::iter::once(&paths.root).chain(&folders) {
+        files::regain(folder)?;
+        // Behind a link are the files of others.
+        if fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
+            let inside = RunFile::ALL.map(|file| paths.file(file));
+            inside.iter().filter(|file| file.parent() == Some(folder)).try_for_each(|file| files::regain(file))?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the folders that were created for an engine which left them empty.

@@ -68,24 +68,21 @@ impl Orchestrator {
 
 /// Finishes or rolls back the installations that a killed process left, and records the outcome; what was open. `made` are
 /// changes that are known to be made.
-pub(crate) fn recover_installs(
-    skills_dir: &Path,
-    layout: &Layout,
-    made: &HashMap<Uuid, Done>,
-) -> Result<Vec<Install>, Error> {
+pub(crate) fn recover_installs(skills_dir: &Path, layout: &Layout, made: &HashMap<Uuid, Done>) -> Vec<Install> {
     // A skills folder that cannot be written keeps nobody from running what is in it.
     let recovered = registry::recover_installs(skills_dir).unwrap_or_else(|error| {
         warn!(error = %chain(&error), "interrupted installations could not be recovered");
         Vec::new()
     });
     let here = |id: Uuid| recovered.iter().find(|recovered| recovered.staging.id() == id)?.done.clone();
-    let ended = Records::new(layout).recover(|id| made.get(&id).cloned().or_else(|| here(id)))?;
-    for recovered in recovered {
+    let records = Records::new(layout).recover(|id| made.get(&id).cloned().or_else(|| here(id)));
+    // The next start reads the outcome of the others from their folders.
+    for recovered in recovered.into_iter().filter(|recovered| !records.left.contains(&recovered.staging.id())) {
         let (id, outcome) = (recovered.staging.id(), if recovered.done.is_some() { "finished" } else { "rolled back" });
         info!(install = %id, outcome, "recovered an interrupted installation");
         clear(recovered.staging);
     }
-    Ok(ended)
+    records.ended
 }
 
 /// A package that [`install_here`] did not install; nothing was changed.
