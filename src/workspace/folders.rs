@@ -98,6 +98,13 @@ mod tests {
         fs::create_dir_all(&copy).unwrap();
         remove_unused(&paths, &copy);
         assert_eq!(names(), ["logs", "result"]);
+        // A link on the way would lead to empty folders of others.
+        let outside = folder.path().join("outside/skills/demo");
+        fs::create_dir_all(&outside).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("outside"), paths.root.join(".script")).unwrap();
+        remove_unused(&paths, &copy);
+        assert!(outside.exists());
+        assert_eq!(names(), ["logs", "result"]);
         assert_eq!(fs::read_to_string(paths.file(RunFile::Stdout)).unwrap(), "kept");
         assert!(!paths.tmp.exists(), "it is created when an engine starts");
     }
