@@ -24,6 +24,7 @@ mod step;
 mod sync;
 mod threads;
 mod tree_size;
+mod way;
 mod write;
 
 pub(crate) use aside::{ensure_absent, ensure_folder, move_aside};
@@ -33,7 +34,7 @@ pub(crate) use copy_tree::{copy_tree, copy_tree_but};
 pub(crate) use descriptors::{inherited_open_files, open_files, open_files_within, raise_open_files};
 pub(crate) use error::Error;
 pub(crate) use folder::{
-    create_folder, create_folder_with_mode, create_new_folder, create_parent, create_private_folder,
+    create_folder, create_folder_with_mode, create_new_folder, create_parent, create_private_folder, parent,
 };
 pub(crate) use marks::{Mark, Marks};
 pub(crate) use open::{LookupError, create_new, open_beneath, open_followed, open_regular, open_regular_to_write};
@@ -50,6 +51,7 @@ pub(crate) use step::{step, stepwise};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
 pub(crate) use threads::can_start_threads;
 pub(crate) use tree_size::{sizes_below, tree_size};
+pub(crate) use way::clear_way;
 pub(crate) use write::{
     create_private_durably, write_durably, write_own, write_private, write_private_durably_with, write_whole,
     write_whole_with,

@@ -12,6 +12,7 @@ use super::{
     Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat, LogLevel,
     Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Several, Store, StoreKind, Times, UiLogin,
 };
+use crate::bounded::host;
 use crate::domain::engine::Engine;
 use crate::domain::resources::ResourceLimits;
 use crate::domain::retention::{LabelRule, Retention};
@@ -217,9 +218,7 @@ fn runs(from: &mut Reader, cores: usize) -> Runs {
         control_groups: from.choice("control_groups", Groups::Auto, &groups),
         sandbox_read: paths("sandbox_read", from),
         sandbox_write: paths("sandbox_write", from),
-        egress_allow: from.list("egress_allow", Vec::new(), |host| {
-            !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]*".contains(c))
-        }),
+        egress_allow: from.list("egress_allow", Vec::new(), |text| host::read(text).is_some()),
     }
 }
 

@@ -53,6 +53,10 @@ pub(crate) fn remove_unused(paths: &RunPaths, skill_copy: &Path) {
     for folder in [RunFolder::Artifacts, RunFolder::Uploads] {
         let _ = fs::remove_dir(paths.folder(folder));
     }
+    let way = skill_copy.strip_prefix(&paths.root).unwrap_or(skill_copy);
+    if files::clear_way(&paths.root, way).is_err() {
+        return;
+    }
     for folder in skill_copy.ancestors().take_while(|folder| *folder != paths.root) {
         if fs::remove_dir(folder).is_err() {
             return;
@@ -108,6 +112,13 @@ mod tests {
         let copy = paths.skill_copy("script", "demo");
         fs::create_dir_all(&copy).unwrap();
         remove_unused(&paths, &copy);
+        assert_eq!(names(), ["logs", "result"]);
+        // A link on the way would lead to empty folders of others.
+        let outside = folder.path().join("outside/skills/demo");
+        fs::create_dir_all(&outside).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("outside"), paths.root.join(".script")).unwrap();
+        remove_unused(&paths, &copy);
+        assert!(outside.exists());
         assert_eq!(names(), ["logs", "result"]);
         assert_eq!(fs::read_to_string(paths.file(RunFile::Stdout)).unwrap(), "kept");
         assert!(!paths.tmp.exists(), "it is created when an engine starts");
