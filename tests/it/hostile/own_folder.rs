@@ -59,7 +59,7 @@ impl OwnHome {
         }
         serve.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("SKILL_RUNNER_MIN_FREE_BYTES", "0");
         serve.env("SKILL_RUNNER_MAX_RUNNING_JOBS", "1").env("SKILL_RUNNER_SANDBOX", "off");
-        settings.iter().for_each(|(name, value)| drop(serve.env(format!("SKILL_RUNNER_{name}"), value)));
+        serve.envs(settings.iter().map(|(name, value)| (format!("SKILL_RUNNER_{name}"), value)));
         serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (running, line) = Place::started(serve, "listening on http://");
         (running, line.strip_prefix("listening on http://").unwrap().parse().unwrap())
