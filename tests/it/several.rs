@@ -5,6 +5,7 @@ mod faults;
 mod nodes;
 mod work;
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub const LEASE_SECONDS: u64 = 5;
 pub struct Services {
     place: tempfile::TempDir,
     url: String,
+    /// Variables of one service, or of all if the name is empty; the later ones win.
+    variables: Vec<(String, String, OsString)>,
 }
 
 /// One service; it is killed when this is dropped.
@@ -42,7 +45,22 @@ impl Services {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url }
+        Self { place, url, variables: Vec::new() }
+    }
+
+    /// Sets a variable of one service, or of all if the name is empty.
+    pub fn set(&mut self, name: &str, variable: &str, value: impl Into<OsString>) {
+        self.variables.push((name.to_owned(), variable.to_owned(), value.into()));
+    }
+
+    /// The folder of shared files.
+    pub fn blobs(&self) -> PathBuf {
+        self.data("blobs")
+    }
+
+    /// The folder of skills.
+    pub fn skills(&self) -> PathBuf {
+        self.data("skills")
     }
 
     /// The skill is on every service.
@@ -63,6 +81,8 @@ impl Services {
             .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
             .env("SKILL_RUNNER_AGENT_HOME", at(&format!("{name}-home")))
             .current_dir(self.place.path());
+        let own = self.variables.iter().filter(|(whose, ..)| whose.is_empty() || whose == name);
+        command.envs(own.map(|(_, variable, value)| (variable, value)));
         command
     }
 

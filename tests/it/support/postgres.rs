@@ -267,6 +267,7 @@ pub struct Proxy {
     pub address: SocketAddr,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     refusing: Arc<AtomicBool>,
+    stalled: Arc<AtomicBool>,
     pub cuts: Arc<AtomicUsize>,
 }
 
@@ -277,8 +278,10 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let connections: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
         let (refusing, cuts) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let stalled = Arc::new(AtomicBool::new(false));
         let when: Arc<Cut> = Arc::new(when);
         let (held, refused, counted) = (connections.clone(), refusing.clone(), cuts.clone());
+        let silent = stalled.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if refused.load(Ordering::Relaxed) {
@@ -289,9 +292,9 @@ impl Proxy {
                 held.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
                 let muted = Arc::new(AtomicBool::new(false));
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (when, silent, counted) = (when.clone(), muted.clone(), counted.clone());
+                let (when, counted, ways) = (when.clone(), counted.clone(), [muted.clone(), silent.clone()]);
                 std::thread::spawn(move || {
-                    forward(from, to, &silent, |bytes| {
+                    forward(from, to, &ways, |bytes| {
                         let cut = when(bytes);
                         if cut != When::Pass {
                             counted.fetch_add(1, Ordering::Relaxed);
@@ -299,10 +302,11 @@ impl Proxy {
                         cut
                     })
                 });
-                std::thread::spawn(move || forward(server, client, &muted, |_| When::Pass));
+                let ways = [muted, silent.clone()];
+                std::thread::spawn(move || forward(server, client, &ways, |_| When::Pass));
             }
         });
-        Proxy { address, connections, refusing, cuts }
+        Proxy { address, connections, refusing, stalled, cuts }
     }
 
     /// Cuts all connections.
@@ -310,6 +314,22 @@ impl Proxy {
         for connection in self.connections.lock().unwrap().drain(..) {
             let _ = connection.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Cuts one of the connections.
+    pub fn cut_one(&self, which: u64) {
+        let mut connections = self.connections.lock().unwrap();
+        // Those that have ended are still listed, so the one is looked for among the others.
+        connections.retain(|connection| connection.peer_addr().is_ok());
+        if !connections.is_empty() {
+            let at = which as usize % connections.len();
+            let _ = connections.swap_remove(at).shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Hands nothing on and closes nothing, as a network that swallows everything does, or hands on what it held back.
+    pub fn stall(&self, stall: bool) {
+        self.stalled.store(stall, Ordering::SeqCst);
     }
 
     /// Takes no connections, or takes them again.
@@ -321,11 +341,19 @@ impl Proxy {
     }
 }
 
-/// Hands on bytes until one end closes. Nothing is handed on once the other way is muted.
-fn forward(mut from: TcpStream, mut to: TcpStream, muted: &AtomicBool, when: impl Fn(&[u8]) -> When) {
+/// Hands on bytes until one end closes. Nothing is handed on once the other way is muted, and nothing while the proxy is stalled.
+fn forward(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    [muted, stalled]: &[Arc<AtomicBool>; 2],
+    when: impl Fn(&[u8]) -> When,
+) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let count = from.read(&mut buffer).unwrap_or(0);
+        while stalled.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         if count == 0 || muted.load(Ordering::SeqCst) {
             break;
         }
