@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_postgres::{Client, Error as ServerError, Statement};
 
 use super::failure;
 use super::place::Place;
-use super::session::{Backoff, connect};
+use super::session::{Backoff, Session, connect};
 use crate::store::error::Cause;
 use crate::store::{BoxFuture, Error};
 
@@ -19,6 +21,7 @@ const TRIES: u32 = 4;
 /// A client with the statements that were prepared on it.
 pub(super) struct Reader {
     client: Client,
+    close: AbortHandle,
     statements: Mutex<HashMap<String, Statement>>,
 }
 
@@ -50,38 +53,56 @@ enum State {
 
 /// A connection that may be lost and come back.
 #[derive(Clone)]
-pub(super) struct Link(watch::Receiver<State>);
+pub(super) struct Link {
+    state: watch::Receiver<State>,
+    answer_patience: Duration,
+}
+
+/// How long to wait for what.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// For a lost connection.
+    pub(super) connection: Duration,
+    /// For an answer, before another connection is tried.
+    pub(super) answer: Duration,
+}
 
 impl Link {
-    /// Begins to connect; `patience` is how long queries wait for a lost connection. Within a runtime.
-    pub(super) fn start(place: Arc<Place>, name: String, patience: Duration) -> Link {
+    /// Begins to connect. Within a runtime.
+    pub(super) fn start(place: Arc<Place>, name: String, patience: Patience) -> Link {
         let (state, link) = watch::channel(State::Coming);
         tokio::spawn(async move {
             let (mut backoff, mut since) = (Backoff::default(), Instant::now());
             while !state.is_closed() {
-                match connect(&place, &name, None).await {
+                let connected = timeout(patience.answer, connect(&place, &name, None)).await;
+                let connected: Result<Session, Cause> = match connected {
+                    Ok(connected) => connected.map_err(|error| Arc::new(error) as Cause),
+                    Err(_) => Err(Error::cause("the database does not answer")),
+                };
+                match connected {
                     Ok(session) => {
-                        let reader = Reader { client: session.client, statements: Mutex::default() };
+                        let Session { client, close, ended } = session;
+                        let reader = Reader { client, close, statements: Mutex::default() };
                         let _ = state.send(State::Up(Arc::new(reader)));
-                        let _ = session.ended.await;
+                        let _ = ended.await;
                         (backoff, since) = (Backoff::default(), Instant::now());
                         let _ = state.send(State::Coming);
                     }
                     Err(error) => {
-                        if since.elapsed() > patience {
-                            let _ = state.send(State::Down(Arc::new(error)));
+                        if since.elapsed() > patience.connection {
+                            let _ = state.send(State::Down(error));
                         }
                         backoff.pause().await;
                     }
                 }
             }
         });
-        Link(link)
+        Link { state: link, answer_patience: patience.answer }
     }
 
     /// What keeps queries from being answered.
     pub(super) fn trouble(&self) -> Option<String> {
-        match &*self.0.borrow() {
+        match &*self.state.borrow() {
             State::Up(_) => None,
             State::Coming => Some("the database is being connected again".to_owned()),
             State::Down(cause) => {
@@ -92,7 +113,7 @@ impl Link {
 
     /// The connection, waited for if it is coming; not the one that was found to be lost.
     async fn up(&self, lost: Option<&Arc<Reader>>) -> Result<Arc<Reader>, Error> {
-        let mut state = self.0.clone();
+        let mut state = self.state.clone();
         let is_other = |reader: &Arc<Reader>| lost.is_none_or(|lost| !Arc::ptr_eq(lost, reader));
         let found = state.wait_for(|state| match state {
             State::Up(reader) => is_other(reader),
@@ -116,10 +137,15 @@ impl Link {
         let mut tries = 0;
         loop {
             let reader = self.up(lost.as_ref()).await?;
-            match query(reader.clone()).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) if failure::ends_connection(&error) => lost = Some(reader),
-                Err(error) => {
+            match timeout(self.answer_patience, query(reader.clone())).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Err(_) => {
+                    tracing::warn!(action, "the database does not answer; connecting again");
+                    reader.close.abort();
+                    lost = Some(reader);
+                }
+                Ok(Err(error)) if failure::ends_connection(&error) => lost = Some(reader),
+                Ok(Err(error)) => {
                     tries += 1;
                     if tries == TRIES || !failure::is_passing(&error) {
                         return Err(failure::broken(action, error));

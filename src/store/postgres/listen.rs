@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 use uuid::Uuid;
 
 use super::heads::{Heads, Wake};
@@ -116,6 +116,8 @@ impl Said {
 pub(super) struct Waker {
     pub(super) node: NodeId,
     pub(super) wake: Arc<Notify>,
+    /// How long the server may take to answer.
+    pub(super) answer_patience: Duration,
 }
 
 /// Looks for itself, for as long as the store lives and whether anything can be heard or not.
@@ -131,6 +133,7 @@ pub(super) async fn look(questions: Questions, heads: Arc<Heads>) {
 /// Hears of appends of others for as long as the store lives.
 pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<Heads>, waker: Waker) {
     let mut backoff = Backoff::default();
+    let patience = waker.answer_patience;
     loop {
         let (heard, mut said) = mpsc::unbounded_channel();
         let connected = async {
@@ -138,7 +141,7 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
             session.client.batch_execute(&format!("listen {}", channel(&place))).await?;
             Ok::<_, tokio_postgres::Error>(session)
         };
-        let Ok(mut session) = connected.await else {
+        let Ok(Ok(mut session)) = timeout(patience, connected).await else {
             backoff.pause().await;
             continue;
         };
@@ -146,6 +149,8 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
         // What was said before this connection listened was not heard.
         look_up(&questions, &heads, heads.followed()).await;
         waker.wake.notify_one();
+        let mut asked = tokio::time::interval(patience);
+        asked.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 said = said.recv() => match said.as_deref().and_then(Said::parse) {
@@ -160,6 +165,13 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
                         waker.wake.notify_one();
                     }
                 },
+                // Nothing is said for long when nothing happens; an answer tells that something would be heard.
+                _ = asked.tick() => {
+                    if !matches!(timeout(patience, session.client.batch_execute("")).await, Ok(Ok(()))) {
+                        session.close.abort();
+                        break;
+                    }
+                }
                 _ = &mut session.ended => break,
             }
         }

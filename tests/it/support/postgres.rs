@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use super::LONG;
+use super::{LONG, left_out};
 
 const PASSWORD: &str = "not-a-secret";
 
@@ -42,17 +42,14 @@ fn programs() -> Option<PathBuf> {
     found.into_iter().rev().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
 }
 
-/// Whether the tests that need a server can run. Those that cannot say so past the harness, with their number so far; with
-/// `POSTGRES_TEST_REQUIRED` they fail.
+/// Whether the tests that need a server can run. Those that cannot say so; with `POSTGRES_TEST_REQUIRED` they fail.
 pub fn installed(test: &str) -> bool {
-    static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
     if programs().is_some() {
         return true;
     }
     let advice = "PostgreSQL is not installed (Debian: postgresql)";
     assert!(std::env::var_os("POSTGRES_TEST_REQUIRED").is_none(), "{test} cannot run: {advice}");
-    let count = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
-    let _ = writeln!(std::io::stderr(), "NOT RUN ({advice}): {test}; {count} left out so far");
+    left_out::tell(advice, test);
     false
 }
 
@@ -260,6 +257,8 @@ pub enum When {
     Before,
     /// Cut it after the server has them, and hand on no answer.
     After,
+    /// Hand on nothing more in either direction, and leave the connection open.
+    Swallow,
 }
 
 /// A proxy in front of a server.
@@ -290,9 +289,10 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(server) else { continue };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 held.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
-                let muted = Arc::new(AtomicBool::new(false));
+                let (muted, swallowed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (when, counted, ways) = (when.clone(), counted.clone(), [muted.clone(), silent.clone()]);
+                let (when, counted, ways) =
+                    (when.clone(), counted.clone(), [muted.clone(), swallowed.clone(), silent.clone()]);
                 std::thread::spawn(move || {
                     forward(from, to, &ways, |bytes| {
                         let cut = when(bytes);
@@ -302,7 +302,7 @@ impl Proxy {
                         cut
                     })
                 });
-                let ways = [muted, silent.clone()];
+                let ways = [muted, swallowed, silent.clone()];
                 std::thread::spawn(move || forward(server, client, &ways, |_| When::Pass));
             }
         });
@@ -345,7 +345,7 @@ impl Proxy {
 fn forward(
     mut from: TcpStream,
     mut to: TcpStream,
-    [muted, stalled]: &[Arc<AtomicBool>; 2],
+    [muted, swallowed, stalled]: &[Arc<AtomicBool>; 3],
     when: impl Fn(&[u8]) -> When,
 ) {
     let mut buffer = vec![0; 64 * 1024];
@@ -357,6 +357,9 @@ fn forward(
         if count == 0 || muted.load(Ordering::SeqCst) {
             break;
         }
+        if swallowed.load(Ordering::SeqCst) {
+            continue;
+        }
         match when(&buffer[..count]) {
             When::Pass if to.write_all(&buffer[..count]).is_ok() => {}
             When::After => {
@@ -367,6 +370,7 @@ fn forward(
                 let _ = to.shutdown(Shutdown::Write);
                 return;
             }
+            When::Swallow => swallowed.store(true, Ordering::SeqCst),
             When::Pass | When::Before => break,
         }
     }

@@ -195,7 +195,10 @@ struct Owned {
 
 fn owned_by(world: &World, at: usize) -> Owned {
     let name = name(at);
-    let service = world.database.sql(&format!("select incarnation from {SCHEMA}.nodes where name = '{name}'"));
+    // One whose folder was deleted has joined as another.
+    let service = world
+        .database
+        .sql(&format!("select incarnation from {SCHEMA}.nodes where name = '{name}' order by joined_at desc limit 1"));
     let values = world.database.sql(&format!(
         "select string_agg(format('(%L::uuid, %s)', run, epoch), ',') from {SCHEMA}.runs where owner = '{service}'"
     ));
