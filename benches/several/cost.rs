@@ -19,14 +19,21 @@ pub fn cost(bench: &Bench) {
     let commits = || number("select xact_commit from pg_stat_database where datname = 'postgres'");
     let (runs, each) = (bench.count(400, 80), 8);
     // Statistics of the server come late.
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(3));
+    let (idle_wal, idle_commits, began) = (wal(), commits(), Instant::now());
+    std::thread::sleep(Duration::from_secs(6));
+    let idle_for = began.elapsed().as_secs_f64();
+    let (idle_wal, idle_commits) = ((wal() - idle_wal) / idle_for, (commits() - idle_commits) / idle_for);
+    alone("WAL of a service without work", "kB/s", idle_wal / 1e3);
+    alone("commits of a service without work, with reads", "/s", idle_commits);
     let (wal_before, commits_before) = (wal(), commits());
     let began = Instant::now();
     rate(&services, each, runs / each, &noop);
     let seconds = began.elapsed().as_secs_f64();
-    std::thread::sleep(Duration::from_secs(2));
-    alone("WAL of a trivial run", "kB", (wal() - wal_before) / runs as f64 / 1e3);
-    alone("commits of a trivial run, with those of the lease", "", (commits() - commits_before) / runs as f64);
+    std::thread::sleep(Duration::from_secs(3));
+    let per_run = |all: f64, idle: f64| (all - idle * (seconds + 3.0)) / runs as f64;
+    alone("WAL of a trivial run", "kB", per_run(wal() - wal_before, idle_wal) / 1e3);
+    alone("commits of a trivial run, with reads", "", per_run(commits() - commits_before, idle_commits));
     alone(
         "connections of one service of several",
         "",

@@ -75,7 +75,7 @@ async fn a_connection_that_swallows_everything_is_given_up_and_nothing_is_lost()
     let counted = packets.clone();
     let proxy = Proxy::to(server.address(), move |_| {
         let before = counted.load(Ordering::SeqCst) > 0;
-        let swallow = before && counted.fetch_add(1, Ordering::SeqCst) % 30 == 0;
+        let swallow = before && counted.fetch_add(1, Ordering::SeqCst).is_multiple_of(30);
         if swallow { When::Swallow } else { When::Pass }
     });
     let options =

@@ -88,7 +88,8 @@ pub fn all(world: &World, nodes: &mut [Service], dice: &mut Random, asked: Optio
     for number in 0..asked.unwrap_or(ALL.len()) {
         let before = world.created.load(Ordering::Relaxed);
         until("runs were created", || world.created.load(Ordering::Relaxed) > before + 2);
-        let fault = if number < ALL.len() { ALL[number] } else { ALL[dice.below(ALL.len() as u64) as usize] };
+        let drawn = ALL[dice.below(ALL.len() as u64) as usize];
+        let fault = ALL.get(number).copied().unwrap_or(drawn);
         let at = dice.below(NODES as u64) as usize;
         if asked.is_some() {
             eprintln!("{:.0?}: fault {number}, {fault:?} of {}", began.elapsed(), name(at));
