@@ -14,7 +14,9 @@ const MAKES: &str = "cat >/dev/null\nmkdir -p artifacts\nhead -c 3000 /dev/urand
     echo made >&2\necho '{\"success\":true,\"data\":{\"n\":1}}'\n";
 /// Services that remove shared files as soon as nothing needs them.
 fn tidy() -> Services {
-    Services { variables: vec![("SKILL_RUNNER_SHARED_FILES_GRACE_SECONDS", "0")], ..Services::new() }
+    let mut services = Services::new();
+    services.set("", "SKILL_RUNNER_SHARED_FILES_GRACE_SECONDS", "0");
+    services
 }
 
 impl Services {
