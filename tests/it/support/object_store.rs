@@ -53,12 +53,18 @@ pub fn fresh() -> String {
     format!("t{}/files", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Addresses that nobody listens on, below the ports that the system gives to whoever asks for any: one of those may be taken before the
+/// server listens on it.
+fn free_addresses() -> Vec<SocketAddr> {
+    let first = 12_000 + u16::try_from(std::process::id() % 1_800).unwrap() * 10;
+    let all = (first..u16::MAX).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    all.filter(|address| TcpListener::bind(address).is_ok()).take(8).collect()
+}
+
 impl ObjectStore {
     fn start(program: &Path) -> Self {
         let dir = tempfile::Builder::new().prefix("skill-runner-s3-").tempdir().unwrap().keep();
-        let listeners: Vec<TcpListener> = (0..8).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-        drop(listeners);
+        let addresses = free_addresses();
         let identity = |(id, secret): (&str, &str), actions: &[&str]| json!({"name": id, "actions": actions, "credentials": [{"accessKey": id, "secretKey": secret}]});
         let all = identity((KEY_ID, SECRET), &["Admin", "Read", "List", "Tagging", "Write"]);
         let identities = json!({"identities": [all, identity(READER, &["Read", "List"])]});
