@@ -18,7 +18,7 @@ const LIST: &str = "select record_kinds.revision, records.key, records.revision,
      left join records using (kind) where kind = $1 order by records.key collate \"C\"";
 const REVISIONS: &str = "select coalesce(revision, 0) from unnest($1::text[]) with ordinality as asked (kind, place) \
      left join record_kinds using (kind) order by place";
-const CHANGE: &str = "select done, found, found_value from change_record_1($1, $2, $3, $4, $5, $6)";
+const CHANGE: &str = "select o_done, o_found, o_value from change_record_1($1, $2, $3, $4, $5, $6)";
 
 /// How a service reads records, and hears of their changes.
 pub(super) struct RecordReads {

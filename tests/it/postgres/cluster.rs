@@ -137,7 +137,7 @@ fn a_change_of_a_record_that_was_not_answered_is_made_once() {
     let _one = open_with(&several(&schema));
     let change = |id: &str, expected: i64, value: &str| {
         server.sql(&format!(
-            "set search_path = {schema}; select done from change_record_1('{id}', 'k', 'x', {expected}, '{value}', '{{}}')"
+            "set search_path = {schema}; select o_done from change_record_1('{id}', 'k', 'x', {expected}, '{value}', '{{}}')"
         ))
     };
     let (first, second) = ("00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002");
