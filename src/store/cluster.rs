@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::removals::Removals;
 use super::{BoxFuture, Error, Records};
 use crate::domain::fair_queue::Bounds;
 use crate::domain::ids::RunId;
@@ -88,7 +89,7 @@ pub enum Control {
 pub type OpenCounts = Vec<(String, Status, u64)>;
 
 /// The services on one store. Each has its own view of it, which appends and takes runs in its name.
-pub trait Cluster: Records {
+pub trait Cluster: Records + Removals {
     /// Joins, or joins again after the lease was lost. What an earlier process of the same node owned is abandoned at once. Until
     /// it has joined, a service owns nothing and can take nothing.
     fn join(&self, info: NodeInfo) -> BoxFuture<'_, Result<(), Error>>;

@@ -40,11 +40,11 @@ impl MemoryNode {
         self.node
     }
 
-    fn several<T>(&self, ask: impl FnOnce(&mut Several) -> Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn several<T>(&self, ask: impl FnOnce(&mut Several) -> Result<T, Error>) -> Result<T, Error> {
         self.store.several(ask).unwrap_or(Err(Error::Closed))
     }
 
-    fn lease(&self) -> Result<Lease, Error> {
+    pub(super) fn lease(&self) -> Result<Lease, Error> {
         self.held.lease().ok_or(Error::NotOwner)
     }
 
@@ -321,6 +321,10 @@ impl EventStore for MemoryNode {
         max_bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<RawPiece>, Error>> {
         self.store.raw(run, stream, from, max_bytes)
+    }
+
+    fn removals(&self) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(ready(self.several(|several| Ok(several.removed.count))))
     }
 
     fn durability(&self) -> Durability {

@@ -56,8 +56,13 @@ impl Layout {
             tmp: self.tmp().join(run.to_string()),
             home: self.homes().join(run.to_string()),
             sealed: self.sealed().join(format!("{run}.jsonl")),
-            state: self.data.join("cached").join(run.to_string()),
+            state: self.cached().join(run.to_string()),
         }
+    }
+
+    /// What is known of runs whose files are shared, one file each.
+    pub(crate) fn cached(&self) -> PathBuf {
+        self.data.join("cached")
     }
 
     /// Copies of skills that runs share, by their content.

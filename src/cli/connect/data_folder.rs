@@ -145,7 +145,7 @@ pub(crate) fn is_shared(settings: &Settings) -> bool {
 
 /// The settings ask for something that only services on a shared store can do.
 pub(crate) fn not_shared(key: &str, why: &str) -> Failure {
-    let message = format!("{why}: set store to a postgres:// URL and blobs to a folder that all services reach");
+    let message = format!("{why}: set store to a postgres:// URL and blobs to a place that all services reach");
     Failure::Configuration(vec![Problem { key: key.to_owned(), place: "the settings".to_owned(), message }])
 }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::domain::causes::chain;
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::runs::{deadlines, recovery};
@@ -93,7 +94,7 @@ pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
     loop {
         let Some(held) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
         if member.has_lease()
-            && let Err(error) = look(&held, &member).await
+            && let Some(Err(error)) = unbroken("look at runs of other services", look(&held, &member)).await
         {
             debug!(error = %chain(&error), "runs of other services could not be looked at; trying again");
         }

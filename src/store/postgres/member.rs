@@ -13,16 +13,16 @@ use uuid::Uuid;
 
 use super::heads::Heads;
 use super::link::Link;
-use super::records::RecordReads;
+use super::record_reads::RecordReads;
 use crate::domain::fair_queue::{Bounds, PATIENCE};
 use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
 use crate::store::held::{Held, Lease};
 use crate::store::{BoxFuture, Cluster, Control, Error, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, Renewed};
 
-const JOIN: &str = "insert into nodes as kept (node, incarnation, name, version, address, works, lease_until, joined_at) \
-     values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
-     on conflict (node) do update set incarnation = excluded.incarnation, name = excluded.name, version = excluded.version, \
+const JOIN: &str = "insert into nodes as kept (node, incarnation, removes_as, name, version, address, works, lease_until, joined_at) \
+     values ($1, $2, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
+     on conflict (node) do update set incarnation = excluded.incarnation, removes_as = excluded.incarnation, name = excluded.name, version = excluded.version, \
          address = excluded.address, works = excluded.works, over = false, lease_until = excluded.lease_until, \
          joined_at = excluded.joined_at, running = 0, slots = 0, \
          draining = kept.draining and coalesce(kept.incarnation in ($2, $8), false)";

@@ -32,7 +32,11 @@ async fn several_services_keep_the_contract() {
         // Nobody waits: what is left of each lease gets less.
         let pass = Box::new(move |time: std::time::Duration| {
             let seconds = time.as_secs();
-            let sql = format!("update {schema}.nodes set lease_until = lease_until - interval '{seconds} s'");
+            let sql = format!(
+                "set search_path = {schema}; update nodes set lease_until = lease_until - interval '{seconds} s'; \
+                 update file_removals set begun_at = begun_at - interval '{seconds} s'; \
+                 update file_clean_up set turn_until = turn_until - interval '{seconds} s'"
+            );
             postgres::shared().sql(&sql);
             Box::pin(std::future::ready(())) as _
         });

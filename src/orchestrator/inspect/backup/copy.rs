@@ -28,7 +28,8 @@ const UNFINISHED: &str = "UNFINISHED-BACKUP";
 const TOLD: &str = "backup.json";
 
 /// What of the data folder is copied run by run, is made anew by a start, or is of this machine alone.
-const NOT_AS_IT_IS: [&str; 21] = [
+const NOT_AS_IT_IS: [&str; 22] = [
+    "cached",
     "store",
     NEW_STORE,
     OLD_STORE,
