@@ -14,8 +14,8 @@ use crate::http::server::access::peer_in;
 use crate::http::server::cookie;
 use crate::http::server::grant::{Doors, Granted};
 use crate::http::server::origin::{Origin, foreign, is_over_tls};
-use crate::http::state::access_list::Wanted;
 use crate::http::state::app::App;
+use crate::http::state::wanted::Wanted;
 
 /// What a person types into the log-in page.
 #[derive(Deserialize)]
