@@ -7,6 +7,7 @@ mod keys;
 mod layers;
 mod load;
 mod reader;
+mod s3;
 mod store_place;
 
 pub(crate) use about::{about, listed};
@@ -16,6 +17,7 @@ pub(crate) use layers::Problem;
 pub use layers::Source;
 pub use reader::Described;
 pub(crate) use reader::Secret;
+pub use s3::{Addressing, Bucket, S3Keys, S3Place};
 pub(crate) use store_place::StoreKind;
 
 use std::collections::BTreeMap;

@@ -124,7 +124,7 @@ pub enum Error {
 
 impl Error {
     /// A cause that is known only as text.
-    pub(super) fn cause(text: impl Into<String>) -> Cause {
+    pub(crate) fn cause(text: impl Into<String>) -> Cause {
         Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(text.into()))
     }
 

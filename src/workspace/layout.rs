@@ -145,6 +145,11 @@ impl Layout {
         self.data.join("tokens.json")
     }
 
+    /// What is left of that file when its tokens have become those of several services; nobody reads it.
+    pub(crate) fn moved_tokens(&self) -> PathBuf {
+        self.data.join("tokens-moved.json")
+    }
+
     /// Held while the tokens are changed.
     pub(crate) fn tokens_lock(&self) -> PathBuf {
         self.data.join("tokens.lock")

@@ -40,6 +40,7 @@ use crate::orchestrator::shared::run_lock::RunLocks;
 use crate::orchestrator::shared::scrubbed::Scrubbed;
 use crate::orchestrator::shared::shared_results::SharedResults;
 use crate::orchestrator::shared::single_flight::SingleFlight;
+use crate::orchestrator::shared::skill_sync::SkillSync;
 use crate::orchestrator::shared::unrecovered::Unrecovered;
 use crate::registry::Registry;
 use crate::renderer::Renderer;
@@ -64,6 +65,7 @@ pub(crate) struct Shared {
     pub settings: Settings,
     pub registry: Registry,
     pub known_skills: KnownSkills,
+    pub skill_sync: SkillSync,
     pub shared_skills: SharedSkills,
     pub shared_results: SharedResults,
     /// Held by a run from taking what it shares to its row; alone by whoever removes what no row needs.
@@ -156,6 +158,7 @@ impl Shared {
             store: parts.store,
             blobs: parts.blobs,
             known_skills: KnownSkills::default(),
+            skill_sync: SkillSync::default(),
             shared_skills: SharedSkills::new(parts.layout.skill_copies()),
             shared_results: SharedResults::default(),
             sharing: RwLock::default(),

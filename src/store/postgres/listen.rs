@@ -16,7 +16,7 @@ use super::heads::{Heads, Wake};
 use super::link::Link;
 use super::place::Place;
 use super::read::Questions;
-use super::session::{Backoff, connect};
+use super::session::{Backoff, NotConnected, connect};
 use crate::domain::ids::{RunId, Seq};
 use crate::store::NodeId;
 
@@ -155,7 +155,7 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
         let connected = async {
             let session = connect(&place, "skill-runner listener", Some(heard)).await?;
             session.client.batch_execute(&format!("listen {}", channel(&place))).await?;
-            Ok::<_, tokio_postgres::Error>(session)
+            Ok::<_, NotConnected>(session)
         };
         let Ok(mut session) = connected.await else {
             backoff.pause().await;

@@ -13,11 +13,12 @@ use uuid::Uuid;
 
 use super::heads::Heads;
 use super::link::Link;
-use super::records::RecordReads;
+use super::record_reads::RecordReads;
 use crate::domain::fair_queue::{Bounds, PATIENCE};
 use crate::domain::ids::RunId;
+use crate::domain::statechart::Status;
 use crate::store::held::{Held, Lease};
-use crate::store::{BoxFuture, Cluster, Control, Error, Node, NodeId, NodeInfo, NodeLoad, Renewed};
+use crate::store::{BoxFuture, Cluster, Control, Error, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, Renewed};
 
 const JOIN: &str = "insert into nodes as kept (node, incarnation, removes_as, name, version, address, works, lease_until, joined_at) \
      values ($1, $2, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
@@ -50,6 +51,8 @@ const NODES: &str = "select node, name, version, address, works, running, slots,
          case when over then 0 else (extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint end \
      from nodes where lease_until > clock_timestamp() - interval '1 day' order by name, node";
 const DRAIN: &str = "update nodes set draining = $2 where node = $1";
+const OPEN_COUNTS: &str = "select coalesce(engine, ''), status, count(*) from runs where open \
+     and status in ('queued', 'running', 'waiting_user') group by 1, 2";
 const UNUSED_FILES: &str = "select file from unnest($1::bytea[]) as file \
      where not exists (select from run_files where sha256 = file) \
      and not exists (select from record_files where sha256 = file)";
@@ -346,6 +349,22 @@ impl Cluster for Member {
             let found = ask.await? > 0;
             self.heads.asked(node);
             Ok(found)
+        })
+    }
+
+    fn open_counts(&self) -> BoxFuture<'_, Result<Option<OpenCounts>, Error>> {
+        Box::pin(async move {
+            let ask = self.link.ask("count open runs of", |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(OPEN_COUNTS).await?;
+                    reader.client().query(&statement, &[]).await
+                })
+            });
+            let count = |row: &Row| {
+                let status = Status::ALL.into_iter().find(|status| status.as_str() == row.get::<_, &str>(1))?;
+                Some((row.get(0), status, u64::try_from(row.get::<_, i64>(2)).unwrap_or_default()))
+            };
+            Ok(Some(ask.await?.iter().filter_map(count).collect()))
         })
     }
 

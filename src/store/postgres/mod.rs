@@ -39,6 +39,7 @@ mod options;
 mod place;
 mod raw;
 mod read;
+mod record_reads;
 mod records;
 mod removals;
 mod row_key;

@@ -7,9 +7,7 @@ use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::link::Link;
 use super::member::Member;
-use super::read::Questions;
 use crate::store::{BoxFuture, Changed, Error, Expected, Record, RecordChange, RecordList, Records, records};
 
 const ONE: &str = "select key, revision, value from records where kind = $1 and key = $2";
@@ -19,18 +17,6 @@ const LIST: &str = "select record_kinds.revision, records.key, records.revision,
 const REVISIONS: &str = "select coalesce(revision, 0) from unnest($1::text[]) with ordinality as asked (kind, place) \
      left join record_kinds using (kind) order by place";
 const CHANGE: &str = "select o_done, o_found, o_value from change_record_1($1, $2, $3, $4, $5, $6)";
-
-/// How a service reads records, and hears of their changes.
-pub(super) struct RecordReads {
-    pub(super) questions: Questions,
-    pub(super) changed: watch::Receiver<u64>,
-}
-
-impl RecordReads {
-    fn link(&self) -> &Link {
-        self.questions.link(Uuid::nil())
-    }
-}
 
 fn revision(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or_default()

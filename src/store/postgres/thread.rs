@@ -17,7 +17,7 @@ use super::member::Member;
 use super::options::Postgres;
 use super::place::Place;
 use super::read::Questions;
-use super::records::RecordReads;
+use super::record_reads::RecordReads;
 use super::schema;
 use super::session::connect;
 use super::writer::{Rules, Writer};
@@ -102,8 +102,7 @@ pub(super) fn start(
 pub(super) fn look(place: Arc<Place>) -> Result<String, Error> {
     let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
     let look = async {
-        let session =
-            connect(&place, "skill-runner doctor", None).await.map_err(|error| unusable(failure::refused(&error)))?;
+        let session = connect(&place, "skill-runner doctor", None).await.map_err(|error| unusable(error.reason()))?;
         let found = async {
             let server = schema::look(&session.client).await?;
             Ok::<_, schema::Unfit>(format!(
@@ -137,8 +136,7 @@ async fn begin(
     stop: Arc<AtomicBool>,
 ) -> Result<(Begun, Writer, mpsc::UnboundedReceiver<Request>), Error> {
     let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
-    let session =
-        connect(&place, "skill-runner start", None).await.map_err(|error| unusable(failure::refused(&error)))?;
+    let session = connect(&place, "skill-runner start", None).await.map_err(|error| unusable(error.reason()))?;
     let mut client = session.client;
     schema::prepare(&mut client, &place, &options.share).await.map_err(|unfit| unusable(unfit.reason()))?;
 

@@ -19,7 +19,7 @@ use super::failure;
 use super::group::{APPEND, Call, DELETE, NEEDS_ONLY, Outcome, PUT_AFTER, Request, Scope, Statements};
 use super::heads::Heads;
 use super::place::Place;
-use super::session::{Backoff, connect};
+use super::session::{Backoff, NotConnected, connect};
 use crate::store::held::{Author, Held};
 use crate::store::{Append, Error, IndexChange, IndexKey};
 
@@ -96,12 +96,18 @@ enum Attempt {
 
 /// Why a connection cannot be had.
 enum NoLink {
-    Server(ServerError),
+    Server(NotConnected),
     Fatal(Error),
 }
 
 impl From<ServerError> for NoLink {
     fn from(error: ServerError) -> NoLink {
+        NoLink::Server(error.into())
+    }
+}
+
+impl From<NotConnected> for NoLink {
+    fn from(error: NotConnected) -> NoLink {
         NoLink::Server(error)
     }
 }
@@ -117,7 +123,8 @@ impl Writer {
         let unusable =
             |error: &ServerError| Error::Unusable { store: place.to_string(), reason: failure::refused(error) };
         let mut writer = Writer { place: place.clone(), rules, heads, held, id: Uuid::now_v7(), link: None, groups: 0 };
-        let session = connect(&place, &writer.name(), None).await.map_err(|error| unusable(&error))?;
+        let session = connect(&place, &writer.name(), None).await;
+        let session = session.map_err(|error| Error::Unusable { store: place.to_string(), reason: error.reason() })?;
         let client = session.client;
         if !writer.lock(&client).await.map_err(|error| unusable(&error))? {
             return Err(Error::InUse { store: place.to_string() });

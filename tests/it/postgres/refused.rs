@@ -45,6 +45,14 @@ fn a_server_that_is_away_a_wrong_password_and_a_wrong_database_are_named() {
 }
 
 #[test]
+fn a_server_that_takes_a_connection_and_says_nothing_is_not_waited_for() {
+    // It needs no database: the system takes connections for whoever listens.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let said = refusal(&format!("postgres://u:p@{}/d?sslmode=disable", silent.local_addr().unwrap()));
+    assert!(said.contains("did not answer within 10 s"), "{said}");
+}
+
+#[test]
 fn an_older_program_refuses_newer_tables_and_leaves_them_alone() {
     if !postgres::installed("newer tables of PostgreSQL are refused") {
         return;
