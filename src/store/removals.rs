@@ -14,7 +14,7 @@ pub type FileHash = [u8; 32];
 
 /// After so long a removal that was begun and not ended is carried out again by another service. Whoever began it removes
 /// nothing more after a fraction of that.
-pub const BEGUN_FOR: Duration = Duration::from_secs(300);
+pub(crate) const BEGUN_FOR: Duration = Duration::from_secs(300);
 
 /// The turn of a service to look for what nothing needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -979,6 +979,8 @@ export interface components {
                 alive: boolean;
                 lease_left_ms: number | null;
             }[];
+            /** @description Services that are alive have versions that do not fit together. */
+            warning: string | null;
         };
         Drain: {
             /**

@@ -1135,6 +1135,8 @@ class NodesNodesItem(TypedDict):
 class Nodes(TypedDict):
     #: Empty where the service has its store alone.
     nodes: list[NodesNodesItem]
+    #: Services that are alive have versions that do not fit together.
+    warning: str | None
 
 
 class Drain(TypedDict):
