@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Error as ServerError};
 
+use super::failure;
 use super::place::Place;
 
 /// Commits become durable and visible in this order, and a forgotten transaction does not hold locks for long. The server
@@ -24,12 +24,43 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// Resolves when the connection is over.
     pub(super) ended: oneshot::Receiver<()>,
-    /// Closes the connection, whatever waits for an answer on it.
-    pub(super) close: AbortHandle,
+}
+
+/// Within this time a connection is ready, or given up: a server or a proxy may take one and never say a word.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotConnected {
+    #[error(transparent)]
+    Refused(#[from] ServerError),
+    #[error("the server took the connection and did not answer within {} s", READY_WITHIN.as_secs())]
+    Silent,
+}
+
+impl NotConnected {
+    /// For whoever wrote the URL.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            NotConnected::Refused(error) => failure::refused(error),
+            NotConnected::Silent => self.to_string(),
+        }
+    }
 }
 
 /// Connects. Notifications are sent to `heard`, if it is given.
 pub(super) async fn connect(
+    place: &Place,
+    name: &str,
+    heard: Option<mpsc::UnboundedSender<String>>,
+) -> Result<Session, NotConnected> {
+    match tokio::time::timeout(READY_WITHIN, connect_patiently(place, name, heard)).await {
+        Ok(connected) => Ok(connected?),
+        Err(_) => Err(NotConnected::Silent),
+    }
+}
+
+async fn connect_patiently(
     place: &Place,
     name: &str,
     heard: Option<mpsc::UnboundedSender<String>>,
@@ -38,7 +69,7 @@ pub(super) async fn connect(
     config.application_name(name);
     let (client, mut connection) = config.connect(place.tls.clone()).await?;
     let (end, ended) = oneshot::channel();
-    let task = tokio::spawn(async move {
+    tokio::spawn(async move {
         loop {
             match poll_fn(|cx| connection.poll_message(cx)).await {
                 Some(Ok(AsyncMessage::Notification(notification))) => {
@@ -57,9 +88,8 @@ pub(super) async fn connect(
         drop(connection);
         let _ = end.send(());
     });
-    let close = task.abort_handle();
     client.batch_execute(&format!("{SETTINGS}set search_path = {}; {DURABLE}", place.schema)).await?;
-    Ok(Session { client, ended, close })
+    Ok(Session { client, ended })
 }
 
 /// Pauses between attempts to connect: short at first, then up to a second.

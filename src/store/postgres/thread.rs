@@ -5,18 +5,19 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use uuid::Uuid;
 
 use super::failure;
 use super::group::{Request, Scope};
 use super::heads::Heads;
-use super::link::{Link, Patience};
+use super::link::Link;
 use super::listen::{self, Waker};
 use super::member::Member;
 use super::options::Postgres;
 use super::place::Place;
 use super::read::Questions;
+use super::record_reads::RecordReads;
 use super::schema;
 use super::session::connect;
 use super::writer::{Rules, Writer};
@@ -101,8 +102,7 @@ pub(super) fn start(
 pub(super) fn look(place: Arc<Place>) -> Result<String, Error> {
     let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
     let look = async {
-        let session =
-            connect(&place, "skill-runner doctor", None).await.map_err(|error| unusable(failure::refused(&error)))?;
+        let session = connect(&place, "skill-runner doctor", None).await.map_err(|error| unusable(error.reason()))?;
         let found = async {
             let server = schema::look(&session.client).await?;
             Ok::<_, schema::Unfit>(format!(
@@ -136,8 +136,7 @@ async fn begin(
     stop: Arc<AtomicBool>,
 ) -> Result<(Begun, Writer, mpsc::UnboundedReceiver<Request>), Error> {
     let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
-    let session =
-        connect(&place, "skill-runner start", None).await.map_err(|error| unusable(failure::refused(&error)))?;
+    let session = connect(&place, "skill-runner start", None).await.map_err(|error| unusable(error.reason()))?;
     let mut client = session.client;
     schema::prepare(&mut client, &place, &options.share).await.map_err(|unfit| unusable(unfit.reason()))?;
 
@@ -152,7 +151,6 @@ async fn begin(
     let rules = Rules {
         scope: Scope { alone: options.alone, share: options.share.clone() },
         patience: options.write_patience,
-        answer_patience: options.answer_patience,
         lock_patience: options.lock_patience,
         stop,
     };
@@ -182,17 +180,17 @@ async fn begin(
     }
     drop(client);
 
-    let patience = Patience { connection: options.read_patience, answer: options.answer_patience };
-    let link = |name: &str| Link::start(place.clone(), format!("skill-runner {name}"), patience);
+    let link = |name: &str| Link::start(place.clone(), format!("skill-runner {name}"), options.read_patience);
     let questions = Questions::new((1..=READERS).map(|n| link(&format!("reader {n}"))).collect());
     let member = woken.map(|woken| {
         let wake = Arc::new(Notify::new());
-        let waker = Waker { node, wake: wake.clone(), answer_patience: options.answer_patience };
+        let (records, changed) = watch::channel(0);
+        let waker = Waker { node, wake: wake.clone(), records };
         let (place, questions, heads) = (place.clone(), questions.clone(), heads.clone());
         tokio::spawn(listen::tell(place.clone(), link("notifier"), questions.clone(), heads.clone(), woken));
         tokio::spawn(listen::look(questions.clone(), heads.clone()));
-        tokio::spawn(listen::listen(place, questions, heads.clone(), waker));
-        Arc::new(Member::new(link("member"), heads, held, wake))
+        tokio::spawn(listen::listen(place, questions.clone(), heads.clone(), waker));
+        Arc::new(Member::new(link("member"), heads, held, wake, RecordReads { questions, changed }))
     });
     let disk_bytes = Arc::new(AtomicU64::new(0));
     tokio::spawn(measure(link("measure"), disk_bytes.clone()));

@@ -11,26 +11,23 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
-use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error as ServerError, Statement};
 use uuid::Uuid;
 
 use super::failure;
-use super::group::{APPEND, Call, DELETE, Outcome, Request, Scope};
+use super::group::{APPEND, Call, DELETE, NEEDS_ONLY, Outcome, PUT_AFTER, Request, Scope, Statements};
 use super::heads::Heads;
 use super::place::Place;
-use super::session::{Backoff, Session, connect};
-use crate::store::error::Cause;
+use super::session::{Backoff, NotConnected, connect};
 use crate::store::held::{Author, Held};
 use crate::store::{Append, Error, IndexChange, IndexKey};
 
-/// Why it is connected again.
-const SILENT: &str = "the database does not answer";
-
 const MAX_GROUP_REQUESTS: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long the server may take for one group.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 const BEGIN_GROUP: &str = "update writers set last_group = $3, seen = now() where writer = $1 and session = $2 and last_group = $3::bigint - 1";
 const TAKE_OVER: &str =
@@ -54,8 +51,6 @@ pub(super) struct Rules {
     pub(super) scope: Scope,
     /// How long a lost connection is tried to be made again before the process should end.
     pub(super) patience: Duration,
-    /// How long the server may take for one group before it is looked for on another connection.
-    pub(super) answer_patience: Duration,
     /// How long to wait at the start for another process to end.
     pub(super) lock_patience: Duration,
     /// The store is being closed: a lost server is not waited for.
@@ -82,11 +77,10 @@ pub(super) struct Writer {
 
 struct WriteLink {
     client: Client,
-    close: AbortHandle,
     session: i64,
     begin: Statement,
-    append: Statement,
-    delete: Statement,
+    put_after: Statement,
+    calls: Statements,
 }
 
 /// What became of an attempt.
@@ -95,22 +89,26 @@ enum Attempt {
     /// Nothing was written.
     Nothing(ServerError),
     /// The commit was sent, and no answer came.
-    Unknown(Cause, Vec<Outcome>),
-    /// There was no answer, and the commit was not sent: the next connection sees to it that nothing was written.
-    Silent,
+    Unknown(ServerError, Vec<Outcome>),
     /// Another connection has taken over.
     Stale,
 }
 
 /// Why a connection cannot be had.
 enum NoLink {
-    Server(Cause),
+    Server(NotConnected),
     Fatal(Error),
 }
 
 impl From<ServerError> for NoLink {
     fn from(error: ServerError) -> NoLink {
-        NoLink::Server(Arc::new(error))
+        NoLink::Server(error.into())
+    }
+}
+
+impl From<NotConnected> for NoLink {
+    fn from(error: NotConnected) -> NoLink {
+        NoLink::Server(error)
     }
 }
 
@@ -125,8 +123,9 @@ impl Writer {
         let unusable =
             |error: &ServerError| Error::Unusable { store: place.to_string(), reason: failure::refused(error) };
         let mut writer = Writer { place: place.clone(), rules, heads, held, id: Uuid::now_v7(), link: None, groups: 0 };
-        let session = connect(&place, &writer.name(), None).await.map_err(|error| unusable(&error))?;
-        let Session { client, close, .. } = session;
+        let session = connect(&place, &writer.name(), None).await;
+        let session = session.map_err(|error| Error::Unusable { store: place.to_string(), reason: error.reason() })?;
+        let client = session.client;
         if !writer.lock(&client).await.map_err(|error| unusable(&error))? {
             return Err(Error::InUse { store: place.to_string() });
         }
@@ -148,7 +147,7 @@ impl Writer {
                     &[],
                 )
                 .await?;
-            WriteLink::prepare(client, close, 0).await
+            WriteLink::prepare(client, 0).await
         };
         writer.link = Some(begun.await.map_err(|error| unusable(&error))?);
         Ok(writer)
@@ -275,7 +274,7 @@ impl Writer {
         loop {
             let link = match self.link.take() {
                 Some(link) => link,
-                None => match self.reconnect_in_time().await {
+                None => match self.reconnect().await {
                     Ok((link, committed)) => {
                         if let Some(outcomes) = sent.take().filter(|_| committed == self.groups + 1) {
                             self.link = Some(link);
@@ -293,9 +292,9 @@ impl Writer {
                         link
                     }
                     Err(NoLink::Fatal(fatal)) => return Err(fatal),
-                    Err(NoLink::Server(source)) => {
+                    Err(NoLink::Server(error)) => {
                         if self.rules.is_over(began) {
-                            return Err(Error::Unavailable { source });
+                            return Err(Error::Unavailable { source: Arc::new(error) });
                         }
                         backoff.pause().await;
                         continue;
@@ -303,18 +302,22 @@ impl Writer {
                 },
             };
             let group = self.groups + 1;
-            match link.attempt(self.id, group, calls, self.rules.answer_patience).await {
-                Attempt::Committed(outcomes) => {
+            let attempt = tokio::time::timeout(ANSWER_TIMEOUT, link.attempt(self.id, group, calls)).await;
+            match attempt {
+                Ok(Attempt::Committed(outcomes)) => {
                     self.groups = group;
                     self.link = Some(link);
                     return Ok(Ok(outcomes));
                 }
-                Attempt::Nothing(error) if failure::ends_connection(&error) => {
+                Ok(Attempt::Nothing(error)) if failure::ends_connection(&error) => {
                     tracing::warn!(%error, "the connection to the database was lost; connecting again");
                 }
-                Attempt::Nothing(error) => {
+                Ok(Attempt::Nothing(error)) => {
                     let rolled_back = link.client.batch_execute("rollback").await.is_ok();
                     self.link = rolled_back.then_some(link);
+                    if failure::is_removed_file(&error) {
+                        return Ok(Err(Error::FilesRemoved));
+                    }
                     if failure::is_full(&error) {
                         return Ok(Err(Error::Full { path: self.place.to_string().into(), available: 0 }));
                     }
@@ -323,31 +326,20 @@ impl Writer {
                     }
                     backoff.pause().await;
                 }
-                Attempt::Unknown(error, outcomes) => {
+                Ok(Attempt::Unknown(error, outcomes)) => {
                     tracing::warn!(%error, "the connection to the database was lost during a commit; looking whether it happened");
                     sent = Some(outcomes);
                 }
                 // The next connection tells why.
-                Attempt::Stale => {}
-                Attempt::Silent => {
-                    link.close.abort();
-                    tracing::warn!("the database does not answer; connecting again");
-                    if self.rules.is_over(began) {
-                        return Err(Error::Unavailable { source: Error::cause(SILENT) });
-                    }
-                }
+                Ok(Attempt::Stale) => {}
+                Err(_) => return Err(Error::Unavailable { source: Error::cause("the database does not answer") }),
             }
         }
     }
 
-    async fn reconnect_in_time(&mut self) -> Result<(WriteLink, i64), NoLink> {
-        let connected = timeout(self.rules.answer_patience, self.reconnect()).await;
-        connected.unwrap_or_else(|_| Err(NoLink::Server(Error::cause(SILENT))))
-    }
-
     /// A new connection that takes over from the lost one, and the last group that was committed.
     async fn reconnect(&mut self) -> Result<(WriteLink, i64), NoLink> {
-        let Session { client, close, .. } = connect(&self.place, &self.name(), None).await?;
+        let client = connect(&self.place, &self.name(), None).await?.client;
         client.query(END_OLD, &[&self.name()]).await?;
         // Waits until the old connection's transaction has ended, one way or the other.
         let Some(row) = client.query_opt(TAKE_OVER, &[&self.id]).await? else {
@@ -357,7 +349,7 @@ impl Writer {
         if !self.lock(&client).await? {
             return Err(NoLink::Fatal(Error::InUse { store: self.place.to_string() }));
         }
-        Ok((WriteLink::prepare(client, close, session).await?, committed))
+        Ok((WriteLink::prepare(client, session).await?, committed))
     }
 }
 
@@ -373,31 +365,36 @@ fn drain(first: Request, requests: &mut mpsc::UnboundedReceiver<Request>) -> Vec
 }
 
 impl WriteLink {
-    async fn prepare(client: Client, close: AbortHandle, session: i64) -> Result<WriteLink, ServerError> {
+    async fn prepare(client: Client, session: i64) -> Result<WriteLink, ServerError> {
         let begin = client.prepare(BEGIN_GROUP).await?;
+        let put_after = client.prepare(PUT_AFTER).await?;
         let append = client.prepare(APPEND).await?;
+        let needs_only = client.prepare(NEEDS_ONLY).await?;
         let delete = client.prepare(DELETE).await?;
-        Ok(WriteLink { client, close, session, begin, append, delete })
+        Ok(WriteLink { client, session, begin, put_after, calls: Statements { append, needs_only, delete } })
     }
 
     /// Sends the whole transaction at once but for its end, which must know that everything before it was accepted.
-    async fn attempt(&self, writer: Uuid, group: i64, calls: &[Call], patience: Duration) -> Attempt {
+    async fn attempt(&self, writer: Uuid, group: i64, calls: &[Call]) -> Attempt {
         let begin = self.client.batch_execute("begin");
         let values: [&(dyn ToSql + Sync); 3] = [&writer, &self.session, &group];
         let count_up = self.client.execute(&self.begin, &values);
-        let calls = join_all(calls.iter().map(|call| call.send(&self.client, &self.append, &self.delete)));
+        // The files of all were put after the first of them.
+        let first_put = calls.iter().filter_map(Call::put_after).min();
+        let say_so = async {
+            match first_put {
+                Some(number) => self.client.execute(&self.put_after, &[&number.to_string()]).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        let calls = join_all(calls.iter().map(|call| call.send(&self.client, &self.calls)));
         // Polled in this order, which is the order on the wire.
-        let answers = timeout(patience, futures_util::future::join3(begin, count_up, calls)).await;
-        let Ok((begun, counted, outcomes)) = answers else { return Attempt::Silent };
-        let outcomes: Result<Vec<Outcome>, ServerError> = outcomes.into_iter().collect();
+        let (begun, counted, said, outcomes) = futures_util::future::join4(begin, count_up, say_so, calls).await;
+        let outcomes: Result<Vec<Outcome>, ServerError> = said.and_then(|()| outcomes.into_iter().collect());
         match (begun, counted, outcomes) {
-            (Ok(()), Ok(1), Ok(outcomes)) => match timeout(patience, self.client.batch_execute("commit")).await {
-                Ok(Ok(())) => Attempt::Committed(outcomes),
-                Ok(Err(error)) => Attempt::Unknown(Arc::new(error), outcomes),
-                Err(_) => {
-                    self.close.abort();
-                    Attempt::Unknown(Error::cause(SILENT), outcomes)
-                }
+            (Ok(()), Ok(1), Ok(outcomes)) => match self.client.batch_execute("commit").await {
+                Ok(()) => Attempt::Committed(outcomes),
+                Err(error) => Attempt::Unknown(error, outcomes),
             },
             (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => Attempt::Nothing(error),
             (Ok(()), Ok(_), Ok(_)) => Attempt::Stale,
