@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use bytes::Bytes;
+
 use crate::domain::event::RAW_TEXT_MAX;
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::ids::{RunId, Seq};
@@ -14,7 +16,7 @@ use crate::fcmp::read_envelope;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
-use crate::store::EventBatch;
+use crate::store::{EventBatch, RawPiece};
 use crate::workspace::RunPaths;
 
 /// How much of a stream is read at once.
@@ -75,7 +77,8 @@ impl Coverage {
             let doing = format!("read {}", path.display());
             let ready = file.seek(SeekFrom::Start(covered)).and_then(|_| file.sync_data());
             ready.map_err(Error::io(doing.clone()))?;
-            streams.push_back(RestOfStream { file, reader: StreamReader::new(stream, covered, RAW_TEXT_MAX), doing });
+            let reader = StreamReader::new(stream, covered, RAW_TEXT_MAX);
+            streams.push_back(RestOfStream { stream, at: covered, file, reader, doing });
         }
         Ok(Rest(streams))
     }
@@ -85,29 +88,37 @@ impl Coverage {
 pub(crate) struct Rest(VecDeque<RestOfStream>);
 
 struct RestOfStream {
+    stream: Stream,
+    /// How far it is read.
+    at: u64,
     file: File,
     reader: StreamReader,
     doing: String,
 }
 
 impl Rest {
-    /// Facts for the next bytes; none when all are read. Blocks.
-    pub(crate) fn next(&mut self) -> Result<Vec<Fact>, Error> {
-        let (mut facts, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+    /// Facts for the next bytes, and the bytes; none when all are read. Blocks.
+    pub(crate) fn next(&mut self) -> Result<(Vec<Fact>, Vec<RawPiece>), Error> {
+        let (mut facts, mut pieces, mut piece) = (Vec::new(), Vec::new(), vec![0; PIECE_BYTES]);
         while facts.is_empty()
-            && let Some(RestOfStream { file, reader, doing }) = self.0.front_mut()
+            && let Some(RestOfStream { stream, at, file, reader, doing }) = self.0.front_mut()
         {
             match file.read(&mut piece) {
                 Ok(0) => {
                     reader.flush(&mut NoParser, &mut facts);
                     self.0.pop_front();
                 }
-                Ok(count) => reader.push(piece.get(..count).unwrap_or_default(), &mut NoParser, &mut facts),
+                Ok(count) => {
+                    let bytes = piece.get(..count).unwrap_or_default();
+                    reader.push(bytes, &mut NoParser, &mut facts);
+                    pieces.push(RawPiece { stream: *stream, from: *at, bytes: Bytes::copy_from_slice(bytes) });
+                    *at = at.saturating_add(bytes.len() as u64);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io(doing.clone())(error)),
             }
         }
-        Ok(facts)
+        Ok((facts, pieces))
     }
 }
 
@@ -140,12 +151,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_bytes_that_no_event_covers_come_with_their_facts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stdout");
+        std::fs::write(&path, "covered\nthe rest\n").unwrap();
+        let mut file = File::open(&path).unwrap();
+        file.seek(SeekFrom::Start(8)).unwrap();
+        let reader = StreamReader::new(Stream::Stdout, 8, RAW_TEXT_MAX);
+        let stream = Stream::Stdout;
+        let mut rest = Rest(VecDeque::from([RestOfStream { stream, at: 8, file, reader, doing: "read it".into() }]));
+        let (facts, pieces) = rest.next().unwrap();
+        assert_eq!(facts.len(), 1, "{facts:?}");
+        assert_eq!(pieces, [RawPiece { stream, from: 8, bytes: Bytes::from_static(b"the rest\n") }]);
+        assert_eq!(rest.next().unwrap(), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
     fn output_that_cannot_be_read_is_an_error_and_not_read_for_ever() {
         // A folder can be opened, and each read of it fails.
         let folder = tempfile::tempdir().unwrap();
         let file = File::open(folder.path()).unwrap();
         let reader = StreamReader::new(Stream::Stdout, 0, RAW_TEXT_MAX);
-        let mut rest = Rest(VecDeque::from([RestOfStream { file, reader, doing: "read it".into() }]));
+        let stream = Stream::Stdout;
+        let mut rest = Rest(VecDeque::from([RestOfStream { stream, at: 0, file, reader, doing: "read it".into() }]));
         assert!(matches!(rest.next(), Err(Error::Io { doing, .. }) if doing == "read it"));
     }
 }

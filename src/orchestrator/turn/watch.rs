@@ -285,7 +285,7 @@ impl Attempt<'_> {
             facts.push(warned(Warning::new(WarningCode::EngineDidNotExit, message)));
         }
         let exit = if dismissed { ProcessExit::Dismissed } else { ended.exit };
-        if self.ended_by_lease(ended.exit) {
+        if ended.exceeded.is_none() && self.ended_by_lease(ended.exit) {
             self.stop.get_or_insert(Stop::Shutdown);
         }
         let Attempt { stop, reader, stderr_from, metrics, .. } = self;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{LONG, postgres, tools};
+use super::{LONG, left_out, postgres, tools};
 
 pub const BUCKET: &str = "shared";
 pub const KEY_ID: &str = "id-of-the-test-key";
@@ -42,7 +42,7 @@ pub fn shared(test: &str) -> Option<&'static ObjectStore> {
     static STORE: OnceLock<Option<ObjectStore>> = OnceLock::new();
     let started = STORE.get_or_init(|| tools::object_store(test).map(|program| ObjectStore::start(&program)));
     if started.is_none() {
-        let _ = writeln!(std::io::stderr(), "NOT RUN (no object store): {test}");
+        left_out::tell("no object store", test);
     }
     started.as_ref()
 }
