@@ -132,6 +132,8 @@ pub(crate) fn attempt<'a>(
         stopping: shared.stopping.clone(),
         lease: shared.lease(),
         lease_until: shared.member.as_ref().map(|member| member.lease_until()),
+        member: shared.member.clone(),
+        run: state.run_id,
         stop: None,
         last_output: Vec::new(),
     }
