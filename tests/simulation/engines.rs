@@ -1,5 +1,6 @@
 //! Engines that are played: they begin, hear, speak, hang, lie and die as the dice say.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,8 +65,9 @@ impl Players {
         }
         let lengths = [spec.stdout_log, spec.stderr_log].map(|log| std::fs::metadata(log).map_or(0, |log| log.len()));
         let pid = world.engine_begins(run, self.slots);
-        self.flies_alone(run);
-        self.keeps_to_limits(run);
+        if self.workers.is_none() {
+            flies_alone(world, run);
+        }
         let (process, engine) = match SimulatedEngine::start(spec, pid) {
             Ok(opened) => opened,
             Err(error) => {
@@ -113,6 +115,7 @@ impl Players {
                 tmp_dir,
                 killed,
                 workers: self.workers.clone(),
+                limits: self.limits,
             }
             .play(),
         );
@@ -121,48 +124,49 @@ impl Players {
     }
 }
 
-impl Players {
-    /// Of equal runs that share their result one has an engine at a time.
-    fn flies_alone(&self, run: RunId) {
-        let Some(key) = self.shared_key(run) else { return };
-        for (_, engine) in self.world.engines() {
-            if engine.run != run && self.shared_key(engine.run).as_ref() == Some(&key) {
-                let (name, other) = (self.world.name(run), self.world.name(engine.run));
-                self.world.violated(format!("the equal runs {other} and {name} have engines at the same time"));
-            }
+/// Of equal runs that share their result one has an engine at a time.
+fn flies_alone(world: &World, run: RunId) {
+    let Some(key) = shared_key(world, run) else { return };
+    for (_, engine) in world.engines().iter().filter(|(_, engine)| engine.node == 0 || engine.begun) {
+        if engine.run != run && shared_key(world, engine.run).as_ref() == Some(&key) {
+            let (name, other) = (world.name(run), world.name(engine.run));
+            world.violated(format!("the equal runs {other} and {name} have engines at the same time"));
         }
     }
+}
 
-    /// The limits are those of all nodes together.
-    fn keeps_to_limits(&self, run: RunId) {
-        if self.limits.per_engine.is_none() && self.limits.per_skill.is_none() {
+/// What the row of a run says of its state.
+fn stored(world: &World, run: RunId) -> Option<Value> {
+    let row: Value = serde_json::from_slice(&ready(world.disk.index(&IndexKey::Run(run))).ok()??).ok()?;
+    Some(row["state"].clone())
+}
+
+/// The key under which a run shares its result with equal ones, as its row has it.
+fn shared_key(world: &World, run: RunId) -> Option<Value> {
+    let state = stored(world, run)?;
+    let shares = state["options"]["no_cache"] == false && state["options"]["execution_mode"] == "auto";
+    (shares && state["cache_key"].is_string()).then(|| state["cache_key"].clone())
+}
+
+impl Limits {
+    /// They are those of all nodes together.
+    fn hold(self, world: &World) {
+        if self.per_engine.is_none() && self.per_skill.is_none() {
             return;
         }
-        let of = |run: RunId| {
-            let row: Value = serde_json::from_slice(&ready(self.world.disk.index(&IndexKey::Run(run))).ok()??).ok()?;
-            Some((row["state"]["engine"].clone(), row["state"]["skill"]["id"].clone()))
+        let engines = world.engines();
+        let runs: BTreeSet<RunId> =
+            engines.iter().filter(|(_, engine)| engine.begun).map(|(_, engine)| engine.run).collect();
+        let states: Vec<Value> = runs.iter().filter_map(|run| stored(world, *run)).collect();
+        let most = |name: fn(&Value) -> &Value| {
+            states.iter().map(|state| states.iter().filter(|other| name(other) == name(state)).count()).max()
         };
-        let Some((engine, skill)) = of(run) else { return };
-        let others: Vec<_> = self.world.engines().iter().filter_map(|(_, other)| of(other.run)).collect();
-        let (engines, skills) = (
-            others.iter().filter(|other| other.0 == engine).count(),
-            others.iter().filter(|other| other.1 == skill).count(),
-        );
-        if self.limits.per_engine.is_some_and(|most| engines > most) {
-            self.world.violated(format!("{engines} runs of {engine} have an engine"));
+        if self.per_engine.is_some_and(|limit| most(|state| &state["engine"]) > Some(limit)) {
+            world.violated(format!("more than {:?} runs of one engine have one", self.per_engine));
         }
-        if self.limits.per_skill.is_some_and(|most| skills > most) {
-            self.world.violated(format!("{skills} runs of {skill} have an engine"));
+        if self.per_skill.is_some_and(|limit| most(|state| &state["skill"]["id"]) > Some(limit)) {
+            world.violated(format!("more than {:?} runs of one skill have an engine", self.per_skill));
         }
-    }
-
-    /// The key under which a run shares its result with equal ones, as its row has it.
-    fn shared_key(&self, run: RunId) -> Option<Value> {
-        let row = ready(self.world.disk.index(&IndexKey::Run(run))).ok()??;
-        let row: Value = serde_json::from_slice(&row).ok()?;
-        let state = &row["state"];
-        let shares = state["options"]["no_cache"] == false && state["options"]["execution_mode"] == "auto";
-        (shares && state["cache_key"].is_string()).then(|| state["cache_key"].clone())
     }
 }
 
@@ -180,6 +184,7 @@ struct Player {
     /// Told when its shim has killed it.
     killed: Arc<Notify>,
     workers: Option<Arc<Workers>>,
+    limits: Limits,
 }
 
 enum Waited {
@@ -202,6 +207,8 @@ impl Player {
         self.world.engine_goes(self.pid);
         if let Some(workers) = &self.workers {
             workers.engine_goes(&self.world, self.run);
+            flies_alone(&self.world, self.run);
+            self.limits.hold(&self.world);
         }
         if let Some(input) = self.input.take() {
             self.world.told(self.run, input);

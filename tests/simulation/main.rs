@@ -170,12 +170,25 @@ fn engines_that_survive_their_service_are_noticed() {
     assert!(!play_all(play, MET, 0, 60, Sabotage::EnginesSurvive).0.is_empty());
 }
 
-#[test]
-fn a_commit_that_is_made_twice_is_noticed() {
-    assert!(!play_all(several::play, several::MET, 0, 20, Sabotage::CommitsTwice).0.is_empty());
+/// Whether worlds of several nodes notice what is broken in them.
+fn is_noticed(sabotage: Sabotage, within: u64) {
+    assert!(!play_all(several::play, several::MET, 0, within, sabotage).0.is_empty(), "{sabotage:?}");
 }
 
 #[test]
-fn engines_that_survive_the_lease_of_their_service_are_noticed() {
-    assert!(!play_all(several::play, several::MET, 0, 300, Sabotage::ShimsSleep).0.is_empty());
+fn nodes_notice_a_store_that_ignores_epochs_or_commits_twice() {
+    is_noticed(Sabotage::CommitsTwice, 20);
+    is_noticed(Sabotage::EpochsIgnored, 300);
+}
+
+#[test]
+fn nodes_notice_engines_and_leases_that_do_not_end() {
+    is_noticed(Sabotage::ShimsSleep, 300);
+    is_noticed(Sabotage::LeasesNeverEnd, 100);
+}
+
+#[test]
+fn nodes_notice_runs_and_files_that_nobody_keeps() {
+    is_noticed(Sabotage::TakeOversForgotten, 100);
+    is_noticed(Sabotage::FilesForgotten, 100);
 }

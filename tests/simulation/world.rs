@@ -31,8 +31,16 @@ pub enum Sabotage {
     EnginesSurvive,
     /// Among several services: engines are not killed when the lease of theirs ends.
     ShimsSleep,
-    /// Among several services: some commits whose answer is lost are made once more, whatever is there.
+    /// Appends are made twice.
     CommitsTwice,
+    /// The store takes appends of anybody.
+    EpochsIgnored,
+    /// A node is told that it still has its lease, whatever the store says.
+    LeasesNeverEnd,
+    /// Nobody is told of runs whose node is gone.
+    TakeOversForgotten,
+    /// Some shared files are not kept.
+    FilesForgotten,
 }
 
 /// A world.

@@ -122,6 +122,10 @@ fn recovered(stage: &Stage, logs: &Logs) {
     let world = stage.world();
     for (run, last) in stage.common.workers.orphans() {
         let Some((_, events)) = logs.get(&run) else { continue };
+        if events.iter().any(|event| event["type"] == "run.cancel.requested") {
+            // It ends canceled, whoever ends it.
+            continue;
+        }
         let says = |event: &Value| event["type"] == "run.recovered" && event["seq"].as_u64() > Some(last.0);
         if !events.iter().any(says) {
             world.violated(format!("{} lost its node after {last}, and nobody says so", world.name(run)));

@@ -10,6 +10,7 @@ use skill_runner::blobs::{Blob, Blobs, Error, Listed};
 use skill_runner::store::BoxFuture;
 
 use super::link::Link;
+use crate::world::Sabotage;
 
 /// All shared files of a world.
 pub type Kept = Arc<Mutex<BTreeMap<[u8; 32], Bytes>>>;
@@ -41,7 +42,10 @@ impl Files {
         self.reach().await?;
         self.link.world.effect("a file is shared").await;
         let blob = Blob { sha256: Sha256::digest(&bytes).into(), size: bytes.len() as u64 };
-        self.kept.lock().unwrap().insert(blob.sha256, bytes);
+        let world = &self.link.world;
+        if world.sabotage != Sabotage::FilesForgotten || !world.dice.once_in(4) {
+            self.kept.lock().unwrap().insert(blob.sha256, bytes);
+        }
         Ok(blob)
     }
 

@@ -24,6 +24,8 @@ use crate::world::{Sabotage, World};
 
 /// The longest step in which nodes go on without each other.
 const STEP_MAX: Duration = Duration::from_millis(250);
+/// The same while nothing goes wrong.
+const CALM_STEP_MAX: Duration = Duration::from_millis(600);
 /// An engine whose service died ends within this time.
 const ENGINE_ENDS_IN: u64 = 1_500;
 
@@ -162,7 +164,7 @@ impl Stage {
         // Where something happens, nodes meet each other's effects soon.
         let lines = world.lines();
         self.step = match lines == self.trace {
-            true => (self.step * 2).min(STEP_MAX),
+            true => (self.step * 2).min(if world.chaos() { STEP_MAX } else { CALM_STEP_MAX }),
             false => Duration::from_millis(world.dice.pick(&[1, 2, 5, 20, 60])),
         };
         self.trace = lines;
@@ -363,7 +365,7 @@ impl Stage {
         for at in [one, other] {
             if let Some(client) = self.client(at) {
                 let (body, key) = (body.clone(), key.clone());
-                self.busy(at, async move { drop(client.create_with(body, key).await) });
+                self.busy(at, async move { _ = client.create_with(body, key).await });
             }
         }
     }

@@ -269,7 +269,9 @@ impl EventStore for NodeStore {
         let (what, run) = (words(&self.world, &append), append.run);
         // In whose name it is made is settled now, however late it reaches the store.
         let by = self.workers.id(self.world.node());
-        let commit = self.node.append_later(append.clone());
+        let (later, disk, again) = (self.node.append_later(append.clone()), self.world.disk.clone(), append.clone());
+        let ignored = self.world.sabotage == Sabotage::EpochsIgnored;
+        let commit = move || if ignored { ready(disk.append(again)) } else { later() };
         let commit = committing(self.world.clone(), self.workers.clone(), by, append, what.clone(), commit);
         self.order(|answer| Order::Append(what, run, commit, answer))
     }
@@ -357,6 +359,10 @@ impl Cluster for NodeStore {
 
     fn renew(&self, load: NodeLoad) -> BoxFuture<'_, Result<Renewed, Error>> {
         Box::pin(async move {
+            let never_ends = self.world.sabotage == Sabotage::LeasesNeverEnd;
+            if never_ends && self.link.is_cut() {
+                return Ok(Renewed { draining: false, queued: 0 });
+            }
             self.link.reach().await?;
             let renewed = self.node.renew(load).await;
             match &renewed {
@@ -391,6 +397,9 @@ impl Cluster for NodeStore {
     fn take_abandoned(&self, most: usize) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
         Box::pin(async move {
             self.link.reach().await?;
+            if self.world.sabotage == Sabotage::TakeOversForgotten {
+                return Ok(Vec::new());
+            }
             let taken = self.node.take_abandoned(most).await?;
             if !taken.is_empty() {
                 let names: Vec<String> = taken.iter().map(|run| self.world.name(*run)).collect();
