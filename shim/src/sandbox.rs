@@ -25,6 +25,13 @@ const CLONE_NEWNET: u64 = 0x4000_0000;
 const PATH_MAX: usize = 4096;
 /// The memory of a run's files in `/dev/shm`, which nobody sees who looks at its processes.
 const SHARED_MEMORY: &[u8] = b"mode=1777,size=256m,nr_inodes=64k\0";
+/// The most that a run may have of System V, which stays in memory although no process shows it: pages of shared memory,
+/// semaphores (of one set, of all, of one call, sets), and queues of messages.
+const SYSTEM_V: [(&[u8], &[u8]); 3] = [
+    (b"/proc/sys/kernel/shmall\0", b"65536"),
+    (b"/proc/sys/kernel/sem\0", b"32000 32000 500 1024"),
+    (b"/proc/sys/kernel/msgmni\0", b"1024"),
+];
 
 /// The ports on which the shim listens for the service.
 pub(crate) struct Ports {
@@ -45,6 +52,10 @@ pub(crate) fn enter(sandbox: Sandbox<'_>) -> Result<Ports> {
     isolate::enter_namespaces(sandbox.namespaces & !CLONE_NEWCGROUP).or_else(at(SandboxStep::Namespaces))?;
     if sandbox.namespaces & CLONE_NEWUSER != 0 {
         map_ids(sandbox.ids).or_else(at(SandboxStep::Ids))?;
+    }
+    for (setting, most) in SYSTEM_V {
+        // They are the new namespace's own. Where they cannot be written, only a control group counts what they bound.
+        let _ = isolate::write_file(setting, most);
     }
     let mut ports = Ports::NONE;
     if sandbox.namespaces & CLONE_NEWNET != 0 {

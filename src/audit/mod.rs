@@ -17,6 +17,6 @@ mod streams;
 mod whole;
 
 pub(crate) use error::Error;
-pub(crate) use report::{Report, Trust, Violation};
+pub(crate) use report::{Report, SignerNode, Trust, Violation};
 pub(crate) use row::StoredRow;
 pub(crate) use whole::{export, file, folder, stored_run};

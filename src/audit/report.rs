@@ -30,6 +30,13 @@ pub(crate) enum Trust {
     SelfConsistent,
 }
 
+/// A service whose key signed a run, where several share the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct SignerNode {
+    pub(crate) node_id: String,
+    pub(crate) name: String,
+}
+
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) ok: bool,
@@ -41,6 +48,9 @@ pub(crate) struct Report {
     pub(crate) trust: Trust,
     /// The key that signed it.
     pub(crate) signed_by: Option<PublicKey>,
+    /// The service that the key is of, if several share the store and one of them has or had it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signed_on: Option<SignerNode>,
     pub(crate) checked: Vec<&'static str>,
     /// What was not checked, and why.
     pub(crate) not_checked: Vec<String>,
@@ -85,6 +95,14 @@ impl Report {
     pub(crate) fn know_signer(&mut self, own: Option<PublicKey>) {
         if self.signed_by.is_some() && self.signed_by == own {
             self.trust = Trust::Trusted;
+        }
+    }
+
+    /// Says so where the signer is a key of a service that shares the store.
+    pub(crate) fn know_signer_of(&mut self, key: PublicKey, node: SignerNode) {
+        if self.signed_by == Some(key) {
+            self.trust = Trust::Trusted;
+            self.signed_on = Some(node);
         }
     }
 

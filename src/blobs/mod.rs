@@ -7,6 +7,7 @@ use crate::settings::BlobsPlace;
 mod content;
 mod error;
 mod folder;
+mod s3;
 mod shared;
 
 pub use self::error::Error;
@@ -16,5 +17,6 @@ pub use self::shared::{Blob, Blobs, Listed};
 pub fn open(place: &BlobsPlace) -> Result<Arc<dyn Blobs>, Error> {
     Ok(match place {
         BlobsPlace::Folder(path) => Arc::new(folder::Folder::open(path)?),
+        BlobsPlace::S3(place) => Arc::new(s3::S3::open(place)?),
     })
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod glob;
 pub(crate) mod harmless;
+pub(crate) mod host;
 pub(crate) mod json;
 pub(crate) mod object;
 pub(crate) mod plain_names;

@@ -21,6 +21,7 @@ pub(crate) mod json_text;
 pub mod outcome;
 pub(crate) mod plain_json;
 pub mod proven_file;
+pub(crate) mod releases;
 pub mod request;
 pub mod resources;
 pub(crate) mod retention;

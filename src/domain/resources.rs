@@ -173,8 +173,8 @@ impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Exceeded { resource, limit, seen, files } = self;
         match resource {
-            Resource::Memory => write!(f, "its processes used {seen} bytes of memory, more than {limit}"),
-            Resource::Processes => write!(f, "it had {seen} processes and threads at once, more than {limit}"),
+            Resource::Memory => write!(f, "its processes used {seen} bytes of memory, the limit is {limit}"),
+            Resource::Processes => write!(f, "it had {seen} processes and threads at once, the limit is {limit}"),
             Resource::Cpu => write!(f, "its processes used {seen} s of processor time, the limit is {limit}"),
             Resource::File => write!(f, "one of its files reached the largest size of {limit} bytes"),
             Resource::OpenFiles => write!(f, "one of its processes had {seen} open files, the limit is {limit}"),

@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use crate::domain::codes::ErrorCode;
 
-/// Most hosts that are kept.
+/// Most hosts that are kept. As many more have room if they were refused: who reaches many others first does not hide what was refused.
 const HOSTS_MAX: usize = 64;
 
 /// Why a host was not reached.
@@ -24,6 +24,8 @@ struct Tried {
     needed: bool,
     /// Whether it was ever reached.
     reached: bool,
+    /// Whether the run was ever refused it.
+    refused: bool,
     /// Why it was not reached when it was last tried.
     closed: Option<Closed>,
 }
@@ -33,19 +35,21 @@ struct Tried {
 pub struct WayOut(Vec<Tried>);
 
 impl WayOut {
-    /// A host was tried; whether it is the first time that it was not reached.
+    /// A host was tried; whether it is the first time that it was refused.
     pub fn tried(&mut self, host: &str, port: u16, needed: bool, closed: Option<Closed>) -> bool {
-        let (reached, room) = (closed.is_none(), self.0.len() < HOSTS_MAX);
-        match self.0.iter_mut().find(|tried| tried.host == host && tried.port == port) {
+        let (reached, refused) = (closed.is_none(), matches!(closed, Some(Closed::Refused(_))));
+        let room = self.0.len() < if refused { 2 * HOSTS_MAX } else { HOSTS_MAX };
+        match self.0.iter_mut().find(|tried| tried.host.eq_ignore_ascii_case(host) && tried.port == port) {
             Some(known) => {
-                let first = !reached && known.closed.is_none();
+                let first = refused && !known.refused;
                 known.reached |= reached;
+                known.refused |= refused;
                 known.closed = closed;
                 first
             }
             None if room => {
-                self.0.push(Tried { host: host.to_owned(), port, needed, reached, closed });
-                !reached
+                self.0.push(Tried { host: host.to_owned(), port, needed, reached, refused, closed });
+                refused
             }
             None => false,
         }
@@ -125,11 +129,18 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_told_once_and_their_number_is_limited() {
+    fn a_refused_host_is_told_once_whatever_else_became_of_it_and_others_do_not_hide_it() {
+        let refused = || Some(Closed::Refused("it may not"));
         let mut way_out = WayOut::default();
-        assert!(way_out.tried("a", 1, false, unreachable()));
-        assert!(!way_out.tried("a", 1, false, unreachable()));
-        assert_eq!((0..1000).filter(|port| way_out.tried("b", *port, false, unreachable())).count(), HOSTS_MAX - 1);
+        let outcomes = [None, unreachable(), refused(), None, refused(), unreachable(), refused()];
+        let told = outcomes.map(|closed| way_out.tried("a", 1, false, closed));
+        assert_eq!(told, [false, false, true, false, false, false, false]);
+        assert!(!way_out.tried("A", 1, false, refused()), "the same host");
+        for port in 0..1000 {
+            assert!(!way_out.tried("reached", port, false, None));
+        }
         assert_eq!(way_out.0.len(), HOSTS_MAX);
+        assert_eq!((0..1000).filter(|port| way_out.tried("b", *port, false, refused())).count(), HOSTS_MAX);
+        assert_eq!(way_out.0.len(), 2 * HOSTS_MAX);
     }
 }

@@ -178,6 +178,12 @@ mod tests {
         });
         state.apply(&Event::InputRequired(serde_json::from_value(question).unwrap()), now);
         state.apply(&Event::StateChanged(serde_json::from_value(changed).unwrap()), now);
+        // And one of the next release: what this program does not know is passed over.
+        let mut later: Value =
+            serde_json::from_slice(&LogHead { state: state.clone(), chain: Chain::start(run) }.to_row().unwrap())
+                .unwrap();
+        (later["unknown"], later["state"]["unknown"]) = (json!(1), json!({"of": "a later version"}));
+        assert_eq!(LogHead::from_row(later.to_string().as_bytes()).unwrap().state, state);
         let Phase::WaitingUser(pending) = state.phase.clone() else { panic!("{:?}", state.phase) };
         let head = LogHead { state, chain: Chain::start(run) };
         let row = head.to_row().unwrap();

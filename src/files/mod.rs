@@ -15,6 +15,7 @@ mod own_process;
 mod preview;
 mod private;
 mod read;
+mod regain;
 mod remove;
 mod rename;
 mod room;
@@ -23,6 +24,7 @@ mod step;
 mod sync;
 mod threads;
 mod tree_size;
+mod way;
 mod write;
 
 pub(crate) use aside::{ensure_absent, ensure_folder, move_aside};
@@ -32,7 +34,7 @@ pub(crate) use copy_tree::{copy_tree, copy_tree_but};
 pub(crate) use descriptors::{inherited_open_files, open_files, open_files_within, raise_open_files};
 pub(crate) use error::Error;
 pub(crate) use folder::{
-    create_folder, create_folder_with_mode, create_new_folder, create_parent, create_private_folder,
+    create_folder, create_folder_with_mode, create_new_folder, create_parent, create_private_folder, parent,
 };
 pub(crate) use marks::{Mark, Marks};
 pub(crate) use open::{LookupError, create_new, open_beneath, open_followed, open_regular, open_regular_to_write};
@@ -40,6 +42,7 @@ pub(crate) use own_process::own_process;
 pub(crate) use preview::Preview;
 pub(crate) use private::{Reach, close_folder, create_for_owner_alone, open_lock};
 pub(crate) use read::{read_beneath, read_followed, read_optional, read_regular};
+pub(crate) use regain::regain;
 pub(crate) use remove::{remove_file, remove_hidden, remove_tree, set_aside};
 pub(crate) use rename::rename;
 pub(crate) use room::{WithinRoom, disk_bytes, free_bytes, mount_point};
@@ -47,7 +50,8 @@ pub(crate) use shortage::{Shortage, not_started};
 pub(crate) use step::{step, stepwise};
 pub(crate) use sync::{sync, sync_file_system, sync_files};
 pub(crate) use threads::can_start_threads;
-pub(crate) use tree_size::sizes_below;
+pub(crate) use tree_size::{sizes_below, tree_size};
+pub(crate) use way::clear_way;
 pub(crate) use write::{
     create_private_durably, write_durably, write_own, write_private, write_private_durably_with, write_whole,
     write_whole_with,

@@ -21,6 +21,11 @@ pub(crate) fn sizes_below(folder: &Path) -> Vec<(String, u64)> {
     sizes
 }
 
+/// The bytes that a file or folder takes on the disk.
+pub(crate) fn tree_size(root: PathBuf) -> u64 {
+    size_of(root, &mut 0)
+}
+
 fn size_of(root: PathBuf, seen: &mut u64) -> u64 {
     let mut bytes = 0;
     let mut left = vec![root];

@@ -225,7 +225,8 @@ impl Records {
     /// The last upgrade of an engine.
     pub(crate) fn last_of(&self, engine: Engine) -> io::Result<Option<Upgrade>> {
         for id in self.newest_first() {
-            let found = self.read(id)?;
+            // A record that is damaged tells nothing about any engine.
+            let Ok(found) = self.read(id) else { continue };
             if let Some(upgrade) = found.filter(|upgrade| upgrade.results.contains_key(engine.as_str())) {
                 return Ok(Some(upgrade));
             }

@@ -1,5 +1,6 @@
 //! Everything that is counted, and what adds to it.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::instruments::{Counter, CounterFamily, Gauge, GaugeFamily, Held, Histogram, Money};
@@ -19,6 +20,8 @@ const OPEN_STATES: [Status; 3] = [Status::Queued, Status::Running, Status::Waiti
 pub(crate) struct Metrics {
     /// Runs that have not ended, by engine and state.
     pub(super) open_runs: GaugeFamily<2>,
+    /// Whether others start and end runs, too: then the store tells how many are open.
+    pub(super) open_runs_told: AtomicBool,
     pub(super) created: CounterFamily<1>,
     pub(super) finished: CounterFamily<2>,
     pub(super) errors: CounterFamily<1>,
@@ -45,6 +48,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let metrics = Self {
             open_runs: GaugeFamily::default(),
+            open_runs_told: AtomicBool::new(false),
             created: CounterFamily::default(),
             finished: CounterFamily::default(),
             errors: CounterFamily::default(),

@@ -56,6 +56,7 @@ metrics! {
     STORE_BYTES Gauge "skill_runner_store_bytes" "Size of the event store on disk.";
     DISK_FREE Gauge "skill_runner_disk_free_bytes" "Free space of the disk with the data folder.";
     DISK_SIZE Gauge "skill_runner_disk_size_bytes" "Size of the disk with the data folder.";
+    CACHED_BYTES Gauge "skill_runner_cached_bytes" "Files of runs on this disk that are shared as well, as last looked at.";
     DATA_BYTES Gauge "skill_runner_data_bytes" "What the data folder takes on disk, by folder, as last measured.";
     CPU Counter "process_cpu_seconds_total" "Processor time of the service's own process.";
     RESIDENT Gauge "process_resident_memory_bytes" "Memory of the service's own process.";

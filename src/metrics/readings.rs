@@ -12,6 +12,8 @@ pub(crate) struct Readings {
     pub(crate) store_bytes: Option<u64>,
     pub(crate) disk_free_bytes: Option<u64>,
     pub(crate) disk_size_bytes: Option<u64>,
+    /// Of one of several services.
+    pub(crate) cached_bytes: Option<u64>,
     /// As it was last measured.
     pub(crate) data_folder: Option<DataFolder>,
     pub(crate) process: ProcessReadings,

@@ -1,5 +1,7 @@
 //! What the step of a run from one state to the next adds to the metrics.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::all::Metrics;
@@ -30,8 +32,29 @@ fn between(from: Timestamp, to: Timestamp) -> Duration {
 impl Metrics {
     /// A run in this state was found when the service started.
     pub(crate) fn found(&self, engine: &str, status: Status) {
-        if !status.is_final() {
+        if !status.is_final() && !self.open_runs_told.load(Relaxed) {
             self.open_runs.add([engine_label(engine), status.as_str()], 1);
+        }
+    }
+
+    /// From now on others start and end runs as well: what is open is told by [`Metrics::open_runs_are`] alone.
+    pub(crate) fn open_runs_are_told(&self) {
+        self.open_runs_told.store(true, Relaxed);
+    }
+
+    /// So many runs that have not ended have this engine and state, of all services.
+    pub(crate) fn open_runs_are(&self, counted: &[(String, Status, u64)]) {
+        let mut now: BTreeMap<[String; 2], i64> = BTreeMap::new();
+        for (engine, status, count) in counted.iter().filter(|(_, status, _)| !status.is_final()) {
+            let labels = [engine_label(engine).to_owned(), status.as_str().to_owned()];
+            *now.entry(labels).or_default() += i64::try_from(*count).unwrap_or(i64::MAX);
+        }
+        for (labels, before) in self.open_runs.all() {
+            let after = now.remove(&labels).unwrap_or_default();
+            self.open_runs.add([&labels[0], &labels[1]], after - before);
+        }
+        for (labels, count) in now {
+            self.open_runs.add([&labels[0], &labels[1]], count);
         }
     }
 
@@ -43,7 +66,7 @@ impl Metrics {
         }
         let old = before.map(|run| (engine_label(&run.engine), run.status()));
         let new = (engine, after.status());
-        if old != Some(new) {
+        if old != Some(new) && !self.open_runs_told.load(Relaxed) {
             if let Some((engine, status)) = old.filter(|(_, status)| !status.is_final()) {
                 self.open_runs.add([engine, status.as_str()], -1);
             }
@@ -86,5 +109,27 @@ impl Metrics {
             }
         }
         self.cost.add(after.cost_usd.unwrap_or(0.0) - before.cost_usd.unwrap_or(0.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_store_tells_what_is_open_nothing_else_counts() {
+        let metrics = Metrics::default();
+        metrics.open_runs_are_told();
+        metrics.found("codex", Status::Running);
+        let told = |metrics: &Metrics| {
+            let all = metrics.open_runs.all().into_iter().filter(|(_, count)| *count != 0);
+            all.map(|([engine, state], count)| (engine, state, count)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&metrics), []);
+        let counted = |engine: &str, status, count| (engine.to_owned(), status, count);
+        metrics.open_runs_are(&[counted("codex", Status::Queued, 3), counted("codex", Status::Succeeded, 9)]);
+        assert_eq!(told(&metrics), [("codex".to_owned(), "queued".to_owned(), 3)]);
+        metrics.open_runs_are(&[counted("gone", Status::Running, 1)]);
+        assert_eq!(told(&metrics), [("other".to_owned(), "running".to_owned(), 1)]);
     }
 }

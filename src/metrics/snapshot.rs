@@ -106,6 +106,7 @@ impl Metrics {
             maybe(catalog::STORE_BYTES, read.store_bytes),
             maybe(catalog::DISK_FREE, read.disk_free_bytes),
             maybe(catalog::DISK_SIZE, read.disk_size_bytes),
+            maybe(catalog::CACHED_BYTES, read.cached_bytes),
         ];
         let folder = |(folder, bytes): &(String, u64)| Sample {
             labels: vec![("folder", folder.clone())],

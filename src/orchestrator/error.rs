@@ -256,7 +256,7 @@ fn of_store(error: &store::Error) -> ErrorCode {
         store::Error::TooLarge { .. } => ErrorCode::PayloadTooLarge,
         store::Error::Full { .. } => ErrorCode::InsufficientStorage,
         store::Error::Closed => ErrorCode::ShuttingDown,
-        store::Error::Unreachable { .. } => ErrorCode::StoreUnreachable,
+        store::Error::Unreachable { .. } | store::Error::FilesRemoved => ErrorCode::StoreUnreachable,
         store::Error::Corrupt { .. } | store::Error::CorruptFile { .. } => ErrorCode::DataCorrupt,
         store::Error::Conflict { .. }
         | store::Error::NotOwner

@@ -7,14 +7,16 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::domain::causes::chain;
+use crate::orchestrator::access::make_known;
 use crate::orchestrator::environment::{Environment, Member};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::inspect::{scrub, send_telemetry};
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::log::seal::Sealer;
+use crate::orchestrator::packages::follow;
 use crate::orchestrator::packages::install::INSTALLS_MAX;
-use crate::orchestrator::runs::{deadlines, dispatch, member, recovery, retention, temp_sweep};
+use crate::orchestrator::runs::{clean_shared, deadlines, dispatch, evict, member, recovery, retention, temp_sweep};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::context::Parts;
 use crate::orchestrator::shared::deadlines::Deadlines;
@@ -112,13 +114,23 @@ impl Orchestrator {
         match shared.member.clone() {
             None => recovery::recover(&shared).await?,
             Some(member) => {
+                shared.metrics.open_runs_are_told();
+                // Before anything is signed with it.
+                if let Some(signer) = &shared.signer {
+                    make_known(&*member.cluster, signer.public_key(), &member.info, shared.clock.now()).await?;
+                }
                 recovery::recover_here(&shared).await?;
                 let sent = Instant::now();
                 member.cluster.join(member.info.clone()).await?;
                 member.joined(sent);
                 recovery::recover_abandoned(&shared, &member, usize::MAX).await?;
+                shared.follow_skills().await?;
+                shared.tell_own_skills().await?;
+                tokio::spawn(follow::follow_often(Arc::downgrade(&shared)));
                 tokio::spawn(member::keep_lease(Arc::downgrade(&shared), member.clone()));
                 tokio::spawn(member::look_often(Arc::downgrade(&shared), member));
+                tokio::spawn(clean_shared::clean_often(Arc::downgrade(&shared)));
+                tokio::spawn(evict::evict_often(Arc::downgrade(&shared)));
             }
         }
         tokio::spawn(deadlines::watch(Arc::downgrade(&shared), shared.clock.clone(), due));

@@ -1,6 +1,7 @@
 //! Runs in motion. The folders show the way of a run: `intake` takes it in, `admission` queues it, `turn` carries out
 //! one turn of its engine, `runs` drives, recovers and ends it, `inspect` answers questions about it.
 
+mod access;
 mod admission;
 mod environment;
 mod error;
@@ -16,6 +17,10 @@ mod runs;
 mod shared;
 mod turn;
 
+pub(crate) use access::{
+    AccessError, KnownKey, KnownRecords, close_session, create_shared_token, known_keys, known_sessions, known_tokens,
+    list_shared_tokens, move_in_tokens, open_session, revoke_shared_token,
+};
 pub(crate) use environment::isolation::{IsolationHere, IsolationOfSkill, confinement};
 pub use environment::{Blocking, Clock, Environment, FileSteps, Member, WallClock};
 pub use error::Error;

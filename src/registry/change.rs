@@ -79,7 +79,7 @@ impl Staging {
 }
 
 /// The archived package that is meant: by its version, or by the beginning of its fingerprint.
-fn chosen(
+pub(super) fn chosen(
     id: &str,
     wanted: &str,
     archived: Vec<Archived>,

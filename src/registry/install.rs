@@ -9,6 +9,7 @@ mod tests;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -23,6 +24,9 @@ use super::staging::{SkillsLock, Staging};
 use crate::domain::causes::chain;
 use crate::files::{self, Error};
 use crate::skill::{Intake, Skill};
+
+/// How long a start waits for those who change the skills folder.
+const START_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An interrupted installation that was finished or rolled back.
 #[derive(Debug)]
@@ -83,7 +87,7 @@ pub(crate) fn recover_installs(skills_dir: &Path) -> Result<Vec<RecoveredInstall
     if !skills_dir.is_dir() {
         return Ok(Vec::new());
     }
-    let lock = SkillsLock::acquire(skills_dir)?;
+    let lock = SkillsLock::acquire_within(skills_dir, START_PATIENCE)?;
     let mut recovered = Vec::new();
     for staging in Staging::abandoned(skills_dir, &lock)? {
         let outcome = Plan::read(&staging).and_then(|plan| match plan {

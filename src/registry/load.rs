@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -86,7 +87,7 @@ fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Out
         return Ok(Err(NotUsable::Invalid { findings }));
     }
     let files = contents(dir, survey, &mut findings)?;
-    Ok(match lint(folder, &files, intake) {
+    Ok(match guarded(|| lint(folder, &files, intake)) {
         Ok(skill) if findings.is_empty() => Ok(Installed {
             skill: skill.into(),
             dir: dir.into(),
@@ -95,6 +96,15 @@ fn read(dir: &Path, folder: &str, survey: &Survey, intake: Intake) -> Result<Out
         }),
         Ok(skill) => Err(NotUsable::Invalid { findings: findings.into_iter().chain(skill.findings).collect() }),
         Err(more) => Err(NotUsable::Invalid { findings: findings.into_iter().chain(more).collect() }),
+    })
+}
+
+/// A check that broke is a finding about this package, and nothing else: the list of all others must not break with it.
+fn guarded<T>(check: impl FnOnce() -> Result<T, Vec<Finding>>) -> Result<T, Vec<Finding>> {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| {
+        let message = "the runner broke while it checked the package, which is a fault of the runner";
+        let hint = "its log names the place in the program; report it, with the package";
+        Err(vec![Finding::error(FindingCode::Unreadable, "", message, hint)])
     })
 }
 
@@ -232,4 +242,17 @@ fn not_a_folder(path: &Path) -> NotUsable {
     let message = format!("{} is not a folder that can be read", path.display());
     let finding = Finding::error(FindingCode::Unreadable, "", message, "give the path of an existing folder");
     NotUsable::Invalid { findings: vec![finding] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_breaks_is_a_finding_about_its_package() {
+        assert_eq!(guarded(|| Ok(7)), Ok(7));
+        let broken = guarded(|| -> Result<(), _> { panic!("a fault that nobody knows of") }).unwrap_err();
+        let codes: Vec<FindingCode> = broken.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, [FindingCode::Unreadable]);
+    }
 }

@@ -14,6 +14,7 @@ mod packing;
 mod plan;
 mod refused;
 mod scan;
+mod settle;
 mod staging;
 mod survey;
 
@@ -26,8 +27,9 @@ pub use installed::{Entry, Installed, NotUsable};
 pub use load::load_dir;
 pub(crate) use package_files::compare;
 pub(crate) use packing::pack;
-pub(crate) use plan::{Action, Done, Plan};
+pub(crate) use plan::{Action, Done, Plan, replaces};
 pub(crate) use refused::InstallRefused;
 pub use scan::Registry;
+pub(crate) use settle::{Agreed, Settled};
 pub(crate) use staging::Staging;
 pub(crate) use survey::NOT_PACKAGED;

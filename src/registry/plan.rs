@@ -87,7 +87,7 @@ impl Plan {
     pub(crate) fn install(skills_dir: &Path, skill: &Skill) -> Result<Self, InstallRefused> {
         let (action, set_aside) = match InPlace::look(skills_dir, &skill.id)? {
             InPlace::Nothing => (Action::Install, None),
-            InPlace::Valid(installed) if !replaces(skill, &installed) => {
+            InPlace::Valid(installed) if !replaces(of(skill), of(&installed)) => {
                 let (installed, given) = (installed.version.clone(), skill.version.clone());
                 return Err(InstallRefused::NotNewer { skill_id: skill.id.clone(), installed, given });
             }
@@ -99,12 +99,17 @@ impl Plan {
 
     /// The plan to put this archived skill, which is at `from`, in place of what is there now.
     pub(crate) fn rollback(skills_dir: &Path, skill: &Skill, from: PathBuf, now: &InPlace) -> Self {
+        Self::put(skills_dir, skill, Action::Rollback, Some(from), now)
+    }
+
+    /// The plan to put a skill in place of what is there now, whatever that is.
+    pub(crate) fn put(skills_dir: &Path, skill: &Skill, action: Action, from: Option<PathBuf>, now: &InPlace) -> Self {
         let set_aside = match now {
             InPlace::Nothing => None,
             InPlace::Valid(installed) => Some(archive_path(skills_dir, installed)),
             InPlace::Broken => Some(invalid_path(skills_dir, &skill.id)),
         };
-        Self::of(skill, Action::Rollback, Some(from), set_aside)
+        Self::of(skill, action, from, set_aside)
     }
 
     fn of(skill: &Skill, action: Action, from: Option<PathBuf>, set_aside: Option<PathBuf>) -> Self {
@@ -176,7 +181,7 @@ pub(crate) fn archive_of(id: &str) -> PathBuf {
 }
 
 /// Where this skill goes in the archive.
-fn archive_path(skills_dir: &Path, skill: &Skill) -> PathBuf {
+pub(crate) fn archive_path(skills_dir: &Path, skill: &Skill) -> PathBuf {
     // All that name no version have the same one.
     let name = if is_unversioned(skill) { skill.fingerprint.clone() } else { skill.version.to_string() };
     free_name(skills_dir, &archive_of(&skill.id), &name)
@@ -188,9 +193,13 @@ fn invalid_path(skills_dir: &Path, id: &str) -> PathBuf {
 
 /// Whether a skill may take the place of the one that is there: it is newer, or that one names no version and differs. By
 /// precedence: build metadata, which follows a `+`, makes no version newer.
-fn replaces(skill: &Skill, installed: &Skill) -> bool {
-    let newer = skill.version.cmp_precedence(&installed.version).is_gt();
-    newer || (is_unversioned(installed) && skill.fingerprint != installed.fingerprint)
+pub(crate) fn replaces((version, content): (&Version, &str), (installed, its_content): (&Version, &str)) -> bool {
+    let newer = version.cmp_precedence(installed).is_gt();
+    newer || (*installed == Version::new(0, 0, 0) && content != its_content)
+}
+
+fn of(skill: &Skill) -> (&Version, &str) {
+    (&skill.version, &skill.fingerprint)
 }
 
 pub(crate) fn is_unversioned(skill: &Skill) -> bool {

@@ -1,6 +1,6 @@
 //! The skills folder, read again for every call.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use super::plan::archive_of;
 use super::survey::Survey;
 use crate::domain::similar::most_like;
 use crate::files::{Error, Shortage};
-use crate::skill::{Intake, is_id};
+use crate::skill::{Finding, Intake, is_id};
 
 /// The skills folder. Every call looks at the disk, so that a change is seen at once and without a restart; a package
 /// whose files have not changed is not read again. Calls block on the disk. Clones share what they have read.
@@ -23,6 +23,8 @@ pub struct Registry {
     agents: Option<Arc<Agents>>,
     demos: Option<Arc<Registry>>,
     known: Arc<Mutex<HashMap<String, Known>>>,
+    /// Skills whose package cannot be had, though it should be in place.
+    missing: Arc<Mutex<BTreeMap<String, Finding>>>,
 }
 
 /// A package as it was read, and the metadata of its files at that time.
@@ -41,7 +43,8 @@ type Outcome = Result<Arc<Installed>, NotUsable>;
 impl Registry {
     /// The registry of a folder, which need not exist yet.
     pub fn new(skills_dir: impl Into<PathBuf>) -> Self {
-        Self { skills_dir: skills_dir.into(), agents: None, demos: None, known: Arc::default() }
+        let skills_dir = skills_dir.into();
+        Self { skills_dir, agents: None, demos: None, known: Arc::default(), missing: Arc::default() }
     }
 
     /// The same with the skills of the agents in this folder, which need not exist. An installed skill comes before an
@@ -80,6 +83,9 @@ impl Registry {
         if !is_id(id) {
             return Err(NotUsable::NotFound);
         }
+        if let Some(finding) = self.missing().get(id) {
+            return Err(NotUsable::Invalid { findings: vec![finding.clone()] });
+        }
         let found = match (self.current(id), &self.agents) {
             (Some(known), _) => known,
             (None, Some(agents)) => agents.lookup(id),
@@ -94,10 +100,16 @@ impl Registry {
     /// Every package in the folder, by name, and the agents' skills after them; folders with a dot in front are not
     /// packages. It fails when the machine has nothing left to read them with.
     pub fn list(&self) -> Result<Vec<Entry>, Shortage> {
-        let folders = self.folders()?;
+        let missing = self.missing().clone();
+        let mut folders = self.folders()?;
         self.known().retain(|folder, _| folders.contains(folder));
+        folders.extend(missing.keys().cloned());
         let mut entries = Vec::with_capacity(folders.len());
         for folder in folders.iter().cloned() {
+            if let Some(finding) = missing.get(&folder) {
+                entries.push(Entry::Invalid { folder, findings: vec![finding.clone()] });
+                continue;
+            }
             entries.push(match self.current(&folder) {
                 Some(Ok(found)) => Entry::Valid(found),
                 Some(Err(NotUsable::Invalid { findings })) => Entry::Invalid { folder, findings },
@@ -153,14 +165,15 @@ impl Registry {
         most_like(id, self.folders().unwrap_or_default().into_iter().chain(of_agents).chain(demos))
     }
 
-    fn folders(&self) -> Result<BTreeSet<String>, Shortage> {
+    /// The folders that may be skills.
+    pub(crate) fn folders(&self) -> Result<BTreeSet<String>, Shortage> {
         let entries = load::listed(&self.skills_dir)?;
         let names = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
         Ok(names.filter(|name| !name.starts_with('.')).collect())
     }
 
     /// The package as it is now; none when there is no such folder.
-    fn current(&self, folder: &str) -> Option<Outcome> {
+    pub(super) fn current(&self, folder: &str) -> Option<Outcome> {
         let dir = self.skills_dir.join(folder);
         let last = self.known().get(folder).filter(|known| known.stable && known.folders_stable).cloned();
         if let Some(known) = last.filter(|known| known.survey.still_fits(&dir)) {
@@ -187,6 +200,15 @@ impl Registry {
         let outcome = known.outcome.clone();
         self.known().insert(folder.into(), known);
         Some(outcome)
+    }
+
+    /// From now on these skills cannot be used, whatever is in their place.
+    pub(crate) fn set_missing(&self, missing: BTreeMap<String, Finding>) {
+        *self.missing() = missing;
+    }
+
+    fn missing(&self) -> MutexGuard<'_, BTreeMap<String, Finding>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {

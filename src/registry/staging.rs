@@ -1,9 +1,13 @@
 //! The staging folder of an installation: hidden, beside the skills, and locked while its process lives.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use tracing::warn;
 use uuid::Uuid;
 
@@ -19,6 +23,9 @@ const PACKAGE: &str = "package";
 const PLAN: &str = "plan.json";
 /// The old package during an exchange, on file systems that cannot exchange two folders at once.
 const BETWEEN: &str = "between";
+/// How long an installation waits for others, each of which has the lock while it renames a few folders.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A lock on the skills folder against all other installations, in this process and in others, until it is dropped.
 #[derive(Debug)]
@@ -27,11 +34,21 @@ pub(crate) struct SkillsLock(File);
 impl SkillsLock {
     /// Waits until no other installation has it.
     pub(crate) fn acquire(skills_dir: &Path) -> Result<Self, Error> {
+        Self::acquire_within(skills_dir, PATIENCE)
+    }
+
+    /// The same, not for longer than this: whoever may read the folder can hold its lock for ever.
+    pub(crate) fn acquire_within(skills_dir: &Path, patience: Duration) -> Result<Self, Error> {
         let folder = File::open(skills_dir).map_err(Error::on("open", skills_dir))?;
+        let until = Instant::now() + patience;
         loop {
-            match rustix::fs::flock(&folder, FlockOperation::LockExclusive) {
+            match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self(folder)),
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => thread::sleep(LOOK_EVERY),
+                Err(Errno::WOULDBLOCK) => {
+                    let held = "another process holds its lock (lslocks shows which); end that, or close the folder to other users";
+                    return Err(Error::on("lock", skills_dir)(io::Error::new(io::ErrorKind::TimedOut, held)));
+                }
                 Err(error) => return Err(Error::on("lock", skills_dir)(error)),
             }
         }
@@ -81,7 +98,7 @@ impl Staging {
             let lock = File::open(&dir).map_err(Error::on("open", &dir))?;
             match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => found.push(Self { id, dir, lock }),
-                Err(rustix::io::Errno::WOULDBLOCK) => {}
+                Err(Errno::WOULDBLOCK) => {}
                 Err(error) => return Err(Error::on("lock", &dir)(error)),
             }
         }
@@ -145,5 +162,21 @@ impl Drop for Staging {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
             warn!(folder = %self.dir.display(), %error, "the staging folder of an installation could not be removed; the next start tries again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_somebody_keeps_is_not_waited_for_without_end() {
+        let skills = tempfile::tempdir().unwrap();
+        let kept = File::open(skills.path()).unwrap();
+        rustix::fs::flock(&kept, FlockOperation::LockExclusive).unwrap();
+        let refused = SkillsLock::acquire_within(skills.path(), Duration::from_millis(50)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        drop(kept);
+        assert!(SkillsLock::acquire_within(skills.path(), Duration::ZERO).is_ok());
     }
 }

@@ -3,26 +3,52 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::reader::Reader;
+use super::s3::{self, Bucket, S3Place};
+
 /// Places for the files that several services share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlobsPlace {
     /// A folder that each of them reaches by this path.
     Folder(PathBuf),
+    /// A bucket of an object store.
+    S3(S3Place),
 }
 
-impl BlobsPlace {
-    pub fn parse(text: &str) -> Result<BlobsPlace, String> {
-        if text.starts_with('/') && !text.contains('\0') {
-            return Ok(BlobsPlace::Folder(PathBuf::from(text)));
-        }
-        Err("must be the path of a folder, beginning with /".to_owned())
+/// The place as it is named, before it is known how to reach it.
+enum Named {
+    Folder(PathBuf),
+    Bucket(Bucket),
+}
+
+/// The setting `blobs`, with those that say how a bucket is reached.
+pub(super) fn read(from: &mut Reader) -> Option<BlobsPlace> {
+    let named = from.optional("blobs", |text| Named::parse(text).map(Some));
+    let access = s3::read(from);
+    match named? {
+        Named::Folder(path) => Some(BlobsPlace::Folder(path)),
+        Named::Bucket(bucket) => s3::complete(from, bucket, access).map(BlobsPlace::S3),
     }
 }
 
-impl fmt::Display for BlobsPlace {
+impl Named {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.starts_with('/') && !text.contains('\0') {
+            return Ok(Named::Folder(PathBuf::from(text)));
+        }
+        match text.strip_prefix(s3::SCHEME) {
+            Some(rest) => Bucket::parse(rest).map(Named::Bucket),
+            // The value is not part of the message: it may hold a password.
+            None => Err("must be the path of a folder, beginning with /, or s3://BUCKET/PREFIX".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BlobsPlace::Folder(path) => write!(f, "{}", path.display()),
+            Named::Folder(path) => write!(f, "{}", path.display()),
+            Named::Bucket(bucket) => bucket.fmt(f),
         }
     }
 }

@@ -40,9 +40,18 @@ const PLAIN: &[(&str, Option<&str>)] = &[
     ("store", None),
     ("seal_grace_seconds", None),
     ("blobs", None),
+    ("s3_endpoint", Some("AWS_ENDPOINT_URL")),
+    ("s3_region", Some("AWS_REGION")),
+    ("s3_addressing", None),
+    ("s3_access_key_id", Some("AWS_ACCESS_KEY_ID")),
+    ("s3_secret_access_key", Some("AWS_SECRET_ACCESS_KEY")),
+    ("s3_session_token", Some("AWS_SESSION_TOKEN")),
+    ("s3_credentials_file", None),
     ("node_name", None),
     ("lease_seconds", None),
     ("work", None),
+    ("shared_files_grace_seconds", None),
+    ("cache_max_bytes", None),
     ("scrub", None),
     ("scrub_pause_seconds", None),
     ("max_running_jobs", None),
@@ -111,6 +120,11 @@ pub(crate) fn all() -> Vec<Key> {
 fn key(name: &str, extra_variable: Option<String>) -> Key {
     let usual = format!("SKILL_RUNNER_{}", name.to_uppercase().replace('.', "_"));
     Key { name: name.to_owned(), variables: std::iter::once(usual).chain(extra_variable).collect() }
+}
+
+/// Whether other programs read this variable as well, so that it may be meant for them: anything else that sets the setting wins.
+pub(super) fn is_of_others(variable: &str) -> bool {
+    variable.starts_with("AWS_")
 }
 
 /// The variable of the environment that sets a setting.

@@ -161,7 +161,10 @@ fn from_environment(env: &BTreeMap<String, String>, keys: &[Key], layers: &mut L
             .iter()
             .filter_map(|name| env.get(name).filter(|value| !value.is_empty()).map(|value| (name, value)));
         let Some((variable, value)) = set.next() else { continue };
-        if let Some((other, _)) = set.find(|(_, other)| *other != value) {
+        if keys::is_of_others(variable) && layers.contains_key(&key.name) {
+            continue;
+        }
+        if let Some((other, _)) = set.find(|(name, other)| *other != value && !keys::is_of_others(name)) {
             let message = format!("{variable} has another value; set only one of them");
             problems.push(Problem { key: key.name.clone(), place: other.clone(), message });
         }

@@ -5,13 +5,14 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use std::path::PathBuf;
 
+use super::blobs_place;
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
 use super::{
-    BlobsPlace, Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat,
-    LogLevel, Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Several, Store, StoreKind, Times,
-    UiLogin,
+    Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat, LogLevel,
+    Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Several, Store, StoreKind, Times, UiLogin,
 };
+use crate::bounded::host;
 use crate::domain::engine::Engine;
 use crate::domain::resources::ResourceLimits;
 use crate::domain::retention::{LabelRule, Retention};
@@ -175,7 +176,7 @@ fn store(from: &mut Reader) -> Store {
 fn several(from: &mut Reader) -> Several {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     Several {
-        blobs: from.optional("blobs", |text| BlobsPlace::parse(text).map(Some)),
+        blobs: blobs_place::read(from),
         node_name: from.optional("node_name", |text| {
             let is_name = !text.is_empty() && text.len() <= NODE_NAME_MAX && text.chars().all(is_part);
             is_name.then(|| Some(text.to_owned())).ok_or_else(|| {
@@ -184,6 +185,8 @@ fn several(from: &mut Reader) -> Several {
         }),
         lease_seconds: from.whole("lease_seconds", 15, 5..=300),
         work: from.switch("work", true),
+        shared_files_grace_seconds: from.whole("shared_files_grace_seconds", 24 * HOUR, 0..=WEEK * 52),
+        cache_max_bytes: from.bytes("cache_max_bytes", 20 * GIB, 0..=TIB * 1024),
     }
 }
 
@@ -215,9 +218,7 @@ fn runs(from: &mut Reader, cores: usize) -> Runs {
         control_groups: from.choice("control_groups", Groups::Auto, &groups),
         sandbox_read: paths("sandbox_read", from),
         sandbox_write: paths("sandbox_write", from),
-        egress_allow: from.list("egress_allow", Vec::new(), |host| {
-            !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]*".contains(c))
-        }),
+        egress_allow: from.list("egress_allow", Vec::new(), |text| host::read(text).is_some()),
     }
 }
 

@@ -7,6 +7,7 @@ mod keys;
 mod layers;
 mod load;
 mod reader;
+mod s3;
 mod store_place;
 
 pub(crate) use about::{about, listed};
@@ -16,6 +17,7 @@ pub(crate) use layers::Problem;
 pub use layers::Source;
 pub use reader::Described;
 pub(crate) use reader::Secret;
+pub use s3::{Addressing, Bucket, S3Keys, S3Place};
 pub(crate) use store_place::StoreKind;
 
 use std::collections::BTreeMap;
@@ -143,6 +145,10 @@ pub struct Several {
     pub lease_seconds: u64,
     /// Whether this one starts engines.
     pub work: bool,
+    /// How long a shared file that nothing needs stays.
+    pub shared_files_grace_seconds: u64,
+    /// Most bytes of run files on this disk that are shared as well.
+    pub cache_max_bytes: u64,
 }
 
 /// How stored files are checked in the background.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use similar::TextDiff;
+
+use super::unified_diff::unified_diff;
 
 /// Most lines of both sides together that are compared line by line, in one file and in all.
 const LINES_MAX: usize = 20_000;
@@ -79,8 +80,7 @@ fn diff(old: &str, new: &str, left: &mut Left) -> Option<String> {
     let lines = left.lines.checked_sub(old.lines().count() + new.lines().count())?;
     let bytes = left.bytes.checked_sub(old.len() + new.len())?;
     *left = Left { lines, bytes };
-    let diff = TextDiff::from_lines(old, new);
-    Some(diff.unified_diff().context_radius(CONTEXT).missing_newline_hint(false).to_string())
+    Some(unified_diff(old, new, CONTEXT))
 }
 
 #[cfg(test)]

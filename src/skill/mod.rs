@@ -22,6 +22,7 @@ pub(crate) mod python;
 pub mod schema;
 pub(crate) mod starter;
 pub(crate) mod template_names;
+mod unified_diff;
 
 pub use artifacts::ArtifactRule;
 pub use checked::Skill;

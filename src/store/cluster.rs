@@ -15,9 +15,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::{BoxFuture, Error};
+use super::removals::Removals;
+use super::{BoxFuture, Error, Records};
 use crate::domain::fair_queue::Bounds;
 use crate::domain::ids::RunId;
+use crate::domain::statechart::Status;
 
 /// A service as others see it: the same across restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -83,8 +85,11 @@ pub enum Control {
     Cancel { requested_by: String, reason: String },
 }
 
+/// Numbers of runs by engine and status.
+pub type OpenCounts = Vec<(String, Status, u64)>;
+
 /// The services on one store. Each has its own view of it, which appends and takes runs in its name.
-pub trait Cluster: Send + Sync {
+pub trait Cluster: Records + Removals {
     /// Joins, or joins again after the lease was lost. What an earlier process of the same node owned is abandoned at once. Until
     /// it has joined, a service owns nothing and can take nothing.
     fn join(&self, info: NodeInfo) -> BoxFuture<'_, Result<(), Error>>;
@@ -133,6 +138,11 @@ pub trait Cluster: Send + Sync {
     /// Asks a service to take no new runs, or to take some again; false if there is none with this id.
     fn drain(&self, node: NodeId, draining: bool) -> BoxFuture<'_, Result<bool, Error>>;
 
-    /// Those of the shared files, by their SHA-256, that no run needs.
+    /// How many runs that have not ended there are, by engine and status; `None` if that cannot be told.
+    fn open_counts(&self) -> BoxFuture<'_, Result<Option<OpenCounts>, Error>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Those of the shared files, by their SHA-256, that no run and no record needs.
     fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>>;
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::contract::{events, run};
 use super::{
     Append, BoxFuture, Cluster, Control, Error, EventStore, ForOthers, IndexChange, IndexKey, NodeId, NodeInfo,
-    NodeLoad, RawPiece,
+    NodeLoad, RawPiece, record_contract, removals_contract,
 };
 use crate::domain::event::Started;
 use crate::domain::fact::Stream;
@@ -60,7 +60,9 @@ pub async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
     what_is_queued_wakes_other_services(&make()).await?;
     a_service_that_drains_takes_nothing(&make()).await?;
     runs_that_are_due_or_over_are_found(&make()).await?;
-    raw_output_and_files_come_and_go_with_the_run(&make()).await
+    raw_output_comes_and_goes_with_the_run(&make()).await?;
+    record_contract::check(&make().views.iter().map(|view| view.cluster.clone()).collect::<Vec<_>>()).await?;
+    removals_contract::check(make).await
 }
 
 /// What a test says of a run.
@@ -165,7 +167,7 @@ impl View {
     }
 }
 
-async fn joined(services: &Services) -> Result<&[View], Error> {
+pub(super) async fn joined(services: &Services) -> Result<&[View], Error> {
     for view in &services.views {
         view.join(LONG).await?;
     }
@@ -463,16 +465,15 @@ async fn runs_that_are_due_or_over_are_found(services: &Services) -> Result<(), 
     Ok(())
 }
 
-async fn raw_output_and_files_come_and_go_with_the_run(services: &Services) -> Result<(), Error> {
+async fn raw_output_comes_and_goes_with_the_run(services: &Services) -> Result<(), Error> {
     let [one, two, ..] = joined(services).await? else { return Ok(()) };
     let piece = |from: u64, text: &'static str| RawPiece {
         stream: Stream::Stdout,
         from,
         bytes: Bytes::from_static(text.as_bytes()),
     };
-    let files = [[1; 32], [2; 32], [3; 32]];
     for (head, raw) in [(0, vec![piece(0, "abc"), piece(3, "de")]), (1, vec![piece(5, "fgh")])] {
-        let for_others = ForOthers { raw, files: files[..2].to_vec() };
+        let for_others = ForOthers { raw, ..ForOthers::default() };
         one.store.append(Append { for_others, ..events(run(1), Seq(head), 1) }).await?;
     }
     let read = async |stream: Stream, from: u64, most: usize| two.store.raw(&run(1), stream, from, most).await;
@@ -480,11 +481,8 @@ async fn raw_output_and_files_come_and_go_with_the_run(services: &Services) -> R
     assert_eq!(read(Stream::Stdout, 1, 3).await?, [piece(1, "bc"), piece(3, "d")]);
     assert_eq!(read(Stream::Stdout, 7, 0).await?, [piece(7, "h")]);
     assert_eq!((read(Stream::Stdout, 8, 9).await?, read(Stream::Stderr, 0, 9).await?), (vec![], vec![]));
-    assert_eq!(two.cluster.unused_files(&files).await?, [files[2]]);
     two.store.delete_events(&run(1)).await?;
-    assert_eq!((read(Stream::Stdout, 0, 9).await?, two.cluster.unused_files(&files).await?), (vec![], vec![files[2]]));
-    two.store.delete_run(&run(1), Vec::new()).await?;
-    assert_eq!(two.cluster.unused_files(&files).await?, files);
+    assert_eq!(read(Stream::Stdout, 0, 9).await?, []);
     Ok(())
 }
 

@@ -25,6 +25,9 @@ pub enum Error {
     /// Another service works on this run, or this one's lease has ended.
     #[error("another service works on this run")]
     NotOwner,
+    /// A shared file that the append names was removed since it was put, or is being removed: put it again.
+    #[error("a shared file was removed since it was put")]
+    FilesRemoved,
     /// The row that had to be absent exists.
     #[error("the index row exists already")]
     Taken {
@@ -121,7 +124,7 @@ pub enum Error {
 
 impl Error {
     /// A cause that is known only as text.
-    pub(super) fn cause(text: impl Into<String>) -> Cause {
+    pub(crate) fn cause(text: impl Into<String>) -> Cause {
         Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(text.into()))
     }
 

@@ -8,6 +8,8 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::held::Author;
+use super::memory_records::MemoryRecords;
+use super::memory_removals::Removed;
 use super::pieces::Pieces;
 use super::standing::{Queued, Standing};
 use super::{Control, Error, ForOthers, IndexChange, IndexKey, Labels, NodeId, NodeInfo, NodeLoad, RawPiece};
@@ -29,6 +31,8 @@ pub(super) struct Several {
     pub(super) controls: Vec<(Uuid, RunId, Control)>,
     pub(super) raw: HashMap<(RunId, Stream), BTreeMap<u64, Bytes>>,
     pub(super) files: BTreeSet<([u8; 32], RunId)>,
+    pub(super) records: MemoryRecords,
+    pub(super) removed: Removed,
     pub(super) wakes: HashMap<NodeId, Arc<Notify>>,
     pub(super) incarnations: u128,
 }
@@ -68,6 +72,8 @@ impl Several {
             controls: Vec::new(),
             raw: HashMap::new(),
             files: BTreeSet::new(),
+            records: MemoryRecords::default(),
+            removed: Removed::default(),
             wakes: HashMap::new(),
             incarnations: 0,
         }
@@ -86,6 +92,9 @@ impl Several {
     pub(super) fn appended(&mut self, run: RunId, index: &[IndexChange], for_others: ForOthers) -> bool {
         for piece in for_others.raw {
             self.raw.entry((run, piece.stream)).or_default().insert(piece.from, piece.bytes);
+        }
+        if for_others.only_these {
+            self.files.retain(|(_, of)| *of != run);
         }
         self.files.extend(for_others.files.into_iter().map(|file| (file, run)));
         let last = index.iter().rev().find_map(|change| match change {

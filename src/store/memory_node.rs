@@ -13,8 +13,8 @@ use super::held::{Held, Lease};
 use super::memory::MemoryStore;
 use super::memory_cluster::{NodeRow, Several};
 use super::{
-    Append, AppendResult, BoxFuture, Cluster, Control, Durability, Error, EventBatch, EventStore, IndexKey, Node,
-    NodeId, NodeInfo, NodeLoad, RawPiece, Renewed, RunFilter,
+    Append, AppendResult, BoxFuture, Changed, Cluster, Control, Durability, Error, EventBatch, EventStore, IndexKey,
+    Node, NodeId, NodeInfo, NodeLoad, RawPiece, Record, RecordChange, RecordList, Records, Renewed, RunFilter,
 };
 use crate::domain::fact::Stream;
 use crate::domain::fair_queue::Bounds;
@@ -54,11 +54,11 @@ impl MemoryNode {
         }
     }
 
-    fn several<T>(&self, ask: impl FnOnce(&mut Several) -> Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn several<T>(&self, ask: impl FnOnce(&mut Several) -> Result<T, Error>) -> Result<T, Error> {
         self.store.several(ask).unwrap_or(Err(Error::Closed))
     }
 
-    fn lease(&self) -> Result<Lease, Error> {
+    pub(super) fn lease(&self) -> Result<Lease, Error> {
         self.held.lease().ok_or(Error::NotOwner)
     }
 
@@ -243,9 +243,34 @@ impl Cluster for MemoryNode {
 
     fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>> {
         Box::pin(ready(self.several(|several| {
-            let is_used = |file: &[u8; 32]| several.files.iter().any(|(used, _)| used == file);
+            let is_used =
+                |file: &[u8; 32]| several.files.iter().any(|(used, _)| used == file) || several.records.need(file);
             Ok(among.iter().filter(|file| !is_used(file)).copied().collect())
         })))
+    }
+}
+
+impl Records for MemoryNode {
+    fn record(&self, kind: &'static str, key: &str) -> BoxFuture<'_, Result<Option<Record>, Error>> {
+        Box::pin(ready(self.several(|several| Ok(several.records.record(kind, key)))))
+    }
+
+    fn records(&self, kind: &'static str) -> BoxFuture<'_, Result<RecordList, Error>> {
+        Box::pin(ready(self.several(|several| Ok(several.records.list(kind)))))
+    }
+
+    fn record_revisions(&self, kinds: &[&'static str]) -> BoxFuture<'_, Result<Vec<u64>, Error>> {
+        let revisions = |several: &mut Several| kinds.iter().map(|kind| several.records.revision(kind)).collect();
+        Box::pin(ready(self.several(|several| Ok(revisions(several)))))
+    }
+
+    fn change_record(&self, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>> {
+        Box::pin(ready(self.several(|several| several.records.change(change))))
+    }
+
+    fn records_changed(&self) -> watch::Receiver<u64> {
+        let changed = self.several(|several| Ok(several.records.changed()));
+        changed.unwrap_or_else(|_| watch::channel(0).1)
     }
 }
 
@@ -305,6 +330,10 @@ impl EventStore for MemoryNode {
         max_bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<RawPiece>, Error>> {
         self.store.raw(run, stream, from, max_bytes)
+    }
+
+    fn removals(&self) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(ready(self.several(|several| Ok(several.removed.count))))
     }
 
     fn durability(&self) -> Durability {

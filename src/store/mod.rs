@@ -24,9 +24,15 @@ mod labels;
 mod memory;
 mod memory_cluster;
 mod memory_node;
+mod memory_records;
+mod memory_removals;
 mod patience;
 mod pieces;
 mod postgres;
+pub mod record_contract;
+mod records;
+pub(crate) mod removals;
+mod removals_contract;
 pub mod sealed;
 mod sled;
 mod standing;
@@ -34,7 +40,7 @@ mod switch;
 mod tails;
 
 pub use self::batch::EventBatch;
-pub use self::cluster::{Cluster, Control, Node, NodeId, NodeInfo, NodeLoad, Renewed};
+pub use self::cluster::{Cluster, Control, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, Renewed};
 pub use self::error::Error;
 pub(crate) use self::labels::Labels;
 pub use self::labels::{RunCounts, RunFilter};
@@ -42,6 +48,8 @@ pub use self::memory::MemoryStore;
 pub use self::memory_cluster::StoreClock;
 pub use self::memory_node::MemoryNode;
 pub use self::postgres::{Postgres, PostgresStore};
+pub use self::records::{Changed, Expected, MAX_RECORD_BYTES, Record, RecordChange, RecordList, Records};
+pub use self::removals::{FileHash, Removals, Turn};
 pub(crate) use self::sealed::{SealedLog, Sealing};
 pub use self::sled::{SledStore, Space};
 pub(crate) use self::switch::Switch;
@@ -99,8 +107,12 @@ pub struct Append {
 pub struct ForOthers {
     /// The raw output that the events cite. It goes with the events.
     pub raw: Vec<RawPiece>,
-    /// Shared files that the run needs from now on, by their SHA-256. They go with the run.
-    pub files: Vec<[u8; 32]>,
+    /// Shared files that the run needs from now on. They go with the run.
+    pub files: Vec<FileHash>,
+    /// How many removals of shared files were over before these were put ([`EventStore::removals`]).
+    pub put_after: u64,
+    /// Whether the run needs no others any more.
+    pub only_these: bool,
 }
 
 /// Consecutive bytes of a raw stream of a run.
@@ -195,6 +207,11 @@ pub trait EventStore: Send + Sync {
         _max_bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<RawPiece>, Error>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// How many removals of shared files are over. Asked before files are put that an append is to name.
+    fn removals(&self) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(std::future::ready(Ok(0)))
     }
 
     /// What `Ok` from this store survives.

@@ -1,10 +1,12 @@
 //! How much disk space folders take, as far as it matters whether that is too much.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::domain::resources::{Exceeded, Resource, ResourceLimits};
+use crate::files;
 
 /// The unit of the blocks that the kernel tells.
 pub(super) const BLOCK: u64 = 512;
@@ -18,10 +20,10 @@ pub(crate) fn exceeded(folders: &[PathBuf], unnamed: u64, limits: &ResourceLimit
     }
     let mut waiting = folders.to_vec();
     while let Some(folder) = waiting.pop() {
-        let Ok(entries) = fs::read_dir(folder) else { continue };
+        let Ok(entries) = opened(&folder, || fs::read_dir(&folder)) else { continue };
         for entry in entries.flatten() {
             // It may be gone by now.
-            let Ok(found) = entry.metadata() else { continue };
+            let Ok(found) = opened(&folder, || entry.metadata()) else { continue };
             bytes = bytes.saturating_add(found.blocks().saturating_mul(BLOCK));
             files += 1;
             let too_much = match found.is_file() {
@@ -38,6 +40,17 @@ pub(crate) fn exceeded(folders: &[PathBuf], unnamed: u64, limits: &ResourceLimit
         }
     }
     None
+}
+
+/// Looks into a folder. One that the run has closed to its own user is opened: what is in it counts.
+fn opened<T>(folder: &Path, look: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match look() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            files::regain(folder)?;
+            look()
+        }
+        seen => seen,
+    }
 }
 
 #[cfg(test)]

@@ -10,13 +10,17 @@ use crate::files::{self, Error};
 /// Makes sure that the content of `file` is at `path`. Anything else there is moved aside, and no link is followed.
 pub(crate) fn restore(mut file: &File, path: &Path) -> Result<(), Error> {
     let ours = file.metadata().map_err(Error::on("look at", path))?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        // The run's own folder first: an engine can close each of them to the service's user, or put a link in the place of this one.
+        folder.parent().map_or(Ok(()), files::regain)?;
+        files::regain(folder)?;
+        files::ensure_folder(folder)?;
+    }
+    files::regain(path)?;
     if fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())) {
         return Ok(());
     }
     tracing::warn!(path = %path.display(), "the engine removed or replaced its own log; restoring it");
-    if let Some(folder) = path.parent() {
-        files::ensure_folder(folder)?;
-    }
     files::ensure_absent(path)?;
     // As a copy: a file that has lost its last name cannot get another.
     let mut copy = files::create_new(path, false)?;

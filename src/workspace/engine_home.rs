@@ -60,8 +60,11 @@ impl EngineHome {
         if !self.own.exists() {
             return Ok(());
         }
-        let copied = self.shared.settings.iter().filter(|path| self.shared.caches.contains(path));
-        copied.map(|path| self.own.join(COPIES).join(path)).try_for_each(|copy| files::remove_tree(&copy).map(drop))?;
+        for copied in self.shared.settings.iter().filter(|path| self.shared.caches.contains(path)) {
+            let copy = Path::new(COPIES).join(copied);
+            files::clear_way(&self.own, files::parent(&copy))?;
+            files::remove_tree(&self.own.join(copy))?;
+        }
         self.write_back_logins()?;
         self.restore_links()
     }
@@ -81,6 +84,7 @@ impl EngineHome {
 
     /// Makes a link to the operator's entry, if there is one.
     fn link(&self, path: &str) -> Result<(), Error> {
+        files::clear_way(&self.own, files::parent(Path::new(path)))?;
         let (target, link) = (self.operators.join(path), self.own.join(path));
         if !target.exists() {
             // What a turn put there, and a link to what the operator has removed.
@@ -193,6 +197,36 @@ mod tests {
         assert!(place.at("homes/run").join(COPIES).join("cache/file").exists());
         home.prepare().unwrap();
         assert!(!place.at("homes/run").join(COPIES).exists(), "the next turn begins without it");
+    }
+
+    #[test]
+    fn a_folder_of_the_home_that_a_turn_replaced_by_a_link_leads_nowhere() {
+        let shared =
+            SharedHome { settings: &["cfg/settings.json", "cfg/skills", "config"], caches: &["config"], ..SHARED };
+        let place = Place::new();
+        let home = EngineHome::new(place.at("homes/run"), &place.at("operator"), shared);
+        home.prepare().unwrap();
+        let files = ["login.json", "other.json", "settings.json", "skills/one", "config/file", "session"];
+        for file in files {
+            fs::create_dir_all(place.at("outside").join(file).parent().unwrap()).unwrap();
+            place.write(&format!("outside/{file}"), "not the run's");
+        }
+        for folder in ["cfg", COPIES] {
+            let folder = place.at("homes/run").join(folder);
+            files::remove_tree(&folder).unwrap();
+            symlink(place.at("outside"), folder).unwrap();
+        }
+        // When the turn is over, and when the next begins.
+        for put_in_order in [EngineHome::settle, EngineHome::prepare] {
+            put_in_order(&home).unwrap();
+            for file in files {
+                let path = place.at("outside").join(file);
+                assert!(path.symlink_metadata().is_ok_and(|found| found.is_file()), "{file}");
+                assert_eq!(fs::read_to_string(path).unwrap(), "not the run's");
+            }
+            assert_eq!(place.read("homes/run/cfg/login.json"), r#"{"token":"old"}"#);
+            assert!(fs::read_dir(place.at("outside")).unwrap().count() == files.len(), "nothing was put there");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub fn create_for_engine(paths: &RunPaths, uploads: bool) -> Result<(), Error> {
 /// To be called when an engine has ended: whatever it put in the places that the runner later reads from, or writes to without
 /// a look, is moved aside.
 pub(crate) fn reclaim(paths: &RunPaths) -> Result<(), Error> {
+    regain(paths)?;
     create_run(paths)?;
     files::ensure_folder(&paths.folder(RunFolder::Logs))?;
     // Both are made when the run is over: what is there before is a forgery.
@@ -32,11 +33,29 @@ pub(crate) fn reclaim(paths: &RunPaths) -> Result<(), Error> {
     files::ensure_absent(&paths.file(RunFile::EventsIndex))
 }
 
+/// Opens what an engine closed to its own user: the run's folder, and the runner's folders and files in it.
+fn regain(paths: &RunPaths) -> Result<(), Error> {
+    let folders = RunFolder::ALL.map(|folder| paths.folder(folder));
+    for folder in std::iter::once(&paths.root).chain(&folders) {
+        files::regain(folder)?;
+        // Behind a link are the files of others.
+        if fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
+            let inside = RunFile::ALL.map(|file| paths.file(file));
+            inside.iter().filter(|file| file.parent() == Some(folder)).try_for_each(|file| files::regain(file))?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes the folders that were created for an engine which left them empty.
 pub(crate) fn remove_unused(paths: &RunPaths, skill_copy: &Path) {
     // One that holds something is not removed, and neither is what it is in.
     for folder in [RunFolder::Artifacts, RunFolder::Uploads] {
         let _ = fs::remove_dir(paths.folder(folder));
+    }
+    let way = skill_copy.strip_prefix(&paths.root).unwrap_or(skill_copy);
+    if files::clear_way(&paths.root, way).is_err() {
+        return;
     }
     for folder in skill_copy.ancestors().take_while(|folder| *folder != paths.root) {
         if fs::remove_dir(folder).is_err() {
@@ -93,6 +112,13 @@ mod tests {
         let copy = paths.skill_copy("script", "demo");
         fs::create_dir_all(&copy).unwrap();
         remove_unused(&paths, &copy);
+        assert_eq!(names(), ["logs", "result"]);
+        // A link on the way would lead to empty folders of others.
+        let outside = folder.path().join("outside/skills/demo");
+        fs::create_dir_all(&outside).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("outside"), paths.root.join(".script")).unwrap();
+        remove_unused(&paths, &copy);
+        assert!(outside.exists());
         assert_eq!(names(), ["logs", "result"]);
         assert_eq!(fs::read_to_string(paths.file(RunFile::Stdout)).unwrap(), "kept");
         assert!(!paths.tmp.exists(), "it is created when an engine starts");

@@ -12,7 +12,7 @@ const FORMAT: &str = "FORMAT";
 const FORMAT_BYTES: u64 = 80;
 
 /// What may be in a data folder before that: by other commands, by a start or a move to another store that was killed, by a backup.
-const OF_DATA: [&str; 28] = [
+const OF_DATA: [&str; 29] = [
     FORMAT,
     "LOCK",
     "agent-home",
@@ -38,6 +38,7 @@ const OF_DATA: [&str; 28] = [
     "skill-copies",
     "store",
     "tmp",
+    "tokens-moved.json",
     "tokens.json",
     "tokens.lock",
     "verify.json",

@@ -56,8 +56,13 @@ impl Layout {
             tmp: self.tmp().join(run.to_string()),
             home: self.homes().join(run.to_string()),
             sealed: self.sealed().join(format!("{run}.jsonl")),
-            state: self.data.join("cached").join(run.to_string()),
+            state: self.cached().join(run.to_string()),
         }
+    }
+
+    /// What is known of runs whose files are shared, one file each.
+    pub(crate) fn cached(&self) -> PathBuf {
+        self.data.join("cached")
     }
 
     /// Copies of skills that runs share, by their content.
@@ -138,6 +143,11 @@ impl Layout {
     /// The named tokens that open the service.
     pub(crate) fn tokens(&self) -> PathBuf {
         self.data.join("tokens.json")
+    }
+
+    /// What is left of that file when its tokens have become those of several services; nobody reads it.
+    pub(crate) fn moved_tokens(&self) -> PathBuf {
+        self.data.join("tokens-moved.json")
     }
 
     /// Held while the tokens are changed.

@@ -32,7 +32,7 @@ pub(crate) use keep_only::keep_only;
 pub use layout::Layout;
 pub(crate) use layout::{KEPT_REQUEST, NEW_STORE, OLD_STORE, RunPaths};
 pub(crate) use ranges::{RangeError, read_range};
-pub(crate) use sessions::{Bound, Sessions};
+pub(crate) use sessions::{Bound, MOST as SESSIONS_MOST, Session, Sessions};
 pub(crate) use share::{link_or_copy, share_file};
 pub(crate) use shared_skills::SharedSkills;
 pub(crate) use signing_key::{read_signing_key, signing_key};
@@ -40,7 +40,8 @@ pub(crate) use skill_copy::{copy_skill, write_skill};
 pub(crate) use snapshot::{Most, PackError, Packed, What, pack, unpack};
 pub(crate) use spare_copies::Lent;
 pub(crate) use tokens::{
-    NamedToken, Scope, Shown, TokenError, Tokens, create_token, new_secret, read_tokens, revoke_token,
+    NamedToken, Scope, Shown, TokenError, Tokens, add_token, create_token, new_secret, read_tokens, remove_token,
+    revoke_token,
 };
 pub use unpack::{Archive, UploadLimits};
 pub(crate) use upload::begins_like_a_zip;

@@ -18,7 +18,7 @@ use crate::files::{self, Error};
 const FILE_MAX: u64 = 4 * 1024 * 1024;
 const PREFIX: &str = "ss_";
 /// Most sessions; the oldest goes when there are more.
-const MOST: usize = 1000;
+pub(crate) const MOST: usize = 1000;
 
 /// What a session was opened with. It is worth what that is worth at each moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,13 +37,38 @@ pub(crate) enum Bound {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Session {
+pub(crate) struct Session {
     /// Of the text that the browser sends. It has 256 random bits, so that a fast hash is enough.
     sha256: String,
     #[serde(flatten)]
     bound: Bound,
-    created_at: Timestamp,
-    expires_at: Timestamp,
+    pub(crate) created_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
+}
+
+impl Session {
+    /// A new session, and the text that the browser is to send.
+    pub(crate) fn new(
+        bound: impl FnOnce(&str) -> Bound,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> io::Result<(Self, String)> {
+        let text = new_secret(PREFIX)?;
+        Ok((Self { sha256: hash(&text), bound: bound(&text), created_at: now, expires_at }, text))
+    }
+
+    /// The hash of its text.
+    pub(crate) fn hash(&self) -> &str {
+        &self.sha256
+    }
+
+    pub(crate) fn is_open(&self, now: Timestamp) -> bool {
+        now < self.expires_at
+    }
+
+    pub(crate) fn bound(&self) -> &Bound {
+        &self.bound
+    }
 }
 
 /// The sessions of a data folder, which one service has at a time.
@@ -79,8 +104,8 @@ impl Sessions {
         now: Timestamp,
         expires_at: Timestamp,
     ) -> Result<String, Error> {
-        let text = new_secret(PREFIX).map_err(Error::on("make", &self.layout.sessions()))?;
-        let session = Session { sha256: hash(&text), bound: bound(&text), created_at: now, expires_at };
+        let (session, text) =
+            Session::new(bound, now, expires_at).map_err(Error::on("make", &self.layout.sessions()))?;
         self.change(now, |open| {
             if open.len() >= MOST
                 && let Some(oldest) = open.values().min_by_key(|session| session.created_at).map(|it| it.sha256.clone())
@@ -95,7 +120,7 @@ impl Sessions {
     /// What the session with this text was opened with, if it is open at this moment.
     pub(crate) fn find(&self, text: &str, now: Timestamp) -> Option<Bound> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(&hash(text)).filter(|session| now < session.expires_at).map(|session| session.bound.clone())
+        open.get(&hash(text)).filter(|session| session.is_open(now)).map(|session| session.bound.clone())
     }
 
     /// When the session whose text has this hash ends, if it is open at this moment.
@@ -122,7 +147,7 @@ impl Sessions {
     fn change(&self, now: Timestamp, work: impl FnOnce(&mut HashMap<String, Session>)) -> Result<(), Error> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = open.clone();
-        changed.retain(|_, session| now < session.expires_at);
+        changed.retain(|_, session| session.is_open(now));
         work(&mut changed);
         let mut listed: Vec<&Session> = changed.values().collect();
         listed.sort_by(|one, other| (one.created_at, &one.sha256).cmp(&(other.created_at, &other.sha256)));

@@ -56,6 +56,34 @@ pub(crate) struct NamedToken {
 }
 
 impl NamedToken {
+    /// A text for a new token; nobody can guess it.
+    pub(crate) fn new_text() -> io::Result<String> {
+        new_secret(PREFIX)
+    }
+
+    /// The token with this text.
+    pub(crate) fn new(
+        name: &str,
+        scope: Scope,
+        text: &str,
+        now: Timestamp,
+        expires_at: Option<Timestamp>,
+    ) -> Result<Self, TokenError> {
+        let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let fits = name.len() <= NAME_MAX
+            && name.bytes().next().is_some_and(letter)
+            && name.bytes().all(|byte| letter(byte) || b"._-".contains(&byte));
+        if !fits {
+            return Err(TokenError::Name { name: name.chars().take(NAME_MAX).collect() });
+        }
+        Ok(Self { name: name.to_owned(), scope, sha256: hash(text), created_at: now, expires_at })
+    }
+
+    /// Whether a text may be that of a named token.
+    pub(crate) fn may_be(text: &str) -> bool {
+        text.starts_with(PREFIX)
+    }
+
     /// The hash of its text, by which a session knows its token.
     pub(crate) fn hash(&self) -> &str {
         &self.sha256
@@ -106,34 +134,34 @@ pub(crate) fn create_token(
     now: Timestamp,
     expires_at: Option<Timestamp>,
 ) -> Result<String, TokenError> {
-    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let fits = name.len() <= NAME_MAX
-        && name.bytes().next().is_some_and(letter)
-        && name.bytes().all(|byte| letter(byte) || b"._-".contains(&byte));
-    if !fits {
-        return Err(TokenError::Name { name: name.chars().take(NAME_MAX).collect() });
-    }
-    let text = new_secret(PREFIX).map_err(Error::on("make", &layout.tokens()))?;
-    change(layout, |tokens| {
-        if tokens.iter().any(|token| token.name == *name) {
-            return Err(TokenError::Exists { name: name.to_owned() });
-        }
-        tokens.push(NamedToken { name: name.to_owned(), scope, sha256: hash(&text), created_at: now, expires_at });
-        Ok(())
-    })?;
+    let text = NamedToken::new_text().map_err(Error::on("make", &layout.tokens()))?;
+    let token = NamedToken::new(name, scope, &text, now, expires_at)?;
+    change(layout, |tokens| add_token(tokens, token))?;
     Ok(text)
+}
+
+/// Adds a token whose name is new.
+pub(crate) fn add_token(tokens: &mut Vec<NamedToken>, token: NamedToken) -> Result<(), TokenError> {
+    if tokens.iter().any(|known| known.name == token.name) {
+        return Err(TokenError::Exists { name: token.name });
+    }
+    tokens.push(token);
+    Ok(())
+}
+
+/// Removes the token with this name.
+pub(crate) fn remove_token(tokens: &mut Vec<NamedToken>, name: &str) -> Result<(), TokenError> {
+    let before = tokens.len();
+    tokens.retain(|token| token.name != *name);
+    if tokens.len() == before {
+        return Err(TokenError::Missing { name: name.chars().take(NAME_MAX).collect() });
+    }
+    Ok(())
 }
 
 /// From now on the token opens nothing.
 pub(crate) fn revoke_token(layout: &Layout, name: &str) -> Result<(), TokenError> {
-    change(layout, |tokens| {
-        let before = tokens.len();
-        tokens.retain(|token| token.name != *name);
-        if tokens.len() == before {
-            return Err(TokenError::Missing { name: name.chars().take(NAME_MAX).collect() });
-        }
-        Ok(())
-    })
+    change(layout, |tokens| remove_token(tokens, name))
 }
 
 fn change(
@@ -197,7 +225,20 @@ pub(crate) enum Shown {
     NoneInUse,
 }
 
+impl Shown {
+    /// What the text with this hash is among these tokens at this moment.
+    pub(crate) fn among(tokens: &[NamedToken], hash: &str, now: Timestamp) -> Self {
+        let found = tokens.iter().find(|token| token.sha256 == hash && !token.is_expired(now));
+        found.map_or(Self::Unknown, |token| Self::Token(token.clone()))
+    }
+}
+
 impl Tokens {
+    /// The hash by which a token's text is known.
+    pub(crate) fn hash_of(text: &str) -> String {
+        hash(text)
+    }
+
     pub(crate) fn new(layout: Layout) -> Self {
         Self { layout, known: Mutex::default() }
     }
@@ -206,7 +247,7 @@ impl Tokens {
     pub(crate) fn find(&self, text: &str, now: Timestamp) -> Shown {
         // The hashes are compared: how long that takes tells nothing about a token.
         match self.with_hash(&hash(text), now) {
-            Shown::Token(_) if !text.starts_with(PREFIX) => Shown::Unknown,
+            Shown::Token(_) if !NamedToken::may_be(text) => Shown::Unknown,
             shown => shown,
         }
     }
@@ -221,8 +262,7 @@ impl Tokens {
                 return Shown::Unknown;
             }
         };
-        let found = tokens.iter().find(|token| token.sha256 == hash && !token.is_expired(now));
-        found.map_or(Shown::Unknown, |token| Shown::Token(token.clone()))
+        Shown::among(&tokens, hash, now)
     }
 
     /// Whether there is a token that opens the service at this moment.

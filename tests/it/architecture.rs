@@ -53,6 +53,7 @@ const PURE_UP_TO: u8 = 4;
 const ORCHESTRATOR: &[&str] = &[
     "error",
     "environment",
+    "access",
     "run_files",
     "log",
     "results",

@@ -1,4 +1,5 @@
-//! Shared files: what every place for them promises, and what a folder does besides.
+//! Shared files: what every place for them promises, and what a folder and an object store do besides.
 
 mod contract;
 mod folder;
+mod s3;

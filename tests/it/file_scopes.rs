@@ -46,6 +46,32 @@ fn each_scope_leaves_a_run_its_own_places_to_write_to() {
 }
 
 #[test]
+fn what_the_operator_lets_every_run_read_is_seen_and_not_written_to() {
+    if sandbox::left_out("file_scopes::what_the_operator_lets_every_run_read_is_seen_and_not_written_to") {
+        return;
+    }
+    // No run sees the machine's own.
+    let [shown, other] = [(), ()].map(|()| tempfile::tempdir_in("/tmp").unwrap());
+    for folder in [&shown, &other] {
+        std::fs::write(folder.path().join("file"), "words").unwrap();
+    }
+    let server = Server::with(&[("sandbox", "on"), ("sandbox_read", shown.path().to_str().unwrap())]);
+    let looks = format!(
+        "cat >/dev/null\nshown=$(cat {0}/file 2>/dev/null)\nother=$(cat {1}/file 2>/dev/null)\n\
+         if (echo x > {0}/probe) 2>/dev/null; then written=yes; else written=no; fi\n\
+         printf '{{\"success\":true,\"data\":{{\"shown\":\"%s\",\"other\":\"%s\",\"written\":\"%s\"}}}}' \"$shown\" \"$other\" $written\n",
+        shown.path().display(),
+        other.path().display()
+    );
+    for (id, scope) in [("looks", json!({})), ("only-looks", json!({"fs_scope": "read_only"}))] {
+        server.skill(id, &looks, json!({"runner": {"automation": scope}}));
+        let (_, run) = server.finished(id);
+        let data = server.get(&format!("/v1/jobs/{run}/result")).json()["result"]["data"].take();
+        assert_eq!(data, json!({"shown": "words", "other": "", "written": "no"}), "{id}");
+    }
+}
+
+#[test]
 fn a_scope_that_nobody_knows_is_taken_for_the_runs_own_folders_and_the_log_and_the_lint_say_so() {
     if sandbox::left_out(
         "file_scopes::a_scope_that_nobody_knows_is_taken_for_the_runs_own_folders_and_the_log_and_the_lint_say_so",

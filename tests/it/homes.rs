@@ -51,6 +51,41 @@ fn a_login_that_an_engine_refreshes_is_the_operators_afterwards_and_its_transcri
 }
 
 #[test]
+fn a_link_in_the_place_of_a_folder_of_the_home_leads_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    // Whatever the sandbox hides: the link need not lead anywhere in it.
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let files = ["auth.json", "config.toml", "skills/one", "prompts/one"];
+    for file in files {
+        let path = outside.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "not the run's").unwrap();
+    }
+    let plant = format!("cd ..; mv .codex old; ln -s {} .codex", outside.path().display());
+    let program = codex(folder.path(), &plant);
+    let home = folder.path().join("homes");
+    fs::create_dir_all(home.join("codex/.codex")).unwrap();
+    fs::write(home.join("codex/.codex/auth.json"), r#"{"tokens":{"access_token":"old-token-1"}}"#).unwrap();
+    for sandbox in ["auto", "off"] {
+        let server = Server::with(&[
+            SHIPPED,
+            ("sandbox", sandbox),
+            ("engines.codex.command", program.to_str().unwrap()),
+            ("agent_home", home.to_str().unwrap()),
+        ]);
+        let body = json!({"skill_id": "demo-notes", "engine": "codex", "input": {"topic": "plums"}});
+        let (_, run) = server.create_with(&body);
+        server.finish(&run);
+        assert!(server.data().join("homes").join(&run).join("old").exists(), "the link was planted");
+        for file in files {
+            let path = outside.path().join(file);
+            assert!(path.symlink_metadata().is_ok_and(|found| found.is_file()), "{file}, {sandbox}");
+            assert_eq!(fs::read_to_string(path).unwrap(), "not the run's", "{file}, {sandbox}");
+        }
+    }
+}
+
+#[test]
 fn a_home_goes_with_its_run_and_one_without_a_run_is_swept() {
     let server = Server::start();
     server.skill("tiny", HELLO, json!({}));

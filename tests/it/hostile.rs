@@ -7,6 +7,7 @@ mod large_answers;
 mod large_packages;
 mod nested_texts;
 mod output;
+mod own_folder;
 mod packages;
 mod parsers;
 mod races;

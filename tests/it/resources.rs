@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::support::skill::HELLO;
-use crate::support::{Server, of_type};
+use crate::support::{Server, of_type, sandbox};
 
 /// Long enough for a loaded machine, and the end of a script that nothing stops.
 const NET: (&str, &str) = ("hard_timeout_seconds", "50");
@@ -131,6 +131,41 @@ fn files_without_a_name_count_as_disk_space_and_those_in_memory_as_memory() {
     let memory = "exec python3 -c 'import os, time\nfile = os.memfd_create(\"held\")\nfor n in range(300): os.write(file, b\"x\" * (1 << 20))\ntime.sleep(600)'\n";
     let seen = seen(&stopped(("limits.memory_bytes", "100 MiB"), memory), "memory_bytes", 100 << 20);
     assert!(seen > 100 << 20, "{seen}");
+}
+
+/// Takes as much of System V as it gets, without using it, and tells how much that was.
+const SYSTEM_V: &str = r#"cat >/dev/null
+exec python3 -c '
+import ctypes, json
+libc = ctypes.CDLL(None)
+def taken(most, take):
+    return next((n for n in range(most) if take() < 0), most)
+size = ctypes.c_size_t(1 << 20)
+data = {
+    "memory": taken(2000, lambda: libc.shmget(0, size, 0o1600)),
+    "semaphores": 1000 * taken(100, lambda: libc.semget(0, 1000, 0o1600)),
+    "queues": taken(4000, lambda: libc.msgget(0, 0o1600)),
+}
+print(json.dumps({"success": True, "data": data}))'
+"#;
+
+#[test]
+fn what_no_process_shows_of_system_v_has_a_bound_without_a_control_group() {
+    let test = "resources::what_no_process_shows_of_system_v_has_a_bound_without_a_control_group";
+    if sandbox::left_out(test) {
+        return;
+    }
+    // The kernel lets root alone set these, and not in every container.
+    if std::fs::OpenOptions::new().write(true).open("/proc/sys/kernel/shmall").is_err() {
+        eprintln!("NOT RUN (settings of the kernel cannot be written here): {test}");
+        return;
+    }
+    let server = Server::with(&[NET, ("sandbox", "on"), ("control_groups", "off")]);
+    server.skill("takes", SYSTEM_V, json!({}));
+    let (_, run) = server.finished("takes");
+    let result = server.get(&format!("/v1/jobs/{run}/result")).json();
+    // MiB of memory; the kernel's own settings allow more of each.
+    assert_eq!(result["result"]["data"], json!({"memory": 256, "semaphores": 32_000, "queues": 1024}), "{result:#}");
 }
 
 #[test]

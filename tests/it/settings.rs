@@ -63,6 +63,13 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("store", "sled"),
             ("seal_grace_seconds", "60"),
             ("blobs", "none"),
+            ("s3_endpoint", "none"),
+            ("s3_region", "none"),
+            ("s3_addressing", "auto"),
+            ("s3_access_key_id", "none"),
+            ("s3_secret_access_key", "none"),
+            ("s3_session_token", "none"),
+            ("s3_credentials_file", "none"),
             ("node_name", "none"),
             ("lease_seconds", "15"),
             ("work", "on"),
@@ -146,7 +153,7 @@ fn every_setting_can_be_given_in_the_environment_under_its_own_name() {
             ("ui_basic_auth_enabled", _) => "off",
             ("sandbox_read" | "sandbox_write" | "blobs", _) => "/x",
             ("keep_labels", _) => "a:b=1",
-            ("otlp_endpoint", _) => "http://x",
+            ("otlp_endpoint" | "s3_endpoint", _) => "http://x",
             ("otlp_headers", _) => "a=b",
             ("allowed_origins", _) => "https://app.example",
             (_, "none" | "") => "X",
@@ -177,6 +184,86 @@ fn what_a_service_of_several_is_told_is_checked() {
         let key = wrong.split_once(':').unwrap().0;
         assert!(problems.len() == 1 && problems[0].contains(key), "{wrong}: {problems:?}");
     }
+}
+
+/// A bucket, its server, region, host and path in URLs.
+fn reached(file: &str, env: &[(&str, &str)]) -> Result<[String; 5], Vec<String>> {
+    let keys = [("AWS_ACCESS_KEY_ID", "id-of-it"), ("AWS_SECRET_ACCESS_KEY", "secret-of-it")];
+    let settings = load(file, &[env, &keys].concat(), &[])?;
+    let Some(BlobsPlace::S3(place)) = &settings.several.blobs else { panic!("{:?}", settings.several) };
+    let (scheme, host, path) = place.url();
+    for hidden in ["id-of-it", "secret-of-it"] {
+        assert!(!format!("{settings:?}").contains(hidden), "{hidden}");
+        assert!(settings.describe().iter().all(|found| !found.value.contains(hidden)), "{hidden}");
+    }
+    Ok([place.bucket.to_string(), place.endpoint.clone(), place.region.clone(), format!("{scheme}://{host}"), path])
+}
+
+#[test]
+fn a_bucket_is_named_by_blobs_and_reached_by_settings_of_its_own() {
+    for (file, env, expected) in [
+        (
+            "blobs: s3://my-bucket/a/b/\ns3_region: eu-west-1",
+            &[][..],
+            [
+                "s3://my-bucket/a/b",
+                "https://s3.eu-west-1.amazonaws.com",
+                "eu-west-1",
+                "https://my-bucket.s3.eu-west-1.amazonaws.com",
+                "",
+            ],
+        ),
+        (
+            "blobs: s3://my.bucket",
+            &[("AWS_REGION", "eu-west-1")],
+            [
+                "s3://my.bucket",
+                "https://s3.eu-west-1.amazonaws.com",
+                "eu-west-1",
+                "https://s3.eu-west-1.amazonaws.com",
+                "/my.bucket",
+            ],
+        ),
+        (
+            "blobs: s3://my-bucket/a\ns3_endpoint: https://Minio.example:443/s3/",
+            &[("AWS_ENDPOINT_URL", "http://of-another-program")],
+            ["s3://my-bucket/a", "https://minio.example/s3", "us-east-1", "https://minio.example", "/s3/my-bucket"],
+        ),
+        (
+            "blobs: s3://my-bucket/a\ns3_addressing: virtual",
+            &[("AWS_ENDPOINT_URL", "http://store.example:9000"), ("SKILL_RUNNER_S3_REGION", "x"), ("AWS_REGION", "y")],
+            ["s3://my-bucket/a", "http://store.example:9000", "x", "http://my-bucket.store.example:9000", ""],
+        ),
+    ] {
+        assert_eq!(reached(file, env).unwrap(), expected.map(str::to_owned), "{file}");
+    }
+    for (file, words) in [
+        ("blobs: s3://", "blobs"),
+        ("blobs: s3://ab", "blobs"),
+        ("blobs: s3://my_bucket/a//b", "prefix"),
+        ("blobs: s3://my-bucket/../x", "prefix"),
+        ("blobs: s3://my-bucket/a b", "prefix"),
+        ("blobs: s3://key:secret@my-bucket/a", "settings of their own"),
+        ("blobs: s3://my-bucket/a?region=x", "settings of their own"),
+        ("blobs: s3://my-bucket\n", "s3_region"),
+        ("blobs: s3://my-bucket\ns3_endpoint: ftp://x", "s3_endpoint"),
+        ("blobs: s3://my-bucket\ns3_endpoint: https://a:b@x", "s3_endpoint"),
+        ("blobs: s3://my-bucket\ns3_region: a b", "s3_region"),
+    ] {
+        let problems = reached(file, &[]).unwrap_err();
+        assert!(problems.iter().any(|problem| problem.contains(words)), "{file}: {problems:?}");
+    }
+    let bucket = "blobs: s3://my-bucket\ns3_region: x";
+    for (env, key) in [
+        (&[][..], "s3_access_key_id"),
+        (&[("AWS_ACCESS_KEY_ID", "i")], "s3_secret_access_key"),
+        (&[("AWS_SECRET_ACCESS_KEY", "s")], "s3_access_key_id"),
+    ] {
+        let problems = load(bucket, env, &[]).unwrap_err();
+        assert!(problems.len() == 1 && problems[0].starts_with(key), "{problems:?}");
+    }
+    // Variables for other programs alone change nothing.
+    assert_eq!(load("", &[("AWS_REGION", "x"), ("AWS_ACCESS_KEY_ID", "i")], &[]).unwrap().several.blobs, None);
 }
 
 #[test]

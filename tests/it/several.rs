@@ -1,8 +1,12 @@
 //! Several services on one PostgreSQL store and one place for files, as real processes: whoever is asked, whoever works, whoever dies.
 
+mod access;
 mod chaos;
+mod cleanup;
 mod faults;
 mod nodes;
+mod objects;
+mod skills;
 mod work;
 
 use std::io::{BufRead, BufReader};
@@ -23,6 +27,12 @@ pub const LEASE_SECONDS: u64 = 5;
 pub struct Services {
     place: tempfile::TempDir,
     url: String,
+    /// The schema with the tables; empty where a test has a database of its own.
+    pub schema: String,
+    /// Variables of every service besides.
+    pub variables: Vec<(&'static str, &'static str)>,
+    /// Variables that name another place for shared files.
+    objects: Vec<(String, String)>,
 }
 
 /// One service; it is killed when this is dropped.
@@ -34,7 +44,8 @@ pub struct Service {
 
 impl Services {
     pub fn new() -> Self {
-        Self::on(postgres::shared().url(&fresh()))
+        let schema = fresh();
+        Self { schema: schema.clone(), ..Self::on(postgres::shared().url(&schema)) }
     }
 
     /// On this database.
@@ -42,7 +53,12 @@ impl Services {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url }
+        Self { place, url, schema: String::new(), variables: Vec::new(), objects: Vec::new() }
+    }
+
+    /// With shared files at a place that these variables name.
+    pub fn sharing(objects: Vec<(String, String)>) -> Self {
+        Self { objects, ..Self::new() }
     }
 
     /// The skill is on every service.
@@ -53,15 +69,21 @@ impl Services {
     pub fn command(&self, name: &str, args: &[&str]) -> Command {
         let at = |folder: &str| self.place.path().join(folder);
         let mut command = program();
+        if !args.contains(&"--skills-dir") {
+            command.arg("--skills-dir").arg(at("skills"));
+        }
         command
             .args(args)
-            .args(["--data-dir".as_ref(), at(name).as_os_str(), "--skills-dir".as_ref(), at("skills").as_os_str()])
+            .arg("--data-dir")
+            .arg(at(name))
             .env("SKILL_RUNNER_STORE", &self.url)
             .env("SKILL_RUNNER_BLOBS", at("blobs"))
+            .envs(self.objects.iter().cloned())
             .env("SKILL_RUNNER_NODE_NAME", name)
             .env("SKILL_RUNNER_LEASE_SECONDS", LEASE_SECONDS.to_string())
             .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
             .env("SKILL_RUNNER_AGENT_HOME", at(&format!("{name}-home")))
+            .envs(self.variables.iter().copied())
             .current_dir(self.place.path());
         command
     }
@@ -82,7 +104,12 @@ impl Services {
     }
 
     pub fn start(&self, name: &str, args: &[&str]) -> Service {
-        let mut child = self.command(name, args).stdout(Stdio::piped()).spawn().unwrap();
+        self.begin(name, self.command(name, args))
+    }
+
+    /// The service that this command starts.
+    pub fn begin(&self, name: &str, mut command: Command) -> Service {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on http://").map(|address| address.parse().unwrap());

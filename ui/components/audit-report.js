@@ -12,7 +12,7 @@ const AT_ONCE = 20_000;
 export function AuditReport({ report, choose }) {
   return html`<div class="stack-s">
     <p><span class=${`tag ${report.ok ? 'good' : 'bad'}`}>${report.ok ? `✓ ${t('audit.ok')}` : `✕ ${t('audit.violations', { n: report.violations.length })}`}</span> ${t('audit.events', { n: number(report.events) })}</p>
-    <p class="small">${t(`audit.${report.trust}`)} ${report.signed_by && html`<span class="mono" title=${report.signed_by}>${shortId(report.signed_by)}</span><${Copy} text=${report.signed_by} />`}</p>
+    <p class="small">${t(`audit.${report.trust}`)} ${report.signed_by && html`<span class="mono" title=${report.signed_by}>${shortId(report.signed_by)}</span><${Copy} text=${report.signed_by} />`} ${report.signed_on && html`<span class="any">(${report.signed_on.name})</span>`}</p>
     ${report.violations.length > 0 && html`<ul class="bare stack-s">${report.violations.slice(0, 200).map((/** @type {any} */ found, /** @type {number} */ at) => html`<li key=${at} class="note bad">
       <p class="any"><strong>${found.rule}</strong> <code>${found.file}</code> ${found.message}</p>
       <p class="small quiet">${found.seq !== null && (choose ? html`<button type="button" class="link" onClick=${() => choose(found.seq)}>${t('why.event', { n: found.seq })}</button>` : t('why.event', { n: found.seq }))} ${found.byte !== null && t('audit.byte', { n: number(found.byte) })}</p></li>`)}</ul>`}

@@ -1,6 +1,7 @@
 //! Opens the data folder for this process alone.
 
 use std::ffi::OsStr;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use crate::cli::terminal::fold::to_stderr;
 use crate::domain::causes::chain;
 use crate::domain::codes::Exit;
 use crate::files::{self, Reach};
-use crate::orchestrator::{self, Member, Orchestrator, share_rule};
+use crate::orchestrator::{
+    self, AccessError, Clock, Member, Orchestrator, WallClock, list_shared_tokens, move_in_tokens, share_rule,
+};
 use crate::registry::Registry;
 use crate::settings::{Paths, Problem, Settings, StoreKind};
 use crate::store::{self, Cluster, EventStore, NodeId, NodeInfo, Postgres, PostgresStore, SledStore};
@@ -88,6 +91,15 @@ fn unusable(settings: &Settings, folder: &Path, message: String) -> Failure {
     Failure::Configuration(vec![Problem { key: key.to_owned(), place: folder.display().to_string(), message }])
 }
 
+impl Opened {
+    /// Whether services share a named token that opens them at this moment.
+    pub(crate) async fn any_shared_token_opens(&self) -> Result<bool, Failure> {
+        let Some(Shared { cluster, .. }) = &self.shared else { return Ok(false) };
+        let tokens = list_shared_tokens(&**cluster).await.map_err(Failure::broken("read the tokens"))?;
+        Ok(tokens.iter().any(|token| !token.is_expired(WallClock.now())))
+    }
+}
+
 impl Closed {
     /// Logs which folders were open to others, or still are.
     pub(crate) fn report(self) {
@@ -133,7 +145,7 @@ pub(crate) fn is_shared(settings: &Settings) -> bool {
 
 /// The settings ask for something that only services on a shared store can do.
 pub(crate) fn not_shared(key: &str, why: &str) -> Failure {
-    let message = format!("{why}: set store to a postgres:// URL and blobs to a folder that all services reach");
+    let message = format!("{why}: set store to a postgres:// URL and blobs to a place that all services reach");
     Failure::Configuration(vec![Problem { key: key.to_owned(), place: "the settings".to_owned(), message }])
 }
 
@@ -165,6 +177,39 @@ pub(crate) fn open_for_service(settings: &Settings) -> Result<Opened, Failure> {
     let store = Arc::new(PostgresStore::open(&options, Some(&settings.paths.data_dir), end)?);
     let shared = store.cluster().map(|cluster| Shared { cluster, node: store.node(), blobs });
     Ok(Opened { store, shared })
+}
+
+/// A shared store that a command has open beside the services.
+pub(crate) struct SharedStore {
+    // Connected as long as this is there.
+    _store: PostgresStore,
+    pub(crate) cluster: Arc<dyn Cluster>,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// How long a command waits for a database that went away.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
+
+impl SharedStore {
+    /// The store that the settings say several services share; `None` if they do not. No service has to run.
+    pub(crate) fn open(settings: &Settings) -> Result<Option<Self>, Failure> {
+        let (StoreKind::Postgres(url), true) = (&settings.store.kind, is_shared(settings)) else { return Ok(None) };
+        let options = Postgres {
+            alone: false,
+            share: share_rule(&settings.runs),
+            read_patience: COMMAND_PATIENCE,
+            write_patience: COMMAND_PATIENCE,
+            ..Postgres::new(url.expose())
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Failure::broken("start the runtime"))?;
+        let store = PostgresStore::open(&options, None, end)?;
+        Ok(store.cluster().map(|cluster| Self { _store: store, cluster, runtime }))
+    }
+
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
 }
 
 /// A data folder that has runs has a store. Without it the files of all runs would stay, and nobody would know them.
@@ -257,6 +302,11 @@ pub(crate) async fn take_over_as_one(
 ) -> Result<Orchestrator, Failure> {
     let Opened { store, shared } = opened;
     let Some(Shared { cluster, node, blobs }) = shared else { return take_over(store, registry, settings).await };
+    let layout = Layout::new(&settings.paths.data_dir);
+    move_in_tokens(&*cluster, &layout, WallClock.now()).await.map_err(|error| match error {
+        AccessError::Differ { .. } => Failure::Usage(error.to_string()),
+        other => Failure::broken("move the tokens of the data folder to the store")(other),
+    })?;
     let several = &settings.several;
     let info = NodeInfo {
         node,

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use crate::audit::{self, Report, Trust, Violation};
+use crate::audit::{self, Report, SignerNode, Trust, Violation};
+use crate::cli::connect::data_folder::SharedStore;
 use crate::cli::connect::run_id::is_short;
 use crate::cli::connect::runs::Runs;
 use crate::cli::failure::Failure;
@@ -18,7 +19,7 @@ use crate::domain::ids::{RunId, Seq};
 use crate::domain::statechart::Status;
 use crate::fcmp::{PublicKey, read_envelope};
 use crate::files::read_followed;
-use crate::orchestrator::make_hit_folder;
+use crate::orchestrator::{KnownKey, known_keys, make_hit_folder};
 use crate::settings::{LogLevel, Settings};
 use crate::workspace::{Layout, read_signing_key};
 
@@ -98,7 +99,13 @@ fn stored_run(global: &Global, id: &str) -> Result<Report, Failure> {
     let settings = global.settings(&[])?;
     let runs = Runs::open(&settings, None)?;
     let run = runs.resolve(id)?;
-    audit_stored(&settings, &runs, run)
+    let mut report = audit_stored(&settings, &runs, run)?;
+    if let Some(store) = SharedStore::open(&settings)? {
+        for KnownKey { key, node, name, .. } in store.wait(known_keys(&*store.cluster))? {
+            report.know_signer_of(key, SignerNode { node_id: node.0.to_string(), name });
+        }
+    }
+    Ok(report)
 }
 
 /// The same for a run that is known.
@@ -153,7 +160,12 @@ fn lines_of(report: &Report, look: Look) -> String {
         lines.push(format!("{rule} {}{event}{byte}: {}", harmless(file), harmless(message)));
     }
     lines.push(match (report.trust, report.signed_by) {
-        (Trust::Trusted, Some(key)) => format!("signed by {key}, the key that is trusted here"),
+        (Trust::Trusted, Some(key)) => match &report.signed_on {
+            Some(SignerNode { node_id, name }) => {
+                format!("signed by {key} of {} ({node_id}), a key of the services on this store", harmless(name))
+            }
+            None => format!("signed by {key}, the key that is trusted here"),
+        },
         (_, Some(key)) => format!("signed by {key}; whose key that is, only --key can tell"),
         (_, None) => {
             "not signed: the files agree with each other, but whoever can change all of them could have made them so"

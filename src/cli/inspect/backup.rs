@@ -53,7 +53,7 @@ pub(crate) fn backup(global: &Global, args: &Args) -> Result<(), Failure> {
         Runs::Store(offline) => {
             let folder = settings.paths.backup_dir.join(&name);
             let floor = settings.limits.min_free_bytes;
-            let copied = offline.wait(back_up(&offline.log, &folder, now, floor, &|_| {}, &|| false))?;
+            let copied = offline.wait(back_up(&offline.log, &folder, now, floor, &|_| {}, &|| false, None))?;
             (folder, copied)
         }
     };

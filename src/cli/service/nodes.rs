@@ -55,7 +55,11 @@ pub(crate) fn nodes(global: &Global, args: &NodesArgs) -> Result<(), Failure> {
     }
     let mut rows = vec![["name", "id", "version", "runs", "state", "address"].map(str::to_owned).to_vec()];
     rows.extend(nodes.into_iter().map(row));
-    table::lines(&rows, table::columns()).iter().try_for_each(|line| output::line(line))
+    table::lines(&rows, table::columns()).iter().try_for_each(|line| output::line(line))?;
+    match answer["warning"].as_str() {
+        Some(warning) => output::line(&format!("warning: {}", harmless(warning))),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn drain(global: &Global, args: &DrainArgs) -> Result<(), Failure> {

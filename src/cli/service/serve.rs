@@ -64,7 +64,9 @@ enum Role {
 pub(crate) fn serve(global: &Global, args: &Args) -> Result<(), Failure> {
     let work = args.no_work.then(|| "off".to_owned());
     let settings = global.settings(&[("host", args.host.clone()), ("port", args.port.clone()), ("work", work)])?;
-    check_reach(&settings)?;
+    if !data_folder::is_shared(&settings) {
+        check_reach(&settings, false)?;
+    }
     if !settings.several.work && !data_folder::is_shared(&settings) {
         return Err(data_folder::not_shared("work", "nobody else could start the runs of this service"));
     }
@@ -105,10 +107,11 @@ fn start(settings: Settings, role: Role) -> Result<(), Failure> {
 }
 
 /// Refuses an address that others can reach if nobody could be told apart there: a token must be set, or one with a name be made.
-pub(crate) fn check_reach(settings: &Settings) -> Result<(), Failure> {
+/// `any_shared` tells of named tokens that services share.
+fn check_reach(settings: &Settings, any_shared: bool) -> Result<(), Failure> {
     let host = settings.http.host;
     let tokens = Tokens::new(Layout::new(&settings.paths.data_dir));
-    if host.is_loopback() || settings.http.token.is_some() || tokens.any_opens(WallClock.now()) {
+    if host.is_loopback() || settings.http.token.is_some() || any_shared || tokens.any_opens(WallClock.now()) {
         return Ok(());
     }
     let source =
@@ -119,8 +122,8 @@ pub(crate) fn check_reach(settings: &Settings) -> Result<(), Failure> {
     Err(Failure::Configuration(vec![Problem { key: "host".to_owned(), place: source.unwrap_or_default(), message }]))
 }
 
-pub(crate) async fn listen(settings: &Settings) -> Result<(TcpListener, SocketAddr), Failure> {
-    check_reach(settings)?;
+pub(crate) async fn listen(settings: &Settings, any_shared: bool) -> Result<(TcpListener, SocketAddr), Failure> {
+    check_reach(settings, any_shared)?;
     let address = SocketAddr::new(settings.http.host, settings.http.port);
     let listener = bind(address).map_err(|error| {
         Failure::Broken(format!(
@@ -161,7 +164,7 @@ async fn serve_until_told(settings: Settings) -> Result<(), Failure> {
     // Before anything else, so that a signal during the start is not lost.
     let mut stop = Stop::listen()?;
     let opened = data_folder::open_for_service(&settings)?;
-    let (listener, bound) = listen(&settings).await?;
+    let (listener, bound) = listen(&settings, opened.any_shared_token_opens().await?).await?;
     let grace = Duration::from_secs(settings.http.drain_grace_seconds);
     let registry = Registry::new(&settings.paths.skills_dir).with_agents(&settings.paths.agents_dir);
     let registry = with_demos(registry, &settings);

@@ -3,19 +3,24 @@
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
+use crate::cli::connect::data_folder::SharedStore;
 use crate::cli::failure::Failure;
 use crate::cli::global::Global;
 use crate::cli::terminal::{output, table};
 use crate::cli::time_span;
 use crate::domain::time::Timestamp;
-use crate::orchestrator::{Clock, WallClock};
+use crate::orchestrator::{
+    AccessError, Clock, WallClock, create_shared_token, list_shared_tokens, revoke_shared_token,
+};
+use crate::settings::Settings;
 use crate::workspace::{Layout, NamedToken, Scope, TokenError, create_token, read_tokens, revoke_token};
 
 /// Makes, lists and revokes named tokens that open the service
 ///
 /// Each token has a name, which stands in the log of what was done with it, and a scope. Only its hash is kept, in
-/// tokens.json of the data directory: the token itself is shown once, when it is made. A running service knows of a
-/// change with its next request. The setting token goes on to work, and allows everything.
+/// tokens.json of the data directory, or in the store where several services share one (store and blobs are set): the token
+/// itself is shown once, when it is made. A running service, and each of several, knows of a change with its next request. The
+/// setting token goes on to work, and allows everything.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -70,17 +75,61 @@ enum ScopeName {
     Admin,
 }
 
-pub(crate) fn token(global: &Global, args: Args) -> Result<(), Failure> {
-    let settings = global.settings(&[])?;
-    let layout = Layout::new(&settings.paths.data_dir);
-    match args.command {
-        Command::New { name, scope, expires, json } => new(&layout, &name, scope, expires.as_deref(), json),
-        Command::List { json } => list(&layout, json),
-        Command::Revoke { name } => revoke_token(&layout, &name).map_err(failed),
+/// Where the tokens are.
+enum Tokens {
+    OfFolder(Layout),
+    /// Those of all services on a store.
+    Shared(SharedStore),
+}
+
+impl Tokens {
+    fn of(settings: &Settings) -> Result<Self, Failure> {
+        Ok(match SharedStore::open(settings)? {
+            Some(store) => Self::Shared(store),
+            None => Self::OfFolder(Layout::new(&settings.paths.data_dir)),
+        })
+    }
+
+    fn create(
+        &self,
+        name: &str,
+        scope: Scope,
+        now: Timestamp,
+        expires_at: Option<Timestamp>,
+    ) -> Result<String, Failure> {
+        match self {
+            Self::OfFolder(layout) => create_token(layout, name, scope, now, expires_at).map_err(failed),
+            Self::Shared(store) => {
+                store.wait(create_shared_token(&*store.cluster, name, scope, now, expires_at)).map_err(shared_failed)
+            }
+        }
+    }
+
+    fn list(&self) -> Result<Vec<NamedToken>, Failure> {
+        match self {
+            Self::OfFolder(layout) => read_tokens(layout).map_err(Failure::broken("read the tokens")),
+            Self::Shared(store) => store.wait(list_shared_tokens(&*store.cluster)).map_err(shared_failed),
+        }
+    }
+
+    fn revoke(&self, name: &str) -> Result<(), Failure> {
+        match self {
+            Self::OfFolder(layout) => revoke_token(layout, name).map_err(failed),
+            Self::Shared(store) => store.wait(revoke_shared_token(&*store.cluster, name)).map_err(shared_failed),
+        }
     }
 }
 
-fn new(layout: &Layout, name: &str, scope: ScopeName, expires: Option<&str>, json: bool) -> Result<(), Failure> {
+pub(crate) fn token(global: &Global, args: Args) -> Result<(), Failure> {
+    let settings = global.settings(&[])?;
+    match args.command {
+        Command::New { name, scope, expires, json } => new(&settings, &name, scope, expires.as_deref(), json),
+        Command::List { json } => list(&Tokens::of(&settings)?.list()?, json),
+        Command::Revoke { name } => Tokens::of(&settings)?.revoke(&name),
+    }
+}
+
+fn new(settings: &Settings, name: &str, scope: ScopeName, expires: Option<&str>, json: bool) -> Result<(), Failure> {
     let scope = match scope {
         ScopeName::Read => Scope::Read,
         ScopeName::Run => Scope::Run,
@@ -88,15 +137,14 @@ fn new(layout: &Layout, name: &str, scope: ScopeName, expires: Option<&str>, jso
     };
     let now = WallClock.now();
     let expires_at = expires.map(|text| end_after(text, now)).transpose()?;
-    let text = create_token(layout, name, scope, now, expires_at).map_err(failed)?;
+    let text = Tokens::of(settings)?.create(name, scope, now, expires_at)?;
     if json {
         return output::json(&json!({"name": name, "scope": scope, "token": text, "expires_at": expires_at}));
     }
     output::line(&text)
 }
 
-fn list(layout: &Layout, json: bool) -> Result<(), Failure> {
-    let tokens = read_tokens(layout).map_err(Failure::broken("read the tokens"))?;
+fn list(tokens: &[NamedToken], json: bool) -> Result<(), Failure> {
     if json {
         let told = |token: &NamedToken| json!({"name": token.name, "scope": token.scope, "created_at": token.created_at, "expires_at": token.expires_at});
         return output::json(&json!({"tokens": tokens.iter().map(told).collect::<Vec<_>>()}));
@@ -138,6 +186,13 @@ fn failed(error: TokenError) -> Failure {
             Failure::Usage(error.to_string())
         }
         TokenError::File(error) => Failure::broken("change the tokens")(error),
+    }
+}
+
+fn shared_failed(error: AccessError) -> Failure {
+    match error {
+        AccessError::Token(error) => failed(error),
+        other => Failure::broken("use the tokens of the store")(other),
     }
 }
 

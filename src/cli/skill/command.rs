@@ -223,6 +223,9 @@ pub(crate) fn skill(global: &Global, args: &Args) -> Result<(), Failure> {
         Command::Install { source, json } => install::install(&global.settings(&[])?, source, *json),
         Command::Import { source, into } => {
             let settings = global.settings(&[])?;
+            if into.is_none() {
+                lifecycle::not_shared(&settings)?;
+            }
             let into = into.as_ref().unwrap_or(&settings.paths.skills_dir);
             authoring::import(source, into, &install::limits(&settings))
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::cli::failure::Failure;
-use crate::cli::skill::findings;
+use crate::cli::skill::{findings, lifecycle};
 use crate::cli::terminal::look::{Ink, Look};
 use crate::cli::terminal::output;
 use crate::domain::causes::chain;
@@ -22,6 +22,7 @@ pub(crate) fn install(settings: &Settings, source: &Path, as_json: bool) -> Resu
         let reason = if source.exists() { "is neither a folder nor a file" } else { "does not exist" };
         return Err(Failure::Usage(format!("{} {reason}; name a zip or the folder of a skill", source.display())));
     }
+    lifecycle::not_shared(settings)?;
     let limits = limits(settings);
     let layout = Layout::new(&settings.paths.data_dir);
     match install_here(source, &settings.paths.skills_dir, &layout, &limits) {

@@ -4,6 +4,7 @@ use std::io;
 
 use serde_json::json;
 
+use crate::cli::connect::data_folder;
 use crate::cli::failure::Failure;
 use crate::cli::terminal::look::{Ink, Look};
 use crate::cli::terminal::{output, table};
@@ -76,7 +77,18 @@ pub(crate) fn uninstall(settings: &Settings, name: &str, as_json: bool) -> Resul
     output::line(&Look::of(&io::stdout()).paint(Ink::Good, &message))
 }
 
+/// Refuses to change one machine's skills where several services share theirs.
+pub(crate) fn not_shared(settings: &Settings) -> Result<(), Failure> {
+    if !data_folder::is_shared(settings) {
+        return Ok(());
+    }
+    let message = "several services share their skills, since store and blobs are set: change them through one of the services, \
+         as docs/skills.md says under Install one";
+    Err(Failure::Usage(message.to_owned()))
+}
+
 fn change(settings: &Settings, name: &str, change: &Change) -> Result<Done, Failure> {
+    not_shared(settings)?;
     let layout = Layout::new(&settings.paths.data_dir);
     let registry = registry(settings);
     if !registry.knows(name) {

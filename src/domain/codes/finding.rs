@@ -7,6 +7,8 @@ codes! {
     FindingCode, hint: &'static str {
         AgentInvalid = "AGENT_INVALID", "agent.yaml cannot be read or lists no skills."
             => "list skills as - name, entry, timeout",
+        AllowlistHostInvalid = "ALLOWLIST_HOST_INVALID", "An entry of automation.allowlist is no host, so nobody is reached by it."
+            => "write a name, *.name or name:port, without a scheme or a path",
         AllowlistUnused = "ALLOWLIST_UNUSED", "automation.allowlist has no effect."
             => "remove it",
         ArtifactPatternInvalid = "ARTIFACT_PATTERN_INVALID", "The pattern of an artifact cannot be used."

@@ -8,11 +8,9 @@ use crate::http::answer::problem::Problem;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::server::grant::Granted;
 use crate::http::state::app::App;
-use crate::orchestrator::Error;
 
 pub(crate) async fn ticket(State(app): State<App>, granted: Granted, asked: RunInPath) -> Result<Json<Value>, Problem> {
     let now = app.orchestrator().now();
-    let made = app.tickets().make(asked.run(), granted.credential(), now);
-    let (ticket, expires_at) = made.map_err(Error::io("make a ticket"))?;
+    let (ticket, expires_at) = app.access().make_ticket(asked.run(), granted.credential(), now).await?;
     Ok(Json(json!({"ticket": ticket, "expires_at": expires_at})))
 }

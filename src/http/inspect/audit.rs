@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use tokio::runtime::Handle;
 
-use crate::audit::{self, Report, StoredRow};
+use crate::audit::{self, Report, SignerNode, StoredRow};
 use crate::domain::ids::Seq;
 use crate::http::answer::problem::Problem;
 use crate::http::request::multipart::receive_zip;
@@ -13,7 +13,7 @@ use crate::http::request::query::Query;
 use crate::http::request::run_in_path::RunInPath;
 use crate::http::state::app::App;
 use crate::http::state::task::blocking;
-use crate::orchestrator::Error;
+use crate::orchestrator::{Error, KnownKey};
 use crate::workspace::read_signing_key;
 
 pub(crate) async fn run(State(app): State<App>, asked: RunInPath, query: Query) -> Result<Json<Report>, Problem> {
@@ -52,10 +52,13 @@ pub(crate) async fn export(State(app): State<App>, query: Query, request: Reques
     app.room().make(async { Ok(Json(report).into_response()) }).await
 }
 
-/// Says so if this service signed the run.
+/// Says so if this service signed the run, or one that shares or shared its store.
 async fn know_signer(app: &App, report: &mut Report) -> Result<(), Problem> {
     let layout = app.orchestrator().layout().clone();
     let own = blocking(move || read_signing_key(&layout).map_err(Error::from)).await?;
     report.know_signer(own.map(|own| own.public_key()));
+    for KnownKey { key, node, name, .. } in app.orchestrator().known_keys().await? {
+        report.know_signer_of(key, SignerNode { node_id: node.0.to_string(), name });
+    }
     Ok(())
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::domain::releases;
 use crate::domain::time::Timestamp;
 use crate::http::answer::problem::Problem;
 use crate::http::request::json_body::{JsonBody, JsonBodyOrNone};
@@ -26,8 +27,10 @@ pub(crate) async fn all(State(app): State<App>, query: Query) -> Result<Json<Val
     query.finish()?;
     let own = app.orchestrator().node();
     let nodes = app.orchestrator().nodes().await?;
+    let alive = nodes.iter().filter(|node| node.lease_left.is_some());
+    let warning = releases::warning(alive.map(|node| node.version.as_str()));
     let nodes: Vec<Value> = nodes.iter().map(|node| shown(node, own)).collect();
-    Ok(Json(json!({"nodes": nodes})))
+    Ok(Json(json!({"nodes": nodes, "warning": warning})))
 }
 
 pub(crate) async fn drain(

@@ -24,6 +24,7 @@ pub(crate) async fn file(State(app): State<App>, mut parts: Parts, mut query: Qu
     let version = query.text("version");
     query.finish()?;
     let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
+    bring(&app, &id, version.is_some()).await?;
     blocking(move || {
         let package = package(&app, &id, version.as_deref())?;
         check_shown_of_skill(&path).map_err(|reason| Problem::RunFileHidden { path: path.clone(), reason })?;
@@ -44,6 +45,7 @@ pub(crate) async fn changes(State(app): State<App>, mut parts: Parts, mut query:
     let to = query.text("to");
     query.finish()?;
     let id = path_params(&mut parts).await?.remove("id").unwrap_or_default();
+    bring(&app, &id, true).await?;
     let comparing = app.clone();
     let told = blocking(move || {
         let look = || {
@@ -85,6 +87,17 @@ pub(crate) async fn check(State(app): State<App>, query: Query, request: Request
 
 fn named(package: &Installed) -> Value {
     json!({"version": package.skill.version.to_string(), "fingerprint": package.skill.fingerprint})
+}
+
+/// Has the skills, and this one's archived versions if they are asked for, brought up to date.
+async fn bring(app: &App, id: &str, archived: bool) -> Result<(), Problem> {
+    let orchestrator = app.orchestrator();
+    if archived {
+        orchestrator.skills_with_archive(id).await?
+    } else {
+        orchestrator.skills_now().await?
+    };
+    Ok(())
 }
 
 fn package(app: &App, id: &str, version: Option<&str>) -> Result<std::sync::Arc<Installed>, Problem> {

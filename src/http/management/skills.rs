@@ -16,6 +16,7 @@ use crate::skill::Skill;
 
 pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
     let orchestrator = app.orchestrator().clone();
+    orchestrator.skills_now().await?;
     let entries = blocking(move || orchestrator.registry().list().map_err(Error::from)).await?;
     let (mut skills, mut invalid) = (Vec::new(), Vec::new());
     for entry in entries {

@@ -26,6 +26,7 @@ use crate::http::server::peer::{Peer, PeerAt};
 use crate::http::server::request_span::AskedBy;
 use crate::http::server::route_table::{Parameters, Row, Rows};
 use crate::http::server::security;
+use crate::http::state::access_list::Wanted;
 use crate::http::state::app::{App, Changes};
 use crate::http::state::turns::Pace;
 use crate::orchestrator::Error;
@@ -35,6 +36,9 @@ const URI_MAX: usize = 16 * 1024;
 
 /// The query parameter of streams that a ticket is sent in.
 pub(crate) const TICKET: &str = "ticket";
+
+/// Whether the service lives is told to everybody, also while its store is away.
+const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
 
 /// The page about the API needs as much as its data; a person who opens it without is led to the log-in page.
 const DOCS: &str = "/docs";
@@ -91,7 +95,11 @@ pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: 
     let origin = Origin::of(request.headers(), listed);
     let (of_browser, of_person) = (is_browser(request.headers()), wants_page(request.headers()));
     let asks_for_docs = matched(&request) == Some(DOCS);
-    let checked = check(&gate, &request, &origin).and_then(|passed| Ok((passed, answering?)));
+    let looked = match wants(&gate, &request) {
+        Ok(wanted) => gate.app.access().look(wanted).await.map_err(Problem::from),
+        Err(problem) => Err(problem),
+    };
+    let checked = looked.and_then(|()| check(&gate, &request, &origin)).and_then(|passed| Ok((passed, answering?)));
     let mut response = match checked {
         Ok((Passed::Preflight(answer), _)) => answer,
         Ok((Passed::Granted(granted), answering)) => {
@@ -165,7 +173,8 @@ enum Passed {
     Preflight(Response),
 }
 
-fn check(gate: &Gate, request: &Request, origin: &Origin) -> Result<Passed, Problem> {
+/// Checks whether a request can be asked here at all, and says what has to be looked at to tell what it is granted.
+fn wants(gate: &Gate, request: &Request) -> Result<Wanted, Problem> {
     let settings = &gate.app.orchestrator().settings().http;
     let path = request.uri().path();
     if gate.app.is_closing() && path != "/healthz" {
@@ -182,6 +191,12 @@ fn check(gate: &Gate, request: &Request, origin: &Origin) -> Result<Passed, Prob
             return Err(Problem::ForbiddenHost { host: name.chars().take(100).collect() });
         }
     }
+    let has_ticket = ticket(gate.row(request), request.uri().query().unwrap_or_default()).is_ok_and(|it| it.is_some());
+    Ok(if HEALTH.contains(&path) { Wanted::Nothing } else { Granted::wants(&gate.app, request.headers(), has_ticket) })
+}
+
+fn check(gate: &Gate, request: &Request, origin: &Origin) -> Result<Passed, Problem> {
+    let path = request.uri().path();
     let headers = request.headers();
     if let Some(answer) = origin::preflight(request.method(), headers, origin) {
         return answer.map(Passed::Preflight);

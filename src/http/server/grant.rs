@@ -10,12 +10,12 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::domain::ids::RunId;
 use crate::domain::time::Timestamp;
-use crate::files;
 use crate::http::answer::problem::Problem;
 use crate::http::server::cookie;
 use crate::http::server::header::one;
 use crate::http::server::origin::{Origin, is_of_other_page};
 use crate::http::server::peer::{Peer, PeerAt};
+use crate::http::state::access_list::Wanted;
 use crate::http::state::app::App;
 use crate::http::state::credential::{Credential, InForce};
 use crate::http::state::failed_logins::Client;
@@ -145,11 +145,25 @@ impl Granted {
         })
     }
 
+    /// What has to be looked at before it can be said what such a request is granted. The token of the settings needs nothing.
+    pub(crate) fn wants(app: &App, headers: &HeaderMap, has_ticket: bool) -> Wanted {
+        let has_token = app.orchestrator().settings().http.token.is_some();
+        let bearer = one(headers, &header::AUTHORIZATION).and_then(bearer);
+        let by_token = bearer.is_some_and(|shown| NamedToken::may_be(shown) || !has_token);
+        let by_session = cookie::given(headers).is_some();
+        match (has_ticket, by_session, by_token) {
+            (true, _, _) => Wanted::Tickets,
+            (false, true, _) => Wanted::Sessions,
+            (false, false, true) => Wanted::Tokens,
+            (false, false, false) => Wanted::Nothing,
+        }
+    }
+
     /// What a ticket opens: the events of its run.
     pub(crate) fn by_ticket(app: &App, text: &str) -> Result<Self, Problem> {
         let now = app.orchestrator().now();
-        let ticket = app.tickets().find(text, now).ok_or(Problem::TicketInvalid)?;
-        if ticket.credential.in_force(app.tokens(), app.sessions(), now) == InForce::No {
+        let ticket = app.access().ticket(text, now).ok_or(Problem::TicketInvalid)?;
+        if ticket.credential.in_force(app.access(), now) == InForce::No {
             return Err(Problem::TicketInvalid);
         }
         let way = Way::Ticket { run: ticket.run, credential: ticket.credential };
@@ -254,7 +268,7 @@ impl<'a> Doors<'a> {
     /// What a token opens; nobody if it is wrong, and none if no token was ever set or made here. Named tokens cannot be
     /// guessed, so they open also while the client has to wait.
     pub(crate) fn token(&self, shown: &str) -> Result<Option<Granted>, Problem> {
-        let found = match self.app.tokens().find(shown, self.now) {
+        let found = match self.app.access().token(shown, self.now) {
             Shown::Token(token) => return Ok(Some(Granted::named(token))),
             found @ (Shown::Unknown | Shown::NoneInUse) => found,
         };
@@ -290,8 +304,8 @@ impl<'a> Doors<'a> {
     fn session(&self, text: &str) -> Option<Granted> {
         let proves =
             |proof: &str, secret: &str| is_equal_secret(proof.as_bytes(), Bound::proof(text, secret).as_bytes());
-        let granted = match self.app.sessions().find(text, self.now)? {
-            Bound::Token { sha256 } => match self.app.tokens().with_hash(&sha256, self.now) {
+        let granted = match self.app.access().session(text, self.now)? {
+            Bound::Token { sha256 } => match self.app.access().token_with_hash(&sha256, self.now) {
                 Shown::Token(token) => Granted::named(token),
                 Shown::Unknown | Shown::NoneInUse => return None,
             },
@@ -308,19 +322,27 @@ impl<'a> Doors<'a> {
     }
 
     /// Opens a session that is worth what was granted; none if nothing was.
-    pub(crate) fn open_session(&self, granted: &Granted) -> Result<Option<String>, files::Error> {
+    pub(crate) async fn open_session(&self, granted: &Granted) -> Result<Option<String>, Problem> {
         let end = self.now.plus_seconds(self.settings.session_hours * 3600);
-        let open = |bound: &dyn Fn(&str) -> Bound| self.app.sessions().open(bound, self.now, end).map(Some);
-        match (&granted.way, &self.settings.token, &self.settings.ui_login) {
-            (Way::Named { hash, .. }, _, _) => open(&|_| Bound::Token { sha256: hash.clone() }),
-            (Way::Setting, Some(token), _) => {
-                open(&|text| Bound::Setting { proof: Bound::proof(text, token.expose()) })
-            }
-            (Way::Login { .. }, _, Some(login)) => {
-                open(&|text| Bound::Login { proof: Bound::proof(text, &both(login)) })
-            }
-            (Way::Nothing | Way::Own | Way::Setting | Way::Login { .. } | Way::Ticket { .. }, _, _) => Ok(None),
-        }
+        let bound: Box<dyn FnOnce(&str) -> Bound + Send> =
+            match (&granted.way, &self.settings.token, &self.settings.ui_login) {
+                (Way::Named { hash, .. }, _, _) => {
+                    let sha256 = hash.clone();
+                    Box::new(move |_| Bound::Token { sha256 })
+                }
+                (Way::Setting, Some(token), _) => {
+                    let secret = token.clone();
+                    Box::new(move |text| Bound::Setting { proof: Bound::proof(text, secret.expose()) })
+                }
+                (Way::Login { .. }, _, Some(login)) => {
+                    let secret = both(login);
+                    Box::new(move |text| Bound::Login { proof: Bound::proof(text, &secret) })
+                }
+                (Way::Nothing | Way::Own | Way::Setting | Way::Login { .. } | Way::Ticket { .. }, _, _) => {
+                    return Ok(None);
+                }
+            };
+        self.app.access().open_session(bound, self.now, end).await.map(Some)
     }
 }
 

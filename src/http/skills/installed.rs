@@ -17,6 +17,7 @@ use crate::skill::Skill;
 
 pub(crate) async fn all(State(app): State<App>) -> Result<Json<Value>, Problem> {
     let orchestrator = app.orchestrator().clone();
+    orchestrator.skills_now().await?;
     let entries = blocking(move || orchestrator.registry().list().map_err(Error::from)).await?;
     let (mut skills, mut invalid) = (Vec::new(), Vec::new());
     for entry in entries {
@@ -36,6 +37,7 @@ pub(crate) async fn one(State(app): State<App>, mut parts: Parts) -> Result<Json
 /// The installed skill of this id.
 pub(crate) async fn found(app: &App, id: String) -> Result<Arc<Installed>, Problem> {
     let orchestrator = app.orchestrator().clone();
+    orchestrator.skills_now().await?;
     blocking(move || {
         let shown = id.chars().take(64).collect();
         match orchestrator.registry().lookup(&id) {

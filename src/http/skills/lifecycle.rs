@@ -16,14 +16,11 @@ use crate::orchestrator::{Change, Install};
 pub(crate) async fn versions(State(app): State<App>, mut parts: Parts) -> Result<Json<Value>, Problem> {
     let id = skill_in(&mut parts).await?;
     let orchestrator = app.orchestrator().clone();
-    blocking(move || {
-        let versions = orchestrator.registry().versions(&id).map_err(crate::orchestrator::Error::from)?;
-        if versions.is_empty() {
-            return Err(Problem::from(orchestrator.no_such_skill(&id)));
-        }
-        Ok(Json(json!({"skill_id": id, "versions": versions})))
-    })
-    .await
+    let versions = orchestrator.versions(id.clone()).await?;
+    if versions.is_empty() {
+        return blocking(move || Err(Problem::from(orchestrator.no_such_skill(&id)))).await;
+    }
+    Ok(Json(json!({"skill_id": id, "versions": versions})))
 }
 
 #[derive(Debug, Deserialize)]

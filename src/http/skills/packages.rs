@@ -17,7 +17,7 @@ use crate::http::request::path_params::path_params;
 use crate::http::request::query::Query;
 use crate::http::request::wait::{MAX_WAIT_SECONDS, Waited, preference_applied, preferred_wait};
 use crate::http::state::app::App;
-use crate::http::state::task::{blocking, through};
+use crate::http::state::task::through;
 use crate::orchestrator::{Install, InstallStatus};
 
 pub(crate) async fn install(State(app): State<App>, mut query: Query, request: Request) -> Result<Response, Problem> {
@@ -76,6 +76,5 @@ pub(crate) async fn one(State(app): State<App>, query: Query, mut parts: Parts) 
     let given = path_params(&mut parts).await?.remove("id").unwrap_or_default();
     let unknown = || Problem::InstallNotFound { id: given.chars().take(64).collect() };
     let id: Uuid = given.parse().map_err(|_| unknown())?;
-    let orchestrator = app.orchestrator().clone();
-    blocking(move || orchestrator.install_of(id)).await?.map(Json).ok_or_else(unknown)
+    app.orchestrator().install_of(id).await?.map(Json).ok_or_else(unknown)
 }

@@ -4,8 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::files::Mark;
-use crate::workspace::Tokens;
+use crate::http::state::access_list::{AccessList, AccessMark};
 
 #[derive(Debug, Default)]
 pub(crate) struct AccessChanges {
@@ -13,14 +12,14 @@ pub(crate) struct AccessChanges {
     looking: Mutex<Looking>,
 }
 
-/// Whether somebody looks at the file of tokens, which another process changes.
+/// Whether somebody looks at tokens and sessions, which another process changes.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Looking {
     /// No stream is open.
     #[default]
     No,
-    /// The file as it was at the last look, if there was one.
-    Saw(Option<Mark>),
+    /// What they were at the last look.
+    Saw(AccessMark),
 }
 
 /// A stream that is told of changes.
@@ -37,24 +36,24 @@ impl AccessChanges {
         self.changed.send_replace(());
     }
 
-    pub(crate) fn listen(&self, tokens: &Tokens) -> Listening {
+    pub(crate) fn listen(&self, access: &AccessList) -> Listening {
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = self.changed.subscribe();
         let first = *looking == Looking::No;
         if first {
-            *looking = Looking::Saw(tokens.mark());
+            *looking = Looking::Saw(access.mark());
         }
         Listening { changes, first }
     }
 
     /// Looks whether the tokens have changed, and tells the streams; whether there is anybody to look for.
-    pub(crate) fn look(&self, tokens: &Tokens) -> bool {
+    pub(crate) fn look(&self, access: &AccessList) -> bool {
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         if self.changed.receiver_count() == 0 {
             *looking = Looking::No;
             return false;
         }
-        let now = Looking::Saw(tokens.mark());
+        let now = Looking::Saw(access.mark());
         if *looking != now {
             *looking = now;
             self.tell();
@@ -73,7 +72,7 @@ mod tests {
     fn listeners_are_told_of_each_change_and_nobody_looks_when_none_is_there() {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::new(folder.path());
-        let (changes, tokens) = (AccessChanges::default(), Tokens::new(layout.clone()));
+        let (changes, tokens) = (AccessChanges::default(), AccessList::of_folder(&layout));
         assert!(!changes.look(&tokens), "there is nobody to look for");
         let (mut one, mut other) = (changes.listen(&tokens), changes.listen(&tokens));
         assert!(one.first && !other.first);

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::http::state::access_changes::AccessChanges;
+use crate::http::state::access_list::AccessList;
 use crate::http::state::body_room::BodyRoom;
 use crate::http::state::failed_logins::FailedLogins;
 use crate::http::state::frames::Frames;
 use crate::http::state::room::AnswerRoom;
-use crate::http::state::tickets::Tickets;
 use crate::http::state::turns::Turns;
 use crate::installed_engines::InstalledEngines;
 use crate::orchestrator::Orchestrator;
-use crate::workspace::{Sessions, Tokens};
 
 /// Cheap to clone: all clones are the same state.
 #[derive(Clone)]
@@ -34,9 +33,7 @@ struct Shared {
     room: AnswerRoom,
     body_room: BodyRoom,
     turns: Turns,
-    tokens: Tokens,
-    sessions: Sessions,
-    tickets: Tickets,
+    access: AccessList,
     access_changes: AccessChanges,
     failed_logins: FailedLogins,
     closing: watch::Sender<bool>,
@@ -50,8 +47,7 @@ impl App {
         let installed_engines = orchestrator.installed_engines().clone();
         let (room, closing) = (AnswerRoom::new(), watch::Sender::new(false));
         let (body_room, turns) = (BodyRoom::new(), Turns::new(connections));
-        let tokens = Tokens::new(orchestrator.layout().clone());
-        let sessions = Sessions::load(orchestrator.layout().clone());
+        let access = AccessList::new(&orchestrator);
         let failed_logins = FailedLogins::new(orchestrator.settings().http.max_failed_logins);
         Self(Arc::new(Shared {
             orchestrator,
@@ -60,9 +56,7 @@ impl App {
             room,
             body_room,
             turns,
-            tokens,
-            sessions,
-            tickets: Tickets::default(),
+            access,
             access_changes: AccessChanges::default(),
             failed_logins,
             closing,
@@ -101,19 +95,9 @@ impl App {
         &self.0.turns
     }
 
-    /// The named tokens that open the service.
-    pub(crate) fn tokens(&self) -> &Tokens {
-        &self.0.tokens
-    }
-
-    /// The browsers that have logged in.
-    pub(crate) fn sessions(&self) -> &Sessions {
-        &self.0.sessions
-    }
-
-    /// The tickets for event streams.
-    pub(crate) fn tickets(&self) -> &Tickets {
-        &self.0.tickets
+    /// The named tokens that open the service, the browsers that have logged in, the tickets for event streams.
+    pub(crate) fn access(&self) -> &AccessList {
+        &self.0.access
     }
 
     /// Tells open streams that tokens or sessions have changed.

@@ -1,10 +1,13 @@
 //! What a client was let in by, as far as it can be taken back: a named token, a session of a browser.
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::time::Timestamp;
-use crate::workspace::{Sessions, Shown, Tokens};
+use crate::http::state::access_list::AccessList;
+use crate::workspace::Shown;
 
 /// Nothing if the client cannot lose its access while the service runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Credential {
     /// The hash of the named token.
     pub(crate) token: Option<String>,
@@ -27,17 +30,17 @@ impl Credential {
         self.token.is_some() || self.session.is_some()
     }
 
-    pub(crate) fn in_force(&self, tokens: &Tokens, sessions: &Sessions, now: Timestamp) -> InForce {
+    pub(crate) fn in_force(&self, access: &AccessList, now: Timestamp) -> InForce {
         let mut end: Option<Timestamp> = None;
         let mut ends = |at: Timestamp| end = Some(end.map_or(at, |end| end.min(at)));
         if let Some(hash) = &self.token {
-            match tokens.with_hash(hash, now) {
+            match access.token_with_hash(hash, now) {
                 Shown::Token(token) => token.expires_at.into_iter().for_each(&mut ends),
                 Shown::Unknown | Shown::NoneInUse => return InForce::No,
             }
         }
         if let Some(hash) = &self.session {
-            match sessions.end_of(hash, now) {
+            match access.session_end(hash, now) {
                 Some(at) => ends(at),
                 None => return InForce::No,
             }
@@ -49,7 +52,7 @@ impl Credential {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::{Bound, Layout, Scope, create_token, read_tokens, revoke_token};
+    use crate::workspace::{Bound, Layout, Scope, Sessions, create_token, read_tokens, revoke_token};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_micros(second * 1_000_000)
@@ -59,16 +62,18 @@ mod tests {
     fn a_credential_is_good_as_long_as_everything_it_is_made_of() {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::new(folder.path());
-        let (tokens, sessions) = (Tokens::new(layout.clone()), Sessions::load(layout.clone()));
+        let sessions = Sessions::load(layout.clone());
         create_token(&layout, "ann", Scope::Read, at(1), Some(at(50))).unwrap();
         create_token(&layout, "bob", Scope::Read, at(1), None).unwrap();
         let hashes: Vec<String> = read_tokens(&layout).unwrap().iter().map(|token| token.hash().to_owned()).collect();
         let text = sessions.open(|_| Bound::Token { sha256: hashes[1].clone() }, at(1), at(20)).unwrap();
+        // It reads the sessions that there are when it is made.
+        let access = AccessList::of_folder(&layout);
         let made = |token: Option<&String>, session: Option<&str>| Credential {
             token: token.cloned(),
             session: session.map(Sessions::hash_of),
         };
-        let now = |credential: &Credential, second| credential.in_force(&tokens, &sessions, at(second));
+        let now = |credential: &Credential, second| credential.in_force(&access, at(second));
 
         let (ann, bob) = (made(Some(&hashes[0]), None), made(Some(&hashes[1]), None));
         let in_browser = made(Some(&hashes[1]), Some(&text));
@@ -82,6 +87,7 @@ mod tests {
         revoke_token(&layout, "bob").unwrap();
         assert_eq!((now(&bob, 9), now(&in_browser, 9)), (InForce::No, InForce::No));
         sessions.close(&text, at(9)).unwrap();
-        assert_eq!(now(&made(None, Some(&text)), 9), InForce::No);
+        let access = AccessList::of_folder(&layout);
+        assert_eq!(made(None, Some(&text)).in_force(&access, at(9)), InForce::No);
     }
 }

@@ -1,6 +1,7 @@
 //! What every handler shares: the state of the service, encoded events, tasks.
 
 pub(crate) mod access_changes;
+pub(crate) mod access_list;
 pub(crate) mod app;
 pub(crate) mod body_room;
 pub(crate) mod credential;
@@ -9,6 +10,8 @@ pub(crate) mod frames;
 pub(crate) mod pass;
 pub(crate) mod room;
 pub(crate) mod run_span;
+pub(crate) mod shared_access;
+pub(crate) mod shared_tickets;
 pub(crate) mod task;
 pub(crate) mod tickets;
 pub(crate) mod turns;

@@ -4,12 +4,15 @@ use std::future::pending;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::debug;
 
+use crate::domain::causes::chain;
 use crate::domain::time::Timestamp;
+use crate::http::state::access_list::Wanted;
 use crate::http::state::app::App;
 use crate::http::state::credential::{Credential, InForce};
 
-/// How often the file of tokens is looked at while streams are open.
+/// How often tokens and sessions are looked at while streams are open.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What a stream is open by; nothing if it cannot be lost.
@@ -29,11 +32,11 @@ impl Pass {
             return Self(None);
         }
         // Listen first: a change between the two would otherwise be missed.
-        let listening = app.access_changes().listen(app.tokens());
+        let listening = app.access_changes().listen(app.access());
         if listening.first {
             tokio::spawn(look_while_needed(app.clone()));
         }
-        let in_force = credential.in_force(app.tokens(), app.sessions(), app.orchestrator().now());
+        let in_force = credential.in_force(app.access(), app.orchestrator().now());
         Self(Some(Lease { credential, changes: listening.changes, in_force }))
     }
 
@@ -43,7 +46,7 @@ impl Pass {
         let now = app.orchestrator().now();
         if lease.changes.has_changed().unwrap_or(true) {
             lease.changes.mark_unchanged();
-            lease.in_force = lease.credential.in_force(app.tokens(), app.sessions(), now);
+            lease.in_force = lease.credential.in_force(app.access(), now);
         }
         match lease.in_force {
             InForce::Until(end) => end <= now,
@@ -80,9 +83,13 @@ async fn look_while_needed(app: App) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
+            () = app.access().perhaps_changed() => {}
             () = app.closed() => return,
         }
-        if !app.access_changes().look(app.tokens()) {
+        if let Err(error) = app.access().look(Wanted::Sessions).await {
+            debug!(error = %chain(&error), "tokens and sessions could not be looked at; trying again");
+        }
+        if !app.access_changes().look(app.access()) {
             return;
         }
     }

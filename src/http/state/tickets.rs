@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::domain::ids::RunId;
@@ -18,10 +19,11 @@ const PREFIX: &str = "st_";
 const MOST: usize = 10_000;
 
 /// What a ticket opens, and what it was given for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ticket {
     pub(crate) run: RunId,
     /// What it was asked for with: without that, the ticket is worth nothing.
+    #[serde(flatten)]
     pub(crate) credential: Credential,
     pub(crate) expires_at: Timestamp,
 }
@@ -33,8 +35,8 @@ pub(crate) struct Tickets(Mutex<HashMap<[u8; 32], Ticket>>);
 impl Tickets {
     /// Makes a ticket: its text, and when it is over.
     pub(crate) fn make(&self, run: RunId, credential: Credential, now: Timestamp) -> io::Result<(String, Timestamp)> {
-        let text = new_secret(PREFIX)?;
-        let expires_at = now.plus_seconds(SECONDS);
+        let (text, ticket) = new_ticket(run, credential, now)?;
+        let expires_at = ticket.expires_at;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST {
             all.retain(|_, ticket| now < ticket.expires_at);
@@ -44,7 +46,7 @@ impl Tickets {
         {
             all.remove(&first);
         }
-        all.insert(hash(&text), Ticket { run, credential, expires_at });
+        all.insert(hash(&text), ticket);
         Ok((text, expires_at))
     }
 
@@ -53,6 +55,16 @@ impl Tickets {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&hash(text)).filter(|ticket| now < ticket.expires_at).cloned()
     }
+}
+
+/// A ticket for a minute, and its text.
+pub(crate) fn new_ticket(run: RunId, credential: Credential, now: Timestamp) -> io::Result<(String, Ticket)> {
+    Ok((new_secret(PREFIX)?, Ticket { run, credential, expires_at: now.plus_seconds(SECONDS) }))
+}
+
+/// The hash by which a ticket's text is known.
+pub(crate) fn text_hash(text: &str) -> String {
+    hex::encode(hash(text))
 }
 
 fn hash(text: &str) -> [u8; 32] {

@@ -25,7 +25,7 @@ pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Proble
         .map(|(found, _)| found.folders.iter().map(|(name, bytes)| (name.clone(), json!(bytes))).collect());
     let environments = orchestrator.environments();
     let environments = blocking(move || Ok::<_, Error>(environments.totals())).await?;
-    Ok(Json(json!({
+    let mut told = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "protocol_version": crate::fcmp::PROTOCOL_VERSION,
         "queue": {
@@ -76,7 +76,11 @@ pub(crate) async fn system(State(app): State<App>) -> Result<Json<Value>, Proble
             "otlp_endpoint": settings.otlp.as_ref().map(|otlp| &otlp.endpoint),
         },
         "integrity": orchestrator.integrity(),
-    })))
+    });
+    if let (Some(several), Some(told)) = (orchestrator.among_several(), told.as_object_mut()) {
+        told.insert("several".to_owned(), json!(several));
+    }
+    Ok(Json(told))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "seconds of this century")]

@@ -14,9 +14,8 @@ use crate::http::server::access::peer_in;
 use crate::http::server::cookie;
 use crate::http::server::grant::{Doors, Granted};
 use crate::http::server::origin::{Origin, foreign, is_over_tls};
+use crate::http::state::access_list::Wanted;
 use crate::http::state::app::App;
-use crate::http::state::task::blocking;
-use crate::orchestrator::Error;
 
 /// What a person types into the log-in page.
 #[derive(Deserialize)]
@@ -48,19 +47,15 @@ pub(crate) async fn log_in(State(app): State<App>, request: Request) -> Result<R
     let peer = peer_in(request.extensions());
     let (parts, body) = request.into_parts();
     let credentials = JsonBody::of_anybody(Request::from_parts(parts.clone(), body), &app).await?;
+    app.access().look(Wanted::Tokens).await?;
     let doors = Doors::new(&app, peer);
     let granted = match credentials {
         Credentials::Token { token } => doors.token(&token)?,
         Credentials::Login { username, password } => doors.login(format!("{username}:{password}").as_bytes())?,
     };
     let granted = granted.ok_or(Problem::WrongCredentials)?;
-    let (opening, opened) = (app.clone(), granted.clone());
-    // It is on the disk before the browser hears of it.
-    let session = blocking(move || {
-        let session = Doors::new(&opening, peer).open_session(&opened).map_err(Error::from)?;
-        session.ok_or(Problem::WrongCredentials)
-    })
-    .await?;
+    // It is durable before the browser hears of it.
+    let session = doors.open_session(&granted).await?.ok_or(Problem::WrongCredentials)?;
     info!(by = granted.by(), access = granted.access().as_str(), "a browser has logged in");
     let seconds = app.orchestrator().settings().http.session_hours * 3600;
     let set = cookie::set(&parts.headers, &session, seconds, is_over_tls(&parts));
@@ -73,10 +68,7 @@ pub(crate) async fn log_out(State(app): State<App>, request: Request) -> Result<
     let (parts, _) = request.into_parts();
     let given = cookie::given(&parts.headers).map(str::to_owned);
     if let Some(session) = given {
-        let closing = app.clone();
-        let now = app.orchestrator().now();
-        let closed = blocking(move || closing.sessions().close(&session, now).map_err(Error::from)).await?;
-        if closed {
+        if app.access().close_session(&session, app.orchestrator().now()).await? {
             app.access_changes().tell();
             info!("a browser has logged out");
         }

@@ -3,6 +3,7 @@
 pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod isolation;
+pub(crate) mod unbroken;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::supervisor::{self, Confinement, ControlGroups, ProcessSpawner, Spawne
 
 pub use blocking::{Blocking, FileSteps};
 pub use clock::{Clock, WallClock};
+pub(crate) use unbroken::unbroken;
 
 /// Everything outside that the orchestrator uses, besides its store and its files.
 #[derive(Clone)]

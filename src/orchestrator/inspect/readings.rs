@@ -1,5 +1,7 @@
 //! The metrics of this moment: what was counted, and what is read for it.
 
+use std::sync::atomic::Ordering;
+
 use crate::domain::time::Timestamp;
 use crate::files;
 use crate::metrics::{DataFolder, Metric, Readings};
@@ -28,6 +30,7 @@ impl Orchestrator {
             store_bytes: self.store_bytes(),
             disk_free_bytes: files::free_bytes(data).ok(),
             disk_size_bytes: files::disk_bytes(data).ok(),
+            cached_bytes: shared.member.as_ref().map(|_| shared.cached_bytes.load(Ordering::Relaxed)),
             data_folder: self.data_use().map(|(found, _)| found),
             process: files::own_process(),
         }

@@ -10,6 +10,7 @@ use tracing::{debug, info, warn};
 use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
 use crate::domain::time::Timestamp;
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::inspect::pace::Pace;
@@ -79,7 +80,7 @@ pub(crate) async fn scrub_often(shared: Weak<Shared>) {
             return;
         };
         tokio::time::sleep(pause).await;
-        if let Err(error) = pass(&shared).await {
+        if let Some(Err(error)) = unbroken("check stored files", pass(&shared)).await {
             warn!(error = %chain(&error), "the check of stored files broke off; it begins again later");
         }
     }
@@ -106,7 +107,8 @@ async fn pass(weak: &Weak<Shared>) -> Result<(), Error> {
             if shared.closing.is_cancelled() {
                 return Ok(());
             }
-            checked += u64::from(check(&shared, run).await);
+            let whole = unbroken("check the files of a run", check(&shared, run)).await;
+            checked += u64::from(whole.unwrap_or_default());
         }
     }
 }
@@ -123,8 +125,17 @@ async fn forget_deleted_runs(weak: &Weak<Shared>) {
 
 /// Check one run; whether it was over, and is still there.
 async fn check(shared: &Arc<Shared>, run: RunId) -> bool {
+    // What is on no disk but the shared one is checked by whoever fetches it.
+    let used = shared.files().last_used(run);
+    if shared.files().are_shared() && used.is_none() {
+        return false;
+    }
     let pace = Pace::new(shared.settings.scrub.bytes_per_second, shared.closing.clone());
-    match shared.log.check_run(run, pace).await {
+    let checked = shared.log.check_run(run, pace).await;
+    if let Some(moment) = used {
+        shared.files().not_used_since(run, moment);
+    }
+    match checked {
         Ok(true) => {
             shared.scrubbed.checked.fetch_add(1, Ordering::Relaxed);
             true

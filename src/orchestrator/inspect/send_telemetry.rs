@@ -13,6 +13,7 @@ use crate::domain::ids::{RunId, Seq};
 use crate::domain::time::Timestamp;
 use crate::fcmp::read_envelope;
 use crate::metrics::otlp as metrics_body;
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::RunLog;
@@ -64,9 +65,9 @@ pub(crate) async fn send_often(shared: Weak<Shared>, collector: Collector, mut t
         }
         let Some(shared) = shared.upgrade() else { return };
         let wants_metrics = runs.is_empty() || waiting.is_some();
-        sender.send_traces(&shared, runs).await;
+        unbroken("send traces", sender.send_traces(&shared, runs)).await;
         if wants_metrics {
-            sender.send_metrics(&shared).await;
+            unbroken("send metrics", sender.send_metrics(&shared)).await;
         }
         if let Some(waiting) = waiting {
             let _ = waiting.send(());

@@ -267,6 +267,7 @@ impl Shared {
         let Some(skill_id) = &request.skill_id else {
             return Err(wrong_body("", "the field `skill_id` is missing"));
         };
+        self.follow_skills().await?;
         let installed = self.lookup(skill_id)?;
         let request = self.with_engine(request, &installed.skill).await?;
         let engine_config = request.engine.as_deref().and_then(|engine| request.engine_config(engine)).cloned();

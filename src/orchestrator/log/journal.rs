@@ -21,7 +21,7 @@ use crate::fcmp::{Encoder, LogHead, Page, Signer};
 use crate::metrics::Metrics;
 use crate::orchestrator::environment::clock::Clock;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::run_files::Along;
+use crate::orchestrator::run_files::{self, Along, Sources};
 use crate::store::{
     self, Append, AppendResult, BoxFuture, EventBatch, EventStore, ForOthers, IndexChange, IndexKey, MAX_APPEND_BYTES,
     RawPiece,
@@ -107,10 +107,10 @@ impl Journal {
         append.index.push(IndexChange::Put(IndexKey::Request(head.state.request_id), request));
         append.index.push(IndexChange::Put(IndexKey::Open(run), Bytes::new()));
         append.index.extend(rows.put);
+        rows.along.fill(&mut append.for_others);
         append.index.extend(rows.along.rows);
-        append.for_others.files = rows.along.files;
         append.require_absent = rows.require_absent;
-        measured(&*store, append, metrics.clone()).await?;
+        measured(&store, append, rows.along.sources, metrics.clone()).await?;
         metrics.moved(None, &head.state);
         let raw = shares_output.then(Vec::new);
         let mut journal = Self { store, clock, signer, metrics, head, encoder, waiting, under_way: None, raw };
@@ -137,8 +137,8 @@ impl Journal {
     pub(crate) async fn commit_with(&mut self, step: impl Into<Step>, along: Along) -> Result<(), Error> {
         let mut writes = self.encode(step.into())?;
         if let Some(last) = writes.back_mut() {
-            last.rows = along.rows;
-            last.for_others.files = along.files;
+            along.fill(&mut last.for_others);
+            (last.rows, last.sources) = (along.rows, along.sources);
         }
         self.waiting.append(&mut writes);
         self.settle().await
@@ -209,7 +209,7 @@ impl Journal {
             Some(append) => append,
             none => {
                 let append = first.take_append(self.head.state.head_seq)?;
-                none.insert(measured(&*self.store, append, self.metrics.clone()))
+                none.insert(measured(&self.store, append, first.sources.take(), self.metrics.clone()))
             }
         };
         append.await?;
@@ -223,10 +223,18 @@ impl Journal {
 }
 
 /// An append that counts itself.
-fn measured(store: &dyn EventStore, append: Append, metrics: Arc<Metrics>) -> BoxFuture<'static, AppendResult> {
+fn measured(
+    store: &Arc<dyn EventStore>,
+    append: Append,
+    sources: Option<Arc<Sources>>,
+    metrics: Arc<Metrics>,
+) -> BoxFuture<'static, AppendResult> {
     let events = append.events.iter().map(|batch| u64::from(batch.count)).sum();
     let began = Instant::now();
-    let appended = store.append(append);
+    let appended = match sources {
+        Some(sources) => Box::pin(run_files::append(store.clone(), append, sources)),
+        None => store.append(append),
+    };
     Box::pin(async move {
         let result = appended.await;
         metrics.committed(began.elapsed(), events, result.is_ok());
@@ -244,6 +252,8 @@ struct Write {
     /// Rows that commit with them, besides the run's own.
     rows: Vec<IndexChange>,
     for_others: ForOthers,
+    /// Where the shared files are on this disk that it names.
+    sources: Option<Arc<Sources>>,
 }
 
 /// What the steps write, decided one after the other.
@@ -289,7 +299,8 @@ fn fit_together(bytes: usize, head: &LogHead) -> bool {
 impl Write {
     fn of(page: Page) -> Self {
         let (bytes, head) = (page.ndjson.len(), page.head.clone());
-        Self { after: None, pages: vec![page], bytes, head, rows: Vec::new(), for_others: ForOthers::default() }
+        let (rows, for_others) = (Vec::new(), ForOthers::default());
+        Self { after: None, pages: vec![page], bytes, head, rows, for_others, sources: None }
     }
 
     /// The append, which takes the pages and rows along.

@@ -14,7 +14,7 @@ use crate::domain::causes::chain;
 use crate::domain::ids::{RunId, Seq};
 use crate::domain::run_file::RunFile;
 use crate::files;
-use crate::orchestrator::environment::Blocking;
+use crate::orchestrator::environment::{Blocking, unbroken};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::checked::{Checked, SMALL};
 use crate::orchestrator::log::journal::read_head;
@@ -134,26 +134,27 @@ impl Worker {
                         match order {
                             Order::Seal(run) => runs.push(run),
                             Order::Finish(done) => {
-                                self.seal_together(std::mem::take(&mut runs), &mut sealed, &mut again).await;
+                                let sealing = self.seal_together(std::mem::take(&mut runs), &mut sealed, &mut again);
+                                unbroken("seal logs", sealing).await;
                                 let _ = done.send(());
                             }
                             Order::SealAnew(anew) => {
-                                self.remove_sealed(anew.clone()).await;
+                                unbroken("remove sealed logs", self.remove_sealed(anew.clone())).await;
                                 runs.extend(anew);
                             }
                         }
                     }
-                    self.seal_together(runs, &mut sealed, &mut again).await;
+                    unbroken("seal logs", self.seal_together(runs, &mut sealed, &mut again)).await;
                 }
                 _ = ticks.tick() => {
-                    self.delete_due(&mut sealed).await;
+                    unbroken("delete sealed events", self.delete_due(&mut sealed)).await;
                     // One at a time: those that are new come first.
                     if again.front().is_some_and(|(at, _)| *at <= Instant::now())
                         && let Some((_, run)) = again.pop_front()
                     {
-                        match self.seal(run).await {
-                            Ok(()) => sealed.push((Instant::now() + self.grace, run)),
-                            Err(_) => again.push_back((Instant::now() + AGAIN_AFTER, run)),
+                        match unbroken("seal a log", self.seal(run)).await {
+                            Some(Ok(())) => sealed.push((Instant::now() + self.grace, run)),
+                            Some(Err(_)) | None => again.push_back((Instant::now() + AGAIN_AFTER, run)),
                         }
                     }
                 }

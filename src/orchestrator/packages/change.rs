@@ -6,35 +6,16 @@ use tokio::sync::oneshot;
 use tracing::{error, info};
 
 use crate::domain::causes::chain;
-use crate::domain::codes::ErrorCode;
-use crate::domain::event::ValidationError;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
-use crate::orchestrator::packages::install::{INSTALLS_MAX, begin_here, clear};
+use crate::orchestrator::packages::install::{INSTALLS_MAX, begin_here};
+use crate::orchestrator::packages::installation::clear;
+use crate::orchestrator::packages::publish;
 use crate::orchestrator::packages::record::{Install, InstallFailure, InstallStatus, Records};
+use crate::orchestrator::packages::skill_change::{Change, not_found, rejected};
 use crate::orchestrator::shared::Shared;
-use crate::registry::{ChangeRefused, Done, Registry, Staging};
-use crate::skill::Finding;
+use crate::registry::{Done, Registry, Staging};
 use crate::workspace::Layout;
-
-/// What is to be done with an installed skill.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// To the archived package of this version, or whose fingerprint begins so.
-    Rollback {
-        to: String,
-    },
-    Uninstall,
-}
-
-impl Change {
-    fn carry_out(&self, staging: &Staging, id: &str, begun: impl FnOnce(&Done)) -> Result<Done, ChangeRefused> {
-        match self {
-            Self::Rollback { to } => staging.rollback(id, to, begun),
-            Self::Uninstall => staging.uninstall(id, begun),
-        }
-    }
-}
 
 impl Orchestrator {
     /// The refusal of a skill that is not there.
@@ -55,9 +36,16 @@ impl Orchestrator {
         // In one piece, so that a service that ends waits for it, and that it goes on when nobody waits for its answer.
         shared.tasks.spawn(async move {
             let _turn = turn;
-            let blocking = owned.blocking.clone();
-            let done = blocking.run("change the skill", move || recorded(&owned, &id, &change)).await;
-            let _ = sender.send(done.and_then(|done| done));
+            let done = match publish::change_shared(&owned, &id, &change).await {
+                Ok(None) => {
+                    let blocking = owned.blocking.clone();
+                    let here = blocking.run("change the skill", move || recorded(&owned, &id, &change)).await;
+                    here.and_then(|done| done)
+                }
+                Ok(Some(done)) => Ok(done),
+                Err(error) => Err(error),
+            };
+            let _ = sender.send(done);
         });
         changed.await.unwrap_or(Err(Error::ShuttingDown))
     }
@@ -117,38 +105,4 @@ pub(crate) fn change_here(
     let done = change.carry_out(&staging, id, |_| {}).map_err(|refused| rejected(refused, registry, id))?;
     staging.clear()?;
     Ok(done)
-}
-
-fn not_found(registry: &Registry, id: &str) -> Error {
-    Error::SkillNotFound { id: id.chars().take(64).collect(), reason: String::new(), similar: registry.similar(id) }
-}
-
-fn rejected(refused: ChangeRefused, registry: &Registry, id: &str) -> Error {
-    let plain = |code, message| Error::Rejected { code, message, details: Vec::new() };
-    let message = refused.to_string();
-    match refused {
-        // It is there, but not in the skills folder.
-        ChangeRefused::NotFound if registry.lookup(id).is_ok() => {
-            let message = format!("{id} comes from an agent's folder; remove it from the list in its agent.yaml");
-            plain(ErrorCode::SkillNotRemovable, message)
-        }
-        ChangeRefused::NotFound => {
-            let message =
-                format!("{id} is not installed; its versions are in the archive, and a rollback brings one back");
-            plain(ErrorCode::SkillNotFound, message)
-        }
-        ChangeRefused::NoSuchVersion { .. } => plain(ErrorCode::SkillVersionNotFound, message),
-        ChangeRefused::InPlace { .. } => plain(ErrorCode::SkillVersionInPlace, message),
-        ChangeRefused::Ambiguous { .. } => plain(ErrorCode::InvalidRequest, message),
-        ChangeRefused::Link { .. } => plain(ErrorCode::SkillNotRemovable, message),
-        ChangeRefused::Broken { findings } => {
-            let details = findings.iter().map(detail).collect();
-            Error::Rejected { code: ErrorCode::SkillPackageInvalid, message, details }
-        }
-        ChangeRefused::Io(error) => error.into(),
-    }
-}
-
-fn detail(finding: &Finding) -> ValidationError {
-    ValidationError { path: format!("{}#{}", finding.file, finding.pointer), message: finding.message.clone() }
 }

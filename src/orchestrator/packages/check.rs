@@ -39,6 +39,7 @@ pub(crate) struct Told {
 impl Orchestrator {
     /// Looks at the zip of a package, a file on disk. What is wrong with the zip itself is refused.
     pub(crate) async fn check_package(&self, zip: PathBuf) -> Result<PackageCheck, Error> {
+        self.shared.follow_skills().await?;
         let (shared, limits) = (self.shared.clone(), self.upload_limits());
         let look = move || {
             let tmp = shared.layout.tmp();

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tracing::warn;
 use uuid::Uuid;
 
 use crate::bounded;
+use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::files;
 use crate::orchestrator::error::Error;
@@ -16,7 +18,7 @@ use crate::skill::Finding;
 use crate::workspace::Layout;
 
 /// Installations that are remembered.
-const KEPT: usize = 1000;
+pub(super) const KEPT: usize = 1000;
 
 /// Where an installation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +164,14 @@ pub(crate) struct Records {
     folder: PathBuf,
 }
 
+/// What became of the installations that an earlier process left open.
+#[derive(Default)]
+pub(crate) struct Recovered {
+    pub(crate) ended: Vec<Install>,
+    /// Those whose record could not be brought up to date.
+    pub(crate) left: Vec<Uuid>,
+}
+
 impl Records {
     pub(crate) fn new(layout: &Layout) -> Self {
         Self { folder: layout.installs() }
@@ -184,16 +194,30 @@ impl Records {
     }
 
     /// Ends what an earlier process of the service left open: as `done` tells, else as interrupted.
-    pub(crate) fn recover(&self, done: impl Fn(Uuid) -> Option<Done>) -> Result<(), Error> {
+    /// A record that is damaged stays as it is, and keeps no service from starting.
+    pub(crate) fn recover(&self, done: impl Fn(Uuid) -> Option<Done>) -> Recovered {
+        let mut recovered = Recovered::default();
         for id in self.ids() {
-            let Some(mut install) = self.read(id)?.filter(|install| !install.status.is_final()) else { continue };
-            match done(id) {
-                Some(done) => install.succeed(done),
-                None => install.fail(InstallFailure::interrupted()),
+            match self.recover_one(id, &done) {
+                Ok(ended) => recovered.ended.extend(ended),
+                Err(error) => {
+                    warn!(install = %id, error = %chain(&error), "the record of an installation could not be brought up to date");
+                    recovered.left.push(id);
+                }
             }
-            self.write(&install)?;
         }
-        Ok(())
+        recovered
+    }
+
+    /// The installation, if it was open.
+    fn recover_one(&self, id: Uuid, done: impl Fn(Uuid) -> Option<Done>) -> Result<Option<Install>, Error> {
+        let Some(mut install) = self.read(id)?.filter(|install| !install.status.is_final()) else { return Ok(None) };
+        match done(id) {
+            Some(done) => install.succeed(done),
+            None => install.fail(InstallFailure::interrupted()),
+        }
+        self.write(&install)?;
+        Ok(Some(install))
     }
 
     /// Removes the oldest records beyond those that are remembered.
@@ -215,5 +239,24 @@ impl Records {
 
     fn file(&self, id: Uuid) -> PathBuf {
         self.folder.join(format!("{id}.json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_record_keeps_no_other_from_being_recovered() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(&Layout::new(folder.path()));
+        let open = [1, 2, 3].map(|number| Install::queued(Uuid::from_u128(number)));
+        open.iter().for_each(|install| records.write(install).unwrap());
+        fs::write(records.file(open[0].request_id), "").unwrap();
+        fs::remove_file(records.file(open[1].request_id)).unwrap();
+        fs::create_dir(records.file(open[1].request_id)).unwrap();
+        assert_eq!(records.recover(|_| None).left, [open[0].request_id, open[1].request_id]);
+        let status = |install: &Install| records.read(install.request_id).ok().flatten().map(|read| read.status);
+        assert_eq!(open.each_ref().map(status), [None, None, Some(InstallStatus::Failed)]);
     }
 }

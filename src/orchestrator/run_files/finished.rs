@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use super::row::EndFiles;
-use super::{AT_ONCE, Along, Mark, Row, RunFiles, blob_of, patiently};
+use super::{AT_ONCE, Along, Mark, Row, RunFiles, Sources, blob_of, patiently};
 use crate::artifact::Manifest;
 use crate::blobs::Blob;
 use crate::domain::fact::Stream;
@@ -36,17 +37,22 @@ impl RunFiles {
         let manifest = Manifest::read(&bytes).map_err(|message| wrong(run, message))?;
         let streams = streams(run, evidence)?;
         let listed = listed(run, &manifest)?;
+        let put_after = self.store.removals().await?;
         let mut put = Vec::new();
+        let mut sources = Sources { blobs: blobs.clone(), files: Vec::new(), temporary: Vec::new() };
         for (path, blob) in listed.iter().chain(&streams) {
+            sources.files.push((root.join(path), *blob));
             put.push(self.put_one(run, path.clone(), *blob));
         }
         let mut hashes: Vec<[u8; 32]> = stream::iter(put).buffer_unordered(AT_ONCE).try_collect().await?;
         let manifest = patiently(|| blobs.put_file(&manifest_at)).await?;
         hashes.push(manifest.sha256);
+        sources.files.push((manifest_at, manifest));
         hashes.sort_unstable();
         hashes.dedup();
         let row = Row { end: Some(EndFiles { manifest, streams }), ..Row::default() };
-        Ok(Along { rows: vec![row.put(run)?], files: hashes, mark: Some(Mark::end(&manifest)) })
+        let (rows, mark) = (vec![row.put(run)?], Some(Mark::end(&manifest)));
+        Ok(Along { rows, files: hashes, put_after, sources: Some(Arc::new(sources)), mark })
     }
 
     /// Fetches the files of a finished run that are not on this disk.
@@ -120,7 +126,13 @@ impl RunFiles {
 
     async fn has_finished(&self, run: RunId, mark: &Mark) -> Result<bool, Error> {
         let (paths, mark) = (self.layout.run(run), mark.clone());
-        let look = move || Mark::read(&paths) == Some(mark) && paths.file(RunFile::Manifest).symlink_metadata().is_ok();
+        let look = move || {
+            let here = Mark::read(&paths) == Some(mark) && paths.file(RunFile::Manifest).symlink_metadata().is_ok();
+            if here {
+                super::cached::used(&paths);
+            }
+            here
+        };
         self.blocking.run("look for the run's files", look).await
     }
 

@@ -3,6 +3,8 @@
 //! A row of each run, [`Row`], names its shared files. A file outside the run's folder, the mark, says which of them are on this
 //! disk. Without shared files nothing here does anything.
 
+mod again;
+mod cached;
 mod finished;
 mod held;
 mod mark;
@@ -24,9 +26,11 @@ use crate::domain::ids::RunId;
 use crate::files;
 use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
-use crate::store::{BoxFuture, EventStore, IndexChange, IndexKey};
+use crate::store::{BoxFuture, EventStore, FileHash, ForOthers, IndexChange, IndexKey};
 use crate::workspace::Layout;
 
+pub(crate) use self::again::{Sources, append};
+pub(crate) use self::cached::{Cached, Sizes, cached};
 pub(crate) use self::held::Held;
 pub(crate) use self::mark::Mark;
 pub(crate) use self::rest::unpack_skill;
@@ -44,10 +48,24 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Along {
     pub rows: Vec<IndexChange>,
-    /// The hashes of shared files that the run needs from now on.
-    pub files: Vec<[u8; 32]>,
+    /// The hashes of shared files that the run needs from now on, and no others.
+    pub files: Vec<FileHash>,
+    /// How many removals of shared files were over before they were put.
+    pub put_after: u64,
+    /// Where they are on this disk.
+    pub sources: Option<Arc<Sources>>,
     /// What this disk holds once the append is there.
     pub mark: Option<Mark>,
+}
+
+impl Along {
+    /// What the append carries besides the rows.
+    pub(crate) fn fill(&self, for_others: &mut ForOthers) {
+        if self.sources.is_some() {
+            (for_others.files, for_others.put_after, for_others.only_these) =
+                (self.files.clone(), self.put_after, true);
+        }
+    }
 }
 
 /// The files of runs on this node.
@@ -97,10 +115,18 @@ impl RunFiles {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this disk holds of a run.
+    /// What this disk holds of a run that has a folder here. Somebody uses it now.
     async fn mark(&self, run: RunId) -> Result<Option<Mark>, Error> {
         let paths = self.layout.run(run);
-        self.blocking.run("read what is known of a run's files", move || Mark::read(&paths)).await
+        self.blocking
+            .run("read what is known of a run's files", move || {
+                let mark = Mark::read(&paths).filter(|_| paths.root.symlink_metadata().is_ok());
+                if mark.is_some() {
+                    cached::used(&paths);
+                }
+                mark
+            })
+            .await
     }
 
     async fn set_mark(&self, run: RunId, mark: Option<Mark>) -> Result<(), Error> {

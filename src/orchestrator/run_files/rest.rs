@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tempfile::NamedTempFile;
 use tracing::warn;
 
-use super::{Along, Held, Mark, Row, RunFiles, patiently};
-use crate::blobs::{Blob, Blobs};
+use super::{Along, Held, Mark, Row, RunFiles, Sources, patiently};
+use crate::blobs::Blob;
 use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
@@ -52,14 +52,20 @@ impl RunFiles {
             Ok::<_, Error>((files, copy.transpose()?))
         };
         let (files, skill) = self.blocking.run("pack the run's files", pack).await??;
-        let files = put(&**blobs, &files).await?;
-        let skill = match &skill {
-            Some(skill) => Some(put(&**blobs, skill).await?),
-            None => None,
-        };
+        let put_after = self.store.removals().await?;
+        let mut sources = Sources { blobs: blobs.clone(), files: Vec::new(), temporary: Vec::new() };
+        let mut put = Vec::new();
+        for archive in [Some(files), skill].into_iter().flatten() {
+            let blob = patiently(|| blobs.put_file(archive.path())).await?;
+            sources.files.push((archive.path().to_owned(), blob));
+            sources.temporary.push(archive);
+            put.push(blob);
+        }
+        let (Some(files), skill) = (put.first().copied(), put.get(1).copied()) else { return Ok(Along::default()) };
         let row = Row { files: Some(files), skill, end: None, sealed: None };
         let hashes = [Some(files), skill].into_iter().flatten().map(|blob| blob.sha256).collect();
-        Ok(Along { rows: vec![row.put(run)?], files: hashes, mark: Some(Mark::rest(&files)) })
+        let (rows, mark) = (vec![row.put(run)?], Some(Mark::rest(&files)));
+        Ok(Along { rows, files: hashes, put_after, sources: Some(Arc::new(sources)), mark })
     }
 
     /// Makes the folders of a run that goes on what they were when it came to rest, for a process that changes them now. Where
@@ -204,8 +210,4 @@ fn temporary(tmp: &Path) -> Result<NamedTempFile, Error> {
     files::create_folder(tmp)?;
     let made = tempfile::Builder::new().prefix("archive-").tempfile_in(tmp);
     made.map_err(Error::io(format!("create a file in {}", tmp.display())))
-}
-
-async fn put(blobs: &dyn Blobs, file: &NamedTempFile) -> Result<Blob, Error> {
-    patiently(|| blobs.put_file(file.path())).await
 }

@@ -1,8 +1,9 @@
 //! Sealed logs: shared before their events leave the store, fetched by whoever reads them elsewhere.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::{RunFiles, patiently};
+use super::{RunFiles, Sources, again, patiently};
 use crate::domain::ids::{RunId, Seq};
 use crate::files;
 use crate::orchestrator::error::Error;
@@ -13,6 +14,7 @@ impl RunFiles {
     pub(crate) async fn share_sealed(&self, run: RunId, head: Seq) -> Result<(), Error> {
         let Some(blobs) = &self.blobs else { return Ok(()) };
         let Some(path) = self.layout.run(run).sealed_log() else { return Ok(()) };
+        let put_after = self.store.removals().await?;
         let sealed = patiently(|| blobs.put_file(&path)).await?;
         let mut row = self.row(run).await?.unwrap_or_default();
         if row.sealed == Some(sealed) {
@@ -25,9 +27,10 @@ impl RunFiles {
             events: Vec::new(),
             index: vec![row.put(run)?],
             require_absent: None,
-            for_others: ForOthers { raw: Vec::new(), files: vec![sealed.sha256] },
+            for_others: ForOthers { files: vec![sealed.sha256], put_after, ..ForOthers::default() },
         };
-        self.store.append(append).await?;
+        let sources = Sources { blobs: blobs.clone(), files: vec![(path, sealed)], temporary: Vec::new() };
+        again::append(self.store.clone(), append, Arc::new(sources)).await?;
         Ok(())
     }
 

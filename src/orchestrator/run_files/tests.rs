@@ -12,13 +12,14 @@ use uuid::Uuid;
 use super::*;
 use crate::artifact::Manifest;
 use crate::blobs::Listed;
+use crate::domain::fair_queue::ShareRule;
 use crate::domain::ids::Seq;
 use crate::domain::outcome::{Evidence, StreamProof};
 use crate::domain::proven_file::ProvenFile;
 use crate::domain::run_file::{RunFile, RunFolder};
 use crate::domain::state::RunState;
 use crate::orchestrator::environment::{Clock, WallClock};
-use crate::store::{Append, EventBatch, ForOthers, MemoryStore};
+use crate::store::{Append, Cluster, EventBatch, ForOthers, MemoryNode, MemoryStore, NodeId, NodeInfo, Removals};
 
 const RUN: RunId = RunId(Uuid::from_u128(1));
 
@@ -116,7 +117,8 @@ impl Nodes {
     async fn append(&self, along: Along) {
         let head = self.store.head(&RUN).await.unwrap();
         let events = vec![EventBatch { first: head.next(), count: 1, ndjson: "{}\n".into() }];
-        let for_others = ForOthers { raw: Vec::new(), files: along.files };
+        let mut for_others = ForOthers::default();
+        along.fill(&mut for_others);
         let append =
             Append { run: RUN, expected_head: head, events, index: along.rows, require_absent: None, for_others };
         self.store.append(append).await.unwrap();
@@ -223,6 +225,65 @@ async fn a_finished_run_is_served_by_a_node_that_never_had_it_and_what_is_missin
     assert!(matches!(nodes.b.fetch_finished(RUN).await, Err(Error::Damaged { .. })));
     fs::remove_dir_all(nodes.folder.path().join("blobs")).unwrap();
     assert!(matches!(nodes.b.fetch_finished(RUN).await, Err(Error::FilesGone { .. })));
+}
+
+#[tokio::test]
+async fn files_that_are_removed_before_they_are_named_are_put_again() {
+    let place = tempfile::tempdir().unwrap();
+    let shared = place.path().join("blobs");
+    fs::create_dir(&shared).unwrap();
+    let store = MemoryStore::for_several(ShareRule { label: None, tokens: false }, Arc::new(|| 0));
+    let node = Arc::new(MemoryNode::new(store, NodeId(Uuid::from_u128(1))));
+    let lease = Duration::from_secs(60);
+    let (name, version) = ("one".to_owned(), "1".to_owned());
+    node.join(NodeInfo { node: node.node(), name, version, address: None, works: true, lease }).await.unwrap();
+    let layout = Layout::new(place.path().join("data"));
+    fs::create_dir_all(layout.run(RUN).root).unwrap();
+    fs::write(layout.run(RUN).root.join("input.json"), "{}").unwrap();
+    let files = RunFiles::new(node.clone(), layout, Blocking::Threads, Some(Arc::new(Folder(shared.clone()))));
+    let along = files.at_rest(&state(), None, None).await.unwrap();
+    let there = || fs::read_dir(&shared).unwrap().count();
+    assert_eq!(there(), 1);
+    // Nothing needs it yet, so that another service may remove it.
+    let begun = node.begin_removal(&along.files).await.unwrap();
+    assert_eq!(begun, along.files);
+    fs::remove_dir_all(&shared).unwrap();
+    fs::create_dir(&shared).unwrap();
+    node.end_removal(&begun, &[]).await.unwrap();
+    let events = vec![EventBatch { first: Seq(1), count: 1, ndjson: "{}\n".into() }];
+    let mut for_others = ForOthers::default();
+    along.fill(&mut for_others);
+    let (expected_head, require_absent) = (Seq::START, None);
+    let named = Append { run: RUN, expected_head, events, index: along.rows, require_absent, for_others };
+    assert_eq!(append(node.clone(), named, along.sources.unwrap()).await.unwrap(), Seq(1));
+    assert_eq!((there(), node.begin_removal(&begun).await.unwrap()), (1, Vec::new()));
+}
+
+#[tokio::test]
+async fn files_at_rest_are_given_up_and_fetched_again_and_those_in_use_stay() {
+    let nodes = nodes();
+    nodes.write(&in_run("a", "input.json"), "{}");
+    let along = nodes.a.at_rest(&state(), None, None).await.unwrap();
+    let mark = along.mark.clone();
+    assert_eq!(nodes.a.evict(&state(), Duration::ZERO).await.unwrap(), 0, "they are not shared yet");
+    nodes.append(along).await;
+    nodes.a.settled(RUN, mark).await;
+    assert_eq!(nodes.a.evict(&state(), Duration::from_secs(60)).await.unwrap(), 0, "they were used just now");
+    let held = nodes.a.take(&state()).await.unwrap();
+    assert_eq!(nodes.a.evict(&state(), Duration::ZERO).await.unwrap(), 0, "somebody changes them");
+    drop(held);
+    nodes.a.look(&state()).await.unwrap();
+    let layout = Layout::new(nodes.folder.path().join("a"));
+    let here = || cached(&layout, &mut Sizes::new()).iter().map(|cached| cached.run).collect::<Vec<_>>();
+    assert_eq!(here(), [RUN]);
+    assert!(nodes.a.evict(&state(), Duration::ZERO).await.unwrap() > 0);
+    assert_eq!((nodes.read(&in_run("a", "input.json")), here()), (None, Vec::new()));
+    nodes.a.look(&state()).await.unwrap();
+    assert_eq!(nodes.read(&in_run("a", "input.json")).as_deref(), Some("{}"));
+    // A folder that vanished is fetched, whatever the mark says.
+    fs::remove_dir_all(layout.run(RUN).root).unwrap();
+    nodes.a.take(&state()).await.unwrap().keep();
+    assert_eq!(nodes.read(&in_run("a", "input.json")).as_deref(), Some("{}"));
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! The actor of one running run: it alone writes to the run's log from start to end.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tracing::field::display;
-use tracing::{Span, debug, error, info, warn};
+use tracing::{Instrument, Span, debug, error, info, warn};
 
 use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
@@ -16,6 +16,7 @@ use crate::domain::outcome::RunError;
 use crate::domain::resources::ResourceLimits;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
+use crate::files::Shortage;
 use crate::orchestrator::admission::cache::Wanted;
 use crate::orchestrator::admission::effects::finish_from_cache;
 use crate::orchestrator::error::Error;
@@ -32,11 +33,13 @@ use crate::orchestrator::turn::prepare::{Prepared, prepare};
 use crate::orchestrator::turn::process::{self, Starting};
 use crate::orchestrator::turn::start::Start;
 use crate::orchestrator::turn::watch::{end, warned};
-use crate::{store, supervisor};
+use crate::{store, supervisor, workspace};
 
 /// When a failure that could not be logged is tried again, at first and at last.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(10);
+/// How often a failure is tried while the run keeps its place, if only the run's own files are in the way.
+const TRIES_IN_PLACE: u32 = 6;
 
 /// Drive a queued run to the end of its turn.
 pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
@@ -55,15 +58,15 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
             return;
         }
         error!(error = %chain(&failure), "the run could not be driven to its end");
-        return fail(&shared, run, &failure, &mut mailbox).await;
+        return fail(&shared, run, failure, &mut mailbox).await;
     }
 }
 
 /// Log the failure, however long the store refuses: nobody else drives this run, and without an end it would seem to
-/// run until the next start.
-async fn fail(shared: &Arc<Shared>, run: RunId, failure: &Error, mailbox: &mut Mailbox) {
-    let mut pause = RETRY_AFTER;
-    while let Err(again) = give_up(shared, run, failure).await {
+/// run until the next start. Where its own files are in the way, others do not wait for its place meanwhile.
+async fn fail(shared: &Arc<Shared>, run: RunId, failure: Error, mailbox: &mut Mailbox) {
+    let (mut pause, mut tries) = (RETRY_AFTER, 0);
+    while let Err(again) = give_up(shared, run, &failure).await {
         if not_owner(&again) {
             warn!("another service has taken the run over; it is left to that");
             return;
@@ -71,6 +74,12 @@ async fn fail(shared: &Arc<Shared>, run: RunId, failure: &Error, mailbox: &mut M
         if never_fits(&again) {
             // Others wait for its place. Whoever cancels it, and the next start, try again.
             error!(error = %chain(&again), "the run's failure cannot be logged; the run is left as it is");
+            return;
+        }
+        tries += 1;
+        if tries >= TRIES_IN_PLACE && of_the_run_alone(&again) {
+            error!(error = %chain(&again), "the run's failure could not be logged; its place is free, and it is tried again");
+            tokio::spawn(fail_later(Arc::downgrade(shared), run, failure).in_current_span());
             return;
         }
         error!(error = %chain(&again), "the run's failure could not be logged; trying again");
@@ -89,6 +98,26 @@ async fn fail(shared: &Arc<Shared>, run: RunId, failure: &Error, mailbox: &mut M
             // The next start recovers it.
             () = shared.stopping.cancelled() => return,
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY_AFTER_AT_MOST),
+        }
+    }
+}
+
+/// Whether other runs may well be logged: neither the store nor room is missing.
+fn of_the_run_alone(error: &Error) -> bool {
+    matches!(error, Error::Io { .. } | Error::Corrupt { .. } | Error::Damaged { .. } | Error::FilesGone { .. })
+        && Shortage::behind(error).is_none()
+}
+
+/// The same without a place among the runs that go on.
+async fn fail_later(shared: Weak<Shared>, run: RunId, failure: Error) {
+    loop {
+        tokio::time::sleep(RETRY_AFTER_AT_MOST).await;
+        let Some(shared) = shared.upgrade().filter(|shared| !shared.stopping.is_cancelled()) else { return };
+        let _lock = shared.run_locks.lock(run).await;
+        match give_up(&shared, run, &failure).await {
+            Ok(()) => return,
+            Err(again) if not_owner(&again) || never_fits(&again) => return,
+            Err(again) => warn!(error = %chain(&again), "the run's failure could still not be logged; trying again"),
         }
     }
 }
@@ -268,7 +297,12 @@ pub(crate) async fn record_uncovered(shared: &Arc<Shared>, journal: &mut Journal
     let run = journal.state().run_id;
     let covered = Coverage::of(&shared.log, run).await?;
     let paths = shared.layout.run(run);
-    let mut rest = shared.blocking.run("open the run's logs", move || covered.rest(&paths)).await??;
+    let open = move || {
+        // Nobody has looked at what the engine left in the place of its logs: a link leads to the files of others.
+        workspace::reclaim(&paths)?;
+        covered.rest(&paths)
+    };
+    let mut rest = shared.blocking.run("open the run's logs", open).await??;
     loop {
         let read = move || {
             let facts = rest.next();

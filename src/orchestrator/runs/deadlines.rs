@@ -14,7 +14,7 @@ use crate::domain::ids::RunId;
 use crate::domain::statechart::Status;
 use crate::domain::time::Timestamp;
 use crate::orchestrator::admission::effects::perform;
-use crate::orchestrator::environment::Clock;
+use crate::orchestrator::environment::{Clock, unbroken};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::lost_race;
 use crate::orchestrator::shared::Shared;
@@ -47,8 +47,11 @@ pub(crate) async fn watch(
         while let Some((moment, run)) = due.first().copied().filter(|(moment, _)| *moment <= now) {
             due.remove(&(moment, run));
             let Some(shared) = shared.upgrade() else { return };
-            if let Err(error) = decide(&shared, run).await {
-                warn!(run.id = %run, error = %chain(&error), "what was due for a run could not be done; trying again");
+            let decided = unbroken("decide what is due", decide(&shared, run)).await;
+            if let Some(Err(error)) = &decided {
+                warn!(run.id = %run, error = %chain(error), "what was due for a run could not be done; trying again");
+            }
+            if !matches!(decided, Some(Ok(()))) {
                 due.insert((now.plus_seconds(AGAIN_AFTER_SECONDS), run));
             }
         }

@@ -8,6 +8,7 @@ use tracing::{Instrument, debug, error, error_span, warn};
 use crate::domain::causes::chain;
 use crate::domain::ids::RunId;
 use crate::orchestrator::admission::effects::leader_ended;
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::runs::actor;
 use crate::orchestrator::shared::Shared;
@@ -21,10 +22,13 @@ pub(crate) async fn dispatch(shared: Weak<Shared>, queue: Arc<Queue>, closing: t
     loop {
         match shared.upgrade() {
             Some(shared) => {
-                if let Some(member) = &shared.member {
-                    take_from_store(&shared, member).await;
-                }
-                start_ready(&shared);
+                let round = async {
+                    if let Some(member) = &shared.member {
+                        take_from_store(&shared, member).await;
+                    }
+                    start_ready(&shared);
+                };
+                unbroken("start queued runs", round).await;
             }
             None => return,
         }

@@ -118,7 +118,9 @@ impl Orchestrator {
         let keep_last = u64::try_from(keep_last).unwrap_or(u64::MAX);
         let keeps =
             |run: &RunState, newer: u64| newer < keep_last || older_than.is_some_and(|moment| run.updated_at >= moment);
-        self.clean(keeps).await
+        let cleaned = self.clean(keeps).await?;
+        self.look_for_unneeded_files().await?;
+        Ok(cleaned)
     }
 
     /// Delete the runs that have ended and are older than the settings keep them.
@@ -248,6 +250,9 @@ impl Orchestrator {
         keys.extend(state.idempotency_sha256.as_deref().and_then(idempotency_row));
         let entry = cache::own_entry(shared, state).await?;
         keys.extend(entry);
+        if shared.blobs.is_some() {
+            keys.push(IndexKey::Snapshot(run));
+        }
         // The rows go first: marked files without a row are swept at the next start, a row without files would promise files that are gone.
         shared.sealer.forget(run);
         let paths = shared.layout.run(run);

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::domain::causes::chain;
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::runs::{deadlines, recovery};
@@ -18,6 +19,8 @@ use crate::store::{self, Control, NodeLoad};
 
 /// How often a service looks for what it was not told of.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the open runs of all services are counted, for the metrics.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// Runs that are looked at together.
 const AT_ONCE: usize = 64;
 /// A run that is over is sealed by the service that ended it. After this long, and what a sealed log is kept in the store for
@@ -87,12 +90,20 @@ fn load(shared: &Shared, member: &Membership) -> NodeLoad {
 /// Sees to what was asked of this service, and to runs whose service is gone, until this one ends.
 pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
     let asked = member.cluster.wake();
+    let mut counted: Option<Instant> = None;
     loop {
         let Some(held) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
         if member.has_lease()
-            && let Err(error) = look(&held, &member).await
+            && let Some(Err(error)) = unbroken("look at runs of other services", look(&held, &member)).await
         {
             debug!(error = %chain(&error), "runs of other services could not be looked at; trying again");
+        }
+        if counted.is_none_or(|last| last.elapsed() >= COUNT_EVERY) {
+            counted = Some(Instant::now());
+            match member.cluster.open_counts().await {
+                Ok(counts) => held.metrics.open_runs_are(&counts.unwrap_or_default()),
+                Err(error) => debug!(error = %chain(&error), "open runs could not be counted; trying again"),
+            }
         }
         let closing = held.closing.clone();
         drop(held);

@@ -3,8 +3,10 @@
 
 pub(crate) mod actor;
 pub(crate) mod cancel;
+pub(crate) mod clean_shared;
 pub(crate) mod deadlines;
 pub(crate) mod dispatch;
+pub(crate) mod evict;
 pub(crate) mod inventory;
 pub(crate) mod member;
 pub(crate) mod recovery;

@@ -16,9 +16,11 @@ use crate::domain::statechart::Status;
 use crate::engine;
 use crate::files;
 use crate::orchestrator::admission::effects::{perform_again, tell_end, wake};
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::{Journal, lost_race, not_owner};
 use crate::orchestrator::packages::install::recover_installs;
+use crate::orchestrator::packages::share_installs::share_install;
 use crate::orchestrator::runs::actor::record_uncovered;
 use crate::orchestrator::runs::dispatch::give_back;
 use crate::orchestrator::shared::Shared;
@@ -285,8 +287,14 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<NotRecovered>) {
     }
 }
 
-/// Decide what becomes of one run, and log it.
+/// Decide what becomes of one run, and log it. One for which this breaks keeps neither others from being recovered nor the service from
+/// starting.
 async fn recover_run(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {
+    let broke = || Err(Error::io("recover the run")(std::io::Error::other("its recovery panicked")));
+    unbroken("recover a run", recover_unguarded(shared, run)).await.unwrap_or_else(broke)
+}
+
+async fn recover_unguarded(shared: &Arc<Shared>, run: RunId) -> Result<RunState, Error> {
     // Not by `Shared::journal`, which waits until the run is recovered.
     let mut journal = Journal::open(shared.pen(), run).await?;
     if journal.state().status().is_final() {
@@ -331,21 +339,24 @@ async fn follow_up(shared: &Arc<Shared>, state: &RunState) -> Option<Follower> {
 /// Folders of runs and requests that were being created or deleted when the service died, and installations that were cut
 /// short.
 async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
-    let owned = shared.clone();
+    let (owned, made) = (shared.clone(), shared.made_changes().await?);
     let listed = shared.blocking.run("sweep left-over folders", move || {
         let _ = files::remove_tree(&owned.layout.tmp());
         owned.shared_skills.sweep();
         owned.environments.remove_half_made();
-        recover_installs(&owned.settings.paths.skills_dir, &owned.layout)?;
+        let installs = recover_installs(&owned.settings.paths.skills_dir, &owned.layout, &made);
         remove_half_made(&owned.layout);
         let mut runs = newest::<RunId>(&owned.layout.runs());
         runs.extend(newest::<RunId>(&owned.layout.sealed()));
         runs.extend(newest::<RunId>(&owned.layout.homes()));
         runs.sort_unstable();
         runs.dedup();
-        Ok::<_, Error>((newest::<RequestId>(&owned.layout.requests()), runs))
+        (newest::<RequestId>(&owned.layout.requests()), runs, installs)
     });
-    let (requests, runs) = listed.await??;
+    let (requests, runs, installs) = listed.await?;
+    for install in &installs {
+        share_install(shared, install).await;
+    }
     let (mut known, mut unknown) = (Known::default(), Known::default());
     for request in requests {
         let row = shared.store.index(&IndexKey::Request(request)).await?;
@@ -355,10 +366,10 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         let row = shared.store.index(&IndexKey::Run(run)).await?;
         if row.is_some() { &mut known } else { &mut unknown }.runs.push(run);
     }
-    let layout = shared.layout.clone();
+    let (layout, are_shared) = (shared.layout.clone(), shared.files().are_shared());
     let lost = shared.blocking.run("remove left-over folders", move || {
         keep(&layout, &known);
-        remove_unfinished(&layout, unknown)
+        remove_unfinished(&layout, unknown, are_shared)
     });
     let lost = lost.await?;
     shared.lost_runs.found(lost.runs, lost.requests.len());
@@ -385,20 +396,23 @@ fn keep(layout: &Layout, known: &Known) {
     }
 }
 
-/// Removes what was being created or deleted when the service died; returns what the store has lost.
-fn remove_unfinished(layout: &Layout, unknown: Known) -> Known {
+/// Removes what was being created or deleted when the service died; returns what the store has lost. Where files are shared, what
+/// is known to be as in the shared files was deleted by another service.
+fn remove_unfinished(layout: &Layout, unknown: Known, are_shared: bool) -> Known {
     let mut lost = Known::default();
     for request in unknown.requests {
         let folder = layout.request(request);
         match removable::is_marked(&folder) {
-            Some(true) => drop(files::remove_tree(&folder)),
-            Some(false) => lost.requests.push(request),
+            Some(marked) if marked || are_shared => drop(files::remove_tree(&folder)),
+            Some(_) => lost.requests.push(request),
             None => {}
         }
     }
     for run in unknown.runs {
         let paths = layout.run(run);
-        if removable::is_removable(&paths) {
+        if are_shared && paths.state.symlink_metadata().is_ok() {
+            let _ = workspace::remove_run(&paths);
+        } else if removable::is_removable(&paths) {
             warn!(run.id = %run, "removing what was left of a run that was being created or deleted");
             let _ = workspace::remove_run(&paths);
         } else {

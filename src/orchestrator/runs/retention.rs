@@ -6,6 +6,7 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 
 use crate::domain::causes::chain;
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::runs::Cleaned;
@@ -40,7 +41,7 @@ pub(crate) async fn retain_often(shared: Weak<Shared>) {
         tokio::time::sleep(pause).await;
         pause = EVERY;
         let Some(shared) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
-        if let Err(error) = (Orchestrator { shared }).retain().await {
+        if let Some(Err(error)) = unbroken("delete old runs", (Orchestrator { shared }).retain()).await {
             warn!(error = %chain(&error), "runs that are no longer kept could not be deleted; trying again in an hour");
         }
     }

@@ -9,6 +9,7 @@ use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::domain::ids::RunId;
 use crate::domain::outcome::RunError;
+use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::packages::temporary;
@@ -34,7 +35,7 @@ pub(crate) async fn sweep_often(shared: Weak<Shared>) {
         match shared.upgrade() {
             Some(shared) => {
                 sweep(&shared, UPLOAD_WAITS).await;
-                sweep_homes(&shared).await;
+                unbroken("sweep the homes of engines", sweep_homes(&shared)).await;
             }
             None => return,
         }
@@ -45,7 +46,8 @@ pub(crate) async fn sweep_often(shared: Weak<Shared>) {
 async fn sweep(shared: &Arc<Shared>, upload_waits: Duration) {
     let runs: Vec<RunId> = shared.temp_runs().iter().copied().collect();
     for run in runs {
-        if let Err(error) = sweep_run(shared, run, upload_waits).await {
+        let swept = unbroken("sweep a temporary run", sweep_run(shared, run, upload_waits)).await;
+        if let Some(Err(error)) = swept {
             warn!(run.id = %run, error = %chain(&error), "a temporary run could not be swept");
         }
     }

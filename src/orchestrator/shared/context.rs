@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{RwLock, Semaphore};
+use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +40,7 @@ use crate::orchestrator::shared::run_lock::RunLocks;
 use crate::orchestrator::shared::scrubbed::Scrubbed;
 use crate::orchestrator::shared::shared_results::SharedResults;
 use crate::orchestrator::shared::single_flight::SingleFlight;
+use crate::orchestrator::shared::skill_sync::SkillSync;
 use crate::orchestrator::shared::unrecovered::Unrecovered;
 use crate::registry::Registry;
 use crate::renderer::Renderer;
@@ -64,6 +65,7 @@ pub(crate) struct Shared {
     pub settings: Settings,
     pub registry: Registry,
     pub known_skills: KnownSkills,
+    pub skill_sync: SkillSync,
     pub shared_skills: SharedSkills,
     pub shared_results: SharedResults,
     /// Held by a run from taking what it shares to its row; alone by whoever removes what no row needs.
@@ -92,6 +94,12 @@ pub(crate) struct Shared {
     pub scrubbed: Scrubbed,
     /// Runs whose traces are to be sent.
     pub ended_runs: EndedRuns,
+    /// Told when shared files that nothing needs are to be looked for.
+    pub clean_now: Arc<Notify>,
+    /// Told when cached files are to be given up.
+    pub evict_now: Arc<Notify>,
+    /// The bytes of cached files of runs, when they were last looked at.
+    pub cached_bytes: AtomicU64,
     pub live: LiveRuns,
     pub uploading: Mutex<HashSet<RunId>>,
     pub installs: Arc<Semaphore>,
@@ -150,6 +158,7 @@ impl Shared {
             store: parts.store,
             blobs: parts.blobs,
             known_skills: KnownSkills::default(),
+            skill_sync: SkillSync::default(),
             shared_skills: SharedSkills::new(parts.layout.skill_copies()),
             shared_results: SharedResults::default(),
             sharing: RwLock::default(),
@@ -174,6 +183,9 @@ impl Shared {
             deadlines: parts.deadlines,
             scrubbed: Scrubbed::default(),
             ended_runs: parts.ended_runs,
+            clean_now: Arc::default(),
+            evict_now: Arc::default(),
+            cached_bytes: AtomicU64::default(),
             live: LiveRuns::default(),
             uploading: Mutex::default(),
             installs: Arc::new(Semaphore::new(parts.installs_max)),
@@ -241,6 +253,8 @@ impl Shared {
         if free >= floor.saturating_add(bytes) {
             return Ok(());
         }
+        // What others have as well is given up.
+        self.evict_now.notify_one();
         Err(Error::InsufficientStorage { file_system: files::mount_point(self.layout.data()), free, floor })
     }
 

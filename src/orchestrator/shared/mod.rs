@@ -18,6 +18,7 @@ pub(crate) mod run_snapshots;
 pub(crate) mod scrubbed;
 pub(crate) mod shared_results;
 pub(crate) mod single_flight;
+pub(crate) mod skill_sync;
 pub(crate) mod skills;
 pub(crate) mod unrecovered;
 

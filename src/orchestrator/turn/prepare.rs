@@ -13,6 +13,7 @@ use crate::domain::request::Passed;
 use crate::domain::run_file::RunFolder;
 use crate::domain::state::RunState;
 use crate::engine::script;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::shared::Shared;
@@ -68,6 +69,9 @@ fn prepare_blocking(
     from: Option<Coverage>,
 ) -> Result<Result<Prepared, RunError>, Error> {
     let paths = shared.layout.run(state.run_id);
+    // An earlier turn may have put a link in its place, or on the way to it.
+    let copy = paths.skill_copy(&state.engine, &state.skill.id);
+    files::clear_way(&paths.root, copy.strip_prefix(&paths.root).unwrap_or(&copy))?;
     let found =
         shared.skill_of(state).and_then(|skill| Ok((skill.clone(), shared.skill_place(state, &skill, &paths)?)));
     let (skill, mut skill_place) = match found {

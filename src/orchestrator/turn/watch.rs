@@ -375,7 +375,9 @@ fn rewritten(stream: Stream) -> Warning {
 }
 
 fn egress_refused(host: &str, port: u16, reason: &str) -> Warning {
-    let mut warning = Warning::new(WarningCode::EgressRefused, format!("{host}:{port} was not reached: {reason}"));
+    // An address of IPv6 has colons of its own.
+    let place = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let mut warning = Warning::new(WarningCode::EgressRefused, format!("{place} was not reached: {reason}"));
     warning.details.insert("host".into(), host.into());
     warning.details.insert("port".into(), port.into());
     warning

@@ -10,6 +10,7 @@ use super::super::package::PackageFiles;
 use super::intake::Intake;
 use super::keys;
 use super::required::required_json;
+use crate::bounded::host;
 use crate::domain::codes::FindingCode;
 
 const SCHEMA: &str = include_str!("../../../schema/runner.schema.json");
@@ -95,8 +96,20 @@ fn file_scope(runner: &Value, report: &mut Report) {
     }
 }
 
+/// Hosts that nobody could be reached by.
+fn hosts(automation: &Value, report: &mut Report) {
+    for (at, text) in automation.get("allowlist").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let Some(text) = text.as_str().filter(|text| !text.is_empty() && host::read(text).is_none()) else { continue };
+        let message = format!("{text:?} is no host, so nobody is reached by it");
+        let hint = "write a name, *.name or name:port, without a scheme or a path";
+        let finding = Finding::error(FindingCode::AllowlistHostInvalid, manifest::PATH, message, hint);
+        report.push(finding.into_warning().at(format!("/automation/allowlist/{at}")));
+    }
+}
+
 fn network(runner: &Value, report: &mut Report) {
     let Some(automation) = runner.get("automation") else { return };
+    hosts(automation, report);
     let listed = automation.get("allowlist").and_then(Value::as_array).is_some_and(|hosts| !hosts.is_empty());
     let by_list = automation.get("network").and_then(Value::as_str) == Some("allowlist");
     let (message, hint) = match (by_list, listed) {

@@ -428,6 +428,14 @@ fn artifacts_stay_below_their_folder_and_limits_make_sense() {
         automation(json!({ "network": "allowlist" })),
         &[(Warning, "ALLOWLIST_UNUSED", RUNNER, "/automation/allowlist")],
     );
+    let hosts = json!(["packages.example", "https://packages.example/simple", "*.pkg.dev:443", "packages.example:https"]);
+    check(
+        automation(json!({ "network": "allowlist", "allowlist": hosts })),
+        &[
+            (Warning, "ALLOWLIST_HOST_INVALID", RUNNER, "/automation/allowlist/1"),
+            (Warning, "ALLOWLIST_HOST_INVALID", RUNNER, "/automation/allowlist/3"),
+        ],
+    );
     check(automation(json!({ "limits": { "processes": 8, "memory_bytes": 1 << 30 } })), &[]);
     let limits = "/automation/limits";
     check(

@@ -17,6 +17,11 @@ pub(super) fn is_passing(error: &ServerError) -> bool {
     matches!(class, "08" | "40" | "53" | "55" | "57" | "58") || *code == SqlState::READ_ONLY_SQL_TRANSACTION
 }
 
+/// Whether a shared file was removed since it was put.
+pub(super) fn is_removed_file(error: &ServerError) -> bool {
+    error.code().is_some_and(|code| code.code() == "SR001")
+}
+
 /// Whether the disk of the server is full.
 pub(super) fn is_full(error: &ServerError) -> bool {
     error.code() == Some(&SqlState::DISK_FULL)

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use futures_util::future::join;
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error as ServerError, Row, Statement};
@@ -18,6 +19,11 @@ use crate::store::{Append, AppendResult, Error, IndexChange, IndexKey, RawPiece}
 
 pub(super) const APPEND: &str = "select outcome, actual, taken, released from append_2($1, $2, $3, $4, $5, $6, $7, $8, \
      $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
+/// Says after how many removals the files were put that this transaction names.
+pub(super) const PUT_AFTER: &str = "select set_config('skill_runner.put_after', $1, true)";
+/// What a run needed before the append that brought this row; nothing if it was refused.
+pub(super) const NEEDS_ONLY: &str = "delete from run_files where run = $1 and sha256 <> all ($2) \
+     and exists (select from index_rows where kind = $3 and key = $4 and value = $5)";
 pub(super) const DELETE: &str = "select delete_2($1, $2, $3, $4)";
 
 /// For whom the store writes.
@@ -70,7 +76,22 @@ pub(super) struct AppendCall {
     absent: Option<(i16, Vec<u8>)>,
     author: Author,
     raw: Option<Raw>,
-    files: Option<Vec<Vec<u8>>>,
+    files: Option<Files>,
+}
+
+/// Shared files that a run needs.
+struct Files {
+    hashes: Vec<Vec<u8>>,
+    put_after: u64,
+    /// The row of the run that says so, if it needs no others.
+    instead: Option<(i16, Vec<u8>, Bytes)>,
+}
+
+/// The statements of calls, prepared on a connection.
+pub(super) struct Statements {
+    pub(super) append: Statement,
+    pub(super) needs_only: Statement,
+    pub(super) delete: Statement,
 }
 
 struct Raw {
@@ -156,17 +177,25 @@ impl Call {
         }
     }
 
-    pub(super) async fn send(
-        &self,
-        client: &Client,
-        append: &Statement,
-        delete: &Statement,
-    ) -> Result<Outcome, ServerError> {
+    pub(super) async fn send(&self, client: &Client, statements: &Statements) -> Result<Outcome, ServerError> {
         match self {
-            Call::Append(call) => call.send(client, append).await,
-            Call::Delete { run, whole, kinds, keys } => {
-                client.query_one(delete, &[run, whole, kinds, keys]).await.map(|_| Outcome::Deleted)
+            Call::Append(call) => {
+                // Polled in this order, which is the order on the wire.
+                let (outcome, forgotten) =
+                    join(call.send(client, &statements.append), call.forget(client, &statements.needs_only)).await;
+                outcome.and_then(|outcome| forgotten.map(|()| outcome))
             }
+            Call::Delete { run, whole, kinds, keys } => {
+                client.query_one(&statements.delete, &[run, whole, kinds, keys]).await.map(|_| Outcome::Deleted)
+            }
+        }
+    }
+
+    /// How many removals were over when the files were put that it names.
+    pub(super) fn put_after(&self) -> Option<u64> {
+        match self {
+            Call::Append(call) => call.files.as_ref().map(|files| files.put_after),
+            Call::Delete { .. } => None,
         }
     }
 }
@@ -224,9 +253,20 @@ impl AppendCall {
             absent,
             author,
             raw: Raw::of(&append.for_others.raw).filter(|_| !scope.alone),
-            files: (!scope.alone && !append.for_others.files.is_empty())
-                .then(|| append.for_others.files.iter().map(|file| file.to_vec()).collect()),
+            files: (!scope.alone && !append.for_others.files.is_empty()).then(|| Files {
+                hashes: append.for_others.files.iter().map(|file| file.to_vec()).collect(),
+                put_after: append.for_others.put_after,
+                instead: append.for_others.only_these.then(|| snapshot_row(append)).flatten(),
+            }),
         }
+    }
+
+    /// What the run needed before is needed no more, if the append says so.
+    async fn forget(&self, client: &Client, statement: &Statement) -> Result<(), ServerError> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let Some((kind, key, value)) = &files.instead else { return Ok(()) };
+        let values: [&(dyn ToSql + Sync); 5] = [&self.run, &files.hashes, kind, key, &value.as_ref()];
+        client.execute(statement, &values).await.map(drop)
     }
 
     async fn send(&self, client: &Client, statement: &Statement) -> Result<Outcome, ServerError> {
@@ -241,6 +281,7 @@ impl AppendCall {
             (self.absent.as_ref().map(|(kind, _)| kind), self.absent.as_ref().map(|(_, key)| key));
         let place = &columns.place;
         let (streams, froms) = (self.raw.as_ref().map(|raw| &raw.streams), self.raw.as_ref().map(|raw| &raw.froms));
+        let files = self.files.as_ref().map(|files| &files.hashes);
         let raw_bytes = self.raw.as_ref().map(|raw| slices(&raw.bytes));
         let values: [&(dyn ToSql + Sync); 32] = [
             &self.run,
@@ -274,10 +315,20 @@ impl AppendCall {
             &streams,
             &froms,
             &raw_bytes,
-            &self.files,
+            &files,
         ];
         client.query_one(statement, &values).await.map(|row| outcome(&row))
     }
+}
+
+/// The row of the run's shared files that an append brings.
+fn snapshot_row(append: &Append) -> Option<(i16, Vec<u8>, Bytes)> {
+    append.index.iter().rev().find_map(|change| match change {
+        IndexChange::Put(key @ IndexKey::Snapshot(_), value) => {
+            other_key(key).map(|(kind, key)| (kind, key, value.clone()))
+        }
+        IndexChange::Put(..) | IndexChange::Delete(_) => None,
+    })
 }
 
 fn slices(all: &[Bytes]) -> Vec<&[u8]> {

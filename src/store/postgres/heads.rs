@@ -28,6 +28,8 @@ pub(super) enum Wake {
     Queued,
     /// Something is asked of this node.
     Asked(NodeId),
+    /// This process has changed a record.
+    Records,
 }
 
 impl Heads {
@@ -72,6 +74,13 @@ impl Heads {
     pub(super) fn asked(&self, node: NodeId) {
         if let Some(others) = &self.others {
             let _ = others.send(Wake::Asked(node));
+        }
+    }
+
+    /// This process has changed a record.
+    pub(super) fn records_changed(&self) {
+        if let Some(others) = &self.others {
+            let _ = others.send(Wake::Records);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_postgres::{Client, Error as ServerError, Statement};
 
 use super::failure;
@@ -15,10 +15,14 @@ use crate::store::{BoxFuture, Error};
 
 /// How often a query is tried that failed on a connection that stands.
 const TRIES: u32 = 4;
+/// How long a query may have no answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A client with the statements that were prepared on it.
 pub(super) struct Reader {
     client: Client,
+    /// Told when a query had no answer for too long: such a connection stands and is of no use.
+    silent: Notify,
     statements: Mutex<HashMap<String, Statement>>,
 }
 
@@ -61,9 +65,13 @@ impl Link {
             while !state.is_closed() {
                 match connect(&place, &name, None).await {
                     Ok(session) => {
-                        let reader = Reader { client: session.client, statements: Mutex::default() };
-                        let _ = state.send(State::Up(Arc::new(reader)));
-                        let _ = session.ended.await;
+                        let silent = Notify::new();
+                        let reader = Arc::new(Reader { client: session.client, silent, statements: Mutex::default() });
+                        let _ = state.send(State::Up(reader.clone()));
+                        tokio::select! {
+                            _ = session.ended => {}
+                            () = reader.silent.notified() => {}
+                        }
                         (backoff, since) = (Backoff::default(), Instant::now());
                         let _ = state.send(State::Coming);
                     }
@@ -116,10 +124,15 @@ impl Link {
         let mut tries = 0;
         loop {
             let reader = self.up(lost.as_ref()).await?;
-            match query(reader.clone()).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) if failure::ends_connection(&error) => lost = Some(reader),
-                Err(error) => {
+            match tokio::time::timeout(ANSWER_TIMEOUT, query(reader.clone())).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) if failure::ends_connection(&error) => lost = Some(reader),
+                Err(_) => {
+                    tracing::warn!(action, "the database did not answer; connecting again");
+                    reader.silent.notify_one();
+                    lost = Some(reader);
+                }
+                Ok(Err(error)) => {
                     tries += 1;
                     if tries == TRIES || !failure::is_passing(&error) {
                         return Err(failure::broken(action, error));

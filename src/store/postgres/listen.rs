@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
@@ -16,7 +16,7 @@ use super::heads::{Heads, Wake};
 use super::link::Link;
 use super::place::Place;
 use super::read::Questions;
-use super::session::{Backoff, connect};
+use super::session::{Backoff, NotConnected, connect};
 use crate::domain::ids::{RunId, Seq};
 use crate::store::NodeId;
 
@@ -30,6 +30,8 @@ const MANY: &str = "*";
 const QUEUED: &str = "+";
 /// Said before the node of which something is asked.
 const ASKED: &str = "!";
+/// Said when a record was changed. A program that does not know it looks for everything.
+const RECORDS: &str = "~";
 
 fn channel(place: &Place) -> String {
     format!("{}_heads", place.schema)
@@ -52,6 +54,7 @@ pub(super) async fn tell(
                 Wake::Appended(run, head) => drop(said.appended.insert(run, head)),
                 Wake::Queued => said.queued = true,
                 Wake::Asked(node) => drop(said.asked.insert(node)),
+                Wake::Records => said.records = true,
                 Wake::Followed(run) => followed.push(run),
             }
             next = wakes.try_recv().ok();
@@ -82,6 +85,7 @@ struct Said {
     appended: HashMap<RunId, Seq>,
     queued: bool,
     asked: HashSet<NodeId>,
+    records: bool,
 }
 
 impl Said {
@@ -92,7 +96,8 @@ impl Said {
         let runs = self.appended.iter().map(|(run, head)| format!("{}={head}", run.0.simple()));
         let nodes = self.asked.iter().map(|node| format!("{ASKED}{}", node.0.simple()));
         let queued = self.queued.then(|| QUEUED.to_owned());
-        runs.chain(nodes).chain(queued).collect::<Vec<_>>().join(" ")
+        let records = self.records.then(|| RECORDS.to_owned());
+        runs.chain(nodes).chain(queued).chain(records).collect::<Vec<_>>().join(" ")
     }
 
     /// `None` if it does not name what it tells of.
@@ -101,6 +106,8 @@ impl Said {
         for text in payload.split(' ') {
             if text == QUEUED {
                 said.queued = true;
+            } else if text == RECORDS {
+                said.records = true;
             } else if let Some(node) = text.strip_prefix(ASKED) {
                 said.asked.insert(NodeId(Uuid::try_parse(node).ok()?));
             } else {
@@ -112,10 +119,22 @@ impl Said {
     }
 }
 
-/// Who is woken here when there may be something to take, or something was asked.
+/// Who is woken here when there may be something to take, something was asked, or records were changed.
 pub(super) struct Waker {
     pub(super) node: NodeId,
     pub(super) wake: Arc<Notify>,
+    pub(super) records: watch::Sender<u64>,
+}
+
+impl Waker {
+    fn all(&self) {
+        self.wake.notify_one();
+        self.records();
+    }
+
+    fn records(&self) {
+        self.records.send_modify(|count| *count += 1);
+    }
 }
 
 /// Looks for itself, for as long as the store lives and whether anything can be heard or not.
@@ -136,7 +155,7 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
         let connected = async {
             let session = connect(&place, "skill-runner listener", Some(heard)).await?;
             session.client.batch_execute(&format!("listen {}", channel(&place))).await?;
-            Ok::<_, tokio_postgres::Error>(session)
+            Ok::<_, NotConnected>(session)
         };
         let Ok(mut session) = connected.await else {
             backoff.pause().await;
@@ -145,7 +164,7 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
         backoff = Backoff::default();
         // What was said before this connection listened was not heard.
         look_up(&questions, &heads, heads.followed()).await;
-        waker.wake.notify_one();
+        waker.all();
         loop {
             tokio::select! {
                 said = said.recv() => match said.as_deref().and_then(Said::parse) {
@@ -154,10 +173,13 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
                         if said.queued || said.asked.contains(&waker.node) {
                             waker.wake.notify_one();
                         }
+                        if said.records {
+                            waker.records();
+                        }
                     }
                     None => {
                         look_up(&questions, &heads, heads.followed()).await;
-                        waker.wake.notify_one();
+                        waker.all();
                     }
                 },
                 _ = &mut session.ended => break,
@@ -190,7 +212,7 @@ mod tests {
         let run = |n: u128| RunId(Uuid::from_u128(n));
         let of = |appended: HashMap<_, _>| Said { appended, ..Said::default() };
         let node = NodeId(Uuid::from_u128(9));
-        let few = Said { queued: true, asked: [node].into(), ..of([(run(7), Seq(3))].into()) };
+        let few = Said { queued: true, records: true, asked: [node].into(), ..of([(run(7), Seq(3))].into()) };
         assert_eq!(Said::parse(&few.payload()), Some(few));
         let most = of((0..100).map(|n| (run(u128::MAX - n), Seq(u64::MAX))).collect());
         assert!(most.payload().len() < 8000);

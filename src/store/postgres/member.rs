@@ -13,14 +13,16 @@ use uuid::Uuid;
 
 use super::heads::Heads;
 use super::link::Link;
+use super::record_reads::RecordReads;
 use crate::domain::fair_queue::{Bounds, PATIENCE};
 use crate::domain::ids::RunId;
+use crate::domain::statechart::Status;
 use crate::store::held::{Held, Lease};
-use crate::store::{BoxFuture, Cluster, Control, Error, Node, NodeId, NodeInfo, NodeLoad, Renewed};
+use crate::store::{BoxFuture, Cluster, Control, Error, Node, NodeId, NodeInfo, NodeLoad, OpenCounts, Renewed};
 
-const JOIN: &str = "insert into nodes as kept (node, incarnation, name, version, address, works, lease_until, joined_at) \
-     values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
-     on conflict (node) do update set incarnation = excluded.incarnation, name = excluded.name, version = excluded.version, \
+const JOIN: &str = "insert into nodes as kept (node, incarnation, removes_as, name, version, address, works, lease_until, joined_at) \
+     values ($1, $2, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond', clock_timestamp()) \
+     on conflict (node) do update set incarnation = excluded.incarnation, removes_as = excluded.incarnation, name = excluded.name, version = excluded.version, \
          address = excluded.address, works = excluded.works, over = false, lease_until = excluded.lease_until, \
          joined_at = excluded.joined_at, running = 0, slots = 0, \
          draining = kept.draining and coalesce(kept.incarnation in ($2, $8), false)";
@@ -49,8 +51,11 @@ const NODES: &str = "select node, name, version, address, works, running, slots,
          case when over then 0 else (extract(epoch from lease_until - clock_timestamp()) * 1000000)::bigint end \
      from nodes where lease_until > clock_timestamp() - interval '1 day' order by name, node";
 const DRAIN: &str = "update nodes set draining = $2 where node = $1";
+const OPEN_COUNTS: &str = "select coalesce(engine, ''), status, count(*) from runs where open \
+     and status in ('queued', 'running', 'waiting_user') group by 1, 2";
 const UNUSED_FILES: &str = "select file from unnest($1::bytea[]) as file \
-     where not exists (select from run_files where sha256 = file)";
+     where not exists (select from run_files where sha256 = file) \
+     and not exists (select from record_files where sha256 = file)";
 
 /// A service that has joined, or is to join.
 pub(super) struct Member {
@@ -58,6 +63,7 @@ pub(super) struct Member {
     pub(super) heads: Arc<Heads>,
     pub(super) held: Arc<Held>,
     pub(super) wake: Arc<Notify>,
+    pub(super) records: RecordReads,
     /// One at a time takes: what is taken is known before the next asks.
     taking: tokio::sync::Mutex<()>,
     /// Questions of others that were told, and are not yet known to be removed.
@@ -86,8 +92,14 @@ fn storable(text: &str) -> String {
 }
 
 impl Member {
-    pub(super) fn new(link: Link, heads: Arc<Heads>, held: Arc<Held>, wake: Arc<Notify>) -> Member {
-        Member { link, heads, held, wake, taking: tokio::sync::Mutex::new(()), told: Mutex::default() }
+    pub(super) fn new(
+        link: Link,
+        heads: Arc<Heads>,
+        held: Arc<Held>,
+        wake: Arc<Notify>,
+        records: RecordReads,
+    ) -> Member {
+        Member { link, heads, held, wake, records, taking: tokio::sync::Mutex::new(()), told: Mutex::default() }
     }
 
     fn lease(&self) -> Result<Lease, Error> {
@@ -337,6 +349,22 @@ impl Cluster for Member {
             let found = ask.await? > 0;
             self.heads.asked(node);
             Ok(found)
+        })
+    }
+
+    fn open_counts(&self) -> BoxFuture<'_, Result<Option<OpenCounts>, Error>> {
+        Box::pin(async move {
+            let ask = self.link.ask("count open runs of", |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(OPEN_COUNTS).await?;
+                    reader.client().query(&statement, &[]).await
+                })
+            });
+            let count = |row: &Row| {
+                let status = Status::ALL.into_iter().find(|status| status.as_str() == row.get::<_, &str>(1))?;
+                Some((row.get(0), status, u64::try_from(row.get::<_, i64>(2)).unwrap_or_default()))
+            };
+            Ok(Some(ask.await?.iter().filter_map(count).collect()))
         })
     }
 

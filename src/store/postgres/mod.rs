@@ -39,6 +39,9 @@ mod options;
 mod place;
 mod raw;
 mod read;
+mod record_reads;
+mod records;
+mod removals;
 mod row_key;
 mod schema;
 mod session;
@@ -213,6 +216,10 @@ impl EventStore for PostgresStore {
         max_bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<RawPiece>, Error>> {
         Box::pin(self.questions.raw(*run, stream, from, max_bytes))
+    }
+
+    fn removals(&self) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(self.questions.removals())
     }
 
     fn durability(&self) -> Durability {

@@ -19,6 +19,7 @@ const HEADS: &str = "select run, head, deleted_at is not null from runs where ru
 const OPEN: &str = "select run from runs where open order by run";
 const STATE: &str = "select state from runs where run = $1 and state is not null";
 const IS_OPEN: &str = "select ''::bytea from runs where run = $1 and open";
+const REMOVALS: &str = "select removals from file_clean_up";
 const ROW: &str = "select value from index_rows where kind = $1 and key = $2";
 
 /// Batches up to the one with which the page is full; only lengths are looked at for that.
@@ -113,6 +114,16 @@ impl Questions {
                 return Ok(page.batches);
             }
         }
+    }
+
+    pub(super) async fn removals(&self) -> Result<u64, Error> {
+        let ask = self.link(Uuid::nil()).ask("read how many files were removed of", |reader| {
+            Box::pin(async move {
+                let statement = reader.prepared(REMOVALS).await?;
+                reader.client().query_one(&statement, &[]).await
+            })
+        });
+        Ok(u64::try_from(ask.await?.get::<_, i64>(0)).unwrap_or_default())
     }
 
     pub(super) async fn index(&self, key: IndexKey) -> Result<Option<Bytes>, Error> {

@@ -1,7 +1,13 @@
-//! The tables: made and brought up to date by whoever opens the store first, and never used by an older program.
+//! The tables: made and brought up to date by whoever opens the store first.
+//!
+//! Changes only add, so that a program of the release before goes on with tables of the next one. `about` has two numbers: `tables`
+//! is the version of the tables, and `version` the oldest version that a program must know to use them. Programs that know of
+//! no `tables` look at `version` alone, and are refused or not by the same rule.
+
+use std::cmp::Ordering;
 
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error as ServerError, Transaction};
+use tokio_postgres::{Client, Error as ServerError, Row, Transaction};
 use uuid::Uuid;
 
 use super::failure;
@@ -10,8 +16,24 @@ use super::place::Place;
 use crate::domain::fair_queue::ShareRule;
 use crate::store::standing::Standing;
 
+/// A version of the tables.
+struct Version {
+    /// What makes it of the one before.
+    sql: &'static str,
+    /// Programs that know the tables up to this version can use them.
+    oldest: i32,
+}
+
 /// Every version, oldest first. A change of the tables is another file here.
-const VERSIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const VERSIONS: &[Version] = &[
+    Version { sql: include_str!("schema_1.sql"), oldest: 1 },
+    Version { sql: include_str!("schema_2.sql"), oldest: 2 },
+    Version { sql: include_str!("schema_3.sql"), oldest: 2 },
+    Version { sql: include_str!("schema_4.sql"), oldest: 2 },
+];
+
+/// How long a start waits for services that use the tables while it changes them.
+const CHANGE_TIMEOUT: &str = "set local lock_timeout = '10s'";
 
 /// The oldest server that has what the tables use.
 const OLDEST_SERVER: i32 = 130_000;
@@ -77,23 +99,45 @@ pub(super) async fn look_at_tables(client: &Client, schema: &str) -> Result<Stri
     if !there.get::<_, bool>(0) {
         return Ok("its tables do not exist yet; the first start creates them".to_owned());
     }
-    let found: i32 = client.query_one("select version from about", &[]).await?.get(0);
-    match known() {
-        known if found > known => Err(newer(found)),
-        known if found < known => Ok(format!("its tables have version {found}; the next start brings them to {known}")),
-        _ => Ok(format!("its tables have version {found}")),
+    let found = Found::read(&client.query_one(FOUND, &[]).await?);
+    found.fits()?;
+    let (tables, known) = (found.tables, known());
+    Ok(match tables.cmp(&known) {
+        Ordering::Greater => format!("its tables have version {tables}; this program knows {known}, and can use them"),
+        Ordering::Less => format!("its tables have version {tables}; the next start brings them to {known}"),
+        Ordering::Equal => format!("its tables have version {tables}"),
+    })
+}
+
+/// What the tables say of themselves. A column that is not there yet is null.
+const FOUND: &str = "select version, (to_jsonb(about) ->> 'tables')::int from about";
+
+struct Found {
+    tables: i32,
+    oldest: i32,
+}
+
+impl Found {
+    fn read(row: &Row) -> Found {
+        let oldest = row.get(0);
+        Found { tables: row.get::<_, Option<i32>>(1).unwrap_or(oldest), oldest }
+    }
+
+    /// Whether this program can use them.
+    fn fits(&self) -> Result<(), Unfit> {
+        if self.oldest <= known() {
+            return Ok(());
+        }
+        let (tables, oldest, known) = (self.tables, self.oldest, known());
+        Err(Unfit::Reason(format!(
+            "its tables have version {tables} and need a program that knows version {oldest}; this one knows them up to \
+             {known}: use the newer skill-runner that made them"
+        )))
     }
 }
 
 fn known() -> i32 {
     i32::try_from(VERSIONS.len()).unwrap_or(i32::MAX)
-}
-
-fn newer(found: i32) -> Unfit {
-    Unfit::Reason(format!(
-        "its tables have version {found}, and this program knows them up to {}: use the newer skill-runner that made them",
-        known()
-    ))
 }
 
 /// Looks at the server, and makes the tables or brings them up to date, in one transaction and one process at a time.
@@ -111,23 +155,24 @@ async fn migrate(client: &mut Client, schema: &str, share: &ShareRule) -> Result
     }
     let of = format!("{schema}.about");
     let there: bool = transaction.query_one("select to_regclass($1) is not null", &[&of]).await?.get(0);
-    let found: i32 = if there {
-        transaction.query_one("select version from about", &[]).await?.get(0)
+    let found = if there {
+        Found::read(&transaction.query_one(FOUND, &[]).await?)
     } else {
         transaction
             .batch_execute("create table about (version integer not null, folder uuid, made_at timestamptz default now()); insert into about (version) values (0)")
             .await?;
-        0
+        Found { tables: 0, oldest: 0 }
     };
-    if found > known() {
-        return Err(newer(found));
+    found.fits()?;
+    let missing = VERSIONS.get(usize::try_from(found.tables).unwrap_or(0)..).unwrap_or_default();
+    if let Some(last) = missing.last() {
+        transaction.batch_execute(CHANGE_TIMEOUT).await?;
+        for version in missing {
+            transaction.batch_execute(version.sql).await?;
+        }
+        transaction.execute("update about set version = $1, tables = $2", &[&last.oldest, &known()]).await?;
     }
-    for (done, version) in VERSIONS.iter().enumerate().skip(usize::try_from(found).unwrap_or(0)) {
-        transaction.batch_execute(version).await?;
-        let now = i32::try_from(done + 1).unwrap_or(i32::MAX);
-        transaction.execute("update about set version = $1", &[&now]).await?;
-    }
-    if found == 1 {
+    if found.tables == 1 {
         place_in_queue(&transaction, share).await?;
     }
     Ok(transaction.commit().await?)
@@ -166,7 +211,9 @@ pub(super) async fn claim_empty(client: &mut Client, folder: Uuid) -> Result<Opt
     transaction.execute(claim, &[&folder]).await?;
     let found: Option<Uuid> = transaction.query_one("select folder from about", &[]).await?.get(0);
     if found == Some(folder) {
-        transaction.batch_execute("truncate runs, events, index_rows, raw_chunks, run_files, controls, nodes").await?;
+        let tables = "runs, events, index_rows, raw_chunks, run_files, controls, nodes, records, record_kinds, record_files, \
+             record_changes, file_removals";
+        transaction.batch_execute(&format!("truncate {tables}")).await?;
     }
     transaction.commit().await?;
     Ok(found)

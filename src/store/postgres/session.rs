@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::{AsyncMessage, Client, Error as ServerError};
 
+use super::failure;
 use super::place::Place;
 
 /// Commits become durable and visible in this order, and a forgotten transaction does not hold locks for long. The server
@@ -25,8 +26,41 @@ pub(super) struct Session {
     pub(super) ended: oneshot::Receiver<()>,
 }
 
+/// Within this time a connection is ready, or given up: a server or a proxy may take one and never say a word.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotConnected {
+    #[error(transparent)]
+    Refused(#[from] ServerError),
+    #[error("the server took the connection and did not answer within {} s", READY_WITHIN.as_secs())]
+    Silent,
+}
+
+impl NotConnected {
+    /// For whoever wrote the URL.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            NotConnected::Refused(error) => failure::refused(error),
+            NotConnected::Silent => self.to_string(),
+        }
+    }
+}
+
 /// Connects. Notifications are sent to `heard`, if it is given.
 pub(super) async fn connect(
+    place: &Place,
+    name: &str,
+    heard: Option<mpsc::UnboundedSender<String>>,
+) -> Result<Session, NotConnected> {
+    match tokio::time::timeout(READY_WITHIN, connect_patiently(place, name, heard)).await {
+        Ok(connected) => Ok(connected?),
+        Err(_) => Err(NotConnected::Silent),
+    }
+}
+
+async fn connect_patiently(
     place: &Place,
     name: &str,
     heard: Option<mpsc::UnboundedSender<String>>,

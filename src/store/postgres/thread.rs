@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use uuid::Uuid;
 
 use super::failure;
@@ -17,6 +17,7 @@ use super::member::Member;
 use super::options::Postgres;
 use super::place::Place;
 use super::read::Questions;
+use super::record_reads::RecordReads;
 use super::schema;
 use super::session::connect;
 use super::writer::{Rules, Writer};
@@ -101,8 +102,7 @@ pub(super) fn start(
 pub(super) fn look(place: Arc<Place>) -> Result<String, Error> {
     let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
     let look = async {
-        let session =
-            connect(&place, "skill-runner doctor", None).await.map_err(|error| unusable(failure::refused(&error)))?;
+        let session = connect(&place, "skill-runner doctor", None).await.map_err(|error| unusable(error.reason()))?;
         let found = async {
             let server = schema::look(&session.client).await?;
             Ok::<_, schema::Unfit>(format!(
@@ -136,8 +136,7 @@ async fn begin(
     stop: Arc<AtomicBool>,
 ) -> Result<(Begun, Writer, mpsc::UnboundedReceiver<Request>), Error> {
     let unusable = |reason: String| Error::Unusable { store: place.to_string(), reason };
-    let session =
-        connect(&place, "skill-runner start", None).await.map_err(|error| unusable(failure::refused(&error)))?;
+    let session = connect(&place, "skill-runner start", None).await.map_err(|error| unusable(error.reason()))?;
     let mut client = session.client;
     schema::prepare(&mut client, &place, &options.share).await.map_err(|unfit| unusable(unfit.reason()))?;
 
@@ -185,12 +184,13 @@ async fn begin(
     let questions = Questions::new((1..=READERS).map(|n| link(&format!("reader {n}"))).collect());
     let member = woken.map(|woken| {
         let wake = Arc::new(Notify::new());
-        let waker = Waker { node, wake: wake.clone() };
+        let (records, changed) = watch::channel(0);
+        let waker = Waker { node, wake: wake.clone(), records };
         let (place, questions, heads) = (place.clone(), questions.clone(), heads.clone());
         tokio::spawn(listen::tell(place.clone(), link("notifier"), questions.clone(), heads.clone(), woken));
         tokio::spawn(listen::look(questions.clone(), heads.clone()));
-        tokio::spawn(listen::listen(place, questions, heads.clone(), waker));
-        Arc::new(Member::new(link("member"), heads, held, wake))
+        tokio::spawn(listen::listen(place, questions.clone(), heads.clone(), waker));
+        Arc::new(Member::new(link("member"), heads, held, wake, RecordReads { questions, changed }))
     });
     let disk_bytes = Arc::new(AtomicU64::new(0));
     tokio::spawn(measure(link("measure"), disk_bytes.clone()));

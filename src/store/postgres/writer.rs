@@ -16,10 +16,10 @@ use tokio_postgres::{Client, Error as ServerError, Statement};
 use uuid::Uuid;
 
 use super::failure;
-use super::group::{APPEND, Call, DELETE, Outcome, Request, Scope};
+use super::group::{APPEND, Call, DELETE, NEEDS_ONLY, Outcome, PUT_AFTER, Request, Scope, Statements};
 use super::heads::Heads;
 use super::place::Place;
-use super::session::{Backoff, connect};
+use super::session::{Backoff, NotConnected, connect};
 use crate::store::held::{Author, Held};
 use crate::store::{Append, Error, IndexChange, IndexKey};
 
@@ -79,8 +79,8 @@ struct WriteLink {
     client: Client,
     session: i64,
     begin: Statement,
-    append: Statement,
-    delete: Statement,
+    put_after: Statement,
+    calls: Statements,
 }
 
 /// What became of an attempt.
@@ -96,12 +96,18 @@ enum Attempt {
 
 /// Why a connection cannot be had.
 enum NoLink {
-    Server(ServerError),
+    Server(NotConnected),
     Fatal(Error),
 }
 
 impl From<ServerError> for NoLink {
     fn from(error: ServerError) -> NoLink {
+        NoLink::Server(error.into())
+    }
+}
+
+impl From<NotConnected> for NoLink {
+    fn from(error: NotConnected) -> NoLink {
         NoLink::Server(error)
     }
 }
@@ -117,7 +123,8 @@ impl Writer {
         let unusable =
             |error: &ServerError| Error::Unusable { store: place.to_string(), reason: failure::refused(error) };
         let mut writer = Writer { place: place.clone(), rules, heads, held, id: Uuid::now_v7(), link: None, groups: 0 };
-        let session = connect(&place, &writer.name(), None).await.map_err(|error| unusable(&error))?;
+        let session = connect(&place, &writer.name(), None).await;
+        let session = session.map_err(|error| Error::Unusable { store: place.to_string(), reason: error.reason() })?;
         let client = session.client;
         if !writer.lock(&client).await.map_err(|error| unusable(&error))? {
             return Err(Error::InUse { store: place.to_string() });
@@ -308,6 +315,9 @@ impl Writer {
                 Ok(Attempt::Nothing(error)) => {
                     let rolled_back = link.client.batch_execute("rollback").await.is_ok();
                     self.link = rolled_back.then_some(link);
+                    if failure::is_removed_file(&error) {
+                        return Ok(Err(Error::FilesRemoved));
+                    }
                     if failure::is_full(&error) {
                         return Ok(Err(Error::Full { path: self.place.to_string().into(), available: 0 }));
                     }
@@ -357,9 +367,11 @@ fn drain(first: Request, requests: &mut mpsc::UnboundedReceiver<Request>) -> Vec
 impl WriteLink {
     async fn prepare(client: Client, session: i64) -> Result<WriteLink, ServerError> {
         let begin = client.prepare(BEGIN_GROUP).await?;
+        let put_after = client.prepare(PUT_AFTER).await?;
         let append = client.prepare(APPEND).await?;
+        let needs_only = client.prepare(NEEDS_ONLY).await?;
         let delete = client.prepare(DELETE).await?;
-        Ok(WriteLink { client, session, begin, append, delete })
+        Ok(WriteLink { client, session, begin, put_after, calls: Statements { append, needs_only, delete } })
     }
 
     /// Sends the whole transaction at once but for its end, which must know that everything before it was accepted.
@@ -367,10 +379,18 @@ impl WriteLink {
         let begin = self.client.batch_execute("begin");
         let values: [&(dyn ToSql + Sync); 3] = [&writer, &self.session, &group];
         let count_up = self.client.execute(&self.begin, &values);
-        let calls = join_all(calls.iter().map(|call| call.send(&self.client, &self.append, &self.delete)));
+        // The files of all were put after the first of them.
+        let first_put = calls.iter().filter_map(Call::put_after).min();
+        let say_so = async {
+            match first_put {
+                Some(number) => self.client.execute(&self.put_after, &[&number.to_string()]).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        let calls = join_all(calls.iter().map(|call| call.send(&self.client, &self.calls)));
         // Polled in this order, which is the order on the wire.
-        let (begun, counted, outcomes) = futures_util::future::join3(begin, count_up, calls).await;
-        let outcomes: Result<Vec<Outcome>, ServerError> = outcomes.into_iter().collect();
+        let (begun, counted, said, outcomes) = futures_util::future::join4(begin, count_up, say_so, calls).await;
+        let outcomes: Result<Vec<Outcome>, ServerError> = said.and_then(|()| outcomes.into_iter().collect());
         match (begun, counted, outcomes) {
             (Ok(()), Ok(1), Ok(outcomes)) => match self.client.batch_execute("commit").await {
                 Ok(()) => Attempt::Committed(outcomes),

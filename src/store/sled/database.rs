@@ -61,6 +61,7 @@ impl Database {
 
     /// Opens a database in a claimed directory, creating it if there is none, and syncs all its files.
     pub(super) fn open(folder: &Path, cache_bytes: u64) -> Result<Database, Error> {
+        check_kinds(folder)?;
         remove_unfinished(folder)?;
         give_room_back(&folder.join("db"));
         let loadable = Arc::new(Loadable::open(folder.to_path_buf(), cache_bytes)?);
@@ -174,6 +175,18 @@ pub(super) fn is_left_over(folder: &Path) -> bool {
     folder.extension().is_some_and(|extension| extension == UNFINISHED || extension == ASIDE)
 }
 
+/// sled would wait for the other end of a pipe in the place of one of its files.
+fn check_kinds(folder: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is neither a file nor a folder");
+            return Err(Error::io("open", &path)(source));
+        }
+    }
+    Ok(())
+}
+
 /// Removes what sled would take for its own settings or the summary of its log, though a killed process had not
 /// written them to the end.
 fn remove_unfinished(folder: &Path) -> Result<(), Error> {
@@ -236,6 +249,20 @@ mod tests {
         fs::write(folder.join("snap.00000000FFFFFFFF.generating"), "half").unwrap();
         let database = Database::open(&folder, 1 << 20).unwrap();
         assert_eq!(database.db().unwrap().get("key").unwrap().as_deref(), Some(b"value".as_slice()));
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+        for name in ["db", "conf"] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = dir.path().join("database");
+            drop(Database::create(&folder, 1 << 20).unwrap());
+            let path = folder.join(name);
+            fs::remove_file(&path).unwrap();
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+            let refused = Database::open(&folder, 1 << 20).err().map(|error| error.to_string());
+            assert!(refused.as_ref().is_some_and(|text| text.contains(name)), "{refused:?}");
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) fn index_dir(store_dir: &Path, number: u64) -> PathBuf {
 
 fn check_format(data_dir: &Path) -> Result<(), Error> {
     let path = data_dir.join("FORMAT");
-    let found: String = match fs::read(&path) {
+    let found: String = match files::read_followed(&path) {
         Ok(text) => String::from_utf8_lossy(&text).trim().chars().take(80).collect(),
         // A store without the file is not ours: the file is written before the store.
         Err(error) if error.kind() == ErrorKind::NotFound && store_dir(data_dir).exists() => "nothing".to_owned(),
@@ -107,6 +107,15 @@ mod tests {
         assert_eq!(said(dir.path()), "sled 3");
         fs::remove_file(dir.path().join("FORMAT")).unwrap();
         assert_eq!(said(dir.path()), "nothing");
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_format_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("FORMAT");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+        let refused = said(dir.path());
+        assert!(refused.contains("FORMAT"), "{refused}");
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Proxy {
         timeout(CONNECT_TIMEOUT, TcpStream::connect(&usable[..])).await.map_err(|_| late())?.map_err(unreachable)
     }
 
-    /// Notes a try; whether it is the first time that this host was not reached.
+    /// Notes a try; whether it is the first time that this host was refused.
     fn note(&self, host: &str, port: u16, allowed: Option<Allowed>, closed: Option<Closed>) -> bool {
         let needed = allowed == Some(Allowed::Anywhere);
         self.way_out.lock().unwrap_or_else(PoisonError::into_inner).tried(host, port, needed, closed)

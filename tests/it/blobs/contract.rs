@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
 use sha2::{Digest, Sha256};
 use skill_runner::blobs::{Blob, Blobs, Error};
 
@@ -110,10 +111,8 @@ pub async fn the_same_content_put_by_many_at_once_is_there_once(blobs: &[Arc<dyn
 
 /// A list in pages finds each once, in the order of the hashes.
 pub async fn a_list_in_pages_finds_each_once(blobs: &dyn Blobs, count: usize) {
-    let mut all = Vec::new();
-    for number in 0..count {
-        all.push(blobs.put(Bytes::from(number.to_string())).await.unwrap());
-    }
+    let puts = (0..count).map(|number| blobs.put(Bytes::from(number.to_string())));
+    let mut all: Vec<Blob> = stream::iter(puts).buffer_unordered(16).map(Result::unwrap).collect().await;
     all.sort_by_key(|blob| blob.sha256);
     for page in [700, 1000, 5000] {
         let (mut found, mut after) = (Vec::new(), None);

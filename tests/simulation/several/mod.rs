@@ -5,6 +5,7 @@ mod files;
 mod link;
 mod node;
 mod play;
+mod records;
 mod stage;
 mod store;
 mod workers;

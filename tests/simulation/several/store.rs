@@ -28,7 +28,7 @@ type Tails = Arc<Mutex<BTreeMap<RunId, Vec<watch::Sender<Seq>>>>>;
 pub struct NodeStore {
     world: Arc<World>,
     link: Arc<Link>,
-    node: Arc<MemoryNode>,
+    pub(super) node: Arc<MemoryNode>,
     workers: Arc<Workers>,
     orders: mpsc::UnboundedSender<Order>,
     tails: Tails,
@@ -81,7 +81,7 @@ impl NodeStore {
     }
 
     /// Asks the store; its answer may be old when it comes.
-    fn ask<'a, T: Send + 'a>(
+    pub(super) fn question<'a, T: Send + 'a>(
         &'a self,
         question: impl FnOnce() -> BoxFuture<'a, Result<T, Error>> + Send + 'a,
     ) -> BoxFuture<'a, Result<T, Error>> {
@@ -278,12 +278,12 @@ impl EventStore for NodeStore {
 
     fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {
         let run = *run;
-        self.ask(move || self.node.head(&run))
+        self.question(move || self.node.head(&run))
     }
 
     fn read(&self, run: &RunId, after: Seq, max_bytes: usize) -> BoxFuture<'_, Result<Vec<EventBatch>, Error>> {
         let run = *run;
-        self.ask(move || self.node.read(&run, after, max_bytes))
+        self.question(move || self.node.read(&run, after, max_bytes))
     }
 
     fn watch(&self, run: &RunId) -> watch::Receiver<Seq> {
@@ -295,11 +295,11 @@ impl EventStore for NodeStore {
 
     fn index(&self, key: &IndexKey) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
         let key = *key;
-        self.ask(move || self.node.index(&key))
+        self.question(move || self.node.index(&key))
     }
 
     fn runs(&self, before: Option<RunId>, limit: usize) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
-        self.ask(move || self.node.runs(before, limit))
+        self.question(move || self.node.runs(before, limit))
     }
 
     fn runs_with(
@@ -309,11 +309,11 @@ impl EventStore for NodeStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(RunId, Bytes)>, Error>> {
         let filter = filter.clone();
-        self.ask(move || self.node.runs_with(&filter, before, limit))
+        self.question(move || self.node.runs_with(&filter, before, limit))
     }
 
     fn open_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
-        self.ask(move || self.node.open_runs())
+        self.question(move || self.node.open_runs())
     }
 
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {
@@ -334,7 +334,7 @@ impl EventStore for NodeStore {
         max_bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<RawPiece>, Error>> {
         let run = *run;
-        self.ask(move || self.node.raw(&run, stream, from, max_bytes))
+        self.question(move || self.node.raw(&run, stream, from, max_bytes))
     }
 
     fn durability(&self) -> Durability {
@@ -423,22 +423,22 @@ impl Cluster for NodeStore {
     }
 
     fn due(&self, most: usize) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
-        self.ask(move || self.node.due(most))
+        self.question(move || self.node.due(most))
     }
 
     fn unsealed(&self, over_for: Duration, most: usize) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
-        self.ask(move || self.node.unsealed(over_for, most))
+        self.question(move || self.node.unsealed(over_for, most))
     }
 
     fn ask(&self, run: RunId, control: Control) -> BoxFuture<'_, Result<bool, Error>> {
-        self.ask(move || {
+        self.question(move || {
             self.world.note(format!("asks the owner of {}", self.world.name(run)));
             self.node.ask(run, control)
         })
     }
 
     fn asked(&self) -> BoxFuture<'_, Result<Vec<(RunId, Control)>, Error>> {
-        self.ask(move || self.node.asked())
+        self.question(move || self.node.asked())
     }
 
     fn wake(&self) -> Arc<Notify> {
@@ -446,15 +446,15 @@ impl Cluster for NodeStore {
     }
 
     fn nodes(&self) -> BoxFuture<'_, Result<Vec<Node>, Error>> {
-        self.ask(move || self.node.nodes())
+        self.question(move || self.node.nodes())
     }
 
     fn drain(&self, node: NodeId, draining: bool) -> BoxFuture<'_, Result<bool, Error>> {
-        self.ask(move || self.node.drain(node, draining))
+        self.question(move || self.node.drain(node, draining))
     }
 
     fn unused_files(&self, among: &[[u8; 32]]) -> BoxFuture<'_, Result<Vec<[u8; 32]>, Error>> {
         let among = among.to_vec();
-        self.ask(move || self.node.unused_files(&among))
+        self.question(move || self.node.unused_files(&among))
     }
 }

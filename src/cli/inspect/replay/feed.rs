@@ -31,7 +31,7 @@ pub(crate) async fn serve(
     settings.paths.data_dir = scratch.path().join("data");
     settings.paths.skills_dir = scratch.path().join("skills");
     std::fs::create_dir_all(&settings.paths.data_dir).map_err(Failure::broken("make a folder for the recording"))?;
-    let (listener, bound) = listen(&settings).await?;
+    let (listener, bound) = listen(&settings, false).await?;
 
     let store: Arc<dyn EventStore> = Arc::new(MemoryStore::default());
     let registry = Registry::new(&settings.paths.skills_dir);

@@ -1,13 +1,17 @@
 //! Checks the folders: whether they can be written, have enough space, and hold valid data.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+
+use serde_json::Value;
 
 use crate::blobs;
 use crate::cli::connect::client::Client;
 use crate::cli::connect::data_folder;
 use crate::cli::runtime::runtime;
 use crate::cli::service::doctor::finding::Finding;
+use crate::cli::terminal::look::harmless;
 use crate::domain::causes::chain;
 use crate::files::free_bytes;
 use crate::registry::{Entry, Registry};
@@ -19,6 +23,7 @@ pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Findin
     findings.push(disk_space(settings));
     findings.push(open(settings, service));
     findings.extend(shared_files(settings));
+    findings.extend(service.and_then(services));
     findings.push(writable("agent home", "agent_home", &settings.paths.agent_home));
     findings.extend(skills(&settings.paths.skills_dir));
     findings
@@ -107,6 +112,32 @@ fn shared_files(settings: &Settings) -> Option<Finding> {
         Err(error) => {
             Finding::broken(check, chain(&error), "correct the setting blobs (SKILL_RUNNER_BLOBS), or what it names")
         }
+    })
+}
+
+/// The services that share the store of a running one, if several can.
+fn services(client: &Client) -> Option<Finding> {
+    let check = "services";
+    let Ok(answer) = client.nodes() else {
+        let fix = "read the log of the service; the database may be away";
+        return Some(Finding::warning(check, "which services share the store cannot be told now", fix));
+    };
+    let alive: Vec<&Value> = answer["nodes"].as_array()?.iter().filter(|node| node["alive"] == true).collect();
+    if answer["nodes"].as_array()?.is_empty() {
+        return None;
+    }
+    let text = |node: &Value, key: &str| harmless(node[key].as_str().unwrap_or_default());
+    let names: Vec<String> = alive.iter().map(|node| text(node, "name")).collect();
+    let versions: BTreeSet<String> = alive.iter().map(|node| text(node, "version")).collect();
+    let found = format!("{} share the store and are alive: {}", names.len(), names.join(", "));
+    Some(if alive.iter().all(|node| node["works"] != true || node["draining"] == true) {
+        Finding::warning(check, format!("{found}; none of them starts runs"), "start one with `skill-runner worker`")
+    } else if versions.len() > 1 {
+        let versions: Vec<String> = versions.into_iter().collect();
+        let fix = "bring all of them to the same version";
+        Finding::warning(check, format!("{found}; their versions differ: {}", versions.join(", ")), fix)
+    } else {
+        Finding::ok(check, found)
     })
 }
 

@@ -18,7 +18,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::RunLog;
 use crate::orchestrator::shared::backups::Copied;
 use crate::store::{EventStore, SledStore};
-use crate::workspace::{Layout, NEW_STORE, OLD_STORE};
+use crate::workspace::{Layout, NEW_STORE, NamedToken, OLD_STORE};
 
 /// Rows looked at in one step.
 const PAGE: usize = 256;
@@ -28,7 +28,8 @@ const UNFINISHED: &str = "UNFINISHED-BACKUP";
 const TOLD: &str = "backup.json";
 
 /// What of the data folder is copied run by run, is made anew by a start, or is of this machine alone.
-const NOT_AS_IT_IS: [&str; 20] = [
+const NOT_AS_IT_IS: [&str; 22] = [
+    "cached",
     "store",
     NEW_STORE,
     OLD_STORE,
@@ -47,13 +48,14 @@ const NOT_AS_IT_IS: [&str; 20] = [
     "builtin-skills",
     "service.json",
     "tokens.lock",
+    "tokens-moved.json",
     "verify.json",
     TOLD,
 ];
 
 /// Copies the data folder to a new folder. What was acknowledged before is in it. The folder appears whole or not at all; what this
 /// or an earlier try has left is removed. Before each run the disk must have `least_free` bytes, so that a backup on the disk of
-/// the data leaves the service its room.
+/// the data leaves the service its room. `tokens` are those that are not in the data folder.
 pub(crate) async fn back_up(
     log: &RunLog,
     folder: &Path,
@@ -61,9 +63,10 @@ pub(crate) async fn back_up(
     least_free: u64,
     told: &(dyn Fn(Copied) + Sync),
     stopped: &(dyn Fn() -> bool + Sync),
+    tokens: Option<Vec<NamedToken>>,
 ) -> Result<Copied, Error> {
     let unfinished = prepare(log, folder)?;
-    let made = fill(log, (&unfinished, folder), now, least_free, told, stopped).await;
+    let made = fill(log, (&unfinished, folder), now, least_free, told, stopped, tokens).await;
     if made.is_err() {
         let remove = move || files::remove_tree(&unfinished).map_err(Error::from);
         if let Err(error) | Ok(Err(error)) = log.blocking().run("remove an unfinished backup", remove).await {
@@ -80,6 +83,7 @@ async fn fill(
     least_free: u64,
     told: &(dyn Fn(Copied) + Sync),
     stopped: &(dyn Fn() -> bool + Sync),
+    tokens: Option<Vec<NamedToken>>,
 ) -> Result<Copied, Error> {
     let target = Layout::new(unfinished);
     let mut copied = Copied::default();
@@ -90,6 +94,11 @@ async fn fill(
         files::copy_tree_but(&from, &to, &leave_out)
     };
     copied.bytes += log.blocking().run("copy the data folder", others).await??;
+    if let Some(tokens) = tokens {
+        let file = target.tokens();
+        let tokens = serde_json::to_vec_pretty(&tokens).map_err(|error| Error::io("write the tokens")(error.into()))?;
+        log.blocking().run("write the tokens", move || files::write_private(&file, &tokens)).await??;
+    }
     let store: Arc<dyn EventStore> = Arc::new(SledStore::open(unfinished, |_| {})?);
     let mut shared = BTreeSet::new();
     let mut before = None;
@@ -188,6 +197,7 @@ mod tests {
                 least_free,
                 &|_| {},
                 &|| false,
+                None,
             ))
         };
         let refused = back_up("first", u64::MAX).unwrap_err();

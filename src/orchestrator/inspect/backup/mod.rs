@@ -12,9 +12,11 @@ pub(crate) use copy::back_up;
 
 use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
+use crate::orchestrator::access::{AccessError, read_shared_tokens};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::shared::backups::{Backup, BackupStatus, Copied};
+use crate::workspace::NamedToken;
 
 /// A name that is one folder.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
@@ -91,7 +93,10 @@ impl Orchestrator {
         };
         let stopped = || self.shared.closing.is_cancelled();
         let (floor, now) = (self.shared.settings.limits.min_free_bytes, self.shared.clock.now());
-        let made = back_up(&self.shared.log, &backup.folder, now, floor, &told, &stopped).await;
+        let made = match self.shared_tokens().await {
+            Ok(tokens) => back_up(&self.shared.log, &backup.folder, now, floor, &told, &stopped, tokens).await,
+            Err(error) => Err(error),
+        };
         let now = self.shared.clock.now();
         match made {
             Ok(Copied { runs, bytes }) => {
@@ -108,6 +113,17 @@ impl Orchestrator {
                 });
             }
         }
+    }
+}
+
+impl Orchestrator {
+    /// The named tokens that services share, if they do and there ever was one.
+    async fn shared_tokens(&self) -> Result<Option<Vec<NamedToken>>, Error> {
+        let Some(member) = &self.shared.member else { return Ok(None) };
+        read_shared_tokens(&*member.cluster).await.map_err(|error| match error {
+            AccessError::Store(error) => error.into(),
+            other => Error::io("read the tokens")(std::io::Error::other(other)),
+        })
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) async fn copy(
     let (row, state, bytes) = loop {
         tries += 1;
         let Some((row, state)) = row_of(log, run).await? else { return Ok(None) };
+        // Another service may have them.
+        log.fetch_files(run).await?;
         let bytes = copy_files(log, &state, target, shared).await?;
         match row_of(log, run).await? {
             None => {

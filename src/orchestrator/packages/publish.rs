@@ -1,0 +1,208 @@
+//! Changes of skills that services share: the package first, then the record that names it, then the folder of this service.
+//!
+//! A change is made when its record is: before, nothing was changed anywhere; after it, every service follows. Two changes of a
+//! skill at once go one after the other, and the later one is judged by what the earlier one left.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tempfile::NamedTempFile;
+use tracing::{error, info, warn};
+use uuid::Uuid;
+
+use crate::domain::causes::chain;
+use crate::files;
+use crate::orchestrator::error::Error;
+use crate::orchestrator::packages::agreed::{By, SkillRecord};
+use crate::orchestrator::packages::follow::{Group, KIND};
+use crate::orchestrator::packages::installation::Installation;
+use crate::orchestrator::packages::record::{Install, InstallFailure, Records};
+use crate::orchestrator::packages::share_installs::share_install;
+use crate::orchestrator::packages::skill_change::{Change, rejected};
+use crate::orchestrator::shared::Shared;
+use crate::registry::{self, Done, InstallRefused, Installed, Plan, Staging};
+use crate::skill::{Finding, Intake};
+use crate::store::{Changed, Expected, RecordChange};
+
+/// How often a change is tried that others come before.
+const TRIES: usize = 32;
+
+/// Why a package is not installed.
+enum NotPublished {
+    Refused(InstallRefused),
+    Broken(Error),
+}
+
+impl From<Error> for NotPublished {
+    fn from(error: Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl From<InstallRefused> for NotPublished {
+    fn from(refused: InstallRefused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// Installs an unpacked package on all services, and tells how it went.
+pub(super) async fn install(
+    shared: &Arc<Shared>,
+    mut installation: Installation,
+    staging: Staging,
+    unpacked: Result<PathBuf, Finding>,
+) {
+    let id = staging.id();
+    match publish(shared, &mut installation, id, unpacked).await {
+        Ok((installed, done)) => {
+            info!(install = %id, skill = done.skill_id, version = done.version.as_deref(), "installed on all services");
+            installation.succeed(&installed, done);
+        }
+        Err(NotPublished::Refused(refused)) => {
+            if let InstallRefused::Io(cause) = &refused {
+                error!(install = %id, error = %chain(cause), "a package could not be installed");
+            }
+            installation.install.fail(InstallFailure::from(&refused));
+        }
+        Err(NotPublished::Broken(error)) => {
+            error!(install = %id, error = %chain(&error), "a package could not be installed");
+            installation.install.fail(InstallFailure::broken(&error));
+        }
+    }
+    share_install(shared, &installation.install).await;
+    let over = shared.blocking.run("write down the installation", move || installation.over(staging)).await;
+    if let Err(error) = over {
+        error!(install = %id, error = %chain(&error), "the outcome of an installation was not written down");
+    }
+}
+
+async fn publish(
+    shared: &Arc<Shared>,
+    installation: &mut Installation,
+    id: Uuid,
+    unpacked: Result<PathBuf, Finding>,
+) -> Result<(Installed, Done), NotPublished> {
+    let Some(group) = shared.group() else { return Err(Error::ShuttingDown.into()) };
+    let folder = unpacked.map_err(|finding| InstallRefused::Package { findings: vec![finding] })?;
+    let (tmp, skills_dir) = (shared.layout.tmp(), shared.settings.paths.skills_dir.clone());
+    let pack = move || {
+        let installed = registry::load_dir(&folder, Intake::New).map_err(InstallRefused::of(&folder))?;
+        files::create_folder(&tmp)?;
+        let zip = tempfile::Builder::new().prefix("package-").suffix(".zip").tempfile_in(&tmp);
+        let zip = zip.map_err(files::Error::on("create a file in", &tmp))?;
+        registry::pack(&installed, zip.path(), true)?;
+        // One that was laid here by hand is not replaced by an older one.
+        let planned = Plan::install(&skills_dir, &installed.skill);
+        Ok::<_, InstallRefused>((installed, zip, planned))
+    };
+    let (installed, zip, planned): (Installed, NamedTempFile, _) =
+        shared.blocking.run("pack the package", pack).await??;
+    installation.begin(&installed.skill);
+    let package = group.blobs.put_file(zip.path()).await.map_err(Error::from)?;
+    let by = By { id, now: shared.clock.now() };
+    let mut planned = Some(planned);
+    let done = change(&group, &installed.skill.id, |record| match record {
+        Some(record) => Ok(record.installed(&installed.skill, package, by)?),
+        None => {
+            planned.take().transpose()?;
+            Ok(SkillRecord::default().installed(&installed.skill, package, by)?)
+        }
+    });
+    let done: Result<Done, NotPublished> = done.await;
+    let done = done?;
+    followed(shared, &installed.skill.id).await;
+    Ok((installed, done))
+}
+
+/// Brings this service up to date. What was changed is changed, also if that fails.
+async fn followed(shared: &Arc<Shared>, id: &str) {
+    if let Err(error) = shared.follow_skills().await {
+        warn!(skill = id, error = %chain(&error), "this service does not have the change of a skill yet; it tries again");
+    }
+}
+
+/// Changes the record of a skill as decided by what it is, after whoever was first.
+async fn change<E: From<Error>>(
+    group: &Group<'_>,
+    id: &str,
+    mut decide: impl FnMut(Option<&SkillRecord>) -> Result<(SkillRecord, Done), E>,
+) -> Result<Done, E> {
+    for _ in 0..TRIES {
+        let found = group.cluster.record(KIND, id).await.map_err(Error::from)?;
+        let expected = found.as_ref().map_or(Expected::Absent, |found| Expected::At(found.revision));
+        let record = found.map(|found| SkillRecord::read(id, &found.value)).transpose()?;
+        let (next, done) = decide(record.as_ref())?;
+        let (value, files) = (Some(next.to_value()?), next.files());
+        let change = RecordChange { kind: KIND, key: id.to_owned(), expected, value, files };
+        match group.cluster.change_record(change).await.map_err(Error::from)? {
+            Changed::Done { .. } => return Ok(done),
+            Changed::Refused { .. } => {}
+        }
+    }
+    Err(Error::InstallsBusy { limit: TRIES }.into())
+}
+
+/// Rolls a skill back or uninstalls it on all services; none if they do not share it.
+pub(super) async fn change_shared(shared: &Arc<Shared>, id: &str, change: &Change) -> Result<Option<Install>, Error> {
+    let Some(group) = shared.group() else { return Ok(None) };
+    let refused = |refused| rejected(refused, &shared.registry, id);
+    let to = match change {
+        Change::Rollback { to } => {
+            let Some(record) = shared.follow_archive(id).await? else { return Ok(None) };
+            let (registry, skill, to) = (shared.registry.clone(), id.to_owned(), to.clone());
+            let known: Vec<String> = record.packages().map(|package| package.fingerprint.clone()).collect();
+            let choose = move || registry.rollback_to(&skill, &to, &known);
+            let chosen = shared.blocking.run("choose the version", choose).await?.map_err(refused)?;
+            Some(chosen.fingerprint.clone())
+        }
+        Change::Uninstall => {
+            shared.follow_skills().await?;
+            if group.cluster.record(KIND, id).await?.is_none() {
+                return Ok(None);
+            }
+            None
+        }
+    };
+    let by = By { id: shared.clock.new_id(), now: shared.clock.now() };
+    let mut install = Install::queued(by.id);
+    let records = Records::new(&shared.layout);
+    let decide = |record: Option<&SkillRecord>| {
+        let empty = SkillRecord::default();
+        let record = record.unwrap_or(&empty);
+        let decided = match &to {
+            Some(fingerprint) => record.rolled_back(id, fingerprint, by),
+            None => record.uninstalled(id, by),
+        };
+        let (next, done) = decided.map_err(refused)?;
+        install.begin(&done);
+        // Should this be lost, so is the record of a change that a crash cuts short; the skill is whole.
+        if let Err(error) = records.write(&install) {
+            error!(skill = id, error = %chain(&error), "the record of a change of a skill was not written");
+        }
+        Ok::<_, Error>((next, done))
+    };
+    match self::change(&group, id, decide).await {
+        Ok(done) => {
+            info!(skill = id, version = done.version.as_deref(), action = ?done.action, "changed on all services");
+            followed(shared, id).await;
+            install.succeed(done);
+        }
+        Err(error) if install.action.is_none() => return Err(error),
+        Err(error) => {
+            install.fail(InstallFailure::broken(&error));
+            written(&records, &install);
+            share_install(shared, &install).await;
+            return Err(error);
+        }
+    }
+    written(&records, &install);
+    records.forget_old();
+    share_install(shared, &install).await;
+    Ok(Some(install))
+}
+
+fn written(records: &Records, install: &Install) {
+    if let Err(error) = records.write(install) {
+        error!(install = %install.request_id, error = %chain(&error), "the outcome of a change was not written down");
+    }
+}

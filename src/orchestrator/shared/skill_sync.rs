@@ -1,0 +1,32 @@
+//! Up to which change of the skills that services share this service has followed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+/// After a package could not be had, others are answered without it for so long before it is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+pub(crate) struct SkillSync {
+    /// The revision that was followed, and one; 0 before the first.
+    followed: AtomicU64,
+    /// Held by who follows; when and at which revision that last failed for a skill.
+    pub(crate) following: Mutex<Option<(u64, Instant)>>,
+}
+
+impl SkillSync {
+    pub(crate) fn is_at(&self, revision: u64) -> bool {
+        self.followed.load(Ordering::Acquire) == revision + 1
+    }
+
+    pub(crate) fn reached(&self, revision: u64) {
+        self.followed.store(revision + 1, Ordering::Release);
+    }
+}
+
+/// Whether it failed at this revision a moment ago.
+pub(crate) fn failed_just_now(failed: Option<(u64, Instant)>, revision: u64) -> bool {
+    failed.is_some_and(|(at, when)| at == revision && when.elapsed() < AGAIN_AFTER)
+}

@@ -1,0 +1,124 @@
+//! Records that services on the database share.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::member::Member;
+use crate::store::{BoxFuture, Changed, Error, Expected, Record, RecordChange, RecordList, Records, records};
+
+const ONE: &str = "select key, revision, value from records where kind = $1 and key = $2";
+/// In one statement, so that the records are those of the revision.
+const LIST: &str = "select record_kinds.revision, records.key, records.revision, records.value from record_kinds \
+     left join records using (kind) where kind = $1 order by records.key collate \"C\"";
+const REVISIONS: &str = "select coalesce(revision, 0) from unnest($1::text[]) with ordinality as asked (kind, place) \
+     left join record_kinds using (kind) order by place";
+const CHANGE: &str = "select o_done, o_found, o_value from change_record_1($1, $2, $3, $4, $5, $6)";
+
+fn revision(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or_default()
+}
+
+fn stored(expected: Expected) -> i64 {
+    match expected {
+        Expected::Absent => -1,
+        Expected::Any => 0,
+        Expected::At(revision) => i64::try_from(revision).unwrap_or(i64::MAX).max(1),
+    }
+}
+
+impl Records for Member {
+    fn record(&self, kind: &'static str, key: &str) -> BoxFuture<'_, Result<Option<Record>, Error>> {
+        let key = Arc::new(key.to_owned());
+        Box::pin(async move {
+            if key.contains('\0') {
+                return Ok(None);
+            }
+            let ask = self.records.link().ask("read a record of", move |reader| {
+                let key = key.clone();
+                Box::pin(async move {
+                    let statement = reader.prepared(ONE).await?;
+                    reader.client().query_opt(&statement, &[&kind, &*key]).await
+                })
+            });
+            Ok(ask.await?.map(|row| Record {
+                key: row.get(0),
+                revision: revision(row.get(1)),
+                value: Bytes::copy_from_slice(row.get(2)),
+            }))
+        })
+    }
+
+    fn records(&self, kind: &'static str) -> BoxFuture<'_, Result<RecordList, Error>> {
+        Box::pin(async move {
+            let ask = self.records.link().ask("list records of", move |reader| {
+                Box::pin(async move {
+                    let statement = reader.prepared(LIST).await?;
+                    reader.client().query(&statement, &[&kind]).await
+                })
+            });
+            let rows = ask.await?;
+            let mut list = RecordList::default();
+            for row in &rows {
+                list.revision = revision(row.get(0));
+                if let Some(key) = row.get::<_, Option<String>>(1) {
+                    let value = Bytes::copy_from_slice(row.get(3));
+                    list.records.push(Record { key, revision: revision(row.get(2)), value });
+                }
+            }
+            Ok(list)
+        })
+    }
+
+    fn record_revisions(&self, kinds: &[&'static str]) -> BoxFuture<'_, Result<Vec<u64>, Error>> {
+        let kinds = Arc::new(kinds.to_vec());
+        Box::pin(async move {
+            let ask = self.records.link().ask("look for changed records of", move |reader| {
+                let kinds = kinds.clone();
+                Box::pin(async move {
+                    let statement = reader.prepared(REVISIONS).await?;
+                    reader.client().query(&statement, &[&*kinds]).await
+                })
+            });
+            Ok(ask.await?.iter().map(|row| revision(row.get(0))).collect())
+        })
+    }
+
+    fn change_record(&self, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>> {
+        Box::pin(async move {
+            records::check(&change)?;
+            let files: Vec<Vec<u8>> = change.files.iter().map(|file| file.to_vec()).collect();
+            let key = change.key.clone();
+            let (id, sent) = (Uuid::now_v7(), Arc::new((change, files)));
+            let ask = self.link.ask("change a record of", move |reader| {
+                let sent = sent.clone();
+                Box::pin(async move {
+                    let (change, files) = &*sent;
+                    let statement = reader.prepared(CHANGE).await?;
+                    let value = change.value.as_deref();
+                    let expected = stored(change.expected);
+                    let values: [&(dyn ToSql + Sync); 6] = [&id, &change.kind, &change.key, &expected, &value, files];
+                    reader.client().query_one(&statement, &values).await
+                })
+            });
+            let row = ask.await?;
+            let Some(done) = row.get::<_, Option<i64>>(0) else {
+                let found = row.get::<_, Option<i64>>(1).map(|found| Record {
+                    key,
+                    revision: revision(found),
+                    value: Bytes::copy_from_slice(row.get(2)),
+                });
+                return Ok(Changed::Refused { found });
+            };
+            self.heads.records_changed();
+            Ok(Changed::Done { revision: revision(done) })
+        })
+    }
+
+    fn records_changed(&self) -> watch::Receiver<u64> {
+        self.records.changed.clone()
+    }
+}
