@@ -23,7 +23,7 @@ use crate::domain::ids::{RunId, Seq};
 /// One service on a store in memory.
 pub struct MemoryNode {
     store: MemoryStore,
-    held: Held,
+    held: Arc<Held>,
     node: NodeId,
     wake: Arc<Notify>,
 }
@@ -33,11 +33,25 @@ impl MemoryNode {
     pub fn new(store: MemoryStore, node: NodeId) -> MemoryNode {
         let wake = Arc::new(Notify::new());
         store.several(|several| several.wakes.insert(node, wake.clone()));
-        MemoryNode { store, held: Held::default(), node, wake }
+        MemoryNode { store, held: Arc::default(), node, wake }
     }
 
     pub fn node(&self) -> NodeId {
         self.node
+    }
+
+    /// An append in the name that the service has now, to be made whenever it reaches the store: its answer may be late, and it may
+    /// be made after the service is gone.
+    pub fn append_later(&self, append: Append) -> impl FnOnce() -> AppendResult + Send + 'static {
+        let (store, held, run) = (self.store.clone(), self.held.clone(), append.run);
+        let author = held.author(run);
+        move || {
+            let appended = store.append_as(append, Some(author));
+            if matches!(appended, Ok((_, true)) | Err(Error::NotOwner)) && author.epoch.is_some() {
+                held.forget(run, author.epoch);
+            }
+            appended.map(|(head, _)| head)
+        }
     }
 
     pub(super) fn several<T>(&self, ask: impl FnOnce(&mut Several) -> Result<T, Error>) -> Result<T, Error> {
@@ -262,12 +276,7 @@ impl Records for MemoryNode {
 
 impl EventStore for MemoryNode {
     fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
-        let (run, author) = (append.run, self.held.author(append.run));
-        let appended = self.store.append_as(append, Some(author));
-        if matches!(appended, Ok((_, true)) | Err(Error::NotOwner)) && author.epoch.is_some() {
-            self.held.forget(run, author.epoch);
-        }
-        Box::pin(ready(appended.map(|(head, _)| head)))
+        Box::pin(ready(self.append_later(append)()))
     }
 
     fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {

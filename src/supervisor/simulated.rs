@@ -26,6 +26,7 @@ pub struct SimulatedEngine {
     stderr: Recorder,
     outputs: mpsc::Sender<Output>,
     kill_at: watch::Receiver<Option<Instant>>,
+    lease: watch::Receiver<Option<Instant>>,
     begun: Option<oneshot::Receiver<()>>,
     tmp_dir: PathBuf,
 }
@@ -53,6 +54,7 @@ impl SimulatedEngine {
         let (outputs, receiver) = mpsc::channel(OUTPUTS_WAITING);
         let (begin, begun) = oneshot::channel();
         let (kill_at, kill_at_seen) = watch::channel(None);
+        let (lease, lease_seen) = watch::channel(None);
         let recorder = |stream, log, until_limit| {
             let outputs = outputs.clone();
             Recorder { stream, log, outputs, until_limit, rewritten: false, mask: Mask::new(&spec.launch.secrets) }
@@ -62,6 +64,7 @@ impl SimulatedEngine {
             stderr: recorder(Stream::Stderr, stderr, None),
             outputs: outputs.clone(),
             kill_at: kill_at_seen,
+            lease: lease_seen,
             begun: Some(begun),
             tmp_dir: spec.tmp_dir.to_owned(),
         };
@@ -71,8 +74,7 @@ impl SimulatedEngine {
                 pid,
                 outputs: receiver,
                 kill_at,
-                // A simulated engine ends with its owner.
-                lease: watch::channel(None).0,
+                lease,
                 logs,
                 begin,
                 kind: Kind::Simulated,
@@ -117,6 +119,11 @@ impl SimulatedEngine {
             left = asked => left,
             () = self.outputs.closed() => Duration::ZERO,
         }
+    }
+
+    /// When a shim would kill the engine, whatever its owner does; `None` as long as nothing was said.
+    pub fn lease(&self) -> watch::Receiver<Option<Instant>> {
+        self.lease.clone()
     }
 
     /// The end of the engine and of everything it started.

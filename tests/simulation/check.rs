@@ -19,7 +19,7 @@ use crate::world::World;
 /// Everything that can be said of a world at rest.
 pub async fn everything(world: &Arc<World>, service: &Orchestrator) {
     let rows = world.disk.runs(None, 100).await.unwrap();
-    let mut logs = BTreeMap::new();
+    let mut logs = Logs::new();
     for (run, _) in &rows {
         let name = world.name(*run);
         for flaw in log::flaws(service, *run).await {
@@ -33,10 +33,9 @@ pub async fn everything(world: &Arc<World>, service: &Orchestrator) {
             world.note(format!("{name} {} {} {data}", event["seq"], event["type"].as_str().unwrap()));
         }
         at_rest(world, service, &state, &name).await;
-        answers(world, *run, &events, &name);
         logs.insert(*run, (state, events));
     }
-    promises(world, &logs);
+    promises_hold(world, &logs);
     packages(world, service, &logs);
     let known: BTreeSet<String> = rows.iter().map(|(run, _)| run.to_string()).collect();
     let folders = fs::read_dir(service.layout().runs()).into_iter().flatten().flatten();
@@ -50,6 +49,17 @@ pub async fn everything(world: &Arc<World>, service: &Orchestrator) {
     }
 }
 
+/// What logs say, by their runs.
+pub type Logs = BTreeMap<RunId, (RunState, Vec<Value>)>;
+
+/// What clients and engines were told is what the logs say.
+pub fn promises_hold(world: &World, logs: &Logs) {
+    for (run, (_, events)) in logs {
+        answers(world, *run, events, &world.name(*run));
+    }
+    promises(world, logs);
+}
+
 /// Nothing is under way.
 pub fn at_ease(world: &World, service: &Orchestrator) {
     if service.sizes() != (Sizes { queued: 0, running: 0 }) {
@@ -60,7 +70,7 @@ pub fn at_ease(world: &World, service: &Orchestrator) {
     }
 }
 
-async fn bytes(service: &Orchestrator, run: RunId) -> Vec<u8> {
+pub async fn bytes(service: &Orchestrator, run: RunId) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut events = service.log().events(run, Seq::START);
     while let Some(page) = events.next_page().await.unwrap() {
@@ -76,7 +86,7 @@ async fn events(service: &Orchestrator, run: RunId) -> Vec<Value> {
 }
 
 /// The run is where it may stay, and its files agree.
-async fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: &str) {
+pub async fn at_rest(world: &World, service: &Orchestrator, state: &RunState, name: &str) {
     if !state.status().is_final() {
         let waits = state.status() == Status::WaitingUser && state.pending().is_some();
         let awaits = state.status() == Status::Queued && state.awaiting_upload;
@@ -152,7 +162,7 @@ fn answers(world: &World, run: RunId, events: &[Value], name: &str) {
 }
 
 /// What clients were told is so.
-fn promises(world: &World, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
+fn promises(world: &World, logs: &Logs) {
     let book = world.book.lock().unwrap();
     let gone = |run: &RunId| book.deleted.contains(run);
     for created in book.created.iter().filter(|created| !gone(&created.run_id)) {
@@ -210,7 +220,7 @@ fn ends_before_its_turn(state: &RunState, events: &[Value]) -> bool {
 }
 
 /// The packages of runs of their own go with them, and an installed skill is whole and not older than clients were told.
-fn packages(world: &World, service: &Orchestrator, logs: &BTreeMap<RunId, (RunState, Vec<Value>)>) {
+fn packages(world: &World, service: &Orchestrator, logs: &Logs) {
     for (run, (state, _)) in logs {
         let own = world.book.lock().unwrap().own_skill.contains(run);
         if own && state.status().is_final() && holds_package(&service.layout().runs().join(run.to_string())) {

@@ -33,6 +33,7 @@ enum Act {
     Wait,
     Look,
     Read,
+    Follow,
     Install,
     CleanUp,
 }
@@ -65,6 +66,7 @@ impl Client {
                 (6, Act::Wait),
                 (1, Act::Look),
                 (2, Act::Read),
+                (if self.world.node() > 0 { 3 } else { 0 }, Act::Follow),
                 (2, Act::Install),
                 (1, Act::CleanUp),
             ]);
@@ -80,6 +82,7 @@ impl Client {
                 Act::Wait => self.wait_any().await,
                 Act::Look => self.look().await,
                 Act::Read => self.read_any(self.run()).await,
+                Act::Follow => self.follow_any(self.run()).await,
                 Act::Install => self.install().await,
                 Act::CleanUp => self.clean_up().await,
             }
@@ -131,6 +134,12 @@ impl Client {
         self.create_with(body, key).await;
     }
 
+    /// A run that shares its result with equal ones.
+    pub fn twin_body() -> Value {
+        let options = json!({"hard_timeout_seconds": 60, "stall_timeout_seconds": 30, "no_cache": false});
+        json!({"skill_id": "tiny", "runtime_options": options})
+    }
+
     /// The same key, mostly with the same body.
     async fn create_again(&self) {
         let known: Vec<(String, Value)> = {
@@ -148,7 +157,7 @@ impl Client {
     }
 
     /// The run, if it was taken.
-    async fn create_with(&self, body: Value, key: Option<String>) -> Option<RunId> {
+    pub async fn create_with(&self, body: Value, key: Option<String>) -> Option<RunId> {
         let words = format!("create {} key={key:?}", body["skill_id"]);
         self.world.note(format!("client: {words}"));
         let known = key.as_ref().and_then(|key| {

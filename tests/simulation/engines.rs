@@ -1,5 +1,6 @@
 //! Engines that are played: they begin, hear, speak, hang, lie and die as the dice say.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +12,10 @@ use skill_runner::domain::fact::Stream;
 use skill_runner::domain::ids::RunId;
 use skill_runner::store::{EventStore, IndexKey};
 use skill_runner::supervisor::{Error, ProcessExit, SimulatedEngine, Spawner, Spawning, Spec, Swept};
+use tokio::sync::Notify;
 
 use crate::parts::{self, Ending, Part};
+use crate::several::Workers;
 use crate::store::ready;
 use crate::world::{Sabotage, Torn, World};
 
@@ -20,6 +23,16 @@ use crate::world::{Sabotage, Torn, World};
 pub struct Players {
     pub world: Arc<World>,
     pub slots: usize,
+    pub limits: Limits,
+    /// Who works on what, where there are several services.
+    pub workers: Option<Arc<Workers>>,
+}
+
+/// How many runs may have engines at once, on all nodes together.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    pub per_engine: Option<usize>,
+    pub per_skill: Option<usize>,
 }
 
 impl Spawner for Players {
@@ -28,7 +41,8 @@ impl Spawner for Players {
     }
 
     fn sweep(&self, _: &Path) -> io::Result<Vec<Swept>> {
-        let found = self.world.engines();
+        let here = self.world.node();
+        let found: Vec<_> = self.world.engines().into_iter().filter(|(_, engine)| engine.node == here).collect();
         if self.world.sabotage == Sabotage::EnginesSurvive {
             return Ok(Vec::new());
         }
@@ -51,7 +65,9 @@ impl Players {
         }
         let lengths = [spec.stdout_log, spec.stderr_log].map(|log| std::fs::metadata(log).map_or(0, |log| log.len()));
         let pid = world.engine_begins(run, self.slots);
-        self.flies_alone(run);
+        if self.workers.is_none() {
+            flies_alone(world, run);
+        }
         let (process, engine) = match SimulatedEngine::start(spec, pid) {
             Ok(opened) => opened,
             Err(error) => {
@@ -63,6 +79,7 @@ impl Players {
         let logs = engine.files().into_iter().zip(paths).zip(lengths);
         let logs = logs.map(|((file, path), from)| Torn { path: path.to_owned(), from, file });
         world.engine_writes(pid, logs.collect());
+        let killed = world.engine_has_lease(pid, engine.lease());
         let words = &spec.launch.argv;
         let resume = words.iter().position(|word| word == "resume").map(|at| words[at + 1].clone());
         let runs = |script: &str| words.iter().any(|word| word.ends_with(script));
@@ -86,31 +103,70 @@ impl Players {
         let folder = spec.launch.cwd.clone();
         let tmp_dir = spec.tmp_dir.to_owned();
         let input = begins_turn.then_some(input);
-        tokio::spawn(Player { world: world.clone(), engine, pid, run, part, input, folder, tmp_dir }.play());
+        tokio::spawn(
+            Player {
+                world: world.clone(),
+                engine,
+                pid,
+                run,
+                part,
+                input,
+                folder,
+                tmp_dir,
+                killed,
+                workers: self.workers.clone(),
+                limits: self.limits,
+            }
+            .play(),
+        );
         world.effect(&format!("the start of the engine of {name} is known")).await;
         Ok(process)
     }
 }
 
-impl Players {
-    /// Of equal runs that share their result one has an engine at a time.
-    fn flies_alone(&self, run: RunId) {
-        let Some(key) = self.shared_key(run) else { return };
-        for (_, engine) in self.world.engines() {
-            if engine.run != run && self.shared_key(engine.run).as_ref() == Some(&key) {
-                let (name, other) = (self.world.name(run), self.world.name(engine.run));
-                self.world.violated(format!("the equal runs {other} and {name} have engines at the same time"));
-            }
+/// Of equal runs that share their result one has an engine at a time.
+fn flies_alone(world: &World, run: RunId) {
+    let Some(key) = shared_key(world, run) else { return };
+    for (_, engine) in world.engines().iter().filter(|(_, engine)| engine.node == 0 || engine.begun) {
+        if engine.run != run && shared_key(world, engine.run).as_ref() == Some(&key) {
+            let (name, other) = (world.name(run), world.name(engine.run));
+            world.violated(format!("the equal runs {other} and {name} have engines at the same time"));
         }
     }
+}
 
-    /// The key under which a run shares its result with equal ones, as its row has it.
-    fn shared_key(&self, run: RunId) -> Option<Value> {
-        let row = ready(self.world.disk.index(&IndexKey::Run(run))).ok()??;
-        let row: Value = serde_json::from_slice(&row).ok()?;
-        let state = &row["state"];
-        let shares = state["options"]["no_cache"] == false && state["options"]["execution_mode"] == "auto";
-        (shares && state["cache_key"].is_string()).then(|| state["cache_key"].clone())
+/// What the row of a run says of its state.
+fn stored(world: &World, run: RunId) -> Option<Value> {
+    let row: Value = serde_json::from_slice(&ready(world.disk.index(&IndexKey::Run(run))).ok()??).ok()?;
+    Some(row["state"].clone())
+}
+
+/// The key under which a run shares its result with equal ones, as its row has it.
+fn shared_key(world: &World, run: RunId) -> Option<Value> {
+    let state = stored(world, run)?;
+    let shares = state["options"]["no_cache"] == false && state["options"]["execution_mode"] == "auto";
+    (shares && state["cache_key"].is_string()).then(|| state["cache_key"].clone())
+}
+
+impl Limits {
+    /// They are those of all nodes together.
+    fn hold(self, world: &World) {
+        if self.per_engine.is_none() && self.per_skill.is_none() {
+            return;
+        }
+        let engines = world.engines();
+        let runs: BTreeSet<RunId> =
+            engines.iter().filter(|(_, engine)| engine.begun).map(|(_, engine)| engine.run).collect();
+        let states: Vec<Value> = runs.iter().filter_map(|run| stored(world, *run)).collect();
+        let most = |name: fn(&Value) -> &Value| {
+            states.iter().map(|state| states.iter().filter(|other| name(other) == name(state)).count()).max()
+        };
+        if self.per_engine.is_some_and(|limit| most(|state| &state["engine"]) > Some(limit)) {
+            world.violated(format!("more than {:?} runs of one engine have one", self.per_engine));
+        }
+        if self.per_skill.is_some_and(|limit| most(|state| &state["skill"]["id"]) > Some(limit)) {
+            world.violated(format!("more than {:?} runs of one skill have an engine", self.per_skill));
+        }
     }
 }
 
@@ -125,14 +181,35 @@ struct Player {
     /// The run's.
     folder: PathBuf,
     tmp_dir: PathBuf,
+    /// Told when its shim has killed it.
+    killed: Arc<Notify>,
+    workers: Option<Arc<Workers>>,
+    limits: Limits,
+}
+
+enum Waited {
+    Whole,
+    Asked,
+    Killed,
 }
 
 impl Player {
     async fn play(mut self) {
-        if !self.engine.may_begin().await {
+        let begins = tokio::select! {
+            biased;
+            () = self.killed.notified() => return self.was_killed().await,
+            begins = self.engine.may_begin() => begins,
+        };
+        if !begins {
             return self.exit(ProcessExit::Signal(9)).await;
         }
         self.world.note(format!("engine {} is told its input", self.pid));
+        self.world.engine_goes(self.pid);
+        if let Some(workers) = &self.workers {
+            workers.engine_goes(&self.world, self.run);
+            flies_alone(&self.world, self.run);
+            self.limits.hold(&self.world);
+        }
         if let Some(input) = self.input.take() {
             self.world.told(self.run, input);
         }
@@ -144,23 +221,23 @@ impl Player {
             let _ = std::fs::write(self.folder.join("result/result.json"), result);
         }
         for (pause, stream, bytes) in std::mem::take(&mut self.part.lines) {
-            if !self.wait(pause).await {
-                return self.stop().await;
+            match self.wait(pause).await {
+                Waited::Whole => self.say(stream, bytes).await,
+                Waited::Asked => return self.stop().await,
+                Waited::Killed => return self.was_killed().await,
             }
-            self.say(stream, bytes).await;
         }
         match self.part.ending {
             Ending::Exits(exit) => self.exit(exit).await,
-            Ending::Hangs => {
-                while self.wait(Duration::from_secs(3600)).await {}
-                self.stop().await;
-            }
-            Ending::Chatters => {
-                while self.wait(Duration::from_secs(1)).await {
-                    self.say(Stream::Stderr, "still here\n".into()).await;
+            Ending::Hangs | Ending::Chatters => loop {
+                let chatters = matches!(self.part.ending, Ending::Chatters);
+                match self.wait(Duration::from_secs(if chatters { 1 } else { 3600 })).await {
+                    Waited::Whole if chatters => self.say(Stream::Stderr, "still here\n".into()).await,
+                    Waited::Whole => {}
+                    Waited::Asked => return self.stop().await,
+                    Waited::Killed => return self.was_killed().await,
                 }
-                self.stop().await;
-            }
+            },
             Ending::LosesItsSupervisor => {
                 self.world.note(format!("engine {} loses its supervisor", self.pid));
                 self.world.engine_ends(self.pid);
@@ -175,13 +252,19 @@ impl Player {
         self.engine.write(stream, bytes).await;
     }
 
-    /// Passes the time; false when it is asked to stop.
-    async fn wait(&mut self, pause: Duration) -> bool {
+    /// Passes the time, unless it has to end.
+    async fn wait(&mut self, pause: Duration) -> Waited {
         tokio::select! {
             biased;
-            _ = self.engine.asked_to_stop() => false,
-            () = tokio::time::sleep(pause) => true,
+            () = self.killed.notified() => Waited::Killed,
+            _ = self.engine.asked_to_stop() => Waited::Asked,
+            () = tokio::time::sleep(pause) => Waited::Whole,
         }
+    }
+
+    /// Its shim has killed it, and it is gone already.
+    async fn was_killed(self) {
+        self.engine.end(ProcessExit::Signal(9), 0).await;
     }
 
     async fn stop(mut self) {

@@ -18,6 +18,9 @@ impl Client {
         self.world.note(format!("client: {doing}: {}", chain(error)));
         let expected = match error {
             Error::Refused(_) | Error::Rejected { .. } | Error::QueueFull { .. } | Error::ShuttingDown => true,
+            Error::Store(store::Error::Unreachable { .. }) | Error::Blobs(_) if self.world.node() > 0 => {
+                self.world.chaos()
+            }
             Error::Store(store::Error::Full { .. }) => self.world.chaos(),
             // A run whose failure cannot be logged cannot be canceled either.
             Error::Io { doing, .. } if doing == "cancel the run" => self.world.chaos(),

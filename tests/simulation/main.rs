@@ -2,7 +2,7 @@
 //!
 //! `SIMULATION_SEED=7 cargo test --test simulation worlds -- --nocapture` plays one seed and prints its whole trace;
 //! `SIMULATION_SEEDS=1000000 cargo test --release --test simulation worlds -- --nocapture` plays many, from
-//! `SIMULATION_FROM` on.
+//! `SIMULATION_FROM` on. The same with `nodes` in the place of `worlds` plays worlds of several services on one store.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod book;
@@ -18,12 +18,13 @@ mod package;
 mod parts;
 mod play;
 mod readers;
+mod several;
 mod stage_set;
 mod store;
 mod world;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use play::{Outcome, play};
 use stage_set::StageSet;
@@ -61,10 +62,19 @@ const MET: &[(u64, &str)] = &[
     (20, ": accepted"),
 ];
 
-/// Plays seeds on all cores; the first that failed, and in how many worlds each of [`MET`] happened.
-fn play_all(from: u64, count: u64, sabotage: Sabotage) -> (Vec<Outcome>, Vec<u64>) {
+/// How a seed is played.
+type Player = fn(&Arc<StageSet>, u64, Sabotage) -> Outcome;
+
+/// Plays seeds on all cores; the first that failed, and in how many worlds each of those that are wanted happened.
+fn play_all(
+    play: Player,
+    wanted: &[(u64, &str)],
+    from: u64,
+    count: u64,
+    sabotage: Sabotage,
+) -> (Vec<Outcome>, Vec<u64>) {
     let set = StageSet::build();
-    let met: Vec<AtomicU64> = MET.iter().map(|_| AtomicU64::new(0)).collect();
+    let met: Vec<AtomicU64> = wanted.iter().map(|_| AtomicU64::new(0)).collect();
     let next = AtomicU64::new(from);
     let failed = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -83,7 +93,7 @@ fn play_all(from: u64, count: u64, sabotage: Sabotage) -> (Vec<Outcome>, Vec<u64
                         let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
                         Outcome { seed, trace: String::new(), violations: vec![format!("it panicked: {words}")] }
                     });
-                    for ((_, words), met) in MET.iter().zip(&met) {
+                    for ((_, words), met) in wanted.iter().zip(&met) {
                         met.fetch_add(u64::from(outcome.trace.contains(words)), Ordering::Relaxed);
                     }
                     if !outcome.violations.is_empty() {
@@ -99,8 +109,8 @@ fn play_all(from: u64, count: u64, sabotage: Sabotage) -> (Vec<Outcome>, Vec<u64
     (failed.into_inner().unwrap(), met.into_iter().map(AtomicU64::into_inner).collect())
 }
 
-#[test]
-fn worlds_keep_every_promise_whatever_happens_in_them() {
+/// Plays the seeds that are asked for, or so many; `name` is the test.
+fn keep_every_promise(play: Player, wanted: &[(u64, &str)], seeds: u64, name: &str) {
     if let Some(seed) = number("SIMULATION_SEED") {
         let outcome = play(&StageSet::build(), seed, Sabotage::None);
         println!("{}", outcome.trace);
@@ -108,25 +118,24 @@ fn worlds_keep_every_promise_whatever_happens_in_them() {
         return;
     }
     let from = number("SIMULATION_FROM").unwrap_or(0);
-    let count = number("SIMULATION_SEEDS").unwrap_or(SEEDS);
+    let count = number("SIMULATION_SEEDS").unwrap_or(seeds);
     eprintln!("seeds {from}..{}", from + count);
-    let (failed, met) = play_all(from, count, Sabotage::None);
+    let (failed, met) = play_all(play, wanted, from, count, Sabotage::None);
     for outcome in &failed {
         let seed = outcome.seed;
         eprintln!("seed {seed}: {:#?}", outcome.violations);
-        eprintln!("again: SIMULATION_SEED={seed} cargo test --test simulation worlds -- --nocapture");
+        eprintln!("again: SIMULATION_SEED={seed} cargo test --test simulation {name} -- --nocapture");
     }
     assert!(failed.is_empty(), "{} worlds failed", failed.len());
-    MET.iter().zip(&met).for_each(|((_, words), met)| eprintln!("{met:>6} worlds: {words}"));
-    let too_seldom = MET.iter().zip(&met).filter(|((one_in, _), met)| count >= SEEDS && **met < count / one_in);
+    wanted.iter().zip(&met).for_each(|((_, words), met)| eprintln!("{met:>6} worlds: {words}"));
+    let too_seldom = wanted.iter().zip(&met).filter(|((one_in, _), met)| count >= seeds && **met < count / one_in);
     let too_seldom: Vec<&str> = too_seldom.map(|((_, words), _)| *words).collect();
     assert_eq!(too_seldom, Vec::<&str>::new(), "happened too seldom in {count} worlds");
 }
 
-#[test]
-fn the_same_seed_gives_the_same_trace() {
+fn has_the_same_trace(play: Player, seeds: u64) {
     let set = StageSet::build();
-    for seed in 0..40 {
+    for seed in 0..seeds {
         let (once, again) = (play(&set, seed, Sabotage::None), play(&set, seed, Sabotage::None));
         for (line, (first, second)) in once.trace.lines().zip(again.trace.lines()).enumerate() {
             assert_eq!(first, second, "seed {seed}, line {line}");
@@ -136,11 +145,50 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
+fn worlds_keep_every_promise_whatever_happens_in_them() {
+    keep_every_promise(play, MET, SEEDS, "worlds");
+}
+
+#[test]
+fn nodes_keep_every_promise_together_whatever_happens_to_them() {
+    keep_every_promise(several::play, several::MET, several::SEEDS, "nodes");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    has_the_same_trace(play, 40);
+    has_the_same_trace(several::play, 15);
+}
+
+#[test]
 fn a_store_that_forgets_what_it_acknowledged_is_noticed() {
-    assert!(!play_all(0, 30, Sabotage::StoreForgets).0.is_empty());
+    assert!(!play_all(play, MET, 0, 30, Sabotage::StoreForgets).0.is_empty());
 }
 
 #[test]
 fn engines_that_survive_their_service_are_noticed() {
-    assert!(!play_all(0, 60, Sabotage::EnginesSurvive).0.is_empty());
+    assert!(!play_all(play, MET, 0, 60, Sabotage::EnginesSurvive).0.is_empty());
+}
+
+/// Whether worlds of several nodes notice what is broken in them.
+fn is_noticed(sabotage: Sabotage, within: u64) {
+    assert!(!play_all(several::play, several::MET, 0, within, sabotage).0.is_empty(), "{sabotage:?}");
+}
+
+#[test]
+fn nodes_notice_a_store_that_ignores_epochs_or_commits_twice() {
+    is_noticed(Sabotage::CommitsTwice, 20);
+    is_noticed(Sabotage::EpochsIgnored, 300);
+}
+
+#[test]
+fn nodes_notice_engines_and_leases_that_do_not_end() {
+    is_noticed(Sabotage::ShimsSleep, 300);
+    is_noticed(Sabotage::LeasesNeverEnd, 100);
+}
+
+#[test]
+fn nodes_notice_runs_and_files_that_nobody_keeps() {
+    is_noticed(Sabotage::TakeOversForgotten, 100);
+    is_noticed(Sabotage::FilesForgotten, 100);
 }

@@ -17,10 +17,10 @@ use skill_runner::store::{BoxFuture, EventStore, IndexKey};
 
 use crate::check;
 use crate::clients::Client;
-use crate::engines::Players;
+use crate::engines::{Limits, Players};
 use crate::stage_set::StageSet;
 use crate::store::{Store, ready};
-use crate::world::{Sabotage, World};
+use crate::world::{Engine, Sabotage, World};
 
 /// No life lasts longer, in its own time.
 const LIFE_MAX: Duration = Duration::from_secs(6 * 3600);
@@ -44,6 +44,14 @@ pub fn play(set: &Arc<StageSet>, seed: u64, sabotage: Sabotage) -> Outcome {
     static WORLDS: AtomicU64 = AtomicU64::new(0);
     let data = set.folder.join(format!("world-{}", WORLDS.fetch_add(1, Ordering::Relaxed)));
     let world = World::new(seed, data.clone(), sabotage);
+    listening(&world, || Play::new(&world, set).run());
+    let (trace, violations) = world.account();
+    let _ = fs::remove_dir_all(&data);
+    Outcome { seed, trace, violations }
+}
+
+/// Plays with the service's own warnings in the trace.
+pub fn listening(world: &Arc<World>, play: impl FnOnce()) {
     let listener = world.clone();
     let written = move || Notes(listener.clone());
     let subscriber = tracing_subscriber::fmt()
@@ -53,14 +61,11 @@ pub fn play(set: &Arc<StageSet>, seed: u64, sabotage: Sabotage) -> Outcome {
         .with_target(false)
         .with_writer(written)
         .finish();
-    tracing::subscriber::with_default(subscriber, || Play::new(&world, set).run());
-    let (trace, violations) = world.account();
-    let _ = fs::remove_dir_all(&data);
-    Outcome { seed, trace, violations }
+    tracing::subscriber::with_default(subscriber, play);
 }
 
 /// Each piece of work on files, and each change of a file in it, is an effect that a crash can come before.
-struct Steps(Arc<World>);
+pub struct Steps(pub Arc<World>);
 
 impl FileSteps for Steps {
     fn begin(&self) -> BoxFuture<'static, ()> {
@@ -178,7 +183,12 @@ impl Play {
             clock: self.world.clone(),
             signer: None,
             blocking: Blocking::Stepwise(Arc::new(Steps(self.world.clone()))),
-            engines: Arc::new(Players { world: self.world.clone(), slots: self.settings.runs.max_running_jobs }),
+            engines: Arc::new(Players {
+                world: self.world.clone(),
+                slots: self.settings.runs.max_running_jobs,
+                limits: Limits::default(),
+                workers: None,
+            }),
             renderer: Arc::new(skill_runner::renderer::InPlace),
             program: std::path::PathBuf::new(),
             installed_engines: self.set.installed_engines.clone(),
@@ -225,12 +235,8 @@ impl Play {
             self.world.note("equal runs are under way when the service dies");
         }
         for (pid, engine) in self.world.engines() {
-            for torn in engine.logs.iter().filter(|_| power_cut) {
-                let Ok(length) = fs::metadata(&torn.path).map(|log| log.len()) else { continue };
-                let safe = torn.from.max(torn.file.synced()).min(length);
-                let left = safe + dice.below(length - safe + 1);
-                self.world.note(format!("power cut: {left} of {length} bytes are left of {}", torn.path.display()));
-                fs::File::options().write(true).open(&torn.path).unwrap().set_len(left).unwrap();
+            if power_cut {
+                cut_power(&self.world, &engine);
             }
             if dice.once_in(2) && self.world.sabotage != Sabotage::EnginesSurvive {
                 self.world.engine_ends(pid);
@@ -258,7 +264,18 @@ impl Play {
     }
 }
 
-fn different(once: Option<BTreeMap<String, Vec<u8>>>, twice: Option<BTreeMap<String, Vec<u8>>>) -> Vec<String> {
+/// Takes unsynced ends of an engine's log files along.
+pub fn cut_power(world: &World, engine: &Engine) {
+    for torn in &engine.logs {
+        let Ok(length) = fs::metadata(&torn.path).map(|log| log.len()) else { continue };
+        let safe = torn.from.max(torn.file.synced()).min(length);
+        let left = safe + world.dice.below(length - safe + 1);
+        world.note(format!("power cut: {left} of {length} bytes are left of {}", torn.path.display()));
+        fs::File::options().write(true).open(&torn.path).unwrap().set_len(left).unwrap();
+    }
+}
+
+pub fn different(once: Option<BTreeMap<String, Vec<u8>>>, twice: Option<BTreeMap<String, Vec<u8>>>) -> Vec<String> {
     let (once, twice) = (once.unwrap_or_default(), twice.unwrap_or_default());
     once.into_iter().filter(|(key, bytes)| twice.get(key) != Some(bytes)).map(|(key, _)| key).collect()
 }

@@ -50,4 +50,42 @@ impl Client {
             self.world.violated(format!("a reader of {name} came to the end at {last}, and {head} was there"));
         }
     }
+
+    /// Goes on reading a log where it was read to before, wherever that was; it waits a while for more.
+    pub async fn follow_any(&self, run: Option<RunId>) {
+        let Some(run) = run else { return };
+        let name = self.world.name(run);
+        let (from, mut bytes) = self.world.book.lock().unwrap().followed.get(&run).cloned().unwrap_or_default();
+        let (mut last, mut head) = (Seq(from), self.service.log().watch(run));
+        for _ in 0..3 {
+            let mut events = self.service.log().events(run, last).in_pages_of(400);
+            loop {
+                match events.next_page().await {
+                    Ok(Some(page)) => {
+                        for batch in page {
+                            if batch.first.0 != last.0 + 1 {
+                                self.world
+                                    .violated(format!("a follower of {name} was given {} after {last}", batch.first));
+                            }
+                            last = batch.last();
+                            bytes.extend_from_slice(&batch.ndjson);
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => return self.refused("follow", &error),
+                }
+            }
+            let more = tokio::time::timeout(std::time::Duration::from_secs(20), head.changed()).await;
+            if !matches!(more, Ok(Ok(()))) {
+                break;
+            }
+        }
+        self.world.note(format!("client: has followed {name} from {from} to {last}"));
+        let mut book = self.world.book.lock().unwrap();
+        let known = book.followed.entry(run).or_default();
+        // Another one may have come further meanwhile.
+        if known.0 < last.0 {
+            *known = (last.0, bytes);
+        }
+    }
 }

@@ -87,7 +87,7 @@ impl Writer {
             }
             match order {
                 Order::Append(append, answer) => {
-                    let what = self.words(&append);
+                    let what = words(&self.world, &append);
                     self.world.effect(&what).await;
                     let outcome = self.append(append, &what).await;
                     self.world.effect(&format!("the answer to: {what}")).await;
@@ -113,13 +113,6 @@ impl Writer {
                 }
             }
         }
-    }
-
-    fn words(&self, append: &Append) -> String {
-        let name = self.world.name(append.run);
-        let events = append.events.iter().flat_map(EventBatch::events);
-        let words: Vec<String> = events.map(|(seq, bytes)| format!("{seq}:{}", kind(&bytes))).collect();
-        format!("append {name} {}", words.join(" "))
     }
 
     async fn append(&self, append: Append, what: &str) -> AppendResult {
@@ -180,10 +173,18 @@ impl Writer {
                 require_absent: None,
                 for_others: Default::default(),
             };
-            self.world.note(format!("a second writer: {}", self.words(&append)));
+            self.world.note(format!("a second writer: {}", words(&self.world, &append)));
             self.world.disk.append(append).await.unwrap();
         }
     }
+}
+
+/// An append in the trace.
+pub fn words(world: &World, append: &Append) -> String {
+    let name = world.name(append.run);
+    let events = append.events.iter().flat_map(EventBatch::events);
+    let words: Vec<String> = events.map(|(seq, bytes)| format!("{seq}:{}", kind(&bytes))).collect();
+    format!("append {name} {}", words.join(" "))
 }
 
 /// An event's type, from its bytes: cheaper than reading it, and the first such key is the envelope's own.

@@ -11,7 +11,7 @@ use skill_runner::domain::time::Timestamp;
 use skill_runner::orchestrator::Clock;
 use skill_runner::store::MemoryStore;
 use skill_runner::supervisor::SimulatedLog;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -29,6 +29,18 @@ pub enum Sabotage {
     StoreForgets,
     /// The host does not end engines when their service dies, nor when it is swept.
     EnginesSurvive,
+    /// Among several services: engines are not killed when the lease of theirs ends.
+    ShimsSleep,
+    /// Appends are made twice.
+    CommitsTwice,
+    /// The store takes appends of anybody.
+    EpochsIgnored,
+    /// A node is told that it still has its lease, whatever the store says.
+    LeasesNeverEnd,
+    /// Nobody is told of runs whose node is gone.
+    TakeOversForgotten,
+    /// Some shared files are not kept.
+    FilesForgotten,
 }
 
 /// A world.
@@ -49,16 +61,10 @@ pub struct World {
 struct State {
     trace: Vec<String>,
     violations: Vec<String>,
-    /// The world's time when this life of the service began.
-    life_began: i64,
-    clock: Option<Instant>,
-    life: u32,
+    /// The life of the service that has its turn.
+    life: Life,
+    lives: u32,
     chaos: bool,
-    effects: u64,
-    crash_at: Option<u64>,
-    dark: bool,
-    ending: bool,
-    lights_out: Arc<Notify>,
     ids: u64,
     pids: u32,
     engines: BTreeMap<u32, Engine>,
@@ -66,11 +72,32 @@ struct State {
     names: Vec<RunId>,
 }
 
+/// One life of a service, as the world sees it.
+#[derive(Default)]
+pub struct Life {
+    /// Which of several services it is.
+    pub node: usize,
+    /// The world's time when its clock began.
+    began_at: i64,
+    clock: Option<Instant>,
+    effects: u64,
+    crash_at: Option<u64>,
+    dark: bool,
+    ending: bool,
+    lights_out: Arc<Notify>,
+}
+
 /// An engine that lives.
 #[derive(Debug, Clone)]
 pub struct Engine {
     pub run: RunId,
+    pub node: usize,
+    /// Whether it was let go, after its start was on record.
+    pub begun: bool,
     pub logs: Vec<Torn>,
+    /// When its shim kills it, and how that is told to the one who plays it.
+    pub lease: Option<watch::Receiver<Option<Instant>>>,
+    pub killed: Arc<Notify>,
 }
 
 /// A log file whose end a power cut may take.
@@ -82,36 +109,41 @@ pub struct Torn {
     pub file: SimulatedLog,
 }
 
+impl Life {
+    /// It crashes before one of its next effects.
+    pub fn crash_within(&mut self, effects: u64) {
+        self.crash_at = Some(self.effects + effects);
+    }
+}
+
 impl World {
     pub fn new(seed: u64, data: PathBuf, sabotage: Sabotage) -> Arc<World> {
         let dice = Dice::new(seed);
         let skills = dice.once_in(8).then(|| data.join("skills"));
-        Arc::new(World {
+        Arc::new(World::with(dice, data, skills, MemoryStore::default(), sabotage))
+    }
+
+    pub fn with(dice: Dice, data: PathBuf, skills: Option<PathBuf>, disk: MemoryStore, sabotage: Sabotage) -> World {
+        World {
             dice,
             data,
             skills,
-            disk: MemoryStore::default(),
+            disk,
             sabotage,
             book: Mutex::default(),
             state: Mutex::new(State {
                 trace: Vec::new(),
                 violations: Vec::new(),
-                life_began: GENESIS,
-                clock: None,
-                life: 0,
+                life: Life { began_at: GENESIS, ..Life::default() },
+                lives: 0,
                 chaos: false,
-                effects: 0,
-                crash_at: None,
-                dark: false,
-                ending: false,
-                lights_out: Arc::new(Notify::new()),
                 ids: 0,
                 pids: 100,
                 engines: BTreeMap::new(),
                 told: BTreeMap::new(),
                 names: Vec::new(),
             }),
-        })
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -121,20 +153,52 @@ impl World {
     /// A life of the service begins; called on its runtime. Crashes at this effect, if at any; with or without faults.
     pub fn begin_life(&self, chaos: bool, crash_at: Option<u64>) -> Arc<Notify> {
         let mut state = self.state();
-        state.clock = Some(Instant::now());
-        state.life += 1;
-        (state.chaos, state.crash_at, state.effects, state.dark, state.ending) = (chaos, crash_at, 0, false, false);
-        state.lights_out = Arc::new(Notify::new());
-        let (life, lights_out) = (state.life, state.lights_out.clone());
+        let began_at = state.life.began_at;
+        state.life = Life { began_at, clock: Some(Instant::now()), crash_at, ..Life::default() };
+        state.lives += 1;
+        state.chaos = chaos;
+        let (life, lights_out) = (state.lives, state.life.lights_out.clone());
         drop(state);
         self.note(format!("==== life {life}{}", if chaos { "" } else { ", calm" }));
         lights_out
     }
 
+    /// A life of one of several services; called on its runtime. It has its turn when it is put on the stage.
+    pub fn new_life(&self, node: usize, crash_at: Option<u64>) -> (Life, Arc<Notify>) {
+        let life = Life { node, began_at: self.micros(), clock: Some(Instant::now()), crash_at, ..Life::default() };
+        let lights_out = life.lights_out.clone();
+        (life, lights_out)
+    }
+
+    /// Changes whose turn it is.
+    pub fn swap_life(&self, life: &mut Life) {
+        std::mem::swap(&mut self.state().life, life);
+    }
+
+    /// The time, where no service has its turn.
+    pub fn set_time(&self, since_genesis: Duration) {
+        self.state().life.began_at = GENESIS + since_genesis.as_micros() as i64;
+    }
+
+    /// Microseconds after the epoch.
+    pub fn time(&self) -> i64 {
+        self.micros()
+    }
+
+    /// Which of several services has its turn.
+    pub fn node(&self) -> usize {
+        self.state().life.node
+    }
+
+    /// From now on things go wrong.
+    pub fn stir(&self) {
+        self.state().chaos = true;
+    }
+
     /// From now on nothing goes wrong in this life.
     pub fn calm_down(&self) {
         let mut state = self.state();
-        (state.chaos, state.crash_at) = (false, None);
+        (state.chaos, state.life.crash_at) = (false, None);
         drop(state);
         self.note("---- faults stop");
     }
@@ -143,12 +207,12 @@ impl World {
     pub fn end_life(&self) {
         let now = self.micros();
         let mut state = self.state();
-        (state.life_began, state.clock, state.ending) = (now, None, true);
+        (state.life.began_at, state.life.clock, state.life.ending) = (now, None, true);
     }
 
     /// Nobody serves for a while; a clock may be set back meanwhile.
     pub fn pass(&self, time: Duration, set_back: Duration) {
-        self.state().life_began += time.as_micros() as i64 - set_back.as_micros() as i64;
+        self.state().life.began_at += time.as_micros() as i64 - set_back.as_micros() as i64;
     }
 
     /// Whether this life has faults besides its crash.
@@ -158,7 +222,7 @@ impl World {
 
     /// Whether the service of this life is being taken apart: nothing it does now may leave a trace.
     pub fn ending(&self) -> bool {
-        self.state().ending
+        self.state().life.ending
     }
 
     /// Something is about to happen that a crash can come before; after the crash nothing ever does.
@@ -193,20 +257,23 @@ impl World {
 
     /// Whether the crash has come.
     pub fn is_dark(&self) -> bool {
-        self.state().dark
+        self.state().life.dark
     }
 
     fn goes_dark(&self, what: &str) -> bool {
         let mut state = self.state();
-        if state.dark {
+        let life = &mut state.life;
+        if life.dark {
             return true;
         }
-        state.effects += 1;
-        if state.crash_at != Some(state.effects) {
+        life.effects += 1;
+        // Without faults no life ends before its time.
+        if life.crash_at != Some(life.effects) || life.node > 0 && !state.chaos {
             return false;
         }
-        state.dark = true;
-        state.lights_out.notify_one();
+        let life = &mut state.life;
+        life.dark = true;
+        life.lights_out.notify_one();
         drop(state);
         self.note(format!("CRASH before {what}"));
         true
@@ -214,20 +281,32 @@ impl World {
 
     fn micros(&self) -> i64 {
         let state = self.state();
-        let elapsed = state.clock.map_or(Duration::ZERO, |began| began.elapsed());
-        state.life_began + elapsed.as_micros() as i64
+        let elapsed = state.life.clock.map_or(Duration::ZERO, |began| began.elapsed());
+        state.life.began_at + elapsed.as_micros() as i64
     }
 
     /// The trace gets a line.
     pub fn note(&self, line: impl AsRef<str>) {
         let at = (self.micros() - GENESIS) as f64 / 1e6;
-        self.state().trace.push(format!("{at:>12.6} {}", line.as_ref()));
+        let mut state = self.state();
+        let who = if state.life.node == 0 { String::new() } else { format!(" n{}", state.life.node) };
+        state.trace.push(format!("{at:>12.6}{who} {}", line.as_ref()));
     }
 
     /// Something happened that never should.
     pub fn violated(&self, what: impl AsRef<str>) {
         self.note(format!("VIOLATION {}", what.as_ref()));
         self.state().violations.push(what.as_ref().to_owned());
+    }
+
+    /// How long the trace is.
+    pub fn lines(&self) -> usize {
+        self.state().trace.len()
+    }
+
+    /// How many things happened that never should.
+    pub fn violations(&self) -> usize {
+        self.state().violations.len()
     }
 
     /// The run's name in the trace: the same in every process.
@@ -253,10 +332,13 @@ impl World {
     pub fn engine_begins(&self, run: RunId, slots: usize) -> u32 {
         let mut state = self.state();
         state.pids += 1;
-        let pid = state.pids;
-        let same_run = state.engines.values().any(|engine| engine.run == run);
-        state.engines.insert(pid, Engine { run, logs: Vec::new() });
-        let alive = state.engines.len();
+        let (pid, node) = (state.pids, state.life.node);
+        // Of several services, one may still hold an engine that it will never let go.
+        let same_run = node == 0 && state.engines.values().any(|engine| engine.run == run);
+        state
+            .engines
+            .insert(pid, Engine { run, node, begun: false, logs: Vec::new(), lease: None, killed: Arc::default() });
+        let alive = state.engines.values().filter(|engine| engine.node == node).count();
         drop(state);
         if same_run {
             self.violated(format!("{} has two engines at once", self.name(run)));
@@ -267,11 +349,32 @@ impl World {
         pid
     }
 
+    /// An engine is let go.
+    pub fn engine_goes(&self, pid: u32) {
+        let mut state = self.state();
+        let Some(run) = state.engines.get(&pid).map(|engine| engine.run) else { return };
+        let others = state.engines.iter().filter(|(other, engine)| **other != pid && engine.run == run);
+        let two = others.filter(|(_, engine)| engine.begun).count() > 0;
+        state.engines.entry(pid).and_modify(|engine| engine.begun = true);
+        drop(state);
+        if two {
+            self.violated(format!("{} has two engines at once", self.name(run)));
+        }
+    }
+
     /// Its log files.
     pub fn engine_writes(&self, pid: u32, logs: Vec<Torn>) {
         if let Some(engine) = self.state().engines.get_mut(&pid) {
             engine.logs = logs;
         }
+    }
+
+    /// Until when it lives; how it is told that it was killed.
+    pub fn engine_has_lease(&self, pid: u32, lease: watch::Receiver<Option<Instant>>) -> Arc<Notify> {
+        let mut state = self.state();
+        let Some(engine) = state.engines.get_mut(&pid) else { return Arc::default() };
+        engine.lease = Some(lease);
+        engine.killed.clone()
     }
 
     pub fn engine_ends(&self, pid: u32) {

@@ -290,6 +290,10 @@ impl Worker {
             if !self.pending.runs().remove(run) {
                 continue;
             }
+            if self.files.are_shared() && matches!(self.store.head(run).await, Ok(Seq::START)) {
+                // Another service was first, or has deleted the run.
+                continue;
+            }
             if self.is_whole(*run).await {
                 match self.share(*run).await {
                     Ok(()) => whole.push(*run),

@@ -33,7 +33,7 @@ use crate::orchestrator::turn::prepare::{Prepared, prepare};
 use crate::orchestrator::turn::process::{self, Starting};
 use crate::orchestrator::turn::start::Start;
 use crate::orchestrator::turn::watch::{end, warned};
-use crate::{supervisor, workspace};
+use crate::{store, supervisor, workspace};
 
 /// When a failure that could not be logged is tried again, at first and at last.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -43,6 +43,10 @@ const TRIES_IN_PLACE: u32 = 6;
 
 /// Drive a queued run to the end of its turn.
 pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
+    if shared.member.is_some() {
+        // From the queue of all services a run is taken as soon as it is on record; who put it there may still be at its files.
+        drop(shared.run_locks.lock(run).await);
+    }
     while let Err(failure) = drive(&shared, run, &mut mailbox).await {
         let queued = |status: Status| status == Status::Queued;
         if lost_race(&failure) && shared.log.head(run).await.is_ok_and(|head| queued(head.state.status())) {
@@ -167,7 +171,12 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Resul
         limits: Some(resources),
         passed,
     };
-    if let Err(error) = journal.commit(start).await {
+    let started = match &shared.member {
+        // It was taken with a lease that is lost; without an owner its start would be taken for that of a dead service.
+        Some(member) if !member.may_work_on(run) => Err(store::Error::NotOwner.into()),
+        Some(_) | None => journal.commit(start).await,
+    };
+    if let Err(error) = started {
         let paths = shared.layout.run(run);
         undo_start(process, [(paths.file(RunFile::Stdout), from.stdout), (paths.file(RunFile::Stderr), from.stderr)])
             .await;

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::domain::ids::RunId;
 use crate::store::{Cluster, NodeInfo};
 
 /// A service that several share a store with.
@@ -72,6 +73,11 @@ impl Membership {
 
     pub(crate) fn has_lease(&self) -> bool {
         !self.token().is_cancelled()
+    }
+
+    /// Whether this service has the run, and nobody can have taken it over: also right after it was stopped for a while.
+    pub(crate) fn may_work_on(&self, run: RunId) -> bool {
+        self.has_lease() && Instant::now() < *self.until.borrow() && self.cluster.owns(run)
     }
 
     /// Canceled when the lease in force now is lost.

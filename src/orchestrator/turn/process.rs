@@ -133,6 +133,8 @@ pub(crate) fn attempt<'a>(
         lease: shared.lease(),
         lease_until: shared.member.as_ref().map(|member| member.lease_until()),
         told_lease: None,
+        member: shared.member.clone(),
+        run: state.run_id,
         stop: None,
         last_output: Vec::new(),
     }

@@ -13,6 +13,7 @@ use crate::domain::codes::WarningCode;
 use crate::domain::command::Command;
 use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
+use crate::domain::ids::RunId;
 use crate::domain::outcome::Warning;
 use crate::domain::statechart::Status;
 use crate::engine::{StreamReader, WayOut};
@@ -21,9 +22,11 @@ use crate::metrics::Metrics;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Journal;
 use crate::orchestrator::shared::live::{CancelMessage, Mailbox};
+use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::turn::batch::Batch;
 use crate::orchestrator::turn::deadline::Deadline;
 use crate::orchestrator::turn::reader::TurnReader;
+use crate::store;
 use crate::supervisor::{Ended, Output, Process, ProcessExit};
 use crate::verdict::stop::{LastSeen, Stop};
 
@@ -89,6 +92,9 @@ pub(crate) struct Attempt<'a> {
     pub lease_until: Option<watch::Receiver<Instant>>,
     /// What the shim was told of it last.
     pub told_lease: Option<Instant>,
+    /// This service among others, where there are any.
+    pub member: Option<Arc<Membership>>,
+    pub run: RunId,
     pub stop: Option<Stop>,
     /// The end of what it wrote last.
     pub last_output: Vec<u8>,
@@ -111,6 +117,10 @@ impl Attempt<'_> {
         let mut batch = Batch::of(facts);
         self.record(journal, &mut batch)?;
         journal.settle().await?;
+        if self.member.as_ref().is_some_and(|member| !member.may_work_on(self.run)) {
+            // Its start is on record, and the answer came so late that another service goes on with the run.
+            return Err(store::Error::NotOwner.into());
+        }
         let hard = self.clocks.hard.at;
         self.tell_lease();
         let stall = Duration::from_secs(self.clocks.stall_timeout_seconds);
@@ -338,6 +348,7 @@ async fn renewed(lease_until: &mut Option<watch::Receiver<Instant>>) {
 
 /// Ends an engine that nobody listens to any more, and waits until nothing of it is left.
 pub(crate) async fn end(mut process: Process) {
+    process.never_begin();
     process.stop(Duration::ZERO);
     while process.next().await.is_some() {}
 }

@@ -13,6 +13,18 @@ use skill_runner::store::EventBatch;
 
 /// What is wrong with a run's log.
 pub async fn flaws(service: &Orchestrator, run: RunId) -> Vec<String> {
+    let mut files = BTreeMap::new();
+    let logs = service.layout().run(run).folder(RunFolder::Logs);
+    for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
+        if let Ok(bytes) = std::fs::read(logs.join(format!("{}.txt", stream.as_str()))) {
+            files.insert(stream, StreamProof { bytes: bytes.len() as u64, sha256: sha256_hex(&bytes) });
+        }
+    }
+    flaws_with(service, run, &files).await
+}
+
+/// The same, for raw output that was found elsewhere.
+pub async fn flaws_with(service: &Orchestrator, run: RunId, files: &BTreeMap<Stream, StreamProof>) -> Vec<String> {
     let mut flaws = Vec::new();
     let mut auditor = Auditor::default();
     let mut events = service.log().events(run, Seq::START);
@@ -28,14 +40,7 @@ pub async fn flaws(service: &Orchestrator, run: RunId) -> Vec<String> {
     } else if service.log().fold(run, at).await.unwrap().state != state {
         flaws.push("its row is not its fold".to_owned());
     }
-    let mut files = BTreeMap::new();
-    let logs = service.layout().run(run).folder(RunFolder::Logs);
-    for stream in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
-        if let Ok(bytes) = std::fs::read(logs.join(format!("{}.txt", stream.as_str()))) {
-            files.insert(stream, StreamProof { bytes: bytes.len() as u64, sha256: sha256_hex(&bytes) });
-        }
-    }
     let expect = if state.status().is_final() { Expect::Final } else { Expect::Any };
-    flaws.extend(auditor.finish(&files, expect).iter().map(|violation| format!("{violation:?}")));
+    flaws.extend(auditor.finish(files, expect).iter().map(|violation| format!("{violation:?}")));
     flaws
 }

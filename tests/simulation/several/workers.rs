@@ -1,0 +1,205 @@
+//! Who works on which run, as seen from outside: of every turn one worker's effects alone may be in the log.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use skill_runner::domain::ids::{RunId, Seq};
+use skill_runner::domain::statechart::Status;
+use skill_runner::fcmp::LogHead;
+use skill_runner::store::{Append, EventBatch, IndexChange, IndexKey, StoreClock};
+
+use super::link::Link;
+use crate::world::World;
+
+/// A node, and which of its leases.
+pub type WorkerId = (usize, u64);
+
+pub struct Workers {
+    /// The store's.
+    clock: StoreClock,
+    links: OnceLock<Vec<Arc<Link>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: BTreeMap<usize, Lease>,
+    turns: BTreeMap<RunId, Turn>,
+    orphans: Vec<(RunId, Seq)>,
+    /// Where each run had its last turn.
+    last: BTreeMap<RunId, usize>,
+}
+
+#[derive(Default)]
+struct Lease {
+    number: u64,
+    lasts: i64,
+    until: i64,
+    dead: bool,
+}
+
+/// A turn under way.
+struct Turn {
+    worker: WorkerId,
+    /// Those from whom it was taken.
+    before: Vec<WorkerId>,
+    head: Seq,
+}
+
+impl State {
+    /// Whether others may go on with what this one worked on.
+    fn is_over(&self, worker: WorkerId, now: i64) -> bool {
+        let lease = self.nodes.get(&worker.0);
+        lease.is_none_or(|lease| lease.dead || lease.number != worker.1 || lease.until <= now)
+    }
+}
+
+impl Workers {
+    pub fn new(clock: StoreClock) -> Arc<Workers> {
+        Arc::new(Workers { clock, links: OnceLock::new(), state: Mutex::default() })
+    }
+
+    /// The ways of all nodes, by their numbers from 1 on.
+    pub fn connect(&self, links: Vec<Arc<Link>>) {
+        let _ = self.links.set(links);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// A life of a node begins; it has no lease yet.
+    pub fn begins(&self, node: usize) {
+        self.state().nodes.entry(node).or_default().dead = true;
+    }
+
+    /// In whose name a node writes now.
+    pub fn id(&self, node: usize) -> WorkerId {
+        (node, self.state().nodes.get(&node).map_or(0, |lease| lease.number))
+    }
+
+    pub fn joins(&self, world: &World, lease: Duration) {
+        let lasts = lease.as_micros() as i64;
+        let until = (self.clock)() + lasts;
+        let mut state = self.state();
+        let kept = state.nodes.entry(world.node()).or_default();
+        *kept = Lease { number: kept.number + 1, lasts, until, dead: false };
+    }
+
+    pub fn renews(&self, world: &World) {
+        let now = (self.clock)();
+        if let Some(lease) = self.state().nodes.get_mut(&world.node()) {
+            lease.until = now + lease.lasts;
+        }
+    }
+
+    pub fn leaves(&self, node: usize) {
+        if let Some(lease) = self.state().nodes.get_mut(&node) {
+            lease.dead = true;
+        }
+    }
+
+    /// A node died: what it worked on is to be recovered.
+    pub fn dies(&self, node: usize) {
+        self.leaves(node);
+        let mut state = self.state();
+        let left: Vec<(RunId, Seq)> =
+            state.turns.iter().filter(|(_, turn)| turn.worker.0 == node).map(|(run, turn)| (*run, turn.head)).collect();
+        state.orphans.extend(left);
+    }
+
+    /// Runs that lost their node, and the last event before that.
+    pub fn orphans(&self) -> Vec<(RunId, Seq)> {
+        self.state().orphans.clone()
+    }
+
+    /// Runs on which somebody works who is gone.
+    pub fn abandoned(&self) -> Vec<RunId> {
+        let now = (self.clock)();
+        let state = self.state();
+        state.turns.iter().filter(|(_, turn)| state.is_over(turn.worker, now)).map(|(run, _)| *run).collect()
+    }
+
+    /// An engine is let go on the node that has its turn.
+    pub fn engine_goes(&self, world: &World, run: RunId) {
+        let (node, now) = (world.node(), (self.clock)());
+        let state = self.state();
+        let may = state.turns.get(&run).is_some_and(|turn| turn.worker.0 == node && !state.is_over(turn.worker, now));
+        drop(state);
+        if !may {
+            world.violated(format!("an engine of {} is let go where nobody works on it", world.name(run)));
+        }
+    }
+
+    /// An append became durable.
+    pub fn appended(&self, world: &Arc<World>, by: WorkerId, head: Seq, append: &Append) {
+        let run = append.run;
+        for (_, link) in (1..).zip(self.links.get().into_iter().flatten()).filter(|(node, _)| *node != by.0) {
+            link.head_changed(run);
+        }
+        let row = append.index.iter().find_map(|change| match change {
+            IndexChange::Put(IndexKey::Run(_), row) => LogHead::from_row(row).ok(),
+            IndexChange::Put(..) | IndexChange::Delete(_) => None,
+        });
+        let Some(status) = row.map(|row| row.state.status()) else { return };
+        let name = world.name(run);
+        if status.is_final() && world.engines().iter().any(|(_, engine)| engine.run == run && engine.begun) {
+            world.violated(format!("{name} is final and its engine lives"));
+        }
+        let begins = append.events.iter().flat_map(EventBatch::events).any(|(_, event)| is_turn_start(&event));
+        let now = (self.clock)();
+        let mut state = self.state();
+        let mut wrong = None;
+        let mut before = Vec::new();
+        if let Some(turn) = state.turns.get(&run)
+            && turn.worker != by
+        {
+            if turn.before.contains(&by) {
+                wrong = Some(format!("{name}: n{} writes after n{} has taken it over", by.0, turn.worker.0));
+            } else if !state.is_over(turn.worker, now) {
+                wrong = Some(format!("{name}: n{} writes while n{} works on it", by.0, turn.worker.0));
+            }
+            before = turn.before.clone();
+            before.push(turn.worker);
+            world.note(format!("{name} is taken over from n{} by n{}", turn.worker.0, by.0));
+        }
+        match status {
+            Status::Running if begins => {
+                if state.turns.contains_key(&run) {
+                    wrong = Some(format!("{name}: a turn begins in a turn"));
+                }
+                state.turns.insert(run, Turn { worker: by, before: Vec::new(), head });
+                if state.last.insert(run, by.0).is_some_and(|node| node != by.0) {
+                    let resumed = append.events.iter().any(|batch| contains(&batch.ndjson, b"\"resumed_from\":\""));
+                    let how = if resumed { "resumed on another node" } else { "was begun on another node before" };
+                    world.note(format!("{name} {how}"));
+                }
+            }
+            Status::Running => match state.turns.get_mut(&run) {
+                Some(turn) if before.is_empty() => turn.head = head,
+                Some(_) | None => drop(state.turns.insert(run, Turn { worker: by, before, head })),
+            },
+            _ => drop(state.turns.remove(&run)),
+        }
+        // What a dead node had sent may still have arrived.
+        let arrived = state.nodes.get(&by.0).is_none_or(|lease| lease.dead || lease.number != by.1);
+        if arrived {
+            let running = status == Status::Running;
+            state.orphans.retain(|(orphan, _)| *orphan != run || running);
+            state.orphans.iter_mut().filter(|(orphan, _)| *orphan == run).for_each(|(_, last)| *last = head);
+        }
+        drop(state);
+        if let Some(wrong) = wrong {
+            world.violated(wrong);
+        }
+    }
+}
+
+fn is_turn_start(event: &[u8]) -> bool {
+    contains(event, b"\"type\":\"turn.started\"")
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
