@@ -257,6 +257,8 @@ pub enum When {
     Before,
     /// Cut it after the server has them, and hand on no answer.
     After,
+    /// Hand on nothing more in either direction, and leave the connection open.
+    Swallow,
 }
 
 /// A proxy in front of a server.
@@ -287,9 +289,10 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(server) else { continue };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 held.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
-                let muted = Arc::new(AtomicBool::new(false));
+                let (muted, swallowed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (when, counted, ways) = (when.clone(), counted.clone(), [muted.clone(), silent.clone()]);
+                let (when, counted, ways) =
+                    (when.clone(), counted.clone(), [muted.clone(), swallowed.clone(), silent.clone()]);
                 std::thread::spawn(move || {
                     forward(from, to, &ways, |bytes| {
                         let cut = when(bytes);
@@ -299,7 +302,7 @@ impl Proxy {
                         cut
                     })
                 });
-                let ways = [muted, silent.clone()];
+                let ways = [muted, swallowed, silent.clone()];
                 std::thread::spawn(move || forward(server, client, &ways, |_| When::Pass));
             }
         });
@@ -342,7 +345,7 @@ impl Proxy {
 fn forward(
     mut from: TcpStream,
     mut to: TcpStream,
-    [muted, stalled]: &[Arc<AtomicBool>; 2],
+    [muted, swallowed, stalled]: &[Arc<AtomicBool>; 3],
     when: impl Fn(&[u8]) -> When,
 ) {
     let mut buffer = vec![0; 64 * 1024];
@@ -354,6 +357,9 @@ fn forward(
         if count == 0 || muted.load(Ordering::SeqCst) {
             break;
         }
+        if swallowed.load(Ordering::SeqCst) {
+            continue;
+        }
         match when(&buffer[..count]) {
             When::Pass if to.write_all(&buffer[..count]).is_ok() => {}
             When::After => {
@@ -364,6 +370,7 @@ fn forward(
                 let _ = to.shutdown(Shutdown::Write);
                 return;
             }
+            When::Swallow => swallowed.store(true, Ordering::SeqCst),
             When::Pass | When::Before => break,
         }
     }
