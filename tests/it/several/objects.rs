@@ -25,7 +25,9 @@ fn sharing(relay: &Relay) -> Services {
         ("AWS_SECRET_ACCESS_KEY", SECRET),
     ];
     let mut services = Services::new();
-    pairs.map(|(name, value)| services.set("", name, value));
+    for (name, value) in pairs {
+        services.set("", name, value);
+    }
     services.skill("telling", TELLING, json!({}));
     services
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ pub struct ObjectStore {
     pub address: SocketAddr,
     /// Its other API, for which objects are files.
     files: SocketAddr,
+    /// It ends with the test.
+    _process: Child,
 }
 
 /// The one that all tests share; each takes a prefix of its own. None where it cannot be had, which is said.
@@ -92,8 +94,8 @@ impl ObjectStore {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default());
         shell.env("HOME", &dir);
-        postgres::spawned_for_good(shell);
-        let store = ObjectStore { dir, address: addresses[6], files: addresses[4] };
+        let process = postgres::spawned_for_good(shell);
+        let store = ObjectStore { dir, address: addresses[6], files: addresses[4], _process: process };
         let made = Instant::now();
         let has_bucket = || store.file("POST", "", b"").is_some_and(|(status, _)| [201, 409].contains(&status));
         while !(store.answers() && has_bucket()) {
