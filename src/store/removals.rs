@@ -40,7 +40,7 @@ pub trait Removals: Send + Sync {
     /// removals.
     fn begin_removal(&self, among: &[FileHash]) -> BoxFuture<'_, Result<Vec<FileHash>, Error>>;
 
-    /// Begins those removals anew that were begun [`BEGUN_FOR`] ago and not ended; which they are.
+    /// Begins those removals anew that were begun five minutes ago and not ended; which they are.
     fn begun_long_ago(&self) -> BoxFuture<'_, Result<Vec<FileHash>, Error>>;
 
     /// Ends removals that this service began: of files that are removed, and of files that it left alone.
