@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use bytes::Bytes;
+
 use crate::domain::event::RAW_TEXT_MAX;
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::ids::{RunId, Seq};
@@ -14,7 +16,7 @@ use crate::fcmp::read_envelope;
 use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
-use crate::store::EventBatch;
+use crate::store::{EventBatch, RawPiece};
 use crate::workspace::RunPaths;
 
 /// How much of a stream is read at once.
@@ -75,17 +77,25 @@ impl Coverage {
             let doing = format!("read {}", path.display());
             let ready = file.seek(SeekFrom::Start(covered)).and_then(|_| file.sync_data());
             ready.map_err(Error::io(doing.clone()))?;
-            streams.push_back(RestOfStream { file, reader: StreamReader::new(stream, covered, RAW_TEXT_MAX), doing });
+            let reader = StreamReader::new(stream, covered, RAW_TEXT_MAX);
+            streams.push_back(RestOfStream { file, stream, at: covered, reader, doing });
         }
-        Ok(Rest(streams))
+        Ok(Rest { streams, read: Vec::new() })
     }
 }
 
 /// Bytes that no event covers, read piece by piece: they may be many.
-pub(crate) struct Rest(VecDeque<RestOfStream>);
+pub(crate) struct Rest {
+    streams: VecDeque<RestOfStream>,
+    /// What was read since it was last asked for.
+    read: Vec<RawPiece>,
+}
 
 struct RestOfStream {
     file: File,
+    stream: Stream,
+    /// What was read up to here.
+    at: u64,
     reader: StreamReader,
     doing: String,
 }
@@ -95,19 +105,29 @@ impl Rest {
     pub(crate) fn next(&mut self) -> Result<Vec<Fact>, Error> {
         let (mut facts, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
         while facts.is_empty()
-            && let Some(RestOfStream { file, reader, doing }) = self.0.front_mut()
+            && let Some(RestOfStream { file, stream, at, reader, doing }) = self.streams.front_mut()
         {
             match file.read(&mut piece) {
                 Ok(0) => {
                     reader.flush(&mut NoParser, &mut facts);
-                    self.0.pop_front();
+                    self.streams.pop_front();
                 }
-                Ok(count) => reader.push(piece.get(..count).unwrap_or_default(), &mut NoParser, &mut facts),
+                Ok(count) => {
+                    let read = piece.get(..count).unwrap_or_default();
+                    reader.push(read, &mut NoParser, &mut facts);
+                    self.read.push(RawPiece { stream: *stream, from: *at, bytes: Bytes::copy_from_slice(read) });
+                    *at = at.saturating_add(read.len() as u64);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io(doing.clone())(error)),
             }
         }
         Ok(facts)
+    }
+
+    /// The bytes behind the facts since the last call.
+    pub(crate) fn take_read(&mut self) -> Vec<RawPiece> {
+        std::mem::take(&mut self.read)
     }
 }
 
@@ -145,7 +165,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = File::open(folder.path()).unwrap();
         let reader = StreamReader::new(Stream::Stdout, 0, RAW_TEXT_MAX);
-        let mut rest = Rest(VecDeque::from([RestOfStream { file, reader, doing: "read it".into() }]));
+        let broken = RestOfStream { file, stream: Stream::Stdout, at: 0, reader, doing: "read it".into() };
+        let mut rest = Rest { streams: VecDeque::from([broken]), read: Vec::new() };
         assert!(matches!(rest.next(), Err(Error::Io { doing, .. }) if doing == "read it"));
     }
 }

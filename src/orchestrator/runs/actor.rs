@@ -308,8 +308,10 @@ pub(crate) async fn record_uncovered(shared: &Arc<Shared>, journal: &mut Journal
             let facts = rest.next();
             (rest, facts)
         };
-        let (left, facts) = shared.blocking.run("read the run's logs", read).await?;
+        let (mut left, facts) = shared.blocking.run("read the run's logs", read).await?;
         let facts = facts?;
+        // Whoever goes on with the run elsewhere needs the bytes that the events cite.
+        left.take_read().iter().for_each(|piece| journal.add_raw(piece.stream, piece.from, &piece.bytes));
         if facts.is_empty() {
             return Ok(());
         }
