@@ -177,9 +177,8 @@ fn is_noticed(sabotage: Sabotage, within: u64) {
 }
 
 #[test]
-fn nodes_notice_a_store_that_ignores_epochs_or_commits_twice() {
+fn nodes_notice_a_store_that_commits_twice() {
     is_noticed(Sabotage::CommitsTwice, 20);
-    is_noticed(Sabotage::EpochsIgnored, 300);
 }
 
 #[test]

@@ -33,8 +33,6 @@ pub enum Sabotage {
     ShimsSleep,
     /// Appends are made twice.
     CommitsTwice,
-    /// The store takes appends of anybody.
-    EpochsIgnored,
     /// A node is told that it still has its lease, whatever the store says.
     LeasesNeverEnd,
     /// Nobody is told of runs whose node is gone.

@@ -267,7 +267,8 @@ impl Worker {
         if due == 0 {
             return;
         }
-        let runs = self.layout.runs();
+        // A service that has had no run of its own has no such folder.
+        let runs = Some(self.layout.runs()).filter(|runs| runs.is_dir()).unwrap_or_else(|| self.layout.data().into());
         let synced = self.blocking.run("sync sealed logs", move || files::sync_file_system(&runs)).await;
         if !matches!(synced, Ok(Ok(()))) {
             warn!("sealed logs could not be synced; their events stay in the store");

@@ -72,7 +72,8 @@ pub(crate) async fn give_back(shared: &Shared, member: &Membership, run: RunId) 
         && !shared.live.contains(run)
         && let Err(error) = member.cluster.release(run).await
     {
-        warn!(run.id = %run, error = %chain(&error), "a run could not be given back; it is taken over when the lease ends");
+        warn!(run.id = %run, error = %chain(&error), "a run could not be given back; trying again");
+        member.not_given_back(run);
     }
 }
 

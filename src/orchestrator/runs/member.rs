@@ -12,6 +12,7 @@ use crate::domain::causes::chain;
 use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
+use crate::orchestrator::runs::dispatch::give_back;
 use crate::orchestrator::runs::{deadlines, recovery};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::membership::Membership;
@@ -126,6 +127,10 @@ async fn look(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Erro
                 warn!(run.id = %run, error = %chain(&error), "a cancel that another service asked for failed");
             }
         });
+    }
+    for run in member.take_not_given_back() {
+        let _taking = member.taking.lock().await;
+        give_back(shared, member, run).await;
     }
     // Whoever was woken for the queue is told so.
     shared.queue.look_again();

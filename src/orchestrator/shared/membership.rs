@@ -1,5 +1,6 @@
 //! This service among others on the same store: its lease, and what hangs on it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub(crate) struct Membership {
     until: watch::Sender<Instant>,
     /// Somebody asked this service to start no more runs.
     draining: AtomicBool,
+    /// Runs that could not be given back.
+    kept: Mutex<BTreeSet<RunId>>,
     /// Held while runs are taken from the queue, until they are in this service's own.
     pub taking: tokio::sync::Mutex<()>,
 }
@@ -36,6 +39,7 @@ impl Membership {
             lease: Mutex::new(lease),
             until: watch::Sender::new(Instant::now()),
             draining: AtomicBool::new(false),
+            kept: Mutex::default(),
             taking: Default::default(),
         }
     }
@@ -77,7 +81,25 @@ impl Membership {
 
     /// Whether this service has the run, and nobody can have taken it over: also right after it was stopped for a while.
     pub(crate) fn may_work_on(&self, run: RunId) -> bool {
-        self.has_lease() && Instant::now() < *self.until.borrow() && self.cluster.owns(run)
+        self.has_good_lease() && self.cluster.owns(run)
+    }
+
+    fn has_good_lease(&self) -> bool {
+        self.has_lease() && Instant::now() < *self.until.borrow()
+    }
+
+    /// The store could not be told that this run is given back: it is to be told again.
+    pub(crate) fn not_given_back(&self, run: RunId) {
+        self.kept().insert(run);
+    }
+
+    /// The runs that the store is to be told of again.
+    pub(crate) fn take_not_given_back(&self) -> BTreeSet<RunId> {
+        std::mem::take(&mut *self.kept())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Canceled when the lease in force now is lost.
@@ -91,7 +113,8 @@ impl Membership {
 
     /// Whether runs may be started here.
     pub(crate) fn starts_runs(&self) -> bool {
-        self.info.works && self.has_lease() && !self.draining.load(Ordering::Relaxed)
+        // A lease whose answer was long on its way is good for nothing before it is renewed.
+        self.info.works && self.has_good_lease() && !self.draining.load(Ordering::Relaxed)
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.

@@ -269,9 +269,7 @@ impl EventStore for NodeStore {
         let (what, run) = (words(&self.world, &append), append.run);
         // In whose name it is made is settled now, however late it reaches the store.
         let by = self.workers.id(self.world.node());
-        let (later, disk, again) = (self.node.append_later(append.clone()), self.world.disk.clone(), append.clone());
-        let ignored = self.world.sabotage == Sabotage::EpochsIgnored;
-        let commit = move || if ignored { ready(disk.append(again)) } else { later() };
+        let commit = self.node.append_later(append.clone());
         let commit = committing(self.world.clone(), self.workers.clone(), by, append, what.clone(), commit);
         self.order(|answer| Order::Append(what, run, commit, answer))
     }
