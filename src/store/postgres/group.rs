@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use futures_util::future::join;
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error as ServerError, Row, Statement};
@@ -17,13 +16,23 @@ use crate::domain::ids::{RunId, Seq};
 use crate::store::held::Author;
 use crate::store::{Append, AppendResult, Error, IndexChange, IndexKey, RawPiece};
 
-pub(super) const APPEND: &str = "select outcome, actual, taken, released from append_2($1, $2, $3, $4, $5, $6, $7, $8, \
-     $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
+/// The call of the function that appends; the connection has it as one statement, or as part of a larger one.
+macro_rules! append {
+    () => {
+        "select outcome, actual, taken, released from append_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+         $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)"
+    };
+}
+pub(super) const APPEND: &str = append!();
+/// The same for an append after which the run needs no shared files but those that it names. One that is refused changes nothing.
+pub(super) const APPEND_INSTEAD: &str = concat!(
+    "with done as materialized (",
+    append!(),
+    "), forgotten as (delete from run_files where run = $1 and sha256 <> all ($32) and (select outcome from done) = 0) \
+     select outcome, actual, taken, released from done"
+);
 /// Says after how many removals the files were put that this transaction names.
 pub(super) const PUT_AFTER: &str = "select set_config('skill_runner.put_after', $1, true)";
-/// What a run needed before the append that brought this row; nothing if it was refused.
-pub(super) const NEEDS_ONLY: &str = "delete from run_files where run = $1 and sha256 <> all ($2) \
-     and exists (select from index_rows where kind = $3 and key = $4 and value = $5)";
 pub(super) const DELETE: &str = "select delete_2($1, $2, $3, $4)";
 
 /// For whom the store writes.
@@ -83,14 +92,14 @@ pub(super) struct AppendCall {
 struct Files {
     hashes: Vec<Vec<u8>>,
     put_after: u64,
-    /// The row of the run that says so, if it needs no others.
-    instead: Option<(i16, Vec<u8>, Bytes)>,
+    /// It needs no others any more.
+    only_these: bool,
 }
 
 /// The statements of calls, prepared on a connection.
 pub(super) struct Statements {
     pub(super) append: Statement,
-    pub(super) needs_only: Statement,
+    pub(super) append_instead: Statement,
     pub(super) delete: Statement,
 }
 
@@ -180,10 +189,9 @@ impl Call {
     pub(super) async fn send(&self, client: &Client, statements: &Statements) -> Result<Outcome, ServerError> {
         match self {
             Call::Append(call) => {
-                // Polled in this order, which is the order on the wire.
-                let (outcome, forgotten) =
-                    join(call.send(client, &statements.append), call.forget(client, &statements.needs_only)).await;
-                outcome.and_then(|outcome| forgotten.map(|()| outcome))
+                let only_these = call.files.as_ref().is_some_and(|files| files.only_these);
+                let statement = if only_these { &statements.append_instead } else { &statements.append };
+                call.send(client, statement).await
             }
             Call::Delete { run, whole, kinds, keys } => {
                 client.query_one(&statements.delete, &[run, whole, kinds, keys]).await.map(|_| Outcome::Deleted)
@@ -256,17 +264,9 @@ impl AppendCall {
             files: (!scope.alone && !append.for_others.files.is_empty()).then(|| Files {
                 hashes: append.for_others.files.iter().map(|file| file.to_vec()).collect(),
                 put_after: append.for_others.put_after,
-                instead: append.for_others.only_these.then(|| snapshot_row(append)).flatten(),
+                only_these: append.for_others.only_these,
             }),
         }
-    }
-
-    /// What the run needed before is needed no more, if the append says so.
-    async fn forget(&self, client: &Client, statement: &Statement) -> Result<(), ServerError> {
-        let Some(files) = &self.files else { return Ok(()) };
-        let Some((kind, key, value)) = &files.instead else { return Ok(()) };
-        let values: [&(dyn ToSql + Sync); 5] = [&self.run, &files.hashes, kind, key, &value.as_ref()];
-        client.execute(statement, &values).await.map(drop)
     }
 
     async fn send(&self, client: &Client, statement: &Statement) -> Result<Outcome, ServerError> {
@@ -319,16 +319,6 @@ impl AppendCall {
         ];
         client.query_one(statement, &values).await.map(|row| outcome(&row))
     }
-}
-
-/// The row of the run's shared files that an append brings.
-fn snapshot_row(append: &Append) -> Option<(i16, Vec<u8>, Bytes)> {
-    append.index.iter().rev().find_map(|change| match change {
-        IndexChange::Put(key @ IndexKey::Snapshot(_), value) => {
-            other_key(key).map(|(kind, key)| (kind, key, value.clone()))
-        }
-        IndexChange::Put(..) | IndexChange::Delete(_) => None,
-    })
 }
 
 fn slices(all: &[Bytes]) -> Vec<&[u8]> {

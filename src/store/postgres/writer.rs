@@ -18,7 +18,7 @@ use tokio_postgres::{Client, Error as ServerError, Statement};
 use uuid::Uuid;
 
 use super::failure;
-use super::group::{APPEND, Call, DELETE, NEEDS_ONLY, Outcome, PUT_AFTER, Request, Scope, Statements};
+use super::group::{APPEND, APPEND_INSTEAD, Call, DELETE, Outcome, PUT_AFTER, Request, Scope, Statements};
 use super::heads::Heads;
 use super::place::Place;
 use super::session::{Backoff, NotConnected, Session, connect};
@@ -387,9 +387,9 @@ impl WriteLink {
         let begin = client.prepare(BEGIN_GROUP).await?;
         let put_after = client.prepare(PUT_AFTER).await?;
         let append = client.prepare(APPEND).await?;
-        let needs_only = client.prepare(NEEDS_ONLY).await?;
+        let append_instead = client.prepare(APPEND_INSTEAD).await?;
         let delete = client.prepare(DELETE).await?;
-        Ok(WriteLink { client, close, session, begin, put_after, calls: Statements { append, needs_only, delete } })
+        Ok(WriteLink { client, close, session, begin, put_after, calls: Statements { append, append_instead, delete } })
     }
 
     /// Sends the whole transaction at once but for its end, which must know that everything before it was accepted.
