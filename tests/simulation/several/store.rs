@@ -208,7 +208,7 @@ impl Writer {
         let Some(commit) = self.link.lands() else { return };
         let outcome = commit();
         if matches!(fate, Fate::CommittedUnknown) {
-            self.world.note(format!("committed, and unknown: {what}"));
+            self.world.note(format!("is committed, and unknown: {what}"));
             self.unknown().await;
         }
         if let Ok(head) = outcome {
