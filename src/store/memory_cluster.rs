@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::held::Author;
 use super::memory_records::MemoryRecords;
-use super::memory_removals::Removed;
+use super::memory_removed::Removed;
 use super::pieces::Pieces;
 use super::standing::{Queued, Standing};
 use super::{Control, Error, ForOthers, IndexChange, IndexKey, Labels, NodeId, NodeInfo, NodeLoad, RawPiece};

@@ -1,6 +1,5 @@
 //! Removals of shared files on a store in memory.
 
-use std::collections::BTreeMap;
 use std::future::ready;
 use std::time::Duration;
 
@@ -8,42 +7,15 @@ use uuid::Uuid;
 
 use super::memory_cluster::Several;
 use super::memory_node::MemoryNode;
+use super::memory_removed::Removal;
 use super::removals::{BEGUN_FOR, FileHash, Removals, Turn};
-use super::{BoxFuture, Error, ForOthers};
+use super::{BoxFuture, Error};
 
 /// A turn of which nothing is heard for so long is over.
 const TURN: Duration = Duration::from_secs(300);
 
-/// What services agree on about removals.
-#[derive(Default)]
-pub(super) struct Removed {
-    /// How many groups of removals are over.
-    pub(super) count: u64,
-    files: BTreeMap<FileHash, Removal>,
-    turn: Option<(Uuid, i64)>,
-    looked_at: Option<FileHash>,
-    all_looked_at: Option<i64>,
-}
-
-struct Removal {
-    begun_by: Uuid,
-    begun_at: i64,
-    number: Option<u64>,
-}
-
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
-}
-
-impl Removed {
-    /// Whether files that an append names are there.
-    pub(super) fn admit(&self, for_others: &ForOthers) -> Result<(), Error> {
-        let gone = |file: &FileHash| {
-            let removal = self.files.get(file);
-            removal.is_some_and(|removal| removal.number.is_none_or(|number| number > for_others.put_after))
-        };
-        if for_others.files.iter().any(gone) { Err(Error::FilesRemoved) } else { Ok(()) }
-    }
 }
 
 impl Several {

@@ -14,7 +14,7 @@ pub type FileHash = [u8; 32];
 
 /// After so long a removal that was begun and not ended is carried out again by another service. Whoever began it removes
 /// nothing more after a fraction of that.
-pub const BEGUN_FOR: Duration = Duration::from_secs(300);
+pub(crate) const BEGUN_FOR: Duration = Duration::from_secs(300);
 
 /// The turn of a service to look for what nothing needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub trait Removals: Send + Sync {
     /// removals.
     fn begin_removal(&self, among: &[FileHash]) -> BoxFuture<'_, Result<Vec<FileHash>, Error>>;
 
-    /// Begins those removals anew that were begun [`BEGUN_FOR`] ago and not ended; which they are.
+    /// Begins those removals anew that were begun five minutes ago and not ended; which they are.
     fn begun_long_ago(&self) -> BoxFuture<'_, Result<Vec<FileHash>, Error>>;
 
     /// Ends removals that this service began: of files that are removed, and of files that it left alone.

@@ -13,7 +13,7 @@ use crate::domain::ids::Seq;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Checks every clause, each on a new store with four services.
-pub(super) async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
+pub async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
     only_what_nothing_needs_is_removed(&make()).await?;
     what_is_removed_must_be_put_again(&make()).await?;
     a_removal_that_is_not_ended_is_begun_again(&make()).await?;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::place::Place;
 use crate::support::skill::GATED;
-use crate::support::{Call, LONG, Server, Sse, of_type};
+use crate::support::{Call, LONG, Server, Sse, left_out, of_type};
 
 /// The folders below which groups are made here: one, or in version 1 one for each controller.
 struct Groups {
@@ -49,7 +49,7 @@ fn groups(test: &str) -> Option<Groups> {
         (whole, _) => whole.map(|whole| Groups { folders: vec![whole], limit }),
     };
     if found.is_none() {
-        eprintln!("NOT RUN (no control groups can be made here): {test}");
+        left_out::tell("no control groups can be made here", test);
     }
     found
 }
@@ -147,7 +147,7 @@ fn the_group_of_a_killed_service_goes_with_its_runs() {
 fn the_kernel_itself_keeps_a_run_at_its_memory_and_its_processes() {
     let test = "control_groups::the_kernel_itself_keeps_a_run_at_its_memory_and_its_processes";
     if !groups(test).is_some_and(|groups| groups.limit) {
-        eprintln!("NOT RUN (control groups cannot limit memory and processes here): {test}");
+        left_out::tell("control groups cannot limit memory and processes here", test);
         return;
     }
     let memory = "x = b'x' * (400 << 20)";

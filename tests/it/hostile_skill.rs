@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::cli::place::Place;
-use crate::support::{Call, Server, Sse, sandbox, script_skill};
+use crate::support::{Call, Server, Sse, left_out, sandbox, script_skill};
 
 pub const ATTACK: &str = include_str!("hostile_skill/attack.py");
 /// Takes what it is told to take: a thousand processes, 8 GiB of memory or disk, a million files.
@@ -239,7 +239,7 @@ fn a_service_of_a_plain_user_confines_its_runs_as_well() {
     let allowed = Command::new("unshare").args(["--user", "--net", "true"]).uid(NOBODY).gid(NOBODY).status();
     if sandbox::left_out(test) || !allowed.is_ok_and(|status| status.success()) {
         assert!(std::env::var_os("SANDBOX_TEST_REQUIRED").is_none(), "{test} needs namespaces of plain users");
-        eprintln!("NOT RUN (plain users may not make namespaces here): {test}");
+        left_out::tell("plain users may not make namespaces here", test);
         return;
     }
     let bait = Bait::set();

@@ -16,6 +16,7 @@ mod cluster;
 mod lost;
 mod migrate;
 mod refused;
+mod script;
 mod service;
 mod shared;
 

@@ -175,6 +175,8 @@ fn what_a_service_of_several_is_told_is_checked() {
         node_name: Some("a-1.b_c".to_owned()),
         lease_seconds: 5,
         work: false,
+        shared_files_grace_seconds: 24 * 3600,
+        cache_max_bytes: 20 << 30,
     };
     assert_eq!(several, expected);
     for wrong in

@@ -9,6 +9,7 @@ mod objects;
 mod skills;
 mod work;
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,10 +30,8 @@ pub struct Services {
     url: String,
     /// The schema with the tables; empty where a test has a database of its own.
     pub schema: String,
-    /// Variables of every service besides.
-    pub variables: Vec<(&'static str, &'static str)>,
-    /// Variables that name another place for shared files.
-    objects: Vec<(String, String)>,
+    /// Variables of one service, or of all if the name is empty; the later ones win.
+    variables: Vec<(String, String, OsString)>,
 }
 
 /// One service; it is killed when this is dropped.
@@ -53,12 +52,22 @@ impl Services {
         let place = tempfile::tempdir().unwrap();
         // A folder that is not there may be a file system that is not mounted, so none is made.
         std::fs::create_dir(place.path().join("blobs")).unwrap();
-        Self { place, url, schema: String::new(), variables: Vec::new(), objects: Vec::new() }
+        Self { place, url, schema: String::new(), variables: Vec::new() }
     }
 
-    /// With shared files at a place that these variables name.
-    pub fn sharing(objects: Vec<(String, String)>) -> Self {
-        Self { objects, ..Self::new() }
+    /// Sets a variable of one service, or of all if the name is empty.
+    pub fn set(&mut self, name: &str, variable: &str, value: impl Into<OsString>) {
+        self.variables.push((name.to_owned(), variable.to_owned(), value.into()));
+    }
+
+    /// The folder of shared files.
+    pub fn blobs(&self) -> PathBuf {
+        self.data("blobs")
+    }
+
+    /// The folder of skills.
+    pub fn skills(&self) -> PathBuf {
+        self.data("skills")
     }
 
     /// The skill is on every service.
@@ -78,13 +87,13 @@ impl Services {
             .arg(at(name))
             .env("SKILL_RUNNER_STORE", &self.url)
             .env("SKILL_RUNNER_BLOBS", at("blobs"))
-            .envs(self.objects.iter().cloned())
             .env("SKILL_RUNNER_NODE_NAME", name)
             .env("SKILL_RUNNER_LEASE_SECONDS", LEASE_SECONDS.to_string())
             .env("SKILL_RUNNER_SEAL_GRACE_SECONDS", "0")
             .env("SKILL_RUNNER_AGENT_HOME", at(&format!("{name}-home")))
-            .envs(self.variables.iter().copied())
             .current_dir(self.place.path());
+        let own = self.variables.iter().filter(|(whose, ..)| whose.is_empty() || whose == name);
+        command.envs(own.map(|(_, variable, value)| (variable, value)));
         command
     }
 

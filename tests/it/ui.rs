@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{SHIPPED, Server, clis, tools};
+use crate::support::{SHIPPED, Server, clis, left_out, tools};
 
 /// What the tests in the browser need of npm, once per machine.
 const PACKAGES: [&str; 2] = ["playwright-core@1.65.1", "axe-core@4.14.0"];
@@ -233,8 +233,7 @@ fn the_pages_work_in_a_real_browser() {
     }
     if !Path::new(&chromium).exists() {
         assert!(std::env::var_os("UI_TEST_REQUIRED").is_none(), "{chromium} is not there");
-        let _ =
-            writeln!(std::io::stderr(), "NOT RUN (no {chromium}): {cases} tests of the user interface in a browser");
+        left_out::tell(&format!("no {chromium}"), &format!("{cases} tests of the user interface in a browser"));
         return;
     }
     let mut node = Command::new("node");

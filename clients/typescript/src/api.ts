@@ -525,11 +525,16 @@ export interface components {
             status: null | components["schemas"]["RunStatus"];
             events: number;
             /**
-             * @description trusted: the key of this service signed the run; unknown_key: another did; self_consistent: it is not signed.
+             * @description trusted: a key of this service signed the run, or of one that shares its store; unknown_key: another did; self_consistent: it is not signed.
              * @enum {string}
              */
             trust: "trusted" | "unknown_key" | "self_consistent";
             signed_by: string | null;
+            /** @description Where several services share the store: the one whose key signed the run, also if it is gone. */
+            signed_on?: {
+                node_id: components["schemas"]["Uuid"];
+                name: string;
+            };
             checked: string[];
             not_checked: string[];
             violations: {
@@ -912,6 +917,14 @@ export interface components {
                 bytes: number | null;
                 trouble: string | null;
             };
+            /** @description Only where several services share the store. The queue's length and limits per engine and skill are then those of all; slots, disk, process and readers those of this service. */
+            several?: {
+                node_id: components["schemas"]["Uuid"];
+                name: string;
+                works: boolean;
+                has_lease: boolean;
+                starts_runs: boolean;
+            };
             process: {
                 pid: number;
                 started_at: components["schemas"]["Timestamp"];
@@ -966,6 +979,8 @@ export interface components {
                 alive: boolean;
                 lease_left_ms: number | null;
             }[];
+            /** @description Services that are alive have versions that do not fit together. */
+            warning: string | null;
         };
         Drain: {
             /**

@@ -79,13 +79,13 @@ enum ScopeName {
 enum Tokens {
     OfFolder(Layout),
     /// Those of all services on a store.
-    Shared(SharedStore),
+    Shared(Box<SharedStore>),
 }
 
 impl Tokens {
     fn of(settings: &Settings) -> Result<Self, Failure> {
         Ok(match SharedStore::open(settings)? {
-            Some(store) => Self::Shared(store),
+            Some(store) => Self::Shared(Box::new(store)),
             None => Self::OfFolder(Layout::new(&settings.paths.data_dir)),
         })
     }

@@ -26,9 +26,9 @@ use crate::http::server::peer::{Peer, PeerAt};
 use crate::http::server::request_span::AskedBy;
 use crate::http::server::route_table::{Parameters, Row, Rows};
 use crate::http::server::security;
-use crate::http::state::access_list::Wanted;
 use crate::http::state::app::{App, Changes};
 use crate::http::state::turns::Pace;
+use crate::http::state::wanted::Wanted;
 use crate::orchestrator::Error;
 
 /// Most bytes of path and query string.

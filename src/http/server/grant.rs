@@ -15,10 +15,11 @@ use crate::http::server::cookie;
 use crate::http::server::header::one;
 use crate::http::server::origin::{Origin, is_of_other_page};
 use crate::http::server::peer::{Peer, PeerAt};
-use crate::http::state::access_list::Wanted;
 use crate::http::state::app::App;
-use crate::http::state::credential::{Credential, InForce};
+use crate::http::state::credential::Credential;
 use crate::http::state::failed_logins::Client;
+use crate::http::state::in_force::InForce;
+use crate::http::state::wanted::Wanted;
 use crate::settings::{Http, UiLogin};
 use crate::workspace::{Bound, NamedToken, Scope, Sessions, Shown};
 

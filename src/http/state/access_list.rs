@@ -11,6 +11,7 @@ use crate::http::state::credential::Credential;
 use crate::http::state::shared_access::SharedAccess;
 use crate::http::state::task::blocking;
 use crate::http::state::tickets::{Ticket, Tickets};
+use crate::http::state::wanted::Wanted;
 use crate::orchestrator::{Error, Orchestrator};
 use crate::store;
 use crate::workspace::{Bound, Layout, NamedToken, Sessions, Shown, Tokens};
@@ -31,17 +32,6 @@ pub(crate) enum AccessList {
 pub(crate) enum AccessMark {
     File(Option<Mark>),
     Revisions([Option<u64>; 2]),
-}
-
-/// What has to be looked at for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wanted {
-    Nothing,
-    Tokens,
-    /// Tokens as well: a session may be that of one.
-    Sessions,
-    /// Both of them as well.
-    Tickets,
 }
 
 impl AccessList {

@@ -8,9 +8,10 @@ use tracing::debug;
 
 use crate::domain::causes::chain;
 use crate::domain::time::Timestamp;
-use crate::http::state::access_list::Wanted;
 use crate::http::state::app::App;
-use crate::http::state::credential::{Credential, InForce};
+use crate::http::state::credential::Credential;
+use crate::http::state::in_force::InForce;
+use crate::http::state::wanted::Wanted;
 
 /// How often tokens and sessions are looked at while streams are open.
 const LOOK: Duration = Duration::from_secs(1);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::time::Timestamp;
-use crate::http::state::access_list::Wanted;
 use crate::http::state::shared_tickets::SharedTickets;
+use crate::http::state::wanted::Wanted;
 use crate::orchestrator::{Error, KnownRecords, close_session, known_sessions, known_tokens, open_session};
 use crate::store::{self, Cluster, NodeId};
 use crate::workspace::{Bound, NamedToken, Session, Shown};

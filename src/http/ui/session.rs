@@ -14,8 +14,8 @@ use crate::http::server::access::peer_in;
 use crate::http::server::cookie;
 use crate::http::server::grant::{Doors, Granted};
 use crate::http::server::origin::{Origin, foreign, is_over_tls};
-use crate::http::state::access_list::Wanted;
 use crate::http::state::app::App;
+use crate::http::state::wanted::Wanted;
 
 /// What a person types into the log-in page.
 #[derive(Deserialize)]
@@ -67,11 +67,11 @@ pub(crate) async fn log_out(State(app): State<App>, request: Request) -> Result<
     only_own_pages(&app, &request)?;
     let (parts, _) = request.into_parts();
     let given = cookie::given(&parts.headers).map(str::to_owned);
-    if let Some(session) = given {
-        if app.access().close_session(&session, app.orchestrator().now()).await? {
-            app.access_changes().tell();
-            info!("a browser has logged out");
-        }
+    if let Some(session) = given
+        && app.access().close_session(&session, app.orchestrator().now()).await?
+    {
+        app.access_changes().tell();
+        info!("a browser has logged out");
     }
     let set = cookie::set(&parts.headers, "", 0, is_over_tls(&parts));
     let granted = Granted::to(&app, &HeaderMap::new(), peer_in(&parts.extensions), &Origin::None)?;

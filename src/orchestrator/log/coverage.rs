@@ -78,56 +78,47 @@ impl Coverage {
             let ready = file.seek(SeekFrom::Start(covered)).and_then(|_| file.sync_data());
             ready.map_err(Error::io(doing.clone()))?;
             let reader = StreamReader::new(stream, covered, RAW_TEXT_MAX);
-            streams.push_back(RestOfStream { file, stream, at: covered, reader, doing });
+            streams.push_back(RestOfStream { stream, at: covered, file, reader, doing });
         }
-        Ok(Rest { streams, read: Vec::new() })
+        Ok(Rest(streams))
     }
 }
 
 /// Bytes that no event covers, read piece by piece: they may be many.
-pub(crate) struct Rest {
-    streams: VecDeque<RestOfStream>,
-    /// What was read since it was last asked for.
-    read: Vec<RawPiece>,
-}
+pub(crate) struct Rest(VecDeque<RestOfStream>);
 
 struct RestOfStream {
-    file: File,
     stream: Stream,
-    /// What was read up to here.
+    /// How far it is read.
     at: u64,
+    file: File,
     reader: StreamReader,
     doing: String,
 }
 
 impl Rest {
-    /// Facts for the next bytes; none when all are read. Blocks.
-    pub(crate) fn next(&mut self) -> Result<Vec<Fact>, Error> {
-        let (mut facts, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+    /// Facts for the next bytes, and the bytes; none when all are read. Blocks.
+    pub(crate) fn next(&mut self) -> Result<(Vec<Fact>, Vec<RawPiece>), Error> {
+        let (mut facts, mut pieces, mut piece) = (Vec::new(), Vec::new(), vec![0; PIECE_BYTES]);
         while facts.is_empty()
-            && let Some(RestOfStream { file, stream, at, reader, doing }) = self.streams.front_mut()
+            && let Some(RestOfStream { stream, at, file, reader, doing }) = self.0.front_mut()
         {
             match file.read(&mut piece) {
                 Ok(0) => {
                     reader.flush(&mut NoParser, &mut facts);
-                    self.streams.pop_front();
+                    self.0.pop_front();
                 }
                 Ok(count) => {
-                    let read = piece.get(..count).unwrap_or_default();
-                    reader.push(read, &mut NoParser, &mut facts);
-                    self.read.push(RawPiece { stream: *stream, from: *at, bytes: Bytes::copy_from_slice(read) });
-                    *at = at.saturating_add(read.len() as u64);
+                    let bytes = piece.get(..count).unwrap_or_default();
+                    reader.push(bytes, &mut NoParser, &mut facts);
+                    pieces.push(RawPiece { stream: *stream, from: *at, bytes: Bytes::copy_from_slice(bytes) });
+                    *at = at.saturating_add(bytes.len() as u64);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io(doing.clone())(error)),
             }
         }
-        Ok(facts)
-    }
-
-    /// The bytes behind the facts since the last call.
-    pub(crate) fn take_read(&mut self) -> Vec<RawPiece> {
-        std::mem::take(&mut self.read)
+        Ok((facts, pieces))
     }
 }
 
@@ -160,13 +151,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_bytes_that_no_event_covers_come_with_their_facts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stdout");
+        std::fs::write(&path, "covered\nthe rest\n").unwrap();
+        let mut file = File::open(&path).unwrap();
+        file.seek(SeekFrom::Start(8)).unwrap();
+        let reader = StreamReader::new(Stream::Stdout, 8, RAW_TEXT_MAX);
+        let stream = Stream::Stdout;
+        let mut rest = Rest(VecDeque::from([RestOfStream { stream, at: 8, file, reader, doing: "read it".into() }]));
+        let (facts, pieces) = rest.next().unwrap();
+        assert_eq!(facts.len(), 1, "{facts:?}");
+        assert_eq!(pieces, [RawPiece { stream, from: 8, bytes: Bytes::from_static(b"the rest\n") }]);
+        assert_eq!(rest.next().unwrap(), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
     fn output_that_cannot_be_read_is_an_error_and_not_read_for_ever() {
         // A folder can be opened, and each read of it fails.
         let folder = tempfile::tempdir().unwrap();
         let file = File::open(folder.path()).unwrap();
         let reader = StreamReader::new(Stream::Stdout, 0, RAW_TEXT_MAX);
-        let broken = RestOfStream { file, stream: Stream::Stdout, at: 0, reader, doing: "read it".into() };
-        let mut rest = Rest { streams: VecDeque::from([broken]), read: Vec::new() };
+        let stream = Stream::Stdout;
+        let mut rest = Rest(VecDeque::from([RestOfStream { stream, at: 0, file, reader, doing: "read it".into() }]));
         assert!(matches!(rest.next(), Err(Error::Io { doing, .. }) if doing == "read it"));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use super::mark::{last_used, set_used, unused_for};
 use super::{Mark, Row, RunFiles};
 use crate::domain::ids::RunId;
 use crate::domain::state::RunState;
@@ -43,27 +44,10 @@ pub(crate) fn cached(layout: &Layout, sizes: &mut Sizes) -> Vec<Cached> {
     found
 }
 
-/// Since when nobody has asked for the files of a run; none if they are not here. Blocks.
-fn unused_for(paths: &RunPaths) -> Option<Duration> {
-    let used = paths.state.symlink_metadata().ok()?.modified().ok()?;
-    Some(SystemTime::now().duration_since(used).unwrap_or_default())
-}
-
-/// Notes that somebody uses the files of a run now. Blocks.
-pub(super) fn used(paths: &RunPaths) {
-    set_used(paths, SystemTime::now());
-}
-
-fn set_used(paths: &RunPaths, moment: SystemTime) {
-    let file = std::fs::OpenOptions::new().append(true).open(&paths.state);
-    // Not noted, they may have to be fetched again.
-    let _ = file.and_then(|file| file.set_modified(moment));
-}
-
 impl RunFiles {
     /// When the files of a run on this disk were last used; none if they are not here.
     pub(crate) fn last_used(&self, run: RunId) -> Option<SystemTime> {
-        self.layout.run(run).state.symlink_metadata().ok()?.modified().ok()
+        last_used(&self.layout.run(run))
     }
 
     /// Whoever looked at them since then did not need them.

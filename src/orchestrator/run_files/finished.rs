@@ -129,7 +129,7 @@ impl RunFiles {
         let look = move || {
             let here = Mark::read(&paths) == Some(mark) && paths.file(RunFile::Manifest).symlink_metadata().is_ok();
             if here {
-                super::cached::used(&paths);
+                super::mark::used(&paths);
             }
             here
         };

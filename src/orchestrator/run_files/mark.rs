@@ -1,6 +1,7 @@
 //! A file outside the run's folder that says which of the run's shared files are on this disk.
 
 use std::fmt;
+use std::time::{Duration, SystemTime};
 
 use crate::blobs::Blob;
 use crate::files;
@@ -44,4 +45,25 @@ impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// When the files of a run on this disk were last used; none if they are not here. Blocks.
+pub(super) fn last_used(paths: &RunPaths) -> Option<SystemTime> {
+    paths.state.symlink_metadata().ok()?.modified().ok()
+}
+
+/// Since when nobody has asked for the files of a run; none if they are not here. Blocks.
+pub(super) fn unused_for(paths: &RunPaths) -> Option<Duration> {
+    Some(SystemTime::now().duration_since(last_used(paths)?).unwrap_or_default())
+}
+
+/// Notes that somebody uses the files of a run now. Blocks.
+pub(super) fn used(paths: &RunPaths) {
+    set_used(paths, SystemTime::now());
+}
+
+pub(super) fn set_used(paths: &RunPaths, moment: SystemTime) {
+    let file = std::fs::OpenOptions::new().append(true).open(&paths.state);
+    // Not noted, they may have to be fetched again.
+    let _ = file.and_then(|file| file.set_modified(moment));
 }

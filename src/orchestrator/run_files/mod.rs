@@ -122,7 +122,7 @@ impl RunFiles {
             .run("read what is known of a run's files", move || {
                 let mark = Mark::read(&paths).filter(|_| paths.root.symlink_metadata().is_ok());
                 if mark.is_some() {
-                    cached::used(&paths);
+                    mark::used(&paths);
                 }
                 mark
             })

@@ -316,13 +316,13 @@ pub(crate) async fn record_uncovered(shared: &Arc<Shared>, journal: &mut Journal
     let mut rest = shared.blocking.run("open the run's logs", open).await??;
     loop {
         let read = move || {
-            let facts = rest.next();
-            (rest, facts)
+            let next = rest.next();
+            (rest, next)
         };
-        let (mut left, facts) = shared.blocking.run("read the run's logs", read).await?;
-        let facts = facts?;
-        // Whoever goes on with the run elsewhere needs the bytes that the events cite.
-        left.take_read().iter().for_each(|piece| journal.add_raw(piece.stream, piece.from, &piece.bytes));
+        let (left, next) = shared.blocking.run("read the run's logs", read).await?;
+        let (facts, pieces) = next?;
+        // Whoever goes on with the run elsewhere has the bytes of every event that is logged here.
+        pieces.iter().for_each(|piece| journal.add_raw(piece.stream, piece.from, &piece.bytes));
         if facts.is_empty() {
             return Ok(());
         }

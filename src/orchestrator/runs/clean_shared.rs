@@ -38,11 +38,12 @@ struct Removed {
 }
 
 impl Orchestrator {
-    /// Has shared files that nothing needs looked for soon, and not only when it is time.
+    /// Has shared files that nothing needs looked for soon, and what this disk holds of deleted runs, and not only when it is time.
     pub(crate) async fn look_for_unneeded_files(&self) -> Result<(), Error> {
         if let Some(member) = &self.shared.member {
             member.cluster.look_again().await?;
             self.shared.clean_now.notify_one();
+            self.shared.evict_now.notify_one();
         }
         Ok(())
     }

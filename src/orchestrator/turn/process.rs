@@ -132,6 +132,7 @@ pub(crate) fn attempt<'a>(
         stopping: shared.stopping.clone(),
         lease: shared.lease(),
         lease_until: shared.member.as_ref().map(|member| member.lease_until()),
+        told_lease: None,
         member: shared.member.clone(),
         run: state.run_id,
         stop: None,

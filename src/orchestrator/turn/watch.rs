@@ -90,6 +90,8 @@ pub(crate) struct Attempt<'a> {
     pub lease: CancellationToken,
     /// Until when they may not, where there are others.
     pub lease_until: Option<watch::Receiver<Instant>>,
+    /// What the shim was told of it last.
+    pub told_lease: Option<Instant>,
     /// This service among others, where there are any.
     pub member: Option<Arc<Membership>>,
     pub run: RunId,
@@ -198,8 +200,17 @@ impl Attempt<'_> {
     /// The processes of the run end with the lease, whatever becomes of the service.
     fn tell_lease(&mut self) {
         if let Some(until) = &mut self.lease_until {
-            self.process.live_until(*until.borrow_and_update());
+            let until = *until.borrow_and_update();
+            self.process.live_until(until);
+            self.told_lease = Some(until);
         }
+    }
+
+    /// Whether the shim may have ended the run because it was not told in time that the lease was renewed.
+    fn ended_by_lease(&self, exit: ProcessExit) -> bool {
+        let killed = matches!(exit, ProcessExit::Signal(signal) if signal == Signal::KILL.as_raw());
+        // It is told whole seconds.
+        killed && self.told_lease.is_some_and(|until| until <= Instant::now() + Duration::from_secs(1))
     }
 
     async fn last_seen(&mut self) -> LastSeen {
@@ -284,6 +295,9 @@ impl Attempt<'_> {
             facts.push(warned(Warning::new(WarningCode::EngineDidNotExit, message)));
         }
         let exit = if dismissed { ProcessExit::Dismissed } else { ended.exit };
+        if ended.exceeded.is_none() && self.ended_by_lease(ended.exit) {
+            self.stop.get_or_insert(Stop::Shutdown);
+        }
         let Attempt { stop, reader, stderr_from, metrics, .. } = self;
         let (stop, way_out) = (stop.or(ended.exceeded.map(Stop::Resources)), ended.way_out.clone());
         if let Some(stop) = &stop {

@@ -4,25 +4,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_postgres::{Client, Error as ServerError, Statement};
 
 use super::failure;
 use super::place::Place;
-use super::session::{Backoff, connect};
+use super::session::{Backoff, Session, connect};
 use crate::store::error::Cause;
 use crate::store::{BoxFuture, Error};
 
 /// How often a query is tried that failed on a connection that stands.
 const TRIES: u32 = 4;
-/// How long a query may have no answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A client with the statements that were prepared on it.
 pub(super) struct Reader {
     client: Client,
-    /// Told when a query had no answer for too long: such a connection stands and is of no use.
-    silent: Notify,
+    close: AbortHandle,
     statements: Mutex<HashMap<String, Statement>>,
 }
 
@@ -54,29 +53,38 @@ enum State {
 
 /// A connection that may be lost and come back.
 #[derive(Clone)]
-pub(super) struct Link(watch::Receiver<State>);
+pub(super) struct Link {
+    state: watch::Receiver<State>,
+    answer_patience: Duration,
+}
+
+/// How long to wait for what.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// For a lost connection.
+    pub(super) connection: Duration,
+    /// For an answer, before another connection is tried.
+    pub(super) answer: Duration,
+}
 
 impl Link {
-    /// Begins to connect; `patience` is how long queries wait for a lost connection. Within a runtime.
-    pub(super) fn start(place: Arc<Place>, name: String, patience: Duration) -> Link {
+    /// Begins to connect. Within a runtime.
+    pub(super) fn start(place: Arc<Place>, name: String, patience: Patience) -> Link {
         let (state, link) = watch::channel(State::Coming);
         tokio::spawn(async move {
             let (mut backoff, mut since) = (Backoff::default(), Instant::now());
             while !state.is_closed() {
                 match connect(&place, &name, None).await {
                     Ok(session) => {
-                        let silent = Notify::new();
-                        let reader = Arc::new(Reader { client: session.client, silent, statements: Mutex::default() });
-                        let _ = state.send(State::Up(reader.clone()));
-                        tokio::select! {
-                            _ = session.ended => {}
-                            () = reader.silent.notified() => {}
-                        }
+                        let Session { client, close, ended } = session;
+                        let reader = Reader { client, close, statements: Mutex::default() };
+                        let _ = state.send(State::Up(Arc::new(reader)));
+                        let _ = ended.await;
                         (backoff, since) = (Backoff::default(), Instant::now());
                         let _ = state.send(State::Coming);
                     }
                     Err(error) => {
-                        if since.elapsed() > patience {
+                        if since.elapsed() > patience.connection {
                             let _ = state.send(State::Down(Arc::new(error)));
                         }
                         backoff.pause().await;
@@ -84,12 +92,12 @@ impl Link {
                 }
             }
         });
-        Link(link)
+        Link { state: link, answer_patience: patience.answer }
     }
 
     /// What keeps queries from being answered.
     pub(super) fn trouble(&self) -> Option<String> {
-        match &*self.0.borrow() {
+        match &*self.state.borrow() {
             State::Up(_) => None,
             State::Coming => Some("the database is being connected again".to_owned()),
             State::Down(cause) => {
@@ -100,7 +108,7 @@ impl Link {
 
     /// The connection, waited for if it is coming; not the one that was found to be lost.
     async fn up(&self, lost: Option<&Arc<Reader>>) -> Result<Arc<Reader>, Error> {
-        let mut state = self.0.clone();
+        let mut state = self.state.clone();
         let is_other = |reader: &Arc<Reader>| lost.is_none_or(|lost| !Arc::ptr_eq(lost, reader));
         let found = state.wait_for(|state| match state {
             State::Up(reader) => is_other(reader),
@@ -124,14 +132,14 @@ impl Link {
         let mut tries = 0;
         loop {
             let reader = self.up(lost.as_ref()).await?;
-            match tokio::time::timeout(ANSWER_TIMEOUT, query(reader.clone())).await {
+            match timeout(self.answer_patience, query(reader.clone())).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) if failure::ends_connection(&error) => lost = Some(reader),
                 Err(_) => {
-                    tracing::warn!(action, "the database did not answer; connecting again");
-                    reader.silent.notify_one();
+                    tracing::warn!(action, "the database does not answer; connecting again");
+                    reader.close.abort();
                     lost = Some(reader);
                 }
+                Ok(Err(error)) if failure::ends_connection(&error) => lost = Some(reader),
                 Ok(Err(error)) => {
                     tries += 1;
                     if tries == TRIES || !failure::is_passing(&error) {

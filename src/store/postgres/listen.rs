@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 use uuid::Uuid;
 
 use super::heads::{Heads, Wake};
@@ -124,6 +124,8 @@ pub(super) struct Waker {
     pub(super) node: NodeId,
     pub(super) wake: Arc<Notify>,
     pub(super) records: watch::Sender<u64>,
+    /// How long the server may take to answer.
+    pub(super) answer_patience: Duration,
 }
 
 impl Waker {
@@ -150,6 +152,7 @@ pub(super) async fn look(questions: Questions, heads: Arc<Heads>) {
 /// Hears of appends of others for as long as the store lives.
 pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<Heads>, waker: Waker) {
     let mut backoff = Backoff::default();
+    let patience = waker.answer_patience;
     loop {
         let (heard, mut said) = mpsc::unbounded_channel();
         let connected = async {
@@ -157,7 +160,7 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
             session.client.batch_execute(&format!("listen {}", channel(&place))).await?;
             Ok::<_, NotConnected>(session)
         };
-        let Ok(mut session) = connected.await else {
+        let Ok(Ok(mut session)) = timeout(patience, connected).await else {
             backoff.pause().await;
             continue;
         };
@@ -165,6 +168,8 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
         // What was said before this connection listened was not heard.
         look_up(&questions, &heads, heads.followed()).await;
         waker.all();
+        let mut asked = tokio::time::interval(patience);
+        asked.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 said = said.recv() => match said.as_deref().and_then(Said::parse) {
@@ -182,6 +187,13 @@ pub(super) async fn listen(place: Arc<Place>, questions: Questions, heads: Arc<H
                         waker.all();
                     }
                 },
+                // Nothing is said for long when nothing happens; an answer tells that something would be heard.
+                _ = asked.tick() => {
+                    if !matches!(timeout(patience, session.client.batch_execute("")).await, Ok(Ok(()))) {
+                        session.close.abort();
+                        break;
+                    }
+                }
                 _ = &mut session.ended => break,
             }
         }

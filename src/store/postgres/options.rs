@@ -21,6 +21,9 @@ pub struct Postgres {
     pub write_patience: Duration,
     /// How long reads do before they fail; later ones are tried again.
     pub read_patience: Duration,
+    /// How long an answer may take before the server is asked on another connection. The system finds out by itself when nobody is
+    /// at the other end; this is for somebody who is, and says nothing.
+    pub answer_patience: Duration,
     /// How long to wait at the start for another process that has the store.
     pub lock_patience: Duration,
 }
@@ -35,6 +38,7 @@ impl Postgres {
             share: ShareRule::default(),
             write_patience: Duration::from_secs(300),
             read_patience: Duration::from_secs(60),
+            answer_patience: Duration::from_secs(60),
             lock_patience: Duration::from_secs(3),
         }
     }

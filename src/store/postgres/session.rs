@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Error as ServerError};
 
 use super::failure;
@@ -24,6 +25,8 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// Resolves when the connection is over.
     pub(super) ended: oneshot::Receiver<()>,
+    /// Closes the connection, whatever waits for an answer on it.
+    pub(super) close: AbortHandle,
 }
 
 /// Within this time a connection is ready, or given up: a server or a proxy may take one and never say a word.
@@ -69,7 +72,7 @@ async fn connect_patiently(
     config.application_name(name);
     let (client, mut connection) = config.connect(place.tls.clone()).await?;
     let (end, ended) = oneshot::channel();
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         loop {
             match poll_fn(|cx| connection.poll_message(cx)).await {
                 Some(Ok(AsyncMessage::Notification(notification))) => {
@@ -88,8 +91,9 @@ async fn connect_patiently(
         drop(connection);
         let _ = end.send(());
     });
+    let close = task.abort_handle();
     client.batch_execute(&format!("{SETTINGS}set search_path = {}; {DURABLE}", place.schema)).await?;
-    Ok(Session { client, ended })
+    Ok(Session { client, ended, close })
 }
 
 /// Pauses between attempts to connect: short at first, then up to a second.

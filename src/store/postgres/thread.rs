@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::failure;
 use super::group::{Request, Scope};
 use super::heads::Heads;
-use super::link::Link;
+use super::link::{Link, Patience};
 use super::listen::{self, Waker};
 use super::member::Member;
 use super::options::Postgres;
@@ -151,6 +151,7 @@ async fn begin(
     let rules = Rules {
         scope: Scope { alone: options.alone, share: options.share.clone() },
         patience: options.write_patience,
+        answer_patience: options.answer_patience,
         lock_patience: options.lock_patience,
         stop,
     };
@@ -180,12 +181,13 @@ async fn begin(
     }
     drop(client);
 
-    let link = |name: &str| Link::start(place.clone(), format!("skill-runner {name}"), options.read_patience);
+    let patience = Patience { connection: options.read_patience, answer: options.answer_patience };
+    let link = |name: &str| Link::start(place.clone(), format!("skill-runner {name}"), patience);
     let questions = Questions::new((1..=READERS).map(|n| link(&format!("reader {n}"))).collect());
     let member = woken.map(|woken| {
         let wake = Arc::new(Notify::new());
         let (records, changed) = watch::channel(0);
-        let waker = Waker { node, wake: wake.clone(), records };
+        let waker = Waker { node, wake: wake.clone(), records, answer_patience: options.answer_patience };
         let (place, questions, heads) = (place.clone(), questions.clone(), heads.clone());
         tokio::spawn(listen::tell(place.clone(), link("notifier"), questions.clone(), heads.clone(), woken));
         tokio::spawn(listen::look(questions.clone(), heads.clone()));

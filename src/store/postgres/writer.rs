@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error as ServerError, Statement};
 use uuid::Uuid;
@@ -19,15 +21,16 @@ use super::failure;
 use super::group::{APPEND, Call, DELETE, NEEDS_ONLY, Outcome, PUT_AFTER, Request, Scope, Statements};
 use super::heads::Heads;
 use super::place::Place;
-use super::session::{Backoff, NotConnected, connect};
+use super::session::{Backoff, NotConnected, Session, connect};
+use crate::store::error::Cause;
 use crate::store::held::{Author, Held};
 use crate::store::{Append, Error, IndexChange, IndexKey};
 
+/// Why it is connected again.
+const SILENT: &str = "the database does not answer";
+
 const MAX_GROUP_REQUESTS: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
-
-/// How long the server may take for one group.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 const BEGIN_GROUP: &str = "update writers set last_group = $3, seen = now() where writer = $1 and session = $2 and last_group = $3::bigint - 1";
 const TAKE_OVER: &str =
@@ -51,6 +54,8 @@ pub(super) struct Rules {
     pub(super) scope: Scope,
     /// How long a lost connection is tried to be made again before the process should end.
     pub(super) patience: Duration,
+    /// How long the server may take for one group before it is looked for on another connection.
+    pub(super) answer_patience: Duration,
     /// How long to wait at the start for another process to end.
     pub(super) lock_patience: Duration,
     /// The store is being closed: a lost server is not waited for.
@@ -77,6 +82,7 @@ pub(super) struct Writer {
 
 struct WriteLink {
     client: Client,
+    close: AbortHandle,
     session: i64,
     begin: Statement,
     put_after: Statement,
@@ -89,26 +95,28 @@ enum Attempt {
     /// Nothing was written.
     Nothing(ServerError),
     /// The commit was sent, and no answer came.
-    Unknown(ServerError, Vec<Outcome>),
+    Unknown(Cause, Vec<Outcome>),
+    /// There was no answer, and the commit was not sent: the next connection sees to it that nothing was written.
+    Silent,
     /// Another connection has taken over.
     Stale,
 }
 
 /// Why a connection cannot be had.
 enum NoLink {
-    Server(NotConnected),
+    Server(Cause),
     Fatal(Error),
 }
 
 impl From<ServerError> for NoLink {
     fn from(error: ServerError) -> NoLink {
-        NoLink::Server(error.into())
+        NoLink::Server(Arc::new(error))
     }
 }
 
 impl From<NotConnected> for NoLink {
     fn from(error: NotConnected) -> NoLink {
-        NoLink::Server(error)
+        NoLink::Server(Arc::new(error))
     }
 }
 
@@ -125,7 +133,7 @@ impl Writer {
         let mut writer = Writer { place: place.clone(), rules, heads, held, id: Uuid::now_v7(), link: None, groups: 0 };
         let session = connect(&place, &writer.name(), None).await;
         let session = session.map_err(|error| Error::Unusable { store: place.to_string(), reason: error.reason() })?;
-        let client = session.client;
+        let Session { client, close, .. } = session;
         if !writer.lock(&client).await.map_err(|error| unusable(&error))? {
             return Err(Error::InUse { store: place.to_string() });
         }
@@ -147,7 +155,7 @@ impl Writer {
                     &[],
                 )
                 .await?;
-            WriteLink::prepare(client, 0).await
+            WriteLink::prepare(client, close, 0).await
         };
         writer.link = Some(begun.await.map_err(|error| unusable(&error))?);
         Ok(writer)
@@ -274,7 +282,7 @@ impl Writer {
         loop {
             let link = match self.link.take() {
                 Some(link) => link,
-                None => match self.reconnect().await {
+                None => match self.reconnect_in_time().await {
                     Ok((link, committed)) => {
                         if let Some(outcomes) = sent.take().filter(|_| committed == self.groups + 1) {
                             self.link = Some(link);
@@ -292,9 +300,9 @@ impl Writer {
                         link
                     }
                     Err(NoLink::Fatal(fatal)) => return Err(fatal),
-                    Err(NoLink::Server(error)) => {
+                    Err(NoLink::Server(source)) => {
                         if self.rules.is_over(began) {
-                            return Err(Error::Unavailable { source: Arc::new(error) });
+                            return Err(Error::Unavailable { source });
                         }
                         backoff.pause().await;
                         continue;
@@ -302,17 +310,16 @@ impl Writer {
                 },
             };
             let group = self.groups + 1;
-            let attempt = tokio::time::timeout(ANSWER_TIMEOUT, link.attempt(self.id, group, calls)).await;
-            match attempt {
-                Ok(Attempt::Committed(outcomes)) => {
+            match link.attempt(self.id, group, calls, self.rules.answer_patience).await {
+                Attempt::Committed(outcomes) => {
                     self.groups = group;
                     self.link = Some(link);
                     return Ok(Ok(outcomes));
                 }
-                Ok(Attempt::Nothing(error)) if failure::ends_connection(&error) => {
+                Attempt::Nothing(error) if failure::ends_connection(&error) => {
                     tracing::warn!(%error, "the connection to the database was lost; connecting again");
                 }
-                Ok(Attempt::Nothing(error)) => {
+                Attempt::Nothing(error) => {
                     let rolled_back = link.client.batch_execute("rollback").await.is_ok();
                     self.link = rolled_back.then_some(link);
                     if failure::is_removed_file(&error) {
@@ -326,20 +333,31 @@ impl Writer {
                     }
                     backoff.pause().await;
                 }
-                Ok(Attempt::Unknown(error, outcomes)) => {
+                Attempt::Unknown(error, outcomes) => {
                     tracing::warn!(%error, "the connection to the database was lost during a commit; looking whether it happened");
                     sent = Some(outcomes);
                 }
                 // The next connection tells why.
-                Ok(Attempt::Stale) => {}
-                Err(_) => return Err(Error::Unavailable { source: Error::cause("the database does not answer") }),
+                Attempt::Stale => {}
+                Attempt::Silent => {
+                    link.close.abort();
+                    tracing::warn!("the database does not answer; connecting again");
+                    if self.rules.is_over(began) {
+                        return Err(Error::Unavailable { source: Error::cause(SILENT) });
+                    }
+                }
             }
         }
     }
 
+    async fn reconnect_in_time(&mut self) -> Result<(WriteLink, i64), NoLink> {
+        let connected = timeout(self.rules.answer_patience, self.reconnect()).await;
+        connected.unwrap_or_else(|_| Err(NoLink::Server(Error::cause(SILENT))))
+    }
+
     /// A new connection that takes over from the lost one, and the last group that was committed.
     async fn reconnect(&mut self) -> Result<(WriteLink, i64), NoLink> {
-        let client = connect(&self.place, &self.name(), None).await?.client;
+        let Session { client, close, .. } = connect(&self.place, &self.name(), None).await?;
         client.query(END_OLD, &[&self.name()]).await?;
         // Waits until the old connection's transaction has ended, one way or the other.
         let Some(row) = client.query_opt(TAKE_OVER, &[&self.id]).await? else {
@@ -349,7 +367,7 @@ impl Writer {
         if !self.lock(&client).await? {
             return Err(NoLink::Fatal(Error::InUse { store: self.place.to_string() }));
         }
-        Ok((WriteLink::prepare(client, session).await?, committed))
+        Ok((WriteLink::prepare(client, close, session).await?, committed))
     }
 }
 
@@ -365,17 +383,17 @@ fn drain(first: Request, requests: &mut mpsc::UnboundedReceiver<Request>) -> Vec
 }
 
 impl WriteLink {
-    async fn prepare(client: Client, session: i64) -> Result<WriteLink, ServerError> {
+    async fn prepare(client: Client, close: AbortHandle, session: i64) -> Result<WriteLink, ServerError> {
         let begin = client.prepare(BEGIN_GROUP).await?;
         let put_after = client.prepare(PUT_AFTER).await?;
         let append = client.prepare(APPEND).await?;
         let needs_only = client.prepare(NEEDS_ONLY).await?;
         let delete = client.prepare(DELETE).await?;
-        Ok(WriteLink { client, session, begin, put_after, calls: Statements { append, needs_only, delete } })
+        Ok(WriteLink { client, close, session, begin, put_after, calls: Statements { append, needs_only, delete } })
     }
 
     /// Sends the whole transaction at once but for its end, which must know that everything before it was accepted.
-    async fn attempt(&self, writer: Uuid, group: i64, calls: &[Call]) -> Attempt {
+    async fn attempt(&self, writer: Uuid, group: i64, calls: &[Call], patience: Duration) -> Attempt {
         let begin = self.client.batch_execute("begin");
         let values: [&(dyn ToSql + Sync); 3] = [&writer, &self.session, &group];
         let count_up = self.client.execute(&self.begin, &values);
@@ -389,12 +407,17 @@ impl WriteLink {
         };
         let calls = join_all(calls.iter().map(|call| call.send(&self.client, &self.calls)));
         // Polled in this order, which is the order on the wire.
-        let (begun, counted, said, outcomes) = futures_util::future::join4(begin, count_up, say_so, calls).await;
+        let answers = timeout(patience, futures_util::future::join4(begin, count_up, say_so, calls)).await;
+        let Ok((begun, counted, said, outcomes)) = answers else { return Attempt::Silent };
         let outcomes: Result<Vec<Outcome>, ServerError> = said.and_then(|()| outcomes.into_iter().collect());
         match (begun, counted, outcomes) {
-            (Ok(()), Ok(1), Ok(outcomes)) => match self.client.batch_execute("commit").await {
-                Ok(()) => Attempt::Committed(outcomes),
-                Err(error) => Attempt::Unknown(error, outcomes),
+            (Ok(()), Ok(1), Ok(outcomes)) => match timeout(patience, self.client.batch_execute("commit")).await {
+                Ok(Ok(())) => Attempt::Committed(outcomes),
+                Ok(Err(error)) => Attempt::Unknown(Arc::new(error), outcomes),
+                Err(_) => {
+                    self.close.abort();
+                    Attempt::Unknown(Error::cause(SILENT), outcomes)
+                }
             },
             (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => Attempt::Nothing(error),
             (Ok(()), Ok(_), Ok(_)) => Attempt::Stale,

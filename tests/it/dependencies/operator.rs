@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use super::{GREETS, python_skill, wheel};
-use crate::support::program;
+use crate::support::{left_out, program};
 
 /// Runs a skill that needs `requirement` with these variables; the wheels are those in the folder `wheels`.
 fn run(place: &Path, requirement: &str, variables: &[(&str, &str)]) -> Output {
@@ -115,10 +115,8 @@ fn uv_is_used_where_it_is_installed() {
         .output()
         .unwrap();
     if !fetched.status.success() {
-        eprintln!(
-            "SKIPPED uv_is_used_where_it_is_installed: uv cannot be fetched here: {}",
-            String::from_utf8_lossy(&fetched.stderr)
-        );
+        let said = String::from_utf8_lossy(&fetched.stderr);
+        left_out::tell("uv cannot be fetched here", &format!("uv_is_used_where_it_is_installed: {said}"));
         return;
     }
     let path = format!("{}:{}", tools.join("bin").display(), std::env::var("PATH").unwrap());

@@ -1,6 +1,5 @@
 //! Skills that take as much of the proxy as they get: others, and the service, have what they need.
 
-use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -9,7 +8,7 @@ use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde_json::{Value, json};
 
 use crate::cli::place::{Place, Running};
-use crate::support::{Call, LONG, sandbox};
+use crate::support::{Call, LONG, left_out, sandbox};
 
 /// Opens connections to the proxy with the beginning of a request on each, says so, and keeps them.
 const HOLDS: &str = "\
@@ -75,7 +74,7 @@ fn names_that_no_server_answers_for_delay_nobody_else() {
     let server = UdpSocket::bind(SocketAddr::from(([127, 9, octets[0], octets[1]], 53)));
     let mounts = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
     let (Ok(server), true) = (server, mounts) else {
-        let _ = writeln!(std::io::stderr(), "NOT RUN (a name server of our own needs root): {NAME}");
+        left_out::tell("a name server of our own needs root", NAME);
         return;
     };
     let place = Place::new();

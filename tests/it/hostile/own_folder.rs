@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cli::place::{Place, Running};
-use crate::support::{Call, Sse, script_skill};
+use crate::support::{Call, Sse, left_out, script_skill};
 
 /// A user who has no rights on the machine: permissions count for the service only if it is not root.
 const NOBODY: u32 = 65534;
@@ -175,7 +175,7 @@ fn what_a_skill_hides_from_the_service_counts_as_its_disk_space() {
 #[test]
 fn a_run_whose_files_stay_out_of_reach_gives_its_place_back_and_ends_when_they_are_in_reach() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("NOT RUN (only root can take files from a user): hostile::own_folder");
+        left_out::tell("only root can take files from a user", "hostile::own_folder");
         return;
     }
     let home = OwnHome::new();

@@ -1,12 +1,11 @@
 //! A name whose address changes between two looks at it: the address that was looked at is the one that is used.
 
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::cli::place::Place;
-use crate::support::sandbox;
+use crate::support::{left_out, sandbox};
 
 /// Asks the proxy for the same host twice, and answers with what the proxy said.
 const ASKS: &str = "\
@@ -43,7 +42,7 @@ fn a_name_that_is_public_first_and_then_loopback_is_resolved_once_for_each_conne
     };
     if !inside(&["true"]).is_ok_and(|done| done.status.success()) {
         assert!(std::env::var_os("SANDBOX_TEST_REQUIRED").is_none(), "{NAME} needs root and ip");
-        let _ = writeln!(std::io::stderr(), "NOT RUN (a network of our own needs root and ip): {NAME}");
+        left_out::tell("a network of our own needs root and ip", NAME);
         return;
     }
     let world = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/hostile/rebinding.py");

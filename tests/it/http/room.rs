@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::support::skill::HELLO;
-use crate::support::{LONG, Server};
+use crate::support::{LONG, Server, left_out};
 
 /// A small file system of its own, unmounted when dropped.
 struct SmallDisk(PathBuf);
@@ -20,7 +20,7 @@ impl SmallDisk {
         match mounted {
             Ok(output) if output.status.success() => Some(Self(at.to_owned())),
             other => {
-                eprintln!("SKIPPED: a small file system cannot be mounted here: {other:?}");
+                left_out::tell("a small file system cannot be mounted here", &format!("{other:?}"));
                 None
             }
         }

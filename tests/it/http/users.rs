@@ -13,7 +13,7 @@ use skill_runner::http::all_routes;
 use super::routes::path_of;
 use crate::cli::place::Place;
 use crate::support::skill::HELLO;
-use crate::support::{Server, script_skill};
+use crate::support::{Server, left_out, script_skill};
 
 const NOBODY: u32 = 65534;
 const OTHER: u32 = 65533;
@@ -22,7 +22,10 @@ const OTHER: u32 = 65533;
 fn can_play_others() -> bool {
     let root = geteuid().is_root();
     if !root {
-        eprintln!("SKIPPED: the tests do not run as root, so no other user of the machine can be played");
+        left_out::tell(
+            "the tests do not run as root, so no other user of the machine can be played",
+            "a test of http::users",
+        );
     }
     root
 }

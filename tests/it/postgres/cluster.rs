@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use skill_runner::domain::fair_queue::Bounds;
 use skill_runner::store::cluster_contract::{self, Services, View};
+use skill_runner::store::removals_contract;
 use skill_runner::store::{Error, NodeInfo, Postgres, PostgresStore, contract};
 
 use super::{open_with, options, told};
@@ -42,7 +43,8 @@ async fn several_services_keep_the_contract() {
         });
         Services { views: (0..4).map(|_| view(&options)).collect(), pass }
     };
-    cluster_contract::check(make).await.unwrap();
+    cluster_contract::check(&make).await.unwrap();
+    removals_contract::check(&make).await.unwrap();
 }
 
 /// The database has given the service a run, and the service does not know it.

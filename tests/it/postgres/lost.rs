@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -60,6 +61,34 @@ async fn cut_during_commit(when: When) {
         assert_eq!(contract::holds_whole_log(&store, contract::run(run)).await.unwrap(), Seq(24));
     }
     assert_eq!(store.head(&contract::run(99)).await.unwrap(), Seq::START);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_swallows_everything_is_given_up_and_nothing_is_lost() {
+    if !postgres::installed("a connection to PostgreSQL that swallows everything is given up") {
+        return;
+    }
+    let (server, schema) = (postgres::shared(), fresh());
+    drop(open(server, &schema));
+    // One packet in thirty is the last that its connection hands on, begun when the store is open.
+    let packets = Arc::new(AtomicU64::new(0));
+    let counted = packets.clone();
+    let proxy = Proxy::to(server.address(), move |_| {
+        let before = counted.load(Ordering::SeqCst) > 0;
+        let swallow = before && counted.fetch_add(1, Ordering::SeqCst).is_multiple_of(30);
+        if swallow { When::Swallow } else { When::Pass }
+    });
+    let options =
+        Postgres { answer_patience: Duration::from_secs(1), ..Postgres::new(server.url_at(proxy.address, &schema)) };
+    let store = open_with(&options);
+    packets.store(15, Ordering::SeqCst);
+    for n in 0..40 {
+        let head = store.append(contract::events(contract::run(7), Seq(n), 1)).await.unwrap();
+        assert_eq!((head, store.head(&contract::run(7)).await.unwrap()), (Seq(n + 1), Seq(n + 1)));
+    }
+    assert!(proxy.cuts.load(Ordering::Relaxed) >= 3, "connections were silent");
+    packets.store(0, Ordering::SeqCst);
+    assert_eq!(contract::holds_whole_log(&store, contract::run(7)).await.unwrap(), Seq(40));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use super::service::Service;
 use super::{Cli, KEY, on_every_cli};
 use crate::interactive::pose;
 use crate::support::model_server::{ModelServer, Reply};
-use crate::support::{clis, sandbox};
+use crate::support::{clis, left_out, sandbox};
 
 on_every_cli!(a_model_with_a_name_is_reached_through_the_proxy_alone);
 
@@ -26,7 +26,7 @@ fn a_model_with_a_name_is_reached_through_the_proxy_alone(engine: &str) {
         return;
     }
     if !mounts.is_ok_and(|status| status.success()) {
-        eprintln!("NOT RUN (this user may not mount): {test}");
+        left_out::tell("this user may not mount", &test);
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,104 +1,204 @@
-//! Three services under load, and one fault after the other: services are killed and paused, the database crashes and ends.
+//! Three services under load, and one fault after the other: services are killed and paused, their connections are cut and stalled,
+//! the database crashes, data folders and the shared folder are gone.
 //!
-//! `SEVERAL_FAULTS=200 cargo test --test it several::chaos -- --nocapture` tries more of them.
+//! `SEVERAL_FAULTS=200 cargo test --locked --test it several::chaos -- --nocapture` tries more of them.
 
+mod follow;
+mod judge;
+mod load;
+mod strike;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, RwLock};
 use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{LEASE_SECONDS, Service, Services};
+use super::Services;
+use crate::interactive::pose::{self, Pose, done, says};
 use crate::support::client::Call;
-use crate::support::postgres::{self, Server as Postgres};
-use crate::support::{of_type, random};
+use crate::support::postgres::{self, Proxy, Server as Postgres, When};
+use crate::support::random::Random;
 
 const NODES: usize = 3;
-/// Works for a moment, and leaves a file.
-const SHORT: &str = "cat >/dev/null\necho '10% begun' >&2\nsleep 0.2\nmkdir -p artifacts\necho made > artifacts/a.txt\n\
-    echo '{\"success\":true,\"data\":{\"n\":1}}'\n";
+const CLIENTS: usize = 2;
+const FOLLOWERS: usize = 6;
+/// How long a client waits for one service before it asks another one.
+const PATIENCE: Duration = Duration::from_secs(4);
+const SCHEMA: &str = "chaos";
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Works for a moment, and leaves a file.
+    Short,
+    /// Created with a key, more than once.
+    Keyed,
+    /// Shares its result with three others.
+    Equal,
+    /// Works until it is canceled.
+    Endless,
+    /// Waits for a file.
+    Copy,
+    /// Asks, and is answered.
+    Ask,
+    /// Asks, and is answered when all is over.
+    AskLate,
+}
+
+/// What clients were told of a run.
+struct Told {
+    kind: Kind,
+    /// A cancel of it was accepted.
+    canceled: bool,
+    /// Its file was taken.
+    uploaded: bool,
+    /// An answer to its question was taken.
+    answered: bool,
+    /// The events that its follower got, one after the other.
+    seen: Vec<Vec<u8>>,
+    /// Its follower was told that nothing follows.
+    ended: bool,
+}
+
+/// The services, what they stand on, and what everybody knows.
+struct World {
+    services: Services,
+    database: Postgres,
+    proxies: Vec<Proxy>,
+    addresses: Mutex<Vec<SocketAddr>>,
+    pose: Pose,
+    /// Scripts write their run's id here when they begin.
+    begun: PathBuf,
+    runs: Mutex<BTreeMap<String, Told>>,
+    to_follow: Mutex<VecDeque<String>>,
+    created: AtomicUsize,
+    hops: AtomicUsize,
+    /// There is no more load.
+    over: AtomicBool,
+    /// Followers may stop.
+    followed: AtomicBool,
+    wrong: Mutex<Vec<String>>,
+}
+
+fn name(at: usize) -> String {
+    format!("n{at}")
+}
+
+impl World {
+    fn new() -> World {
+        let database = Postgres::start(&[]);
+        let mut services = Services::on(database.url(SCHEMA));
+        let proxies: Vec<Proxy> = (0..NODES).map(|_| Proxy::to(database.address(), |_| When::Pass)).collect();
+        for (at, proxy) in proxies.iter().enumerate() {
+            services.set(&name(at), "SKILL_RUNNER_STORE", database.url_at(proxy.address, SCHEMA));
+        }
+        let pose = Pose::new();
+        pose.plays(&[says("What is your name?"), done()]);
+        let begun = pose.folder().join("begun");
+        services.set("", "SKILL_RUNNER_CODEX_BIN", pose.command());
+        services.set("", "SKILL_RUNNER_SANDBOX_WRITE", pose.folder());
+        services.set("", "SKILL_RUNNER_MIN_FREE_BYTES", "0");
+        services.set("", "SKILL_RUNNER_MAX_RUNNING_JOBS", "4");
+        services.set("", "LOG_LEVEL", "error");
+        load::skills(&services, &begun);
+        pose::skill(&services.skills(), "ask", None);
+        World {
+            services,
+            database,
+            proxies,
+            addresses: Mutex::default(),
+            pose,
+            begun,
+            runs: Mutex::default(),
+            to_follow: Mutex::default(),
+            created: AtomicUsize::new(0),
+            hops: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            followed: AtomicBool::new(false),
+            wrong: Mutex::default(),
+        }
+    }
+
+    fn address(&self, at: usize) -> SocketAddr {
+        self.addresses.lock().unwrap()[at]
+    }
+
+    /// A request to one of the services, which may not answer.
+    fn call(&self, at: usize, method: &str, path: &str) -> Call {
+        Call::new(self.address(at), method, path).within(PATIENCE)
+    }
+
+    fn wrong(&self, what: String) {
+        eprintln!("WRONG: {what}");
+        self.wrong.lock().unwrap().push(what);
+    }
+
+    /// Changes what is known of a run.
+    fn told(&self, run: &str, change: impl FnOnce(&mut Told)) {
+        if let Some(told) = self.runs.lock().unwrap().get_mut(run) {
+            change(told);
+        }
+    }
+
+    /// A run was acknowledged.
+    fn acknowledged(&self, run: &str, kind: Kind) {
+        let new = Told { kind, canceled: false, uploaded: false, answered: false, seen: Vec::new(), ended: false };
+        if self.runs.lock().unwrap().insert(run.to_owned(), new).is_none() {
+            self.created.fetch_add(1, Ordering::Relaxed);
+            self.to_follow.lock().unwrap().push_back(run.to_owned());
+        }
+    }
+
+    /// Answers the run's question through one of the services.
+    fn answer(&self, at: usize, run: &str) -> bool {
+        let body = json!({"interaction_id": 1, "response": "Ann"});
+        let answer = self.call(at, "POST", &format!("/v1/jobs/{run}/interaction/reply")).json(&body).try_send();
+        let taken = answer.is_some_and(|answer| answer.status == 200);
+        if taken {
+            self.told(run, |told| told.answered = true);
+        }
+        taken
+    }
+}
 
 #[test]
-fn whatever_dies_or_stops_no_run_is_lost_doubled_or_left_behind() {
+fn whatever_dies_stops_or_is_cut_off_no_run_is_lost_doubled_or_left_behind() {
     if !postgres::installed("three services under load survive faults") {
         return;
     }
-    let faults: usize = std::env::var("SEVERAL_FAULTS").ok().and_then(|count| count.parse().ok()).unwrap_or(6);
-    let database = Postgres::start(&[]);
-    let services = Services::on(database.url("chaos"));
-    services.skill("short", SHORT, json!({}));
-    let name = |at: usize| format!("n{at}");
-    let nodes: Vec<RwLock<Service>> = (0..NODES).map(|at| RwLock::new(services.serve(&name(at)))).collect();
-    let (runs, over, created) = (Mutex::new(Vec::new()), AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for client in 0..2 {
-            let (nodes, runs, over, created) = (&nodes, &runs, &over, &created);
-            scope.spawn(move || {
-                for n in client.. {
-                    if over.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let address = nodes[n % NODES].read().unwrap().address();
-                    let body = json!({"skill_id": "short", "runtime_options": {"no_cache": true}});
-                    // One that was killed or is paused answers nothing, or refuses while its database is away.
-                    let answer = Call::new(address, "POST", "/v1/jobs").json(&body).try_send();
-                    if let Some(answer) = answer.filter(|answer| answer.status == 201) {
-                        runs.lock().unwrap().push(answer.json()["run_id"].as_str().unwrap().to_owned());
-                        created.fetch_add(1, Ordering::Relaxed);
-                    }
-                    std::thread::sleep(Duration::from_millis(150));
-                }
-            });
+    let asked = std::env::var("SEVERAL_FAULTS").ok().map(|count| count.parse::<usize>().expect("a number of faults"));
+    let world = World::new();
+    let mut dice = Random::seeded();
+    let struck = std::thread::scope(|scope| {
+        let mut nodes: Vec<_> = (0..NODES).map(|at| world.services.serve(&name(at))).collect();
+        *world.addresses.lock().unwrap() = nodes.iter().map(|node| node.address()).collect();
+        for client in 0..CLIENTS {
+            let (world, seed) = (&world, dice.below(u64::MAX));
+            scope.spawn(move || load::client(world, client, Random::of(seed)));
         }
-        let mut dice = random::Random::seeded();
-        for fault in 0..faults {
-            // Under load: something was taken since the last fault.
-            let before = created.load(Ordering::Relaxed);
-            crate::crash::until("a run was created", || created.load(Ordering::Relaxed) > before + 2);
-            let at = dice.below(NODES as u64) as usize;
-            match fault % 3 {
-                0 => {
-                    let mut node = nodes[at].write().unwrap();
-                    node.kill_9();
-                    *node = services.serve(&name(at));
-                }
-                1 => {
-                    let pid = nodes[at].read().unwrap().pid();
-                    kill_process(pid, Signal::STOP).unwrap();
-                    std::thread::sleep(Duration::from_secs(LEASE_SECONDS + 1));
-                    kill_process(pid, Signal::CONT).unwrap();
-                }
-                _ => {
-                    if dice.below(2) == 0 {
-                        database.crash()
-                    } else {
-                        database.end()
-                    }
-                    database.run();
-                }
-            }
+        for _ in 0..FOLLOWERS {
+            let (world, seed) = (&world, dice.below(u64::MAX));
+            scope.spawn(move || follow::follower(world, Random::of(seed)));
         }
-        over.store(true, Ordering::Relaxed);
+        // Whatever goes wrong here, the others must end, or the test never would.
+        let struck = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let struck = strike::all(&world, &mut nodes, &mut dice, asked);
+            world.over.store(true, Ordering::Relaxed);
+            judge::complete(&world);
+            struck
+        }));
+        world.over.store(true, Ordering::Relaxed);
+        world.followed.store(true, Ordering::Relaxed);
+        let struck = struck.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        judge::judge(&world);
+        struck
     });
-    let nodes: Vec<Service> = nodes.into_iter().map(|node| node.into_inner().unwrap()).collect();
-    let runs = runs.into_inner().unwrap();
-    let mut ends = std::collections::BTreeMap::<String, usize>::new();
-    for (n, run) in runs.iter().enumerate() {
-        let events = nodes[n % NODES].finish(run);
-        let seqs: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
-        assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{run}");
-        assert!(of_type(&events, "turn.started").len() <= 1, "{run} was worked on twice: {events:#?}");
-        let end = &events.last().unwrap()["data"];
-        let told = end["error"]["code"].as_str().or(end["status"].as_str()).unwrap_or_default().to_owned();
-        *ends.entry(told).or_default() += 1;
-        // Another service tells the same, and proves it.
-        let other = &nodes[(n + 1) % NODES];
-        assert_eq!(other.finish(run), events, "{run}");
-        let audit: Value = other.get(&format!("/v1/jobs/{run}/audit")).json();
-        assert_eq!(audit["ok"], true, "{run}: {audit:#}");
-    }
-    eprintln!("{faults} faults, {} runs: {ends:?}", runs.len());
-    let known = ["succeeded", "ORCHESTRATOR_RESTART_INTERRUPTED"];
-    assert!(ends.keys().all(|end| known.contains(&end.as_str())), "{ends:?}");
+    struck.print();
+    let wrong = world.wrong.lock().unwrap();
+    assert!(wrong.is_empty(), "{} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    struck.settled_in_time();
 }

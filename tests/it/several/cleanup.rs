@@ -12,9 +12,12 @@ use crate::support::postgres;
 /// Each run leaves files of its own.
 const MAKES: &str = "cat >/dev/null\nmkdir -p artifacts\nhead -c 3000 /dev/urandom > artifacts/own.bin\n\
     echo made >&2\necho '{\"success\":true,\"data\":{\"n\":1}}'\n";
+
 /// Services that remove shared files as soon as nothing needs them.
 fn tidy() -> Services {
-    Services { variables: vec![("SKILL_RUNNER_SHARED_FILES_GRACE_SECONDS", "0")], ..Services::new() }
+    let mut services = Services::new();
+    services.set("", "SKILL_RUNNER_SHARED_FILES_GRACE_SECONDS", "0");
+    services
 }
 
 impl Services {
@@ -60,8 +63,10 @@ fn deleted_runs_leave_no_shared_file_and_no_folder_on_any_service_and_others_los
         assert_eq!(two.get(&format!("/v1/jobs/{run}")).status, 404);
     }
     let before = services.shared_files().len();
-    let asked = one.post("/v1/jobs/cleanup", &json!({"keep_last": 100}));
-    assert_eq!(asked.status, 200, "{}", asked.text());
+    for service in [&one, &two] {
+        let asked = service.post("/v1/jobs/cleanup", &json!({"keep_last": 100}));
+        assert_eq!(asked.status, 200, "{}", asked.text());
+    }
     until("unneeded shared files are gone", || services.shared_files().len() < before);
     let folder = |service: &Service, run: &String| service.data.join("runs").join(run).exists();
     until("no service has a folder", || !gone.iter().any(|run| folder(&one, run) || folder(&two, run)));

@@ -80,3 +80,26 @@ fn a_service_that_is_paused_past_its_lease_has_no_engine_left_and_writes_nothing
     assert_eq!(api.finish(&run), events);
     audited(&api, &[run, next]);
 }
+
+#[test]
+fn a_run_whose_engine_ended_with_the_lease_says_that_the_service_was_interrupted() {
+    if !postgres::installed("a run whose engine ended with the lease says so") {
+        return;
+    }
+    let services = Services::new();
+    services.skill("endless", ENDLESS, json!({}));
+    let (api, worker) = (services.api("one"), services.worker("two"));
+    let runs = [(); 2].map(|()| api.create("endless"));
+    for run in &runs {
+        api.follow(run).until_chat(|event| event["type"] == "run.progress");
+    }
+    kill_process(worker.pid(), Signal::STOP).unwrap();
+    // The shim ends them before the lease does; the worker is back before others take its runs over, or after it.
+    crate::crash::until("the engines have ended", || runs.iter().all(|run| processes_of(run).is_empty()));
+    kill_process(worker.pid(), Signal::CONT).unwrap();
+    for run in &runs {
+        let events = api.finish(run);
+        assert_eq!(events.last().unwrap()["data"]["error"]["code"], "ORCHESTRATOR_RESTART_INTERRUPTED", "{events:?}");
+    }
+    audited(&api, &runs);
+}

@@ -24,7 +24,10 @@ fn sharing(relay: &Relay) -> Services {
         ("AWS_ACCESS_KEY_ID", KEY_ID),
         ("AWS_SECRET_ACCESS_KEY", SECRET),
     ];
-    let services = Services::sharing(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
+    let mut services = Services::new();
+    for (name, value) in pairs {
+        services.set("", name, value);
+    }
     services.skill("telling", TELLING, json!({}));
     services
 }

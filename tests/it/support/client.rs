@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use serde_json::Value;
 use ureq::http::{HeaderMap, Request};
@@ -15,6 +16,7 @@ pub struct Call {
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
+    patience: Duration,
 }
 
 /// An answer, whole.
@@ -27,7 +29,20 @@ pub struct Answer {
 
 impl Call {
     pub fn new(address: SocketAddr, method: &str, path: &str) -> Call {
-        Call { address, method: method.into(), path: path.into(), headers: Vec::new(), body: Vec::new() }
+        Call {
+            address,
+            method: method.into(),
+            path: path.into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            patience: LONG,
+        }
+    }
+
+    /// Waits no longer than this for the answer.
+    pub fn within(mut self, patience: Duration) -> Call {
+        self.patience = patience;
+        self
     }
 
     pub fn header(mut self, name: &str, value: &str) -> Call {
@@ -77,7 +92,7 @@ impl Call {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
-            .timeout_global(Some(LONG))
+            .timeout_global(Some(self.patience))
             .build()
             .into();
         let mut request =
@@ -158,35 +173,53 @@ pub struct Sse {
 
 impl Sse {
     pub fn open(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Sse {
-        let mut connection = TcpStream::connect(address).unwrap();
-        connection.set_read_timeout(Some(LONG)).unwrap();
+        Sse::try_open(address, path, headers, LONG).unwrap()
+    }
+
+    /// A stream of a server that may be gone, or be silent for longer than `patience`.
+    pub fn try_open(
+        address: SocketAddr,
+        path: &str,
+        headers: &[(&str, &str)],
+        patience: Duration,
+    ) -> std::io::Result<Sse> {
+        let mut connection = TcpStream::connect_timeout(&address, patience)?;
+        connection.set_read_timeout(Some(patience))?;
         let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        write!(connection, "GET {path} HTTP/1.1\r\nhost: {address}\r\n{more}\r\n").unwrap();
+        write!(connection, "GET {path} HTTP/1.1\r\nhost: {address}\r\n{more}\r\n")?;
         let mut connection = BufReader::new(connection);
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
-            connection.read_line(&mut line).unwrap();
+            connection.read_line(&mut line)?;
             if line.trim_end().is_empty() {
                 break;
             }
             lines.push(line.trim_end().to_lowercase());
         }
+        if lines.is_empty() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         let status = lines.remove(0).split(' ').nth(1).unwrap().parse().unwrap();
         // An answer without content has no chunks.
         let ended = status == 204;
-        Sse { status, headers: lines, body: BufReader::new(Chunked { connection, left: 0, ended }) }
+        Ok(Sse { status, headers: lines, body: BufReader::new(Chunked { connection, left: 0, ended }) })
     }
 
     /// The next event; none at a clean end.
     pub fn next_event(&mut self) -> Option<SseEvent> {
+        self.try_next_event().unwrap()
+    }
+
+    /// The same of a server that may be gone. The stream is of no use after an error.
+    pub fn try_next_event(&mut self) -> std::io::Result<Option<SseEvent>> {
         let mut found = SseEvent { event: String::new(), id: None, data: String::new(), bytes: Vec::new() };
         loop {
             let mut line = Vec::new();
-            self.body.read_until(b'\n', &mut line).unwrap();
+            self.body.read_until(b'\n', &mut line)?;
             if line.is_empty() {
                 assert!(found.bytes.is_empty(), "the stream ends inside an event: {found:?}");
-                return None;
+                return Ok(None);
             }
             found.bytes.extend_from_slice(&line);
             let line = String::from_utf8(line).unwrap();
@@ -196,7 +229,7 @@ impl Sse {
                 Some(("data", data)) => found.data = data.to_owned(),
                 // How long to wait before coming back.
                 Some(("retry", millis)) => assert!(millis.parse::<u64>().is_ok(), "{millis}"),
-                None if line == "\n" => return Some(found),
+                None if line == "\n" => return Ok(Some(found)),
                 other => panic!("{other:?} in an event stream"),
             }
         }

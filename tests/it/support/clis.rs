@@ -1,11 +1,12 @@
 //! The real CLIs, at the versions their adapters were measured with, installed once per machine.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use skill_runner::engine::{self, Install};
+
+use super::left_out;
 
 /// The engines whose CLIs can be had.
 pub const NAMES: [&str; 5] = ["codex", "gemini", "opencode", "claude", "qwen"];
@@ -15,7 +16,7 @@ pub const NAMES: [&str; 5] = ["codex", "gemini", "opencode", "claude", "qwen"];
 pub fn left_out(test: &str) -> bool {
     let off = std::env::var_os("SKILL_RUNNER_TEST_CLIS").is_some_and(|value| value == "off");
     if off {
-        let _ = writeln!(std::io::stderr(), "NOT RUN (SKILL_RUNNER_TEST_CLIS=off): {test}");
+        left_out::tell("SKILL_RUNNER_TEST_CLIS=off", test);
     }
     off
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::LONG;
+use super::{LONG, left_out};
 
 /// Whether this process has mounts of its own; else it runs the test of this name in a process that has them, to its end.
 ///
@@ -42,11 +42,7 @@ impl Disk {
     /// A disk of so many bytes; `None`, and a word about it, where that is not possible.
     pub fn make(dir: &Path, bytes: u64) -> Option<Disk> {
         let disk = Disk::try_make(dir, bytes);
-        // Past the harness, which shows the output of failed tests alone.
-        disk.inspect_err(|reason| {
-            let _ = writeln!(std::io::stderr(), "NOT RUN: a disk of our own needs root and loop devices: {reason}");
-        })
-        .ok()
+        disk.inspect_err(|reason| left_out::tell("a disk of our own needs root and loop devices", reason)).ok()
     }
 
     fn try_make(dir: &Path, bytes: u64) -> Result<Disk, String> {

@@ -194,11 +194,7 @@ impl Drop for Watch {
 }
 
 fn not_run(reason: &io::Error) {
-    // Past the harness, which shows the output of failed tests alone.
-    let _ = io::Write::write_fmt(
-        &mut io::stderr(),
-        format_args!("NOT RUN: watching system calls needs seccomp with user notification: {reason}\n"),
-    );
+    super::left_out::tell("watching system calls needs seccomp with user notification", &reason.to_string());
 }
 
 impl Shared {

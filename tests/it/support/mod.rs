@@ -5,6 +5,7 @@ pub mod client;
 pub mod clis;
 pub mod disk;
 pub mod file_calls;
+pub mod left_out;
 pub mod log;
 pub mod model_server;
 pub mod object_store;

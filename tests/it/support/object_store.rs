@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{LONG, postgres, tools};
+use super::{LONG, left_out, postgres, tools};
 
 pub const BUCKET: &str = "shared";
 pub const KEY_ID: &str = "id-of-the-test-key";
@@ -35,6 +35,8 @@ pub struct ObjectStore {
     pub address: SocketAddr,
     /// Its other API, for which objects are files.
     files: SocketAddr,
+    /// It ends with the test.
+    _process: Child,
 }
 
 /// The one that all tests share; each takes a prefix of its own. None where it cannot be had, which is said.
@@ -42,7 +44,7 @@ pub fn shared(test: &str) -> Option<&'static ObjectStore> {
     static STORE: OnceLock<Option<ObjectStore>> = OnceLock::new();
     let started = STORE.get_or_init(|| tools::object_store(test).map(|program| ObjectStore::start(&program)));
     if started.is_none() {
-        let _ = writeln!(std::io::stderr(), "NOT RUN (no object store): {test}");
+        left_out::tell("no object store", test);
     }
     started.as_ref()
 }
@@ -53,12 +55,18 @@ pub fn fresh() -> String {
     format!("t{}/files", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Addresses that nobody listens on, below the ports that the system gives to whoever asks for any: one of those may be taken before the
+/// server listens on it.
+fn free_addresses() -> Vec<SocketAddr> {
+    let first = 12_000 + u16::try_from(std::process::id() % 1_800).unwrap() * 10;
+    let all = (first..u16::MAX).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    all.filter(|address| TcpListener::bind(address).is_ok()).take(8).collect()
+}
+
 impl ObjectStore {
     fn start(program: &Path) -> Self {
         let dir = tempfile::Builder::new().prefix("skill-runner-s3-").tempdir().unwrap().keep();
-        let listeners: Vec<TcpListener> = (0..8).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-        drop(listeners);
+        let addresses = free_addresses();
         let identity = |(id, secret): (&str, &str), actions: &[&str]| json!({"name": id, "actions": actions, "credentials": [{"accessKey": id, "secretKey": secret}]});
         let all = identity((KEY_ID, SECRET), &["Admin", "Read", "List", "Tagging", "Write"]);
         let identities = json!({"identities": [all, identity(READER, &["Read", "List"])]});
@@ -86,8 +94,8 @@ impl ObjectStore {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default());
         shell.env("HOME", &dir);
-        postgres::spawned_for_good(shell);
-        let store = ObjectStore { dir, address: addresses[6], files: addresses[4] };
+        let process = postgres::spawned_for_good(shell);
+        let store = ObjectStore { dir, address: addresses[6], files: addresses[4], _process: process };
         let made = Instant::now();
         let has_bucket = || store.file("POST", "", b"").is_some_and(|(status, _)| [201, 409].contains(&status));
         while !(store.answers() && has_bucket()) {

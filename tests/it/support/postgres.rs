@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use super::LONG;
+use super::{LONG, left_out};
 
 const PASSWORD: &str = "not-a-secret";
 
@@ -42,17 +42,14 @@ fn programs() -> Option<PathBuf> {
     found.into_iter().rev().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
 }
 
-/// Whether the tests that need a server can run. Those that cannot say so past the harness, with their number so far; with
-/// `POSTGRES_TEST_REQUIRED` they fail.
+/// Whether the tests that need a server can run. Those that cannot say so; with `POSTGRES_TEST_REQUIRED` they fail.
 pub fn installed(test: &str) -> bool {
-    static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
     if programs().is_some() {
         return true;
     }
     let advice = "PostgreSQL is not installed (Debian: postgresql)";
     assert!(std::env::var_os("POSTGRES_TEST_REQUIRED").is_none(), "{test} cannot run: {advice}");
-    let count = LEFT_OUT.fetch_add(1, Ordering::Relaxed) + 1;
-    let _ = writeln!(std::io::stderr(), "NOT RUN ({advice}): {test}; {count} left out so far");
+    left_out::tell(advice, test);
     false
 }
 
@@ -260,6 +257,8 @@ pub enum When {
     Before,
     /// Cut it after the server has them, and hand on no answer.
     After,
+    /// Hand on nothing more in either direction, and leave the connection open.
+    Swallow,
 }
 
 /// A proxy in front of a server.
@@ -267,6 +266,7 @@ pub struct Proxy {
     pub address: SocketAddr,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     refusing: Arc<AtomicBool>,
+    stalled: Arc<AtomicBool>,
     pub cuts: Arc<AtomicUsize>,
 }
 
@@ -277,8 +277,10 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let connections: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
         let (refusing, cuts) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let stalled = Arc::new(AtomicBool::new(false));
         let when: Arc<Cut> = Arc::new(when);
         let (held, refused, counted) = (connections.clone(), refusing.clone(), cuts.clone());
+        let silent = stalled.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if refused.load(Ordering::Relaxed) {
@@ -287,11 +289,12 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(server) else { continue };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 held.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
-                let muted = Arc::new(AtomicBool::new(false));
+                let (muted, swallowed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
                 let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (when, silent, counted) = (when.clone(), muted.clone(), counted.clone());
+                let (when, counted, ways) =
+                    (when.clone(), counted.clone(), [muted.clone(), swallowed.clone(), silent.clone()]);
                 std::thread::spawn(move || {
-                    forward(from, to, &silent, |bytes| {
+                    forward(from, to, &ways, |bytes| {
                         let cut = when(bytes);
                         if cut != When::Pass {
                             counted.fetch_add(1, Ordering::Relaxed);
@@ -299,10 +302,11 @@ impl Proxy {
                         cut
                     })
                 });
-                std::thread::spawn(move || forward(server, client, &muted, |_| When::Pass));
+                let ways = [muted, swallowed, silent.clone()];
+                std::thread::spawn(move || forward(server, client, &ways, |_| When::Pass));
             }
         });
-        Proxy { address, connections, refusing, cuts }
+        Proxy { address, connections, refusing, stalled, cuts }
     }
 
     /// Cuts all connections.
@@ -310,6 +314,22 @@ impl Proxy {
         for connection in self.connections.lock().unwrap().drain(..) {
             let _ = connection.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Cuts one of the connections.
+    pub fn cut_one(&self, which: u64) {
+        let mut connections = self.connections.lock().unwrap();
+        // Those that have ended are still listed, so the one is looked for among the others.
+        connections.retain(|connection| connection.peer_addr().is_ok());
+        if !connections.is_empty() {
+            let at = which as usize % connections.len();
+            let _ = connections.swap_remove(at).shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Hands nothing on and closes nothing, as a network that swallows everything does, or hands on what it held back.
+    pub fn stall(&self, stall: bool) {
+        self.stalled.store(stall, Ordering::SeqCst);
     }
 
     /// Takes no connections, or takes them again.
@@ -321,13 +341,24 @@ impl Proxy {
     }
 }
 
-/// Hands on bytes until one end closes. Nothing is handed on once the other way is muted.
-fn forward(mut from: TcpStream, mut to: TcpStream, muted: &AtomicBool, when: impl Fn(&[u8]) -> When) {
+/// Hands on bytes until one end closes. Nothing is handed on once the other way is muted, and nothing while the proxy is stalled.
+fn forward(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    [muted, swallowed, stalled]: &[Arc<AtomicBool>; 3],
+    when: impl Fn(&[u8]) -> When,
+) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let count = from.read(&mut buffer).unwrap_or(0);
+        while stalled.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         if count == 0 || muted.load(Ordering::SeqCst) {
             break;
+        }
+        if swallowed.load(Ordering::SeqCst) {
+            continue;
         }
         match when(&buffer[..count]) {
             When::Pass if to.write_all(&buffer[..count]).is_ok() => {}
@@ -339,6 +370,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, muted: &AtomicBool, when: imp
                 let _ = to.shutdown(Shutdown::Write);
                 return;
             }
+            When::Swallow => swallowed.store(true, Ordering::SeqCst),
             When::Pass | When::Before => break,
         }
     }

@@ -9,6 +9,11 @@ impl Random {
         let given = std::env::var("CRASH_SEED").ok();
         let seed = given.map_or(20_260_101, |text| text.parse().expect("CRASH_SEED is a number"));
         eprintln!("CRASH_SEED={seed}");
+        Random::of(seed)
+    }
+
+    /// The sequence of this number.
+    pub fn of(seed: u64) -> Random {
         // Xorshift never leaves zero.
         Random(seed | 1)
     }

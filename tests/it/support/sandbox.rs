@@ -1,8 +1,8 @@
 //! Whether this machine gives a sandbox, for tests that need one.
 
-use std::io::Write;
-
 use skill_runner::supervisor::{Confinement, probe};
+
+use super::left_out;
 
 /// Whether runs are confined here.
 pub fn works() -> bool {
@@ -20,6 +20,6 @@ pub fn left_out(test: &str) -> bool {
     };
     let required = std::env::var_os("SANDBOX_TEST_REQUIRED").is_some();
     assert!(!required, "{test} needs a sandbox: {reason}");
-    let _ = writeln!(std::io::stderr(), "NOT RUN (no sandbox here: {reason}): {test}");
+    left_out::tell(&format!("no sandbox here: {reason}"), test);
     true
 }

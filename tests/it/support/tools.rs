@@ -1,13 +1,12 @@
 //! Programs that some tests need and that are installed once per machine: Python packages and npm packages, at fixed versions.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-use super::clis;
+use super::{clis, left_out};
 
 /// The packages of PyPI, one per line.
 const REQUIREMENTS: &str = include_str!("../../api/requirements.txt");
@@ -38,7 +37,7 @@ fn installed(
         let _ = fs::remove_dir_all(&place);
         if let Err(reason) = install(&place) {
             assert!(std::env::var_os(required).is_none(), "{tests} cannot run: {reason}");
-            let _ = writeln!(std::io::stderr(), "NOT RUN ({reason}): {tests}");
+            left_out::tell(&reason, tests);
             return None;
         }
         // The folder may not move once its programs name it, so that it is whole is said beside it.

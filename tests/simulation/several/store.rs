@@ -381,7 +381,7 @@ impl Cluster for NodeStore {
     }
 
     fn take(&self, most: usize, bounds: &Bounds) -> BoxFuture<'_, Result<Vec<RunId>, Error>> {
-        let bounds = bounds.clone();
+        let bounds = *bounds;
         Box::pin(async move {
             self.link.reach().await?;
             let free = most.saturating_sub(self.lost.lock().unwrap().len());

@@ -561,6 +561,13 @@ class ExportedRun(TypedDict):
     file: str
 
 
+class AuditReportSignedOn(TypedDict):
+    """Where several services share the store: the one whose key signed the run, also if it is gone."""
+
+    node_id: Uuid
+    name: str
+
+
 class AuditReportViolationsItem(TypedDict):
     rule: str
     file: str
@@ -574,9 +581,11 @@ class AuditReport(TypedDict):
     run_id: Uuid | None
     status: RunStatus | None
     events: int
-    #: trusted: the key of this service signed the run; unknown_key: another did; self_consistent: it is not signed.
+    #: trusted: a key of this service signed the run, or of one that shares its store; unknown_key: another did; self_consistent: it is not signed.
     trust: Literal['trusted', 'unknown_key', 'self_consistent']
     signed_by: str | None
+    #: Where several services share the store: the one whose key signed the run, also if it is gone.
+    signed_on: NotRequired[AuditReportSignedOn]
     checked: list[str]
     not_checked: list[str]
     violations: list[AuditReportViolationsItem]
@@ -1038,6 +1047,16 @@ class SystemStore(TypedDict):
     trouble: str | None
 
 
+class SystemSeveral(TypedDict):
+    """Only where several services share the store. The queue's length and limits per engine and skill are then those of all; slots, disk, process and readers those of this service."""
+
+    node_id: Uuid
+    name: str
+    works: bool
+    has_lease: bool
+    starts_runs: bool
+
+
 class SystemProcess(TypedDict):
     pid: int
     started_at: Timestamp
@@ -1078,6 +1097,8 @@ class System(TypedDict):
     data_dir: SystemDataDir
     python_environments: SystemPythonEnvironments
     store: SystemStore
+    #: Only where several services share the store. The queue's length and limits per engine and skill are then those of all; slots, disk, process and readers those of this service.
+    several: NotRequired[SystemSeveral]
     process: SystemProcess
     sse_readers: int
     retention: SystemRetention
@@ -1114,6 +1135,8 @@ class NodesNodesItem(TypedDict):
 class Nodes(TypedDict):
     #: Empty where the service has its store alone.
     nodes: list[NodesNodesItem]
+    #: Services that are alive have versions that do not fit together.
+    warning: str | None
 
 
 class Drain(TypedDict):
