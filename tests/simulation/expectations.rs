@@ -21,6 +21,8 @@ impl Client {
             Error::Store(store::Error::Unreachable { .. }) | Error::Blobs(_) if self.world.node() > 0 => {
                 self.world.chaos()
             }
+            // A clean-up asks for the turn to remove shared files, which needs a lease.
+            Error::Store(store::Error::NotOwner) if doing == "clean up" && self.world.node() > 0 => self.world.chaos(),
             Error::Store(store::Error::Full { .. }) => self.world.chaos(),
             // A run whose failure cannot be logged cannot be canceled either.
             Error::Io { doing, .. } if doing == "cancel the run" => self.world.chaos(),

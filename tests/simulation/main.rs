@@ -150,7 +150,6 @@ fn worlds_keep_every_promise_whatever_happens_in_them() {
 }
 
 #[test]
-#[ignore = "some worlds of several nodes fail, see docs/simulation.md"]
 fn nodes_keep_every_promise_together_whatever_happens_to_them() {
     keep_every_promise(several::play, several::MET, several::SEEDS, "nodes");
 }

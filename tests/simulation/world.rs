@@ -302,6 +302,11 @@ impl World {
         self.state().trace.len()
     }
 
+    /// Whether a line of the trace has these words.
+    pub fn has_met(&self, words: &str) -> bool {
+        self.state().trace.iter().any(|line| line.contains(words))
+    }
+
     /// How many things happened that never should.
     pub fn violations(&self) -> usize {
         self.state().violations.len()

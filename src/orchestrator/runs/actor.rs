@@ -41,6 +41,9 @@ const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(10);
 /// How often a failure is tried while the run keeps its place, if only the run's own files are in the way.
 const TRIES_IN_PLACE: u32 = 6;
 
+/// When a turn that could not begin, because the store was away, is tried again.
+const BEGIN_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// Drive a queued run to the end of its turn.
 pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
     if shared.member.is_some() {
@@ -56,6 +59,14 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
         if not_owner(&failure) {
             warn!("another service has taken the run over; it is left to that");
             return;
+        }
+        if shared.member.is_some() && matches!(failure, Error::Store(store::Error::Unreachable { .. })) {
+            let is_begun = shared.log.head(run).await.map(|head| !queued(head.state.status()));
+            if !matches!(is_begun, Ok(true)) {
+                warn!(error = %chain(&failure), "the run could not begin; trying again");
+                tokio::time::sleep(BEGIN_AGAIN_AFTER).await;
+                continue;
+            }
         }
         error!(error = %chain(&failure), "the run could not be driven to its end");
         return fail(&shared, run, failure, &mut mailbox).await;

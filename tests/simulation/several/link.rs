@@ -7,6 +7,7 @@ use std::time::Duration;
 use skill_runner::domain::ids::RunId;
 use skill_runner::store::{AppendResult, Error};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::world::World;
 
@@ -132,11 +133,19 @@ impl Link {
         tokio::time::timeout(patience, self.until_whole()).await.map_err(|_| away())
     }
 
+    /// Waits for so long, or until nothing goes wrong any more.
+    pub async fn linger(&self, milliseconds: u64) {
+        let until = Instant::now() + Duration::from_millis(milliseconds);
+        while self.world.chaos() && Instant::now() < until {
+            tokio::time::sleep_until(until.min(Instant::now() + Duration::from_millis(500))).await;
+        }
+    }
+
     /// An answer takes its time: what it says may be old when it comes.
     pub async fn pause(&self) {
         let slowness = self.state.lock().unwrap().slowness;
         if slowness > 0 && self.world.chaos() && self.world.dice.once_in(4) {
-            tokio::time::sleep(Duration::from_millis(self.world.dice.below(slowness))).await;
+            self.linger(self.world.dice.below(slowness)).await;
         }
     }
 }

@@ -208,7 +208,7 @@ impl Writer {
         let Some(commit) = self.link.lands() else { return };
         let outcome = commit();
         if matches!(fate, Fate::CommittedUnknown) {
-            self.world.note(format!("committed, and unknown: {what}"));
+            self.world.note(format!("is committed, and unknown: {what}"));
             self.unknown().await;
         }
         if let Ok(head) = outcome {
@@ -221,7 +221,7 @@ impl Writer {
     /// Nobody knows whether a commit happened until there is another connection.
     async fn unknown(&self) {
         let most = self.world.dice.weighted(&[(4, 300), (2, 4_000), (1, 60_000)]);
-        tokio::time::sleep(Duration::from_millis(self.world.dice.below(most))).await;
+        self.link.linger(self.world.dice.below(most)).await;
         self.link.until_whole().await;
     }
 }
