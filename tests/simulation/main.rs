@@ -176,17 +176,6 @@ fn is_noticed(sabotage: Sabotage, within: u64) {
 }
 
 #[test]
-fn nodes_notice_a_store_that_commits_twice() {
-    is_noticed(Sabotage::CommitsTwice, 20);
-}
-
-#[test]
-fn nodes_notice_engines_and_leases_that_do_not_end() {
-    is_noticed(Sabotage::ShimsSleep, 300);
-    is_noticed(Sabotage::LeasesNeverEnd, 100);
-}
-
-#[test]
 fn nodes_notice_runs_and_files_that_nobody_keeps() {
     is_noticed(Sabotage::TakeOversForgotten, 100);
     is_noticed(Sabotage::FilesForgotten, 100);

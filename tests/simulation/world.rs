@@ -29,12 +29,6 @@ pub enum Sabotage {
     StoreForgets,
     /// The host does not end engines when their service dies, nor when it is swept.
     EnginesSurvive,
-    /// Among several services: engines are not killed when the lease of theirs ends.
-    ShimsSleep,
-    /// Appends are made twice.
-    CommitsTwice,
-    /// A node is told that it still has its lease, whatever the store says.
-    LeasesNeverEnd,
     /// Nobody is told of runs whose node is gone.
     TakeOversForgotten,
     /// Some shared files are not kept.

@@ -196,9 +196,6 @@ impl Stage {
     /// Shims kill engines at the end of the lease, whatever their service does.
     fn shims(&mut self) {
         let world = self.common.world.clone();
-        if world.sabotage == Sabotage::ShimsSleep {
-            return;
-        }
         for (pid, engine) in world.engines() {
             let until = engine.lease.as_ref().and_then(|lease| *lease.borrow());
             let node = self.nodes.iter().find(|node| node.number == engine.node);

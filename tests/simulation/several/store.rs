@@ -244,24 +244,8 @@ fn committing(
             }
             Err(error) => world.note(format!("refused ({error}): {what}")),
         }
-        if world.sabotage == Sabotage::CommitsTwice && outcome.is_ok() && world.dice.once_in(20) {
-            double(&world, append);
-        }
         outcome
     })
-}
-
-/// The same events once more behind the first.
-fn double(world: &World, append: Append) {
-    let Some(last) = append.events.last().map(EventBatch::last) else { return };
-    let mut at = last;
-    let mut events = append.events;
-    for batch in &mut events {
-        batch.first = Seq(at.0 + 1);
-        at = batch.last();
-    }
-    let append = Append { expected_head: last, events, require_absent: None, ..append };
-    let _ = ready(world.disk.append(append));
 }
 
 impl EventStore for NodeStore {
@@ -357,10 +341,6 @@ impl Cluster for NodeStore {
 
     fn renew(&self, load: NodeLoad) -> BoxFuture<'_, Result<Renewed, Error>> {
         Box::pin(async move {
-            let never_ends = self.world.sabotage == Sabotage::LeasesNeverEnd;
-            if never_ends && self.link.is_cut() {
-                return Ok(Renewed { draining: false, queued: 0 });
-            }
             self.link.reach().await?;
             let renewed = self.node.renew(load).await;
             match &renewed {
