@@ -73,6 +73,8 @@ fn without_any_configuration_every_setting_has_its_documented_default() {
             ("node_name", "none"),
             ("lease_seconds", "15"),
             ("work", "on"),
+            ("shared_files_grace_seconds", "86400"),
+            ("cache_max_bytes", "21474836480"),
             ("scrub", "4194304"),
             ("scrub_pause_seconds", "3600"),
             ("max_running_jobs", "24"),
