@@ -428,7 +428,8 @@ fn artifacts_stay_below_their_folder_and_limits_make_sense() {
         automation(json!({ "network": "allowlist" })),
         &[(Warning, "ALLOWLIST_UNUSED", RUNNER, "/automation/allowlist")],
     );
-    let hosts = json!(["packages.example", "https://packages.example/simple", "*.pkg.dev:443", "packages.example:https"]);
+    let hosts =
+        json!(["packages.example", "https://packages.example/simple", "*.pkg.dev:443", "packages.example:https"]);
     check(
         automation(json!({ "network": "allowlist", "allowlist": hosts })),
         &[
