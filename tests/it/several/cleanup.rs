@@ -70,6 +70,13 @@ fn deleted_runs_leave_no_shared_file_and_no_folder_on_any_service_and_others_los
     until("unneeded shared files are gone", || services.shared_files().len() < before);
     let folder = |service: &Service, run: &String| service.data.join("runs").join(run).exists();
     until("no service has a folder", || !gone.iter().any(|run| folder(&one, run) || folder(&two, run)));
+    // A service that is killed while it removes files leaves them to others for minutes.
+    let under_way = format!(
+        "select (select count(*) from {0}.file_clean_up where turn is not null or all_looked_at is null) \
+         + (select count(*) from {0}.file_removals where number is null)",
+        services.schema
+    );
+    until("the clean-up is over", || postgres::shared().sql(&under_way) == "0");
     // What is left is needed, and whole: also for a service that has nothing of its own.
     for service in [one, two] {
         drop(service);
