@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::contract::{events, run};
 use super::{
     Append, BoxFuture, Cluster, Control, Error, EventStore, ForOthers, IndexChange, IndexKey, NodeId, NodeInfo,
-    NodeLoad, RawPiece, record_contract,
+    NodeLoad, RawPiece, output_contract, record_contract,
 };
 use crate::domain::event::Started;
 use crate::domain::fact::Stream;
@@ -43,9 +43,9 @@ pub fn share_rule() -> ShareRule {
 }
 
 /// Both are longer than a test takes: leases end when the test says so.
-const LONG: Duration = Duration::from_secs(1_000_000);
-const SHORT: Duration = Duration::from_secs(3600);
-const FREE: Bounds = Bounds { running: usize::MAX, waiting: usize::MAX, per_engine: None, per_skill: None };
+pub(super) const LONG: Duration = Duration::from_secs(1_000_000);
+pub(super) const SHORT: Duration = Duration::from_secs(3600);
+pub(super) const FREE: Bounds = Bounds { running: usize::MAX, waiting: usize::MAX, per_engine: None, per_skill: None };
 
 /// Checks every clause, each on a new store with four services.
 pub async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
@@ -61,6 +61,7 @@ pub async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
     a_service_that_drains_takes_nothing(&make()).await?;
     runs_that_are_due_or_over_are_found(&make()).await?;
     raw_output_comes_and_goes_with_the_run(&make()).await?;
+    output_contract::check(&make()).await?;
     record_contract::check(&make().views.iter().map(|view| view.cluster.clone()).collect::<Vec<_>>()).await
 }
 
@@ -141,7 +142,7 @@ impl Sample {
 }
 
 impl View {
-    async fn join(&self, lease: Duration) -> Result<(), Error> {
+    pub(super) async fn join(&self, lease: Duration) -> Result<(), Error> {
         let info = NodeInfo {
             node: self.node,
             name: "node".into(),

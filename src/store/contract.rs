@@ -28,6 +28,7 @@ pub async fn check(make: impl Fn() -> Arc<dyn EventStore>) -> Result<(), Error> 
     a_filter_finds_runs_by_what_their_rows_say_now(&*make()).await?;
     deleted_events_leave_their_rows_and_a_deleted_run_leaves_nothing(&*make()).await?;
     appends_called_in_order_take_effect_in_order(&*make()).await?;
+    of_appends_at_once_each_stands_or_fails_alone(&*make()).await?;
     tails_of_concurrent_appenders_see_no_gap_and_no_duplicate(make()).await
 }
 
@@ -399,6 +400,21 @@ async fn appends_called_in_order_take_effect_in_order(store: &dyn EventStore) ->
         assert_eq!((append.await?, delete.await?), (Seq(head + 4), ()));
         assert_eq!(refusal(again.await), "Conflict { actual: Seq(0) }");
         assert_eq!(holds_whole_log(store, run(n)).await?, Seq::START);
+    }
+    Ok(())
+}
+
+async fn of_appends_at_once_each_stands_or_fails_alone(store: &dyn EventStore) -> Result<(), Error> {
+    try_join_all((0..6).map(|n| store.append(events(run(n), Seq::START, 2)))).await?;
+    store.delete_events(&run(0)).await?;
+    // Of 0 the events are deleted, 1 is elsewhere, 2 is appended to twice, 9 is not there, and 8 begins.
+    let calls = [(3, 2), (0, 2), (1, 1), (2, 2), (4, 2), (2, 5), (9, 2), (8, 0), (5, 2)];
+    let told = join_all(calls.map(|(n, head)| store.append(events(run(n), Seq(head), 3)))).await;
+    let told: Vec<String> = told.into_iter().map(refusal).collect();
+    let (gone, moved) = ("Conflict { actual: Seq(0) }", "Conflict { actual: Seq(2) }");
+    assert_eq!(told, ["Seq(5)", gone, moved, "Seq(5)", "Seq(5)", "Seq(8)", gone, "Seq(3)", "Seq(5)"]);
+    for (n, head) in [(0, 0), (1, 2), (2, 8), (3, 5), (4, 5), (5, 5), (8, 3), (9, 0)] {
+        assert_eq!(holds_whole_log(store, run(n)).await?, Seq(head));
     }
     Ok(())
 }

@@ -73,18 +73,18 @@ pub(super) enum Call {
 }
 
 pub(super) struct AppendCall {
-    run: Uuid,
-    expected: i64,
-    head: i64,
-    batches: Option<Batches>,
+    pub(super) run: Uuid,
+    pub(super) expected: i64,
+    pub(super) head: i64,
+    pub(super) batches: Option<Batches>,
     row_change: i16,
     row: Option<Bytes>,
     open: Option<bool>,
     columns: Columns,
     rows: Option<Rows>,
     absent: Option<(i16, Vec<u8>)>,
-    author: Author,
-    raw: Option<Raw>,
+    pub(super) author: Author,
+    pub(super) raw: Option<Raw>,
     files: Option<Files>,
 }
 
@@ -103,10 +103,10 @@ pub(super) struct Statements {
     pub(super) delete: Statement,
 }
 
-struct Raw {
-    streams: Vec<i16>,
-    froms: Vec<i64>,
-    bytes: Vec<Bytes>,
+pub(super) struct Raw {
+    pub(super) streams: Vec<i16>,
+    pub(super) froms: Vec<i64>,
+    pub(super) bytes: Vec<Bytes>,
 }
 
 impl Raw {
@@ -128,10 +128,10 @@ pub(super) fn stream_number(stream: Stream) -> i16 {
     }
 }
 
-struct Batches {
-    lasts: Vec<i64>,
-    counts: Vec<i32>,
-    ndjson: Vec<Bytes>,
+pub(super) struct Batches {
+    pub(super) lasts: Vec<i64>,
+    pub(super) counts: Vec<i32>,
+    pub(super) ndjson: Vec<Bytes>,
 }
 
 struct Rows {
@@ -267,6 +267,17 @@ impl AppendCall {
                 only_these: append.for_others.only_these,
             }),
         }
+    }
+
+    /// Whether it adds events to a log that is there, and raw output that they cite, and changes nothing else.
+    pub(super) fn is_of_events_alone(&self) -> bool {
+        self.expected > 0
+            && self.batches.is_some()
+            && self.row_change == 0
+            && self.open.is_none()
+            && self.rows.is_none()
+            && self.absent.is_none()
+            && self.files.is_none()
     }
 
     async fn send(&self, client: &Client, statement: &Statement) -> Result<Outcome, ServerError> {

@@ -47,6 +47,7 @@ mod schema;
 mod session;
 mod thread;
 mod tls;
+mod together;
 mod writer;
 
 /// A store in a PostgreSQL database.

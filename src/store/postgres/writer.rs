@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join4, try_join_all};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -22,6 +22,7 @@ use super::group::{APPEND, APPEND_INSTEAD, Call, DELETE, Outcome, PUT_AFTER, Req
 use super::heads::Heads;
 use super::place::Place;
 use super::session::{Backoff, NotConnected, Session, connect};
+use super::together::{APPEND_TOGETHER, Split};
 use crate::store::error::Cause;
 use crate::store::held::{Author, Held};
 use crate::store::{Append, Error, IndexChange, IndexKey};
@@ -86,6 +87,7 @@ struct WriteLink {
     session: i64,
     begin: Statement,
     put_after: Statement,
+    together: Statement,
     calls: Statements,
 }
 
@@ -386,10 +388,12 @@ impl WriteLink {
     async fn prepare(client: Client, close: AbortHandle, session: i64) -> Result<WriteLink, ServerError> {
         let begin = client.prepare(BEGIN_GROUP).await?;
         let put_after = client.prepare(PUT_AFTER).await?;
+        let together = client.prepare(APPEND_TOGETHER).await?;
         let append = client.prepare(APPEND).await?;
         let append_instead = client.prepare(APPEND_INSTEAD).await?;
         let delete = client.prepare(DELETE).await?;
-        Ok(WriteLink { client, close, session, begin, put_after, calls: Statements { append, append_instead, delete } })
+        let calls = Statements { append, append_instead, delete };
+        Ok(WriteLink { client, close, session, begin, put_after, together, calls })
     }
 
     /// Sends the whole transaction at once but for its end, which must know that everything before it was accepted.
@@ -405,11 +409,10 @@ impl WriteLink {
                 None => Ok(()),
             }
         };
-        let calls = join_all(calls.iter().map(|call| call.send(&self.client, &self.calls)));
         // Polled in this order, which is the order on the wire.
-        let answers = timeout(patience, futures_util::future::join4(begin, count_up, say_so, calls)).await;
+        let answers = timeout(patience, join4(begin, count_up, say_so, self.send(calls))).await;
         let Ok((begun, counted, said, outcomes)) = answers else { return Attempt::Silent };
-        let outcomes: Result<Vec<Outcome>, ServerError> = said.and_then(|()| outcomes.into_iter().collect());
+        let outcomes = said.and(outcomes);
         match (begun, counted, outcomes) {
             (Ok(()), Ok(1), Ok(outcomes)) => match timeout(patience, self.client.batch_execute("commit")).await {
                 Ok(Ok(())) => Attempt::Committed(outcomes),
@@ -422,5 +425,28 @@ impl WriteLink {
             (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => Attempt::Nothing(error),
             (Ok(()), Ok(_), Ok(_)) => Attempt::Stale,
         }
+    }
+
+    /// Sends the calls of a group. What is sent with others and does not fit is sent once more, alone, which tells why.
+    async fn send(&self, calls: &[Call]) -> Result<Vec<Outcome>, ServerError> {
+        let split = Split::of(calls);
+        let alone = try_join_all(split.alone().iter().map(|(at, call)| self.send_alone(*at, call)));
+        let (together, alone) = join(split.send(&self.client, &self.together), alone).await;
+        let mut outcomes: Vec<Option<Outcome>> = vec![None; calls.len()];
+        let mut left = Vec::new();
+        for (at, outcome) in together? {
+            match outcome {
+                Some(outcome) => outcomes[at] = Some(outcome),
+                None => left.push(self.send_alone(at, &calls[at])),
+            }
+        }
+        for (at, outcome) in alone?.into_iter().chain(try_join_all(left).await?) {
+            outcomes[at] = Some(outcome);
+        }
+        Ok(outcomes.into_iter().flatten().collect())
+    }
+
+    async fn send_alone(&self, at: usize, call: &Call) -> Result<(usize, Outcome), ServerError> {
+        Ok((at, call.send(&self.client, &self.calls).await?))
     }
 }
