@@ -144,6 +144,25 @@ fn the_group_of_a_killed_service_goes_with_its_runs() {
 }
 
 #[test]
+fn the_group_of_a_run_whose_program_is_not_there_goes_too() {
+    let Some(groups) = groups("control_groups::the_group_of_a_run_whose_program_is_not_there_goes_too") else {
+        return;
+    };
+    for sandbox in ["off", "auto"] {
+        let server = Server::with(&[("control_groups", "on"), ("sandbox", sandbox)]);
+        let entrypoint = json!({"type": "script", "script": {"command": "no-such-program"}});
+        server.skill("missing", "", json!({"runner": {"entrypoint": entrypoint}}));
+        for _ in 0..5 {
+            let (_, run) = server.create("missing");
+            server.finish(&run);
+            let error = server.get(&format!("/v1/jobs/{run}")).json()["error"].take();
+            assert_eq!(error["code"], "ENGINE_NOT_INSTALLED", "{error}");
+            groups.wait_until_gone(&run);
+        }
+    }
+}
+
+#[test]
 fn the_kernel_itself_keeps_a_run_at_its_memory_and_its_processes() {
     let test = "control_groups::the_kernel_itself_keeps_a_run_at_its_memory_and_its_processes";
     if !groups(test).is_some_and(|groups| groups.limit) {
