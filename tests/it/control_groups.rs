@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use skill_runner::domain::ids::RunId;
 use skill_runner::domain::resources::ResourceLimits;
 use skill_runner::engine::{Launch, PoliteSignal, Streams};
-use skill_runner::supervisor::{ControlGroups, Error, Limits, Resources, Spec, spawn};
+use skill_runner::supervisor::{Access, ControlGroups, Error, Limits, Network, Resources, Sandbox, Shown, Spec, spawn};
 use uuid::Uuid;
 
 use crate::cli::place::Place;
 use crate::support::skill::GATED;
-use crate::support::{Call, LONG, Server, Sse, left_out, of_type};
+use crate::support::{Call, LONG, Server, Sse, left_out, of_type, sandbox};
 
 /// The folders below which groups are made here: one, or in version 1 one for each controller.
 struct Groups {
@@ -175,8 +175,17 @@ async fn the_group_of_a_run_whose_program_is_not_there_goes_too() {
         disk_bytes: 1 << 30,
         open_files: 256,
     };
+    // Mounts of its own take a process long to leave.
+    let write = |path: PathBuf| Shown { source: path.clone(), target: path, access: Access::Write };
+    let confined = Sandbox {
+        user_namespace: !rustix::process::geteuid().is_root(),
+        hidden: vec!["/root".into(), "/home".into()],
+        shown: vec![write(folder.path().to_owned())],
+        network: Network::None,
+    };
+    let confined = sandbox::works().then_some(&confined);
     let used = ControlGroups::find(true);
-    for _ in 0..500 {
+    for _ in 0..100 {
         let run = RunId(Uuid::now_v7());
         let spec = Spec {
             launch: &launch,
@@ -186,7 +195,7 @@ async fn the_group_of_a_run_whose_program_is_not_there_goes_too() {
             tmp_dir: &file("tmp"),
             limits: Limits { stdout_max: None, log_max: 1 << 20 },
             read_only_binds: &[],
-            sandbox: None,
+            sandbox: confined,
             resources: Some(Resources { limits, folders: &[] }),
         };
         let refused = spawn(spec, &used).await.unwrap_err();
