@@ -81,6 +81,10 @@ pub(crate) fn prepare(order: Order<'static>, files: [Fd; FILES]) -> core::result
     files.into_iter().for_each(sys::close);
     let heard = hear(answer);
     sys::close(answer);
+    if heard.is_err() {
+        // Its control group can be removed only when it has left it.
+        sys::wait_for(engine);
+    }
     heard.map(|()| Prepared { engine, first, ports, groups: [order.group, order.joined] })
 }
 

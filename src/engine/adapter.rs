@@ -12,7 +12,7 @@ use super::parser::{Dialect, TurnParser};
 use super::report::TurnReport;
 use super::session::HandleKind;
 use super::structured::Structured;
-use super::tools::{AllowedTool, ToolControl};
+use super::tools::{AllowedTool, NotKept, ToolControl};
 use super::turn::{Turn, TurnRefused};
 use crate::domain::codes::WarningCode;
 use crate::domain::engine::Engine;
@@ -82,8 +82,8 @@ pub struct Adapter {
     pub(crate) endpoints: &'static [&'static str],
     /// Whether it can confine its commands itself.
     pub(crate) has_sandbox: bool,
-    /// How it is held to some of its tools, where it can be.
-    pub(crate) tools: Option<ToolControl>,
+    /// How it is held to some of its tools.
+    pub(crate) tools: ToolControl,
     /// Variables set whenever it is started: they switch off updates, telemetry and second processes.
     pub(crate) switches: &'static [(&'static str, &'static str)],
     pub(crate) launch: fn(&Adapter, &Turn<'_>) -> Result<LaunchPlan, TurnRefused>,
@@ -158,13 +158,8 @@ impl Adapter {
     }
 
     /// What it does not keep of the tools that a skill allows.
-    pub(crate) fn does_not_keep(&self, tools: Option<&[AllowedTool]>) -> Option<&'static str> {
-        match self.tools {
-            None => tools.map(|_| "allowed-tools"),
-            Some(control) => tools
-                .filter(|tools| !tools.iter().all(|tool| control.keeps(tool)))
-                .map(|_| "what stands in parentheses in allowed-tools"),
-        }
+    pub(crate) fn does_not_keep(&self, tools: Option<&[AllowedTool]>) -> Vec<NotKept> {
+        tools.map(|tools| self.tools.does_not_keep(tools)).unwrap_or_default()
     }
 
     /// The warning that each run on this engine gets.

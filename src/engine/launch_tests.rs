@@ -165,17 +165,49 @@ fn tools_that_a_skill_does_not_allow_are_taken_from_the_model_in_each_engines_ow
     });
     // The order counts: the last rule that fits decides.
     assert_eq!(config["permission"].to_string(), permission.to_string());
+    let codex = argv(&with("codex"));
+    let off = "-c tools.experimental_request_user_input.enabled=false -c tools.update_plan.enabled=false \
+        -c agents.enabled=false -c web_search=\"disabled\"";
+    assert!(codex.contains("-s workspace-write") && codex.contains(off), "{codex}");
+    assert!(codex.contains("features.multi_agent=false") && codex.contains("features.goals=false"), "{codex}");
+    assert!(!codex.contains("shell_tool") && !codex.contains("view_image"), "{codex}");
+    let iflow = file(&with("iflow"), "/run/.iflow/settings.json").unwrap().0["coreTools"].take();
+    let others = ["run_shell_command(git add)", "run_shell_command(git log)", "web_fetch", "Skill"];
+    assert_eq!(iflow, json!([&read[..], &others].concat()));
+    let parentheses = "what stands in parentheses in allowed-tools";
     for (name, not_kept) in [
-        ("claude", None),
-        ("gemini", None),
-        ("opencode", None),
-        ("qwen", Some("what stands in parentheses in allowed-tools")),
-        ("codex", Some("allowed-tools")),
-        ("iflow", Some("allowed-tools")),
+        ("claude", vec![]),
+        ("gemini", vec![]),
+        ("opencode", vec![]),
+        ("qwen", vec![parentheses]),
+        ("codex", vec![parentheses, "allowed-tools without Edit and Write"]),
+        ("iflow", vec!["allowed-tools"]),
     ] {
         let adapter = adapter_named(name).unwrap();
-        assert_eq!(adapter.does_not_keep(Some(tools)), not_kept, "{name}");
-        assert_eq!(adapter.does_not_keep(None), None, "{name}");
+        let asked: Vec<&str> = adapter.does_not_keep(Some(tools)).iter().map(|not_kept| not_kept.asked).collect();
+        assert_eq!(asked, not_kept, "{name}");
+        assert_eq!(adapter.does_not_keep(None), [], "{name}");
+    }
+}
+
+#[test]
+fn codex_without_a_tool_that_writes_is_held_to_read_in_every_sandbox() {
+    for (written, own_sandbox, expected) in [
+        ("Read Grep", true, "read-only"),
+        ("Read Grep", false, "read-only"),
+        ("Read Write", true, "workspace-write"),
+        ("Read Edit", false, "danger-full-access"),
+        ("Bash", false, "danger-full-access"),
+    ] {
+        let tools: &[_] = tools::read(Some(&json!(written))).unwrap().leak();
+        let plan = plan("codex", |turn| {
+            turn.tools = Some(tools);
+            turn.own_sandbox = own_sandbox;
+        });
+        let argv = argv(&plan.unwrap());
+        assert!(argv.contains(&format!("-s {expected} ")), "{written}: {argv}");
+        let shell = "-c features.shell_tool=false -c features.unified_exec=false";
+        assert_eq!(argv.contains(shell), written != "Bash", "{written}: {argv}");
     }
 }
 

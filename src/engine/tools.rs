@@ -18,7 +18,38 @@ pub(crate) struct ToolControl {
     others: bool,
     /// Where it keeps to what stands in parentheses.
     uses: Uses,
+    /// What else it is not held to by a list of tools.
+    beyond: Beyond,
 }
+
+/// What of a list of tools a CLI is not held to, whatever stands in parentheses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    Nothing,
+    /// It has no switch for the tool that changes files; where it runs no commands either, it can be held to read.
+    EditsBesideTheShell,
+    /// Its setting is only known from its documentation.
+    Untried,
+}
+
+/// Something that a skill says of tools and an engine is not held to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NotKept {
+    pub(crate) asked: &'static str,
+    /// What of the engine is the reason, to be read behind its name.
+    pub(crate) why: &'static str,
+}
+
+const PARENTHESES: NotKept =
+    NotKept { asked: "what stands in parentheses in allowed-tools", why: "has no setting for it" };
+const EDITS: NotKept = NotKept {
+    asked: "allowed-tools without Edit and Write",
+    why: "has no switch for its tool that changes files, and commands can change them, too",
+};
+const UNTRIED: NotKept = NotKept {
+    asked: "allowed-tools",
+    why: "is told by its setting coreTools, and whether it obeys could not be tried",
+};
 
 /// For which tools a CLI can be held to some uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,18 +61,51 @@ pub(crate) enum Uses {
 
 /// The tool that runs commands.
 const SHELL: &str = "Bash";
+/// The tools that change files.
+const EDITORS: [&str; 4] = ["Edit", "MultiEdit", "NotebookEdit", "Write"];
+
+/// Whether commands can be run with these tools.
+pub(crate) fn run_commands(tools: &[AllowedTool]) -> bool {
+    tools.iter().any(|tool| tool.name == SHELL)
+}
+
+/// Whether files can be changed with these tools, but for commands.
+pub(crate) fn change_files(tools: &[AllowedTool]) -> bool {
+    tools.iter().any(|tool| EDITORS.contains(&tool.name.as_str()))
+}
 
 impl ToolControl {
     /// A CLI with the names of the open format.
-    pub(crate) const OPEN_FORMAT: ToolControl = ToolControl { names: &[], others: true, uses: Uses::OfEveryTool };
+    pub(crate) const OPEN_FORMAT: ToolControl =
+        ToolControl { names: &[], others: true, uses: Uses::OfEveryTool, beyond: Beyond::Nothing };
 
     /// A CLI with names of its own.
     pub(crate) const fn named(names: &'static [(&'static str, &'static [&'static str])], uses: Uses) -> Self {
-        ToolControl { names, others: false, uses }
+        ToolControl { names, others: false, uses, beyond: Beyond::Nothing }
+    }
+
+    /// The same, which is not held to something else besides.
+    pub(crate) const fn but(self, beyond: Beyond) -> Self {
+        ToolControl { beyond, ..self }
+    }
+
+    /// What it is not held to of these tools.
+    pub(crate) fn does_not_keep(&self, tools: &[AllowedTool]) -> Vec<NotKept> {
+        let parentheses = (!tools.iter().all(|tool| self.keeps(tool))).then_some(PARENTHESES);
+        let beyond = match self.beyond {
+            Beyond::Nothing => None,
+            Beyond::EditsBesideTheShell => (run_commands(tools) && !change_files(tools)).then_some(EDITS),
+            Beyond::Untried => Some(UNTRIED),
+        };
+        // What is not kept as a whole has no parts.
+        match beyond {
+            Some(UNTRIED) => vec![UNTRIED],
+            beyond => parentheses.into_iter().chain(beyond).collect(),
+        }
     }
 
     /// Whether it keeps to everything that is said of this tool.
-    pub(crate) fn keeps(&self, tool: &AllowedTool) -> bool {
+    fn keeps(&self, tool: &AllowedTool) -> bool {
         tool.uses.is_none()
             || match self.uses {
                 Uses::OfEveryTool => true,
@@ -57,6 +121,14 @@ impl ToolControl {
             None if self.others => vec![&tool.name],
             None => Vec::new(),
         }
+    }
+
+    /// The CLI's own names of these tools, with the beginning of a command in parentheses: `run_shell_command(git)`.
+    pub(crate) fn with_commands<'a>(&self, tools: &'a [AllowedTool]) -> impl Iterator<Item = String> + use<'a> {
+        let control = *self;
+        let own =
+            tools.iter().flat_map(move |tool| control.names_of(tool).into_iter().map(|name| (name, tool.command())));
+        own.map(|(name, command)| command.map_or(name.to_owned(), |command| format!("{name}({command})")))
     }
 }
 

@@ -13,7 +13,7 @@ use super::manifest::{EntrypointKind, Manifest};
 use super::python::PythonNeeds;
 use super::schema::Validator;
 use crate::domain::engine::Engine;
-use crate::engine::tools::{self, AllowedTool};
+use crate::engine::tools::{self, AllowedTool, NotKept};
 use crate::engine::{self, Adapter};
 
 /// How long a script may run when its manifest does not say.
@@ -73,7 +73,7 @@ impl Skill {
         let allowed = self.allowed_tools();
         let mut not_kept: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for adapter in self.agents() {
-            if let Some(asked) = adapter.does_not_keep(allowed.as_deref()) {
+            for NotKept { asked, .. } in adapter.does_not_keep(allowed.as_deref()) {
                 not_kept.entry(asked).or_default().push(adapter.name());
             }
         }

@@ -6,10 +6,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
+use skill_runner::domain::ids::RunId;
+use skill_runner::domain::resources::ResourceLimits;
+use skill_runner::engine::{Launch, PoliteSignal, Streams};
+use skill_runner::supervisor::{Access, ControlGroups, Error, Limits, Network, Resources, Sandbox, Shown, Spec, spawn};
+use uuid::Uuid;
 
 use crate::cli::place::Place;
 use crate::support::skill::GATED;
-use crate::support::{Call, LONG, Server, Sse, left_out, of_type};
+use crate::support::{Call, LONG, Server, Sse, left_out, of_type, sandbox};
 
 /// The folders below which groups are made here: one, or in version 1 one for each controller.
 struct Groups {
@@ -141,6 +146,66 @@ fn the_group_of_a_killed_service_goes_with_its_runs() {
     assert_eq!(groups.of_run(&run).len(), groups.folders.len());
     running.signal(rustix::process::Signal::KILL);
     groups.wait_until_gone(&run);
+}
+
+/// The process that looks for the program is in the group, and may still be there when it is told that there is none: seldom, so it is
+/// tried often.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_group_of_a_run_whose_program_is_not_there_goes_too() {
+    let Some(groups) = groups("control_groups::the_group_of_a_run_whose_program_is_not_there_goes_too") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let launch = Launch {
+        argv: vec!["no-such-program".to_owned()],
+        env: vec![("PATH".into(), "/bin".into())],
+        cwd: folder.path().to_owned(),
+        stdin: Vec::new(),
+        polite: PoliteSignal::TerminateAll,
+        streams: Streams::Pipes,
+        secrets: Vec::new(),
+        own_tmp: false,
+    };
+    let limits = ResourceLimits {
+        memory_bytes: 1 << 30,
+        processes: 64,
+        cpu_seconds: 60,
+        file_bytes: 1 << 30,
+        disk_bytes: 1 << 30,
+        open_files: 256,
+    };
+    // Mounts of its own take a process long to leave.
+    let write = |path: PathBuf| Shown { source: path.clone(), target: path, access: Access::Write };
+    let confined = Sandbox {
+        user_namespace: !rustix::process::geteuid().is_root(),
+        hidden: vec!["/root".into(), "/home".into()],
+        shown: vec![write(folder.path().to_owned())],
+        network: Network::None,
+    };
+    let confined = sandbox::works().then_some(&confined);
+    let used = ControlGroups::find(true);
+    for _ in 0..100 {
+        let run = RunId(Uuid::now_v7());
+        let spec = Spec {
+            launch: &launch,
+            run,
+            stdout_log: &file("out"),
+            stderr_log: &file("err"),
+            tmp_dir: &file("tmp"),
+            limits: Limits { stdout_max: None, log_max: 1 << 20 },
+            read_only_binds: &[],
+            sandbox: confined,
+            resources: Some(Resources { limits, folders: &[] }),
+        };
+        let refused = spawn(spec, &used).await.unwrap_err();
+        assert!(matches!(refused, Error::NotFound { .. }), "{refused:?}");
+        let left = groups.of_run(&run.to_string());
+        for group in &left {
+            let _ = fs::remove_dir(group);
+        }
+        assert_eq!(left, [PathBuf::new(); 0]);
+    }
 }
 
 #[test]

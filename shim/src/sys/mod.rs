@@ -226,6 +226,13 @@ pub(crate) fn reap() -> Waited {
     }
 }
 
+/// Waits until this child has ended.
+pub(crate) fn wait_for(child: i32) {
+    let mut status = 0_i32;
+    // SAFETY: the kernel writes the status; nothing else is asked for. No signal interrupts it: all are blocked here.
+    let _ = unsafe { call(number::WAIT4, [word(child), address_mut(&mut status), 0, 0]) };
+}
+
 /// To a process, or with a negative number to a process group.
 pub(crate) fn kill(to: i32, signal: i32) {
     // SAFETY: only numbers are passed.

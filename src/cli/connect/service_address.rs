@@ -61,10 +61,19 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, bound.port())
 }
 
+fn announced(settings: &Settings) -> Option<ServiceAddress> {
+    let path = Layout::new(&settings.paths.data_dir).service_address();
+    bounded::json::from_slice(&files::read_followed(&path).ok()?).ok()
+}
+
+/// The process of the service that runs on the data folder, once it is known that one does.
+pub(crate) fn pid_of_service(settings: &Settings) -> Option<i32> {
+    announced(settings).map(|address| address.pid)
+}
+
 /// A client of the service that runs on the data folder, if one does.
 pub(crate) fn running_service(settings: &Settings) -> Option<Client> {
-    let path = Layout::new(&settings.paths.data_dir).service_address();
-    let address: ServiceAddress = bounded::json::from_slice(&files::read_followed(&path).ok()?).ok()?;
+    let address = announced(settings)?;
     // A killed service leaves this file behind, and its pid may be another process by now: so it must answer, too.
     test_kill_process(Pid::from_raw(address.pid)?).ok()?;
     let client = Client::new(&address.url, settings.http.token.as_ref()).ok()?;

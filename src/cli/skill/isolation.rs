@@ -21,7 +21,7 @@ fn by_engines(skill: &Skill) -> Option<Finding> {
     if tools.is_empty() {
         return None;
     }
-    let message = format!("{} is not enforced: these engines have no setting for it", tools.join(" and "));
+    let message = format!("{} is not enforced: these engines cannot be held to it", tools.join(" and "));
     let hint = "name other engines in runner.json, or write the rule into the instructions; the package itself is fine";
     let finding = Finding::error(FindingCode::ToolsNotEnforced, front_matter::PATH, message, hint);
     Some(finding.into_warning().at("/allowed-tools"))

@@ -72,7 +72,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     structured: Some(Structured { tool: Some("StructuredOutput"), schema: launch::schema }),
     endpoints: &["api.anthropic.com", "console.anthropic.com", "platform.claude.com"],
     has_sandbox: false,
-    tools: Some(ToolControl::OPEN_FORMAT),
+    tools: ToolControl::OPEN_FORMAT,
     switches: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
         ("DISABLE_AUTOUPDATER", "1"),

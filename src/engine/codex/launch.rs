@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
+use super::tools;
 use crate::domain::plain_json::Plain;
 use crate::engine::adapter::Adapter;
 use crate::engine::config::lay_over;
 use crate::engine::hidden_keys;
 use crate::engine::launch::{ConfigFile, LaunchPlan, path_text, words};
+use crate::engine::tools::{change_files, run_commands};
 use crate::engine::turn::{Turn, TurnRefused};
 
 pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, TurnRefused> {
@@ -34,7 +36,7 @@ fn arguments(
     schema: Option<&str>,
 ) -> Result<Vec<String>, TurnRefused> {
     let mut arguments = words(&["exec", "--json", "--skip-git-repo-check", "-s"]);
-    arguments.push(if turn.own_sandbox { "workspace-write" } else { "danger-full-access" }.to_owned());
+    arguments.push(own_sandbox(turn).to_owned());
     arguments.extend(["-C".to_owned(), path_text(turn.run_dir)]);
     for (key, value) in overrides(adapter, turn, config)? {
         arguments.extend(["-c".to_owned(), format!("{key}={value}")]);
@@ -49,6 +51,16 @@ fn arguments(
     Ok(arguments)
 }
 
+/// What codex's own sandbox allows. Its tool that changes files has no other switch: with nothing to write, each change is refused, and
+/// where commands cannot be run either, no namespace is made, so that this works inside another sandbox, too.
+fn own_sandbox(turn: &Turn<'_>) -> &'static str {
+    match turn.tools {
+        Some(tools) if !run_commands(tools) && !change_files(tools) => "read-only",
+        Some(_) | None if turn.own_sandbox => "workspace-write",
+        Some(_) | None => "danger-full-access",
+    }
+}
+
 /// The configuration as `-c` overrides: concurrent runs share codex's home, so none may write its file there.
 fn overrides(adapter: &Adapter, turn: &Turn<'_>, config: &Value) -> Result<Vec<(String, String)>, TurnRefused> {
     let mut config = config.clone();
@@ -60,6 +72,9 @@ fn overrides(adapter: &Adapter, turn: &Turn<'_>, config: &Value) -> Result<Vec<(
     if turn.own_sandbox {
         // Commands have the turn's own temporary folder, which is in TMPDIR; the other one is everybody's.
         lay_over(&mut config, json!({ "sandbox_workspace_write": { "exclude_slash_tmp": true } }));
+    }
+    if let Some(tools) = turn.tools {
+        lay_over(&mut config, tools::switched_off(tools));
     }
     for name in hidden_keys::names(adapter, turn) {
         // Emptied one by one: a list of names to leave out would take the place of the operator's.

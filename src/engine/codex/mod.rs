@@ -5,6 +5,7 @@ mod launch;
 mod parse;
 pub(crate) mod sample;
 mod schema;
+mod tools;
 
 use serde_json::{Value, json};
 
@@ -78,7 +79,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     structured: Some(Structured { tool: None, schema: schema::strict }),
     endpoints: &["api.openai.com", "auth.openai.com", "chatgpt.com"],
     has_sandbox: true,
-    tools: None,
+    tools: tools::TOOLS,
     // How long it waits before it sends a request again is told in its log alone.
     switches: &[("RUST_LOG", "error,codex_core::responses_retry=warn")],
     launch: launch::launch,

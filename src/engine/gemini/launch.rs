@@ -53,9 +53,7 @@ pub(crate) fn launch(adapter: &Adapter, turn: &Turn<'_>) -> Result<LaunchPlan, T
         config::lay_over(&mut settings, json!({ "security": { "environmentVariableRedaction": redaction } }));
     }
     if let Some(tools) = turn.tools {
-        let own = tools.iter().flat_map(|tool| TOOLS.names_of(tool).into_iter().map(|name| (name, tool.command())));
-        let own = own.map(|(name, command)| command.map_or(name.to_owned(), |command| format!("{name}({command})")));
-        let core: Vec<String> = own.chain([SKILL.to_owned()]).collect();
+        let core: Vec<String> = TOOLS.with_commands(tools).chain([SKILL.to_owned()]).collect();
         config::lay_over(&mut settings, json!({ "tools": { "core": core } }));
     }
     let run = ConfigFile::of_run(turn.run_dir.join(".gemini/settings.json"), &settings);

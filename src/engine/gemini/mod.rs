@@ -78,7 +78,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         "aiplatform.googleapis.com",
     ],
     has_sandbox: false,
-    tools: Some(launch::TOOLS),
+    tools: launch::TOOLS,
     // One process instead of two: less memory, and signals reach the one that works.
     // The settings of an untrusted folder are not read; the flag comes too late for them, and the home may ask for trust.
     switches: &[("GEMINI_CLI_NO_RELAUNCH", "true"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")],

@@ -47,7 +47,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     structured: None,
     endpoints: &["apis.iflow.cn", "iflow.cn"],
     has_sandbox: false,
-    tools: None,
+    tools: launch::TOOLS,
     switches: &[],
     launch: launch::launch,
     dialect: parse::dialect,

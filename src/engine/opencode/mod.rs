@@ -70,7 +70,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
         "openrouter.ai",
     ],
     has_sandbox: false,
-    tools: Some(launch::TOOLS),
+    tools: launch::TOOLS,
     switches: &[
         ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
         ("OPENCODE_DISABLE_MODELS_FETCH", "1"),

@@ -74,7 +74,7 @@ pub(crate) static ADAPTER: Adapter = Adapter {
     structured: Some(Structured { tool: Some("structured_output"), schema: tool_schema::for_tool }),
     endpoints: &["dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "chat.qwen.ai", "portal.qwen.ai"],
     has_sandbox: false,
-    tools: Some(launch::TOOLS),
+    tools: launch::TOOLS,
     switches: &[("QWEN_CODE_NO_RELAUNCH", "true"), ("QWEN_CODE_SUPPRESS_YOLO_WARNING", "1")],
     launch: launch::launch,
     dialect: |usage_before| messages::dialect(IDIOM, usage_before),

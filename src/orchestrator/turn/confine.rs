@@ -10,7 +10,7 @@ use crate::domain::codes::WarningCode;
 use crate::domain::isolation::{Files, InForce, Part, Reach, Tier};
 use crate::domain::outcome::Warning;
 use crate::domain::run_file::RunFolder;
-use crate::engine::tools::AllowedTool;
+use crate::engine::tools::{AllowedTool, NotKept};
 use crate::engine::{Adapter, SharedHome};
 use crate::files;
 use crate::orchestrator::shared::Shared;
@@ -135,13 +135,15 @@ fn outside_ours(in_force: &InForce) -> Keeper {
     if in_force.parts.contains(&Part::EngineSandbox) { Keeper::Engine } else { Keeper::Nobody }
 }
 
-/// The warning for tools that the skill does not allow and the engine uses nevertheless.
-pub(crate) fn tools_not_enforced(adapter: &Adapter, tools: Option<&[AllowedTool]>) -> Option<Warning> {
-    let asked = adapter.does_not_keep(tools)?;
-    let message = format!("{asked} is not enforced: {} has no setting for it", adapter.name());
-    let mut warning = Warning::new(WarningCode::IsolationNotEnforced, message);
-    warning.details.insert("asked".into(), json!([asked]));
-    Some(warning)
+/// The warnings for tools that the skill does not allow and the engine may use nevertheless.
+pub(crate) fn tools_not_enforced(adapter: &Adapter, tools: Option<&[AllowedTool]>) -> Vec<Warning> {
+    let warning = |not_kept: NotKept| {
+        let message = format!("{} is not enforced: {} {}", not_kept.asked, adapter.name(), not_kept.why);
+        let mut warning = Warning::new(WarningCode::IsolationNotEnforced, message);
+        warning.details.insert("asked".into(), json!([not_kept.asked]));
+        warning
+    };
+    adapter.does_not_keep(tools).into_iter().map(warning).collect()
 }
 
 /// Folders in whose place processes of a run see an empty one.

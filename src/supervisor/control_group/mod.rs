@@ -19,6 +19,7 @@ use place::{PREFIX, SYSTEMD, next_number};
 pub use version_1::Hierarchies;
 pub use version_2::Controllers;
 
+const NO_VERSION_2: &str = "this machine has no control groups of version 2";
 /// A group without processes that is older is of nobody.
 const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(60);
 
@@ -42,18 +43,24 @@ impl ControlGroups {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (own, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
         let version_2 = |any| {
-            let folder =
-                version_2::own_folder(&own, &mounts).ok_or("this machine has no control groups of version 2")?;
+            let folder = version_2::own_folder(&own, &mounts).ok_or(NO_VERSION_2)?;
             Ok(ControlGroups::Below { controllers: version_2::make_ready(&folder, any)?, folder })
         };
-        // Where nothing else was asked for, what belongs to systemd is left to it.
-        let version_1 = || match Path::new(SYSTEMD).exists() && !any {
-            true => Err("those of version 1 belong to systemd".to_owned()),
-            false => Hierarchies::find(&own, &mounts).map(ControlGroups::BelowEach),
+        choose(any, version_2, || Hierarchies::find(&own, &mounts))
+    }
+
+    /// What `find` would come to for a service that is not there yet, or has come to for one that runs as this process; changes nothing.
+    /// Blocks.
+    pub fn look(any: bool, service: Option<i32>) -> ControlGroups {
+        let process = service.map_or("self".to_owned(), |pid| pid.to_string());
+        let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
+        let (own, mounts) = (read("cgroup"), read("mountinfo"));
+        let version_2 = |any| {
+            let folder = version_2::own_folder(&own, &mounts).ok_or(NO_VERSION_2)?;
+            let (folder, controllers) = version_2::look(folder, any, service)?;
+            Ok(ControlGroups::Below { folder, controllers })
         };
-        let limiting = version_2(false).or_else(|why| version_1().map_err(|other| format!("{why}; {other}")));
-        let found = if any { limiting.or_else(|_: String| version_2(true)) } else { limiting };
-        found.unwrap_or_else(|reason| ControlGroups::Missing { reason })
+        choose(any, version_2, || Hierarchies::find(&own, &mounts))
     }
 
     /// Removes groups that nobody uses any more.
@@ -85,6 +92,22 @@ impl ControlGroups {
         };
         made.inspect_err(|error| warn!(run.id = %run, %error, "a run has no control group")).ok()
     }
+}
+
+/// The groups that are used, of those that can be had: of either version if they limit, else, if any are wanted, of version 2.
+fn choose(
+    any: bool,
+    version_2: impl Fn(bool) -> Result<ControlGroups, String>,
+    version_1: impl Fn() -> Result<Hierarchies, String>,
+) -> ControlGroups {
+    // Where nothing else was asked for, what belongs to systemd is left to it.
+    let version_1 = || match Path::new(SYSTEMD).exists() && !any {
+        true => Err("those of version 1 belong to systemd".to_owned()),
+        false => version_1().map(ControlGroups::BelowEach),
+    };
+    let limiting = version_2(false).or_else(|why| version_1().map_err(|other| format!("{why}; {other}")));
+    let found = if any { limiting.or_else(|_: String| version_2(true)) } else { limiting };
+    found.unwrap_or_else(|reason| ControlGroups::Missing { reason })
 }
 
 /// The group of one process and everything it starts; removed when this is dropped.

@@ -42,11 +42,39 @@ pub(super) fn own_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
     seen_at(mounted(mounts, |behind| behind.split(' ').next() == Some("cgroup2"))?, own)
 }
 
+/// What [`make_ready`] would come to in the group of this process, or has come to for a service that is this process; changes nothing.
+pub(super) fn look(folder: PathBuf, any: bool, service: Option<i32>) -> Result<(PathBuf, Controllers), String> {
+    // A service that runs is in a group beside those of its runs, or in the root of all.
+    let above = folder.parent().filter(|_| service.is_some() && folder.file_name().is_some_and(|name| name == OWN));
+    let folder = above.map_or(folder.clone(), Path::to_owned);
+    let is_root = !folder.join("cgroup.type").exists();
+    let controllers = match service {
+        Some(_) if above.is_some() || is_root => Controllers::named_in(&folder.join("cgroup.subtree_control")),
+        Some(_) => Controllers::default(),
+        None => Controllers::named_in(&folder.join("cgroup.controllers")),
+    };
+    if !(any || controllers.are_all()) {
+        // Why it could not have more is what it would find now, too.
+        alone(&folder, is_root || above.is_some(), service)?;
+        return Err(too_few(&folder));
+    }
+    if service.is_none() {
+        alone(&folder, is_root, None)?;
+        for place in [folder.clone(), folder.join("cgroup.subtree_control")] {
+            rustix::fs::access(&place, rustix::fs::Access::WRITE_OK).map_err(|error| cannot(&folder)(error.into()))?;
+        }
+    }
+    Ok((folder, controllers))
+}
+
+fn too_few(folder: &Path) -> String {
+    format!("the memory and the processes of groups below {} cannot be limited", folder.display())
+}
+
 /// Lets groups below this one have limits; which ones. Nothing is changed where they would be too few.
 pub(super) fn make_ready(folder: &Path, any: bool) -> Result<Controllers, String> {
-    let too_few = || format!("the memory and the processes of groups below {} cannot be limited", folder.display());
     if !(any || Controllers::named_in(&folder.join("cgroup.controllers")).are_all()) {
-        return Err(too_few());
+        return Err(too_few(folder));
     }
     // Only the root of all groups does not say what it is. Any other must not have processes and limited groups at once.
     if folder.join("cgroup.type").exists() {
@@ -60,12 +88,27 @@ pub(super) fn make_ready(folder: &Path, any: bool) -> Result<Controllers, String
     }
     try_to_make(folder)?;
     let controllers = Controllers::named_in(&enabled);
-    if any || controllers.are_all() { Ok(controllers) } else { Err(too_few()) }
+    if any || controllers.are_all() { Ok(controllers) } else { Err(too_few(folder)) }
 }
 
 /// The service goes into a group of its own below this one, if it is alone here and may.
 fn leave(folder: &Path) -> Result<(), String> {
     let own = std::process::id().to_string();
+    alone(folder, false, None)?;
+    let service = folder.join(OWN);
+    match fs::create_dir(&service) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(folder)(error)),
+        Ok(()) | Err(_) => {}
+    }
+    fs::write(service.join("cgroup.procs"), own).map_err(cannot(folder))
+}
+
+/// Whether nobody but the service, which is this process or the one named, is in a group, and it may have it as its own.
+fn alone(folder: &Path, for_all: bool, service: Option<i32>) -> Result<(), String> {
+    if for_all {
+        return Ok(());
+    }
+    let own = service.map_or_else(|| std::process::id().to_string(), |pid| pid.to_string());
     let processes = fs::read_to_string(folder.join("cgroup.procs")).map_err(cannot(folder))?;
     let given = ["trusted.delegate", "user.delegate"]
         .iter()
@@ -74,12 +117,7 @@ fn leave(folder: &Path) -> Result<(), String> {
         let why = "the service has no control group for itself alone: give it one (systemd: Delegate=yes)";
         return Err(format!("{why}; it is in {}", folder.display()));
     }
-    let service = folder.join(OWN);
-    match fs::create_dir(&service) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(folder)(error)),
-        Ok(()) | Err(_) => {}
-    }
-    fs::write(service.join("cgroup.procs"), own).map_err(cannot(folder))
+    Ok(())
 }
 
 /// The group of one process and everything it starts; removed when this is dropped.
@@ -199,6 +237,49 @@ mod tests {
             let exceeded = group(events).1.exceeded(&limits).unwrap();
             assert_eq!((exceeded.resource, exceeded.seen), (resource, seen));
         }
+    }
+
+    /// The files of a group that is not the root of all, with what is in it.
+    fn place(controllers: &str, enabled: &str, processes: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("cgroup.type", "domain\n"),
+            ("cgroup.controllers", controllers),
+            ("cgroup.subtree_control", enabled),
+            ("cgroup.procs", processes),
+        ] {
+            fs::write(folder.path().join(file), text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_look_tells_what_a_service_would_have_or_has_and_changes_nothing() {
+        if Path::new(SYSTEMD).exists() {
+            return;
+        }
+        let both = Controllers { memory: true, processes: true };
+        let own = format!("{}\n", std::process::id());
+        let ready = place("cpu memory pids\n", "", &own);
+        let seen = |folder: &Path, any, service| {
+            look(folder.to_owned(), any, service).map(|(found, controllers)| (found == ready.path(), controllers))
+        };
+        assert_eq!(seen(ready.path(), false, None), Ok((true, both)));
+        assert_eq!(fs::read_dir(ready.path()).unwrap().count(), 4);
+        assert_eq!(fs::read_to_string(ready.path().join("cgroup.subtree_control")).unwrap(), "");
+        // Others are there, too; or the controllers are not.
+        let shared = place("cpu memory pids\n", "", &format!("{own}1\n"));
+        let refused = seen(shared.path(), false, None).unwrap_err();
+        assert!(refused.starts_with("the service has no control group for itself alone"), "{refused}");
+        let poor = place("cpu\n", "", &own);
+        assert!(seen(poor.path(), false, None).unwrap_err().ends_with("cannot be limited"));
+        assert_eq!(seen(poor.path(), true, None), Ok((false, Controllers::default())));
+        // A service that runs has gone into a group of its own; one that could not is still where it was.
+        fs::write(ready.path().join("cgroup.subtree_control"), "memory pids\n").unwrap();
+        let service = ready.path().join(OWN);
+        fs::create_dir(&service).unwrap();
+        assert_eq!(seen(&service, false, Some(7)), Ok((true, both)));
+        assert!(seen(shared.path(), false, Some(7)).unwrap_err().starts_with("the service has no control group"));
     }
 
     #[test]

@@ -45,6 +45,44 @@ fn asking(place: &Place) {
     fs::write(runner, manifest.to_string()).unwrap();
 }
 
+fn control_groups_finding(report: &Value) -> Value {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["check"] == "control groups").unwrap_or_else(|| panic!("{report}")).clone()
+}
+
+/// The same as a service has, whatever this machine gives: its runs have a group exactly if the doctor says so.
+#[test]
+fn the_doctor_says_which_control_groups_runs_have_and_how_to_get_them() {
+    let place = Place::new();
+    place.skill("hello", crate::support::skill::HELLO);
+    let doctor = |setting| {
+        let ran = place.run_with(("SKILL_RUNNER_CONTROL_GROUPS", setting), &["doctor", "--json"]);
+        control_groups_finding(&ran.json())
+    };
+    let off = doctor("off");
+    assert!(off["message"].as_str().unwrap().starts_with("switched off: "), "{off}");
+    assert_eq!((&off["grade"], &off["fix"]), (&json!("ok"), &json!("set control_groups: auto")));
+    let told = doctor("auto");
+    let mut serve = place.command(&["serve", "--port", "0"]);
+    serve.env("SKILL_RUNNER_CONTROL_GROUPS", "auto");
+    let (_running, line) = Place::started(serve, "listening on http://");
+    let address: SocketAddr = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+    let of_service = doctor("auto");
+    let created = Call::new(address, "POST", "/v1/jobs?wait=60").json(&json!({"skill_id": "hello"})).send().json();
+    let job = Call::new(address, "GET", &format!("/v1/jobs/{}", created["run_id"].as_str().unwrap())).send().json();
+    let grouped = job["isolation"]["parts"].as_array().unwrap().contains(&json!("control-group"));
+    for (found, whose) in [(told, "for a service that is started from here"), (of_service, "in use")] {
+        let message = found["message"].as_str().unwrap();
+        assert_eq!(found["grade"], "ok", "{found}");
+        if grouped {
+            assert!(message.starts_with("version ") && message.contains(whose) && found["fix"].is_null(), "{found}");
+        } else {
+            let fix = found["fix"].as_str().unwrap();
+            assert!(message.starts_with("none") && fix.contains("Delegate=yes"), "{found}");
+        }
+    }
+}
+
 fn sandbox_finding(report: &Value) -> Value {
     let findings = report["findings"].as_array().unwrap();
     findings.iter().find(|finding| finding["check"] == "sandbox").unwrap_or_else(|| panic!("{report}")).clone()

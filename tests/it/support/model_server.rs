@@ -37,6 +37,8 @@ pub enum Reply {
     Shell(String),
     /// Words, and a command for the engine's shell in the same answer.
     SayAndShell(&'static str, String),
+    /// A call of this tool, whether it was offered or not. Arguments that are a text are those of a tool without a schema.
+    Call(&'static str, Value),
     /// An HTTP error. It is never used up, for engines ask again.
     Refuse(u16),
     /// Too many requests; whoever asks is to wait so many seconds. It is never used up.
@@ -102,6 +104,12 @@ impl ModelServer {
         self.script.lock().unwrap().requests.clone()
     }
 
+    /// Whether the first of these requests offers a tool of this name, or of this kind.
+    pub fn offers(&self, tool: &str) -> bool {
+        let first = self.requests()[0].to_string();
+        first.contains(&format!("\"name\":\"{tool}\"")) || first.contains(&format!("\"type\":\"{tool}\""))
+    }
+
     /// The models that the same requests name.
     pub fn models(&self) -> Vec<String> {
         self.script.lock().unwrap().models.clone()
@@ -140,6 +148,7 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, uri: Uri, body: Bytes)
         Reply::Say(words) => vec![Act::Say(words.to_owned())],
         Reply::Result(result) => vec![result_act(&tools, result)],
         Reply::Shell(command) => shell_act(&tools, &command).into_iter().collect(),
+        Reply::Call(tool, arguments) => vec![Act::Call { tool: tool.to_owned(), arguments }],
         Reply::SayAndShell(words, command) => {
             std::iter::once(Act::Say(words.to_owned())).chain(shell_act(&tools, &command)).collect()
         }

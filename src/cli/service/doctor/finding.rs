@@ -25,6 +25,11 @@ impl Finding {
         Self { check: check.to_owned(), grade: Grade::Ok, message: message.into(), fix: None }
     }
 
+    /// All is well, and could be better.
+    pub(crate) fn hint(check: &str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { grade: Grade::Ok, ..Self::warning(check, message, fix) }
+    }
+
     pub(crate) fn warning(check: &str, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { check: check.to_owned(), grade: Grade::Warning, message: message.into(), fix: Some(fix.into()) }
     }

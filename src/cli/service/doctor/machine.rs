@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cli::connect::client::Client;
 use crate::cli::connect::data_folder::NO_SANDBOX;
+use crate::cli::connect::service_address::pid_of_service;
 use crate::cli::service::doctor::finding::Finding;
 use crate::installed_engines::tool_version as version_of;
-use crate::settings::{Sandbox, Settings};
-use crate::supervisor::{self, Confinement, RUN_MARKER};
+use crate::settings::{Groups, Sandbox, Settings};
+use crate::supervisor::{self, Confinement, ControlGroups, RUN_MARKER};
 
 /// The major version of node that all agent CLIs support.
 const NODE_WANTED: u32 = 22;
@@ -21,7 +22,8 @@ const BUILT_AFTER: Duration = Duration::from_secs(1_767_225_600);
 const SKEW: Duration = Duration::from_secs(120);
 
 pub(crate) fn check(settings: &Settings, service: Option<&Client>) -> Vec<Finding> {
-    let mut findings = vec![node(), npm(), python(), sandbox(settings)];
+    let pid = service.and_then(|_| pid_of_service(settings));
+    let mut findings = vec![node(), npm(), python(), sandbox(settings), control_groups(settings, pid)];
     findings.push(clock(&settings.paths.data_dir));
     match service {
         Some(client) => findings.push(Finding::ok("service", format!("running at {}", client.base()))),
@@ -79,6 +81,44 @@ fn sandbox(settings: &Settings) -> Finding {
         }
         (Confinement::Missing { reason }, Sandbox::Off) => {
             Finding::ok(check, format!("switched off; it would not work here: {reason}"))
+        }
+    }
+}
+
+/// How the service gets control groups.
+const NO_GROUPS: &str = "give the service a control group for itself alone that it may write to, with the controllers memory and pids: \
+    in a unit of systemd Delegate=yes and ProtectControlGroups=no; in a container a writable /sys/fs/cgroup of its own (cgroup version 2)";
+
+/// What bounds the memory and the processes of runs: the kernel, or the service that looks at them.
+fn control_groups(settings: &Settings, service: Option<i32>) -> Finding {
+    let check = "control groups";
+    let watched = "memory and processes of runs are watched, and other limits are kept by rlimits";
+    let asked = settings.runs.control_groups;
+    let found = match asked {
+        Groups::Off => ControlGroups::Off,
+        Groups::Auto => ControlGroups::look(false, service),
+        Groups::On => ControlGroups::look(true, service),
+    };
+    // Whoever starts the service decides in which group it is.
+    let whose = if service.is_some() { "in use" } else { "for a service that is started from here" };
+    let bounds = "the kernel bounds memory and processes of each run";
+    match (found, asked) {
+        (ControlGroups::Below { folder, controllers }, _) if controllers.memory && controllers.processes => {
+            Finding::ok(check, format!("version 2, {whose}: {bounds}, below {}", folder.display()))
+        }
+        (ControlGroups::Below { folder, .. }, _) => {
+            let message =
+                format!("version 2, {whose}, below {}: only processor time is counted; {watched}", folder.display());
+            Finding::hint(check, message, NO_GROUPS)
+        }
+        (ControlGroups::BelowEach(_), _) => Finding::ok(check, format!("version 1, {whose}: {bounds}")),
+        (ControlGroups::Off, _) => Finding::hint(check, format!("switched off: {watched}"), "set control_groups: auto"),
+        (ControlGroups::Missing { reason }, Groups::On) => {
+            Finding::warning(check, format!("none, though control_groups is on: {watched}. {reason}"), NO_GROUPS)
+        }
+        (ControlGroups::Missing { reason }, Groups::Auto | Groups::Off) => {
+            let whose = if service.is_some() { String::new() } else { format!(" {whose}") };
+            Finding::hint(check, format!("none{whose}: {watched}. {reason}"), NO_GROUPS)
         }
     }
 }
