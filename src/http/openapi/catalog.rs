@@ -264,7 +264,7 @@ fn service(method: &str, path: &str) -> Option<Operation> {
             .refuses(&of_run)
             .refuses(&[Code::FileNotShown]),
         ("GET", "/ui/runs/{id}/logs/tail") => {
-            old("legacy_logs", "Old: the output of a run.", "Logs").refuses(&of_run).refuses(&[Code::SeqOutOfRange])
+            old("legacy_logs", "Old: the output of a run.", "Logs").refuses(&of_run).refuses(&[Code::FileNotShown, Code::SeqOutOfRange])
         }
         ("GET", "/ui") => page("ui", "The user interface."),
         ("GET", "/ui/") => page("ui_home", "The same."),
