@@ -64,7 +64,8 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) -
         drop(shared.run_locks.lock(run).await);
     }
     let mut again = Again::within(run, RACES_FOR);
-    while let Err(mut failure) = drive(&shared, run, &mut mailbox).await {
+    let mut is_named = false;
+    while let Err(mut failure) = drive(&shared, run, &mut mailbox, &mut is_named).await {
         let queued = |status: Status| status == Status::Queued;
         if lost_race(&failure) && shared.log.head(run).await.is_ok_and(|head| queued(head.state.status())) {
             // Somebody else wrote first and left the run in the queue: look again.
@@ -157,9 +158,12 @@ async fn fail_later(shared: Weak<Shared>, run: RunId, failure: Error) {
     }
 }
 
-async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Result<(), Error> {
+async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox, is_named: &mut bool) -> Result<(), Error> {
     let mut journal = shared.journal(run).await?;
-    Span::current().record("request.id", display(journal.state().request_id));
+    if !std::mem::replace(is_named, true) {
+        // Once: a span keeps all that is recorded.
+        Span::current().record("request.id", display(journal.state().request_id));
+    }
     if journal.state().status() != Status::Queued || journal.state().awaiting_upload {
         return Ok(());
     }

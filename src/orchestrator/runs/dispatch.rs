@@ -60,7 +60,9 @@ async fn take_from_store(shared: &Arc<Shared>, member: &Membership) {
             Err(error) => {
                 warn!(run.id = %run, error = %chain(&error), "a run that was taken from the queue cannot be read");
                 match error {
-                    Error::Corrupt { .. } | Error::Store(store::Error::Corrupt { .. }) => set_aside(shared, member, run),
+                    Error::Corrupt { .. } | Error::Store(store::Error::Corrupt { .. }) => {
+                        set_aside(shared, member, run)
+                    }
                     _ => give_back(shared, member, run).await,
                 }
             }
