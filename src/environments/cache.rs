@@ -71,6 +71,8 @@ impl Environments {
     /// Makes the folder of an environment that is about to be made.
     pub(crate) fn begin(&self, id: &str) -> Result<UnderWay, files::Error> {
         let mut all = lock(&self.under_way);
+        // A script without a sandbox, or code of a package while it was installed, may have closed it.
+        files::regain(&self.folder(id))?;
         files::create_private_folder(&self.folder(id))?;
         *all.entry(id.to_owned()).or_default() += 1;
         Ok(UnderWay { id: id.to_owned(), all: self.under_way.clone() })
@@ -291,6 +293,16 @@ mod tests {
         drop(other);
         environments.discard_half_made("a");
         assert!(!environments.folder("a").exists());
+    }
+
+    #[test]
+    fn a_folder_that_was_closed_is_opened_before_it_is_filled() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_folder, environments) = environments();
+        let folder = made(&environments, "a");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0)).unwrap();
+        let _under_way = environments.begin("a").unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]
