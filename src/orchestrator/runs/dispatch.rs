@@ -59,16 +59,20 @@ async fn take_from_store(shared: &Arc<Shared>, member: &Membership) {
             Ok(head) => tickets.push(shared.ticket(&head.state)),
             Err(error) => {
                 warn!(run.id = %run, error = %chain(&error), "a run that was taken from the queue cannot be read");
-                match error {
-                    Error::Corrupt { .. } | Error::Store(store::Error::Corrupt { .. }) => {
-                        set_aside(shared, member, run)
-                    }
-                    _ => give_back(shared, member, run).await,
+                if is_damaged(&error) {
+                    set_aside(shared, member, run);
+                } else {
+                    give_back(shared, member, run).await;
                 }
             }
         }
     }
     shared.queue.taken(tickets);
+}
+
+/// Whether every service will find the row as this one did.
+fn is_damaged(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. } | Error::RunNotFound { .. } | Error::Store(store::Error::Corrupt { .. }))
 }
 
 /// Lets another service have the run, unless it was taken from the queue again. To be called while nothing is taken.

@@ -7,8 +7,8 @@ use crate::several::{Service, Services};
 use crate::support::postgres;
 use crate::support::skill::HELLO;
 
-/// What is done to the row of a run that waits: its state is no JSON any more, or its log seems to have gone on without it.
-const DAMAGES: [&str; 2] = ["state = '\\x00'", "head = head + 5"];
+/// What is done to the row of a run that waits: its state is no JSON any more, or gone, or its log seems to have gone on without it.
+const DAMAGES: [&str; 3] = ["state = '\\x00'", "state = null", "head = head + 5"];
 
 /// How often a service has told of a run that it set it aside.
 fn set_aside(service: &Service) -> usize {
