@@ -300,7 +300,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let (_folder, environments) = environments();
         let folder = made(&environments, "a");
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).unwrap();
         let _under_way = environments.begin("a").unwrap();
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     }
