@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -13,6 +12,9 @@ use super::lock::Lock;
 use super::record::{self, Record};
 use crate::domain::causes::chain;
 use crate::files;
+
+/// How long others who want to make an environment are waited for when it is there.
+const MAKERS_LOOK_FOR: Duration = Duration::from_secs(5);
 
 /// The environments below a folder. Calls block on the disk.
 #[derive(Debug, Clone)]
@@ -50,7 +52,8 @@ fn lock(all: &Mutex<HashMap<String, usize>>) -> MutexGuard<'_, HashMap<String, u
 /// An environment that is not removed while this is held.
 #[derive(Debug)]
 pub(crate) struct InUse {
-    _lock: Lock,
+    /// None where somebody else holds the lock for good: then nobody can remove the environment either.
+    _lock: Option<Lock>,
 }
 
 /// How many there are, and how large they were when they were made.
@@ -68,6 +71,8 @@ impl Environments {
     /// Makes the folder of an environment that is about to be made.
     pub(crate) fn begin(&self, id: &str) -> Result<UnderWay, files::Error> {
         let mut all = lock(&self.under_way);
+        // A script without a sandbox, or code of a package while it was installed, may have closed it.
+        files::regain(&self.folder(id))?;
         files::create_private_folder(&self.folder(id))?;
         *all.entry(id.to_owned()).or_default() += 1;
         Ok(UnderWay { id: id.to_owned(), all: self.under_way.clone() })
@@ -95,17 +100,26 @@ impl Environments {
 
     /// An environment, to be used; none when it is not there, is being made, or can no longer be used.
     pub(crate) fn find(&self, id: &str) -> Option<InUse> {
-        self.used_with(id, Lock::shared)
+        let lock = Lock::shared(&self.folder(id)).ok().flatten()?;
+        self.used(id, Some(lock))
     }
 
     /// An environment that was just made. Others who want to make the same one look at it alone, one after the other: they are waited for.
+    /// Whoever holds its lock for longer is no maker, and keeps nobody from using what is there.
     pub(crate) fn find_made(&self, id: &str) -> Option<InUse> {
-        self.used_with(id, Lock::wait_shared)
+        let folder = self.folder(id);
+        let lock = Lock::wait_shared(&folder, MAKERS_LOOK_FOR).ok()?;
+        if lock.is_none() && folder.exists() {
+            tracing::warn!(
+                environment = id,
+                "a process that does not make it holds the lock of an environment; it is used all the same"
+            );
+        }
+        self.used(id, lock)
     }
 
-    fn used_with(&self, id: &str, lock: impl FnOnce(&Path) -> io::Result<Option<Lock>>) -> Option<InUse> {
+    fn used(&self, id: &str, lock: Option<Lock>) -> Option<InUse> {
         let folder = self.folder(id);
-        let lock = lock(&folder).ok().flatten()?;
         Record::usable(&folder)?;
         record::note_use(&folder);
         Some(InUse { _lock: lock })
@@ -242,6 +256,19 @@ mod tests {
     }
 
     #[test]
+    fn whoever_holds_the_lock_of_one_that_is_made_keeps_nobody_from_using_it() {
+        let (_folder, environments) = environments();
+        let folder = made(&environments, "a");
+        let _held = Lock::alone(&folder).unwrap().unwrap();
+        let usable = || Record::usable(&folder).is_some();
+        assert!(
+            Lock::wait(&folder, Duration::from_millis(50), || (), usable).unwrap().is_none(),
+            "nothing is to be made"
+        );
+        assert!(environments.find_made("a").is_some());
+    }
+
+    #[test]
     fn what_is_in_use_stays_and_what_was_not_used_for_long_goes() {
         let (_folder, environments) = environments();
         let folder = made(&environments, "a");
@@ -269,11 +296,21 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_was_closed_is_opened_before_it_is_filled() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_folder, environments) = environments();
+        let folder = made(&environments, "a");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).unwrap();
+        let _under_way = environments.begin("a").unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
     fn what_was_cut_short_goes_unless_somebody_still_makes_it() {
         let (_folder, environments) = environments();
         made(&environments, "whole");
         let half = environments.folder("half");
-        let making = Lock::wait(&half, || panic!("nobody else")).unwrap();
+        let making = Lock::wait(&half, Duration::ZERO, || panic!("nobody else"), || false).unwrap().unwrap();
         environments.remove_half_made();
         assert!(half.exists());
         drop(making);

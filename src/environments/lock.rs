@@ -1,11 +1,17 @@
-//! The lock of an environment: a lock on its folder, which the system releases when its holder dies.
+//! The lock of an environment: a lock on its folder, which the system releases when its holder dies. Nobody waits in the system for it:
+//! a script may hold it as long as it runs.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
+
+/// How often a lock that others have is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A held lock.
 #[derive(Debug)]
@@ -19,9 +25,16 @@ impl Lock {
         Self::take(folder, FlockOperation::NonBlockingLockShared)
     }
 
-    /// The same, after whoever makes or removes it; none when it is not there.
-    pub(super) fn wait_shared(folder: &Path) -> io::Result<Option<Self>> {
-        Self::take(folder, FlockOperation::LockShared)
+    /// The same, after whoever makes or removes it, but not for longer than this; none when it is not there.
+    pub(super) fn wait_shared(folder: &Path, patience: Duration) -> io::Result<Option<Self>> {
+        let until = Instant::now() + patience;
+        loop {
+            let taken = Self::shared(folder)?;
+            if taken.is_some() || !folder.exists() || Instant::now() >= until {
+                return Ok(taken);
+            }
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// The lock for the holder alone, if nobody has it and the folder is there.
@@ -42,30 +55,31 @@ impl Lock {
         }
     }
 
-    /// The lock for the holder alone, of a folder that is made if it is missing. `waits` is called before waiting for others.
-    pub(super) fn wait(folder: &Path, waits: impl FnOnce()) -> io::Result<Self> {
+    /// The lock for the holder alone, of a folder that is made if it is missing. `waits` is called before waiting for others. Whoever may
+    /// read the folder can hold its lock for ever, so that none is had after this long if `made` says that there is nothing to make.
+    pub(super) fn wait(
+        folder: &Path,
+        patience: Duration,
+        waits: impl FnOnce(),
+        made: impl Fn() -> bool,
+    ) -> io::Result<Option<Self>> {
         let mut waits = Some(waits);
+        let until = Instant::now() + patience;
         loop {
             std::fs::create_dir_all(folder)?;
-            let opened = match open(folder) {
-                Ok(opened) => opened,
+            match Self::alone(folder)? {
+                Some(lock) => return Ok(Some(lock)),
                 // It was removed meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if let Some(waits) = waits.take() {
-                        waits();
-                    }
-                    flock(&opened, FlockOperation::LockExclusive)?;
-                }
-                Err(error) => return Err(error),
+                None if !folder.exists() => continue,
+                None => {}
             }
-            if is_at(&opened, folder) {
-                return Ok(Self { _folder: opened });
+            if let Some(waits) = waits.take() {
+                waits();
             }
+            if Instant::now() >= until && made() {
+                return Ok(None);
+            }
+            thread::sleep(LOOK_EVERY);
         }
     }
 }

@@ -24,6 +24,8 @@ use crate::skill::python::Specifiers;
 
 /// The failure that a maker leaves for those who waited for it meanwhile.
 const FAILURE: &str = "failure.json";
+/// How long others who have the lock are waited for when all is installed: makers only look then.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest failure that is read.
 const FAILURE_MAX: u64 = 1024 * 1024;
 /// Longest log of pip that is read.
@@ -90,7 +92,12 @@ fn obey() -> Result<(), Failure> {
 
 fn make(wanted: &Wanted) -> Result<(), Failure> {
     let began = SystemTime::now();
-    let _alone = Lock::wait(&wanted.folder, || tell("waiting for another run that installs the same Python packages"))?;
+    let waits = || tell("waiting for another run that installs the same Python packages");
+    let usable = || Record::usable(&wanted.folder).is_some();
+    let Some(_alone) = Lock::wait(&wanted.folder, PATIENCE, waits, usable)? else {
+        tell("the Python packages are installed; whoever holds their lock is not waited for any longer");
+        return Ok(());
+    };
     if Record::usable(&wanted.folder).is_some() {
         return Ok(());
     }

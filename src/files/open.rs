@@ -25,11 +25,28 @@ pub(crate) enum LookupError {
     #[error("it is not a regular file")]
     NotAFile,
     /// It could not be opened.
-    #[error("the file cannot be opened")]
+    #[error("{}", not_opened(source))]
     Io {
         #[source]
         source: io::Error,
     },
+}
+
+/// Permissions are the one cause that is worth telling: a skill can take them away, and the runner gives them back.
+fn not_opened(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "it is closed to the service, or a folder above it is; what a run closes is opened again when the run ends"
+        }
+        _ => "the file cannot be opened",
+    }
+}
+
+impl LookupError {
+    /// Whether the permissions of the file, or of a folder above it, keep the service out.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Self::Io { source } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
 }
 
 impl From<LookupError> for io::Error {

@@ -10,7 +10,7 @@ use super::change::{ChangeRefused, chosen};
 use super::installed::NotUsable;
 use super::plan::{Action, InPlace, Plan, archive_path, installed_skill};
 use super::scan::Registry;
-use super::staging::{SkillsLock, Staging};
+use super::staging::Staging;
 use crate::files::{self, Error};
 use crate::skill::Skill;
 
@@ -78,7 +78,7 @@ impl Staging {
     pub(crate) fn settle(&self, agreed: &Agreed, unpacked: Option<&Path>) -> Result<Settled, Error> {
         let (skills_dir, id) = (self.skills_dir(), agreed.id.as_str());
         let given = unpacked.map(|unpacked| self.take(agreed, unpacked)).transpose()?;
-        let lock = SkillsLock::acquire(skills_dir)?;
+        let lock = self.skills_lock(skills_dir)?;
         let now = InPlace::look(skills_dir, id)?;
         let found = match &now {
             InPlace::Valid(found) => Some(found.as_ref()),
@@ -114,7 +114,7 @@ impl Staging {
     pub(crate) fn archive(&self, agreed: &Agreed, unpacked: &Path) -> Result<(), Error> {
         let skill = self.take(agreed, unpacked)?;
         let skills_dir = self.skills_dir();
-        let lock = SkillsLock::acquire(skills_dir)?;
+        let lock = self.skills_lock(skills_dir)?;
         let to = skills_dir.join(archive_path(skills_dir, &skill));
         let folder = to.parent().unwrap_or(skills_dir);
         files::create_folder(folder)?;

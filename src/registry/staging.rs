@@ -68,19 +68,26 @@ pub(crate) struct Staging {
     pub(crate) dir: PathBuf,
     /// The folder, open and locked: the lock shows that the process of this installation lives.
     lock: File,
+    /// How long it waits for other installations.
+    patience: Duration,
 }
 
 impl Staging {
     /// Creates a staging folder in the skills folder, which is created where it is missing.
     pub(crate) fn begin(skills_dir: &Path, id: Uuid) -> Result<Self, Error> {
+        Self::begin_within(skills_dir, id, PATIENCE)
+    }
+
+    /// The same, for one that waits for others for this long at most.
+    pub(crate) fn begin_within(skills_dir: &Path, id: Uuid, patience: Duration) -> Result<Self, Error> {
         files::create_folder(skills_dir)?;
         // So that no other process takes the new folder for an abandoned one before it is locked.
-        let _skills_lock = SkillsLock::acquire(skills_dir)?;
+        let _skills_lock = SkillsLock::acquire_within(skills_dir, patience)?;
         let dir = skills_dir.join(format!("{PREFIX}{id}"));
         fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
         let lock = File::open(&dir).map_err(Error::on("open", &dir))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(Error::on("lock", &dir))?;
-        let staging = Self { id, dir, lock };
+        let staging = Self { id, dir, lock, patience };
         let unpacked = staging.unpacked();
         fs::create_dir(&unpacked).map_err(Error::on("create", &unpacked))?;
         Ok(staging)
@@ -97,13 +104,18 @@ impl Staging {
             let dir = entry.path();
             let lock = File::open(&dir).map_err(Error::on("open", &dir))?;
             match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => found.push(Self { id, dir, lock }),
+                Ok(()) => found.push(Self { id, dir, lock, patience: PATIENCE }),
                 Err(Errno::WOULDBLOCK) => {}
                 Err(error) => return Err(Error::on("lock", &dir)(error)),
             }
         }
         found.sort_by_key(|staging| staging.id);
         Ok(found)
+    }
+
+    /// Waits until no other installation has the skills folder.
+    pub(super) fn skills_lock(&self, skills_dir: &Path) -> Result<SkillsLock, Error> {
+        SkillsLock::acquire_within(skills_dir, self.patience)
     }
 
     pub(crate) fn id(&self) -> Uuid {

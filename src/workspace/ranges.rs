@@ -49,6 +49,9 @@ pub(crate) enum RangeError {
     /// It begins after the end of the file.
     #[error("byte_from {byte_from} is beyond the end of the log at {total_bytes}")]
     BeyondEnd { byte_from: u64, total_bytes: u64 },
+    /// There is something else in the place of the file, or it is closed to the service.
+    #[error(transparent)]
+    NotOpened(LookupError),
     /// The file could not be read.
     #[error(transparent)]
     Io(#[from] Error),
@@ -68,7 +71,7 @@ pub(crate) fn read_range(
     let file = match open_beneath(root, log.strip_prefix(root).unwrap_or(log)) {
         Ok(file) => Some(file),
         Err(LookupError::NotFound) => None,
-        Err(error) => return Err(Error::on("open", log)(error).into()),
+        Err(error) => return Err(RangeError::NotOpened(error)),
     };
     let length = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
     let total_bytes = length.map_err(Error::on("look at", log))?;

@@ -159,7 +159,7 @@ codes! {
             => request(403, Usage, each("add the host to the setting allowed_hosts", "use another address with --server, or add the host to the setting allowed_hosts")),
         ForbiddenOrigin = "FORBIDDEN_ORIGIN", "A page of another origin may not change anything."
             => request(403, Usage, each("send the request without the header Origin, or from a page of the service", "send it without a header Origin")),
-        FileNotShown = "FILE_NOT_SHOWN", "The file is not one that a run shows: it may hold the configuration of an engine."
+        FileNotShown = "FILE_NOT_SHOWN", "The file is not one that a run shows: it may hold the configuration of an engine, or the run has closed it."
             => request(403, Refused, each("GET /v1/management/runs/{id}/files lists the files that are shown; let the skill write what it wants to show into artifacts", "the operator finds the file in the folder of the run")),
 
         // Things that do not exist.

@@ -94,7 +94,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
             validation(ErrorCode::InvalidRequest, &[flaw("byte_to", range.to_string())])
         }
         Problem::Range(RangeError::BeyondEnd { total_bytes, .. }) => unsatisfiable(*total_bytes),
-        Problem::Range(RangeError::Io(_)) => internal(),
+        Problem::Range(RangeError::NotOpened(_) | RangeError::Io(_)) => internal(),
         Problem::File { source, .. } => match source {
             LookupError::Unsafe { .. } => plain(ErrorCode::UnsafePath),
             LookupError::NotFound | LookupError::NotAFile => plain(ErrorCode::ArtifactNotFound),
@@ -103,6 +103,7 @@ pub(crate) fn answer(problem: &Problem) -> Answer {
         Problem::RunFile { source, .. } => match source {
             LookupError::Unsafe { .. } => plain(ErrorCode::UnsafePath),
             LookupError::NotFound | LookupError::NotAFile => plain(ErrorCode::FileNotFound),
+            closed if closed.is_closed() => plain(ErrorCode::FileNotShown),
             LookupError::Io { .. } => internal(),
         },
         Problem::RunFileHidden { .. } => plain(ErrorCode::FileNotShown),

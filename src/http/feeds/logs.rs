@@ -31,7 +31,7 @@ use crate::http::state::task::blocking;
 use crate::orchestrator::{Error, Past, RunLog};
 use crate::prompt::sections;
 use crate::store::EventBatch;
-use crate::workspace::read_range;
+use crate::workspace::{RangeError, read_range};
 
 /// Most bytes of each text in one answer. The end is kept, because errors are mostly there.
 const TAIL_BYTES: u64 = 8 * 1024 * 1024;
@@ -177,7 +177,15 @@ async fn read(
     }
     let path = asked.paths.file(RunFile::of_stream(stream));
     let root = asked.paths.root.clone();
-    let range = blocking(move || read_range(&root, &path, byte_from, byte_to)).await?;
+    let range = blocking(move || {
+        read_range(&root, &path, byte_from, byte_to).map_err(|error| match error {
+            RangeError::NotOpened(source) => {
+                Problem::RunFile { path: RunFile::of_stream(stream).name().to_owned(), source }
+            }
+            other => other.into(),
+        })
+    })
+    .await?;
     let events = events_on(&log, run, stream, range.byte_from..range.byte_to).await?;
     Ok(Json(json!({
         "stream": stream,

@@ -34,6 +34,10 @@ pub(crate) async fn run(State(app): State<App>, asked: RunInPath, query: Query) 
         audit::stored_run::<Problem>(run, root, read_events, row)
     })
     .await?;
+    if !report.ok {
+        // What a deletion took away meanwhile is no damage: the row goes first, so that one who missed a file finds no row.
+        app.orchestrator().log().head(run).await?;
+    }
     know_signer(&app, &mut report).await?;
     Ok(Json(report))
 }

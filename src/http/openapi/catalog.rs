@@ -263,9 +263,9 @@ fn service(method: &str, path: &str) -> Option<Operation> {
         ("GET", "/ui/runs/{id}/view") => old("legacy_file", "Old: a preview of a file of a run.", "FilePreview")
             .refuses(&of_run)
             .refuses(&[Code::FileNotShown]),
-        ("GET", "/ui/runs/{id}/logs/tail") => {
-            old("legacy_logs", "Old: the output of a run.", "Logs").refuses(&of_run).refuses(&[Code::SeqOutOfRange])
-        }
+        ("GET", "/ui/runs/{id}/logs/tail") => old("legacy_logs", "Old: the output of a run.", "Logs")
+            .refuses(&of_run)
+            .refuses(&[Code::FileNotShown, Code::SeqOutOfRange]),
         ("GET", "/ui") => page("ui", "The user interface."),
         ("GET", "/ui/") => page("ui_home", "The same."),
         ("GET", "/ui/{*page}") => page("ui_page", "A page of the user interface."),

@@ -73,12 +73,14 @@ pub(super) fn described(tag: &'static str, method: &str, rest: &str) -> Option<O
         ("GET", "/export") => of_run("export", "The run as one file, for `skill-runner audit` and `replay`.")
             .file("application/zip")
             .refuses(&[Code::ResultNotReady]),
-        ("GET", "/logs") => of_run("logs", "The prompt and the output of the engine.")
-            .json("Logs")
-            .refuses(&[Code::FileNotFound, Code::UnsafePath]),
+        ("GET", "/logs") => of_run("logs", "The prompt and the output of the engine.").json("Logs").refuses(&[
+            Code::FileNotFound,
+            Code::FileNotShown,
+            Code::UnsafePath,
+        ]),
         ("GET", "/logs/range") => of_run("log_range", "A part of an output, and the events made of it.")
             .json("LogRange")
-            .refuses(&[Code::RangeNotSatisfiable, Code::FileNotFound, Code::UnsafePath]),
+            .refuses(&[Code::RangeNotSatisfiable, Code::FileNotFound, Code::FileNotShown, Code::UnsafePath]),
         ("GET", "/events") => of_run("events", "The run's events as they come.")
             .reads(&["Last-Event-ID"])
             .answers(200, "The events after the cursor, until the run ends.", Content::Events)

@@ -1,6 +1,7 @@
 //! Skills that services share: this one's folder is brought to what their records say before a skill is looked up or listed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -26,6 +27,9 @@ use crate::workspace::UploadLimits;
 
 /// The kind of the records.
 pub(super) const KIND: &str = "skill";
+/// How long the lock of the skills folder is waited for. A script can hold it as long as it runs, and everybody who creates a run waits
+/// here; what could not be brought up to date is tried again.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How often a service looks that heard of no change.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Packages were checked when they were installed, and their zips are known by their hash.
@@ -75,13 +79,17 @@ impl Shared {
         let look = move || {
             records.into_iter().map(|(id, record)| (registry.fits(&record.agreed(&id)), id, record)).collect::<Vec<_>>()
         };
+        let mut is_locked = false;
         for (fits, id, record) in self.blocking.run("look at the skills", look).await? {
             let settled = match fits {
                 Ok(true) => Ok(()),
+                // One wait is enough for all of them.
+                Ok(false) if is_locked => Err(locked()),
                 Ok(false) => self.settle(&group, &id, &record).await,
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = settled {
+                is_locked |= is_held(&error);
                 missing.insert(id.clone(), not_here(&id, &error));
             }
         }
@@ -129,7 +137,7 @@ impl Shared {
     ) -> Result<T, Error> {
         let shared = self.clone();
         let staged = move || {
-            let staging = Staging::begin(&shared.settings.paths.skills_dir, shared.clock.new_id())?;
+            let staging = Staging::begin_within(&shared.settings.paths.skills_dir, shared.clock.new_id(), PATIENCE)?;
             let unpacked = match zip {
                 Some(zip) => Some(unpack::unpack(zip.path(), &staging.unpacked(), &LIMITS)?.map_err(|finding| {
                     Error::io(format!("unpack the package of {}", agreed.id))(std::io::Error::other(finding.message))
@@ -219,6 +227,15 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Whether somebody else has the lock of the skills folder.
+fn is_held(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut)
+}
+
+fn locked() -> Error {
+    Error::io("lock the skills folder")(io::Error::new(io::ErrorKind::TimedOut, "another process holds its lock"))
 }
 
 fn not_here(id: &str, error: &Error) -> Finding {

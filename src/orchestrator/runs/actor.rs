@@ -23,6 +23,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::log::coverage::Coverage;
 use crate::orchestrator::log::journal::{Journal, lost_race, never_fits, not_owner};
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::again::Again;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::turn::at_rest;
 use crate::orchestrator::turn::conclude::{conclude, conclude_unbegun};
@@ -44,21 +45,38 @@ const TRIES_IN_PLACE: u32 = 6;
 /// When a turn that could not begin, because the store was away, is tried again.
 const BEGIN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// How long a start goes on that somebody else is always faster than.
+const RACES_FOR: Duration = Duration::from_secs(5);
+
+/// How an actor leaves its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Over, at rest, or to another service.
+    Settled,
+    /// Neither driven nor failed: whoever takes it next meets the same.
+    Unsettled,
+}
+
 /// Drive a queued run to the end of its turn.
-pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
+pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) -> Left {
     if shared.member.is_some() {
         // From the queue of all services a run is taken as soon as it is on record; who put it there may still be at its files.
         drop(shared.run_locks.lock(run).await);
     }
-    while let Err(failure) = drive(&shared, run, &mut mailbox).await {
+    let mut again = Again::within(run, RACES_FOR);
+    let mut is_named = false;
+    while let Err(mut failure) = drive(&shared, run, &mut mailbox, &mut is_named).await {
         let queued = |status: Status| status == Status::Queued;
         if lost_race(&failure) && shared.log.head(run).await.is_ok_and(|head| queued(head.state.status())) {
             // Somebody else wrote first and left the run in the queue: look again.
-            continue;
+            match again.lost(failure).await {
+                Ok(()) => continue,
+                Err(corrupt) => failure = corrupt,
+            }
         }
         if not_owner(&failure) {
             warn!("another service has taken the run over; it is left to that");
-            return;
+            return Left::Settled;
         }
         if shared.member.is_some() && matches!(failure, Error::Store(store::Error::Unreachable { .. })) {
             let is_begun = shared.log.head(run).await.map(|head| !queued(head.state.status()));
@@ -71,27 +89,31 @@ pub(crate) async fn run(shared: Arc<Shared>, run: RunId, mut mailbox: Mailbox) {
         error!(error = %chain(&failure), "the run could not be driven to its end");
         return fail(&shared, run, failure, &mut mailbox).await;
     }
+    Left::Settled
 }
 
 /// Log the failure, however long the store refuses: nobody else drives this run, and without an end it would seem to
 /// run until the next start. Where its own files are in the way, others do not wait for its place meanwhile.
-async fn fail(shared: &Arc<Shared>, run: RunId, failure: Error, mailbox: &mut Mailbox) {
+async fn fail(shared: &Arc<Shared>, run: RunId, failure: Error, mailbox: &mut Mailbox) -> Left {
     let (mut pause, mut tries) = (RETRY_AFTER, 0);
     while let Err(again) = give_up(shared, run, &failure).await {
         if not_owner(&again) {
             warn!("another service has taken the run over; it is left to that");
-            return;
+            return Left::Settled;
         }
         if never_fits(&again) {
             // Others wait for its place. Whoever cancels it, and the next start, try again.
             error!(error = %chain(&again), "the run's failure cannot be logged; the run is left as it is");
-            return;
+            return Left::Unsettled;
         }
         tries += 1;
         if tries >= TRIES_IN_PLACE && of_the_run_alone(&again) {
             error!(error = %chain(&again), "the run's failure could not be logged; its place is free, and it is tried again");
-            tokio::spawn(fail_later(Arc::downgrade(shared), run, failure).in_current_span());
-            return;
+            if shared.member.is_none() {
+                // Among several services, whoever takes it next tries again.
+                tokio::spawn(fail_later(Arc::downgrade(shared), run, failure).in_current_span());
+            }
+            return Left::Unsettled;
         }
         error!(error = %chain(&again), "the run's failure could not be logged; trying again");
         tokio::select! {
@@ -104,19 +126,22 @@ async fn fail(shared: &Arc<Shared>, run: RunId, failure: Error, mailbox: &mut Ma
                     // Whoever asked may be gone.
                     let _ = message.answer.send(Err(Error::io("cancel the run")(unwritable)));
                 }
-                None => return,
+                None => return Left::Settled,
             },
             // The next start recovers it.
-            () = shared.stopping.cancelled() => return,
+            () = shared.stopping.cancelled() => return Left::Settled,
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY_AFTER_AT_MOST),
         }
     }
+    Left::Settled
 }
 
 /// Whether other runs may well be logged: neither the store nor room is missing.
 fn of_the_run_alone(error: &Error) -> bool {
-    matches!(error, Error::Io { .. } | Error::Corrupt { .. } | Error::Damaged { .. } | Error::FilesGone { .. })
-        && Shortage::behind(error).is_none()
+    let of_the_run =
+        matches!(error, Error::Io { .. } | Error::Corrupt { .. } | Error::Damaged { .. } | Error::FilesGone { .. });
+    // Races that are always lost are those for a log whose row does not fit it.
+    (of_the_run || lost_race(error)) && Shortage::behind(error).is_none()
 }
 
 /// The same without a place among the runs that go on.
@@ -133,9 +158,12 @@ async fn fail_later(shared: Weak<Shared>, run: RunId, failure: Error) {
     }
 }
 
-async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox) -> Result<(), Error> {
+async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox, is_named: &mut bool) -> Result<(), Error> {
     let mut journal = shared.journal(run).await?;
-    Span::current().record("request.id", display(journal.state().request_id));
+    if !std::mem::replace(is_named, true) {
+        // Once: a span keeps all that is recorded.
+        Span::current().record("request.id", display(journal.state().request_id));
+    }
     if journal.state().status() != Status::Queued || journal.state().awaiting_upload {
         return Ok(());
     }

@@ -13,6 +13,7 @@ use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::journal::{lost_race, met_final, not_owner};
 use crate::orchestrator::runs::actor;
+use crate::orchestrator::shared::again::Again;
 use crate::orchestrator::turn::at_rest;
 use crate::store::{self, Control};
 
@@ -20,6 +21,8 @@ use crate::store::{self, Control};
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// When a run that nobody works on is looked at again.
 const LOOKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// How long a cancel goes on that somebody else is always faster than.
+const RACES_FOR: Duration = Duration::from_secs(15);
 
 /// Answer to a cancel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,6 +40,7 @@ pub struct Canceled {
 impl Orchestrator {
     /// Stop a run, wherever it is.
     pub async fn cancel(&self, run: RunId, requested_by: &str, reason: &str) -> Result<Canceled, Error> {
+        let mut again = Again::within(run, RACES_FOR);
         loop {
             let outcome = match self.shared.live.cancel(run, requested_by, reason).await {
                 Some(outcome) => outcome,
@@ -54,7 +58,7 @@ impl Orchestrator {
                     }
                 }
                 // Somebody else wrote first, or it has got an actor: look again.
-                Err(error) if lost_race(&error) => tokio::task::yield_now().await,
+                Err(error) if lost_race(&error) => again.lost(error).await?,
                 Err(error) => {
                     let Some(status) = met_final(&error) else { return Err(error) };
                     return self.canceled(run, status, false, "the run is over already").await;

@@ -18,12 +18,16 @@ use crate::orchestrator::environment::{Clock, unbroken};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::lost_race;
 use crate::orchestrator::shared::Shared;
+use crate::orchestrator::shared::again::Again;
 
 /// Longest wait: the wall clock may be set meanwhile.
 const NAP: Duration = Duration::from_secs(30);
 
 /// When a decision that could not be logged is tried again.
 const AGAIN_AFTER_SECONDS: u64 = 5;
+
+/// How long a decision goes on that somebody else is always faster than: what is due for others waits meanwhile.
+const RACES_FOR: Duration = Duration::from_secs(1);
 
 /// Decide whatever is due, until the service ends.
 pub(crate) async fn watch(
@@ -65,6 +69,7 @@ fn until(moment: Timestamp, now: Timestamp) -> Duration {
 
 /// If a user answers at the same moment, either the answer or this decision is logged, never both.
 pub(crate) async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error> {
+    let mut again = Again::within(run, RACES_FOR);
     loop {
         // Not while a cancel writes the run's last files: the turn to come would find them.
         let _lock = shared.run_locks.lock(run).await;
@@ -81,7 +86,7 @@ pub(crate) async fn decide(shared: &Arc<Shared>, run: RunId) -> Result<(), Error
                 perform(shared, journal.state());
                 return Ok(());
             }
-            Err(error) if lost_race(&error) => {}
+            Err(error) if lost_race(&error) => again.lost(error).await?,
             // Answered, canceled or asked anew meanwhile: there is nothing to decide.
             Err(Error::Refused(
                 Refusal::InteractionNotPending { .. } | Refusal::RunFinal { .. } | Refusal::Illegal { .. },

@@ -10,12 +10,13 @@ use crate::domain::ids::RunId;
 use crate::orchestrator::admission::effects::leader_ended;
 use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
-use crate::orchestrator::runs::actor;
+use crate::orchestrator::runs::actor::{self, Left};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::context::bounds;
 use crate::orchestrator::shared::live::Mailbox;
 use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::queue::Queue;
+use crate::store;
 
 /// Start runs as they become ready, until the service ends.
 pub(crate) async fn dispatch(shared: Weak<Shared>, queue: Arc<Queue>, closing: tokio_util::sync::CancellationToken) {
@@ -58,11 +59,20 @@ async fn take_from_store(shared: &Arc<Shared>, member: &Membership) {
             Ok(head) => tickets.push(shared.ticket(&head.state)),
             Err(error) => {
                 warn!(run.id = %run, error = %chain(&error), "a run that was taken from the queue cannot be read");
-                give_back(shared, member, run).await;
+                if is_damaged(&error) {
+                    set_aside(shared, member, run);
+                } else {
+                    give_back(shared, member, run).await;
+                }
             }
         }
     }
     shared.queue.taken(tickets);
+}
+
+/// Whether every service will find the row as this one did.
+fn is_damaged(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. } | Error::RunNotFound { .. } | Error::Store(store::Error::Corrupt { .. }))
 }
 
 /// Lets another service have the run, unless it was taken from the queue again. To be called while nothing is taken.
@@ -75,6 +85,25 @@ pub(crate) async fn give_back(shared: &Shared, member: &Membership, run: RunId) 
         warn!(run.id = %run, error = %chain(&error), "a run could not be given back; trying again");
         member.not_given_back(run);
     }
+}
+
+/// Keeps a run for a while that can be neither driven nor failed, and then lets others have it: given back at once, it would be the next
+/// to be taken, and nobody else's run would ever be.
+pub(crate) fn set_aside(shared: &Arc<Shared>, member: &Membership, run: RunId) {
+    let pause = member.set_aside_for(run);
+    warn!(run.id = %run, seconds = pause.as_secs(), "the run is set aside for a while, so that others have their turn");
+    let shared = Arc::downgrade(shared);
+    tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let Some(member) = &shared.member else { return };
+        let _taking = member.taking.lock().await;
+        if !member.cluster.owns(run) {
+            // Somebody has moved it on.
+            member.settled(run);
+        }
+        give_back(&shared, member, run).await;
+    });
 }
 
 fn start_ready(shared: &Arc<Shared>) {
@@ -91,24 +120,25 @@ fn start_ready(shared: &Arc<Shared>) {
 async fn drive(shared: Arc<Shared>, run: RunId, mailbox: Mailbox) {
     // In a task of its own, so that a panic costs one run and no slot.
     let driven = tokio::spawn(actor::run(shared.clone(), run, mailbox).in_current_span());
-    if let Err(panic) = driven.await {
-        error!(%panic, "the actor of a run broke");
-        let broken = Error::io("drive the run")(std::io::Error::other("its actor panicked"));
-        let giving_up = shared.clone();
-        // Also in one of its own: what broke the actor may break this, too.
-        let given_up = tokio::spawn(async move { actor::give_up(&giving_up, run, &broken).await }.in_current_span());
-        match given_up.await {
-            Ok(Ok(_)) => {}
-            Ok(Err(again)) => error!(error = %chain(&again), "the run's failure could not be logged"),
-            Err(panic) => error!(%panic, "the run's failure could not be logged"),
+    let left = match driven.await {
+        Ok(left) => left,
+        Err(panic) => {
+            error!(%panic, "the actor of a run broke");
+            give_up_broken(&shared, run).await
         }
-    }
+    };
     shared.files().released(run);
     shared.live.leave(run);
     if let Some(member) = &shared.member {
-        // An actor that has come to the end of its turn has given the run back with its last append.
-        let _taking = member.taking.lock().await;
-        give_back(&shared, member, run).await;
+        match left {
+            Left::Settled => {
+                member.settled(run);
+                // An actor that has come to the end of its turn has given the run back with its last append.
+                let _taking = member.taking.lock().await;
+                give_back(&shared, member, run).await;
+            }
+            Left::Unsettled => set_aside(&shared, member, run),
+        }
     }
     shared.queue.finished(run);
     if let Ok(head) = shared.log.head(run).await
@@ -117,4 +147,18 @@ async fn drive(shared: Arc<Shared>, run: RunId, mailbox: Mailbox) {
         // Done before, unless its actor broke or found it over: whoever follows it must not wait for ever.
         leader_ended(&shared, &head.state);
     }
+}
+
+/// Fails a run whose actor broke.
+async fn give_up_broken(shared: &Arc<Shared>, run: RunId) -> Left {
+    let broken = Error::io("drive the run")(std::io::Error::other("its actor panicked"));
+    let giving_up = shared.clone();
+    // Also in a task of its own: what broke the actor may break this, too.
+    let given_up = tokio::spawn(async move { actor::give_up(&giving_up, run, &broken).await }.in_current_span());
+    match given_up.await {
+        Ok(Ok(())) => return Left::Settled,
+        Ok(Err(again)) => error!(error = %chain(&again), "the run's failure could not be logged"),
+        Err(panic) => error!(%panic, "the run's failure could not be logged"),
+    }
+    Left::Unsettled
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
+use tracing::warn;
 
+use crate::domain::causes::chain;
 use crate::domain::codes::ErrorCode;
 use crate::domain::ids::RunId;
 use crate::domain::retention::EndedRun;
@@ -39,6 +41,8 @@ struct Needed {
     skills: BTreeSet<String>,
     /// Runs whose results were taken, or may be.
     results: BTreeSet<RunId>,
+    /// Whether there are runs of which nobody knows what they need.
+    unknown: bool,
 }
 
 /// Which runs to list.
@@ -78,13 +82,24 @@ impl Needed {
     }
 }
 
+/// What a row tells; none, with a warning, of one that is damaged: it must not take all others with it.
+fn readable(run: RunId, row: &[u8]) -> Option<RunState> {
+    match parse_head(run, row) {
+        Ok(head) => Some(head.state),
+        Err(error) => {
+            warn!(run.id = %run, error = %chain(&error), "the row of a run cannot be read; the run is left out");
+            None
+        }
+    }
+}
+
 impl ListFilter {
     /// The runs, newest first, and where the next page begins.
     pub(crate) async fn read(&self, store: &dyn EventStore) -> Result<(Vec<RunState>, Option<RunId>), Error> {
         let rows = store.runs_with(&self.runs, self.before, self.limit).await?;
         let next_before = rows.last().filter(|_| rows.len() >= self.limit).map(|(run, _)| *run);
-        let states = rows.iter().map(|(run, row)| Ok(parse_head(*run, row)?.state));
-        Ok((states.collect::<Result<_, Error>>()?, next_before))
+        let states = rows.iter().filter_map(|(run, row)| readable(*run, row));
+        Ok((states.collect(), next_before))
     }
 }
 
@@ -153,7 +168,10 @@ impl Orchestrator {
             before = Some(*last);
             let mut due = Vec::new();
             for (run, row) in rows {
-                let state = parse_head(run, &row)?.state;
+                let Some(state) = readable(run, &row) else {
+                    needed.unknown = true;
+                    continue;
+                };
                 let is_over = state.status().is_final() && !self.shared.live.contains(run);
                 if !is_over || keeps(&state, newer) {
                     newer += u64::from(is_over);
@@ -192,7 +210,7 @@ impl Orchestrator {
     /// Removes what runs share and none needs any more; returns the bytes that this freed.
     async fn remove_unneeded(&self, mut needed: Needed, began: Timestamp) -> Result<u64, Error> {
         let shared = &self.shared;
-        if !shared.lost_runs.is_empty() {
+        if needed.unknown || !shared.lost_runs.is_empty() {
             // They may share it, and nobody knows.
             return Ok(0);
         }

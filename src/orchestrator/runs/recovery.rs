@@ -22,7 +22,7 @@ use crate::orchestrator::log::journal::{Journal, lost_race, not_owner};
 use crate::orchestrator::packages::install::recover_installs;
 use crate::orchestrator::packages::share_installs::share_install;
 use crate::orchestrator::runs::actor::record_uncovered;
-use crate::orchestrator::runs::dispatch::give_back;
+use crate::orchestrator::runs::dispatch::{give_back, set_aside};
 use crate::orchestrator::shared::Shared;
 use crate::orchestrator::shared::membership::Membership;
 use crate::orchestrator::shared::single_flight::Follower;
@@ -129,7 +129,13 @@ pub(crate) async fn recover_abandoned(
                     shared.recovered.fetch_add(1, Relaxed);
                     info!(run.id = %run, "took over the run of a service that is gone");
                 }
-                Err(error) if lost_race(&error) || not_owner(&error) => shared.files().forget(*run),
+                Err(error) if lost_race(&error) => {
+                    shared.files().forget(*run);
+                    // Who wrote first has moved it on; or its log takes nothing, and it would be taken over again at once.
+                    set_aside(shared, member, *run);
+                    continue;
+                }
+                Err(error) if not_owner(&error) => shared.files().forget(*run),
                 // It is still owned, and tried again by whoever finds the lease ended.
                 Err(error) => {
                     warn!(run.id = %run, error = %chain(&error), "a run could not be taken over; trying again");

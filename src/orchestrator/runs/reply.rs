@@ -1,5 +1,7 @@
 //! Answers of users: each question is answered once, and the run is queued with the answer.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,10 +17,13 @@ use crate::orchestrator::admission::effects::perform;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::journal::lost_race;
+use crate::orchestrator::shared::again::Again;
 
 /// Longest answer as JSON, and longest key of one. The answer goes into the run's row until its turn begins.
 const RESPONSE_MAX: usize = 256 * 1024;
 const KEY_MAX: usize = 256;
+/// How long a reply goes on that somebody else is always faster than.
+const RACES_FOR: Duration = Duration::from_secs(15);
 
 /// Answer to an accepted reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -68,6 +73,7 @@ impl Orchestrator {
         requested_by: Option<String>,
     ) -> Result<Replied, Error> {
         check_lengths(&response, idempotency_key.as_deref())?;
+        let mut again = Again::within(run, RACES_FOR);
         loop {
             // Held until the run is queued: a cancel in between would end a run that is about to start.
             let _lock = self.shared.run_locks.lock(run).await;
@@ -88,7 +94,7 @@ impl Orchestrator {
                     let request_id = journal.state().request_id;
                     return Ok(Replied { request_id, status: Status::Queued, accepted: true });
                 }
-                Err(error) if lost_race(&error) => {}
+                Err(error) if lost_race(&error) => again.lost(error).await?,
                 Err(error) => return Err(error),
             }
         }

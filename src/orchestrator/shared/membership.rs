@@ -1,6 +1,6 @@
 //! This service among others on the same store: its lease, and what hangs on it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::ids::RunId;
 use crate::store::{Cluster, NodeInfo};
 
+/// How long a run that cannot be read or logged is set aside, at first and at last.
+const SET_ASIDE: Duration = Duration::from_secs(1);
+const SET_ASIDE_AT_MOST: Duration = Duration::from_secs(600);
+
 /// A service that several share a store with.
 pub(crate) struct Membership {
     pub cluster: Arc<dyn Cluster>,
@@ -22,6 +26,8 @@ pub(crate) struct Membership {
     until: watch::Sender<Instant>,
     /// Somebody asked this service to start no more runs.
     draining: AtomicBool,
+    /// How often each of these runs could be neither driven nor failed.
+    unsettled: Mutex<BTreeMap<RunId, u32>>,
     /// Runs that could not be given back.
     kept: Mutex<BTreeSet<RunId>>,
     /// Held while runs are taken from the queue, until they are in this service's own.
@@ -39,6 +45,7 @@ impl Membership {
             lease: Mutex::new(lease),
             until: watch::Sender::new(Instant::now()),
             draining: AtomicBool::new(false),
+            unsettled: Mutex::default(),
             kept: Mutex::default(),
             taking: Default::default(),
         }
@@ -86,6 +93,24 @@ impl Membership {
 
     fn has_good_lease(&self) -> bool {
         self.has_lease() && Instant::now() < *self.until.borrow()
+    }
+
+    /// How long a run that could be neither driven nor failed is kept from everybody, so that others have their turn: longer each
+    /// time.
+    pub(crate) fn set_aside_for(&self, run: RunId) -> Duration {
+        let mut unsettled = self.unsettled();
+        let times = unsettled.entry(run).or_default();
+        *times = times.saturating_add(1);
+        (SET_ASIDE * 2u32.saturating_pow(*times - 1)).min(SET_ASIDE_AT_MOST)
+    }
+
+    /// The run could be driven or failed.
+    pub(crate) fn settled(&self, run: RunId) {
+        self.unsettled().remove(&run);
+    }
+
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<RunId, u32>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The store could not be told that this run is given back: it is to be told again.

@@ -151,6 +151,29 @@ fn whatever_is_in_the_place_of_the_logs_a_killed_run_ends_and_gets_nothing_of_ot
     }
 }
 
+#[test]
+fn logs_that_a_run_has_closed_or_replaced_are_refused_with_a_code_until_it_ends() {
+    let home = OwnHome::new();
+    for (id, close) in [("closes", "chmod 000 logs"), ("replaces", "rm logs/stdout.txt; mkfifo logs/stdout.txt")] {
+        script_skill(&home.skills(), id, &format!("{close}\ntouch closed\nsleep 1000\n"), json!({}));
+    }
+    let (_running, address) = home.serve(&[("KILL_GRACE_SECONDS", "1")]);
+    for (id, status, code) in [("closes", 403, "FILE_NOT_SHOWN"), ("replaces", 404, "FILE_NOT_FOUND")] {
+        let run = create(address, id);
+        let folder = home.path().join("data/runs").join(&run);
+        crate::crash::until("the skill has closed its logs", || folder.join("closed").exists());
+        for path in ["jobs/{}/logs", "jobs/{}/logs/range?stream=stdout", "management/runs/{}/file?path=logs/stdout.txt"]
+        {
+            let refused = Call::new(address, "GET", &format!("/v1/{}", path.replace("{}", &run))).send();
+            let told = refused.json();
+            assert_eq!((refused.status, &told["error"]["code"]), (status, &json!(code)), "{id} {path}: {told}");
+        }
+        assert_eq!(Call::new(address, "POST", &format!("/v1/jobs/{run}/cancel")).json(&json!({})).send().status, 200);
+        follow(address, &run).until_end();
+        assert_eq!(Call::new(address, "GET", &format!("/v1/jobs/{run}/logs")).send().status, 200, "{id}");
+    }
+}
+
 /// Files behind closed doors: a folder that can be neither listed nor entered, and one that can be listed alone.
 const HOARDERS: [(&str, &str); 2] = [("hides-all", "000"), ("hides-sizes", "400")];
 

@@ -35,12 +35,39 @@ fn whoever_reads_a_run_while_it_is_deleted_gets_it_or_hears_that_it_is_not_there
     assert_eq!(damage.trim(), "{}");
 }
 
+/// A skill whose run has many files, so that whatever goes over them takes a while.
+const FILES: &str =
+    "cat > /dev/null\nfor n in $(seq 300); do echo $n > artifacts/$n; done\necho '{\"success\":true,\"data\":{}}'\n";
+
+#[test]
+fn an_audit_of_a_run_that_is_deleted_meanwhile_tells_of_no_damage() {
+    let server = Server::start();
+    server.skill("files", FILES, json!({}));
+    for _ in 0..8 {
+        let run = server.create_with(&json!({"skill_id": "files", "runtime_options": {"no_cache": true}})).1;
+        server.finish(&run);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                let call = server.call("GET", &format!("/v1/jobs/{run}/audit"));
+                scope.spawn(move || {
+                    let Some(answer) = call.try_send() else { return };
+                    let is_right = match answer.status {
+                        200 => answer.json()["ok"] == true,
+                        status => status == 404,
+                    };
+                    assert!(is_right, "{}", answer.text());
+                });
+            }
+            let delete = server.call("DELETE", &format!("/v1/jobs/{run}"));
+            scope.spawn(move || assert_eq!(delete.send().status, 200));
+        });
+    }
+}
+
 #[test]
 fn clean_ups_and_deletions_at_once_delete_each_run_once() {
     let server = Server::start();
-    // Many files, so that a removal takes a while.
-    let files = "cat > /dev/null\nfor n in $(seq 300); do echo $n > artifacts/$n; done\necho '{\"success\":true,\"data\":{}}'\n";
-    server.skill("files", files, json!({}));
+    server.skill("files", FILES, json!({}));
     for _ in 0..3 {
         let runs: Vec<String> = (0..4)
             .map(|_| server.create_with(&json!({"skill_id": "files", "runtime_options": {"no_cache": true}})).1)

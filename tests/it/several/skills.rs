@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use skill_runner::registry::load_dir;
@@ -12,6 +12,7 @@ use skill_runner::skill::Intake;
 use super::{Service, Services};
 use crate::support::client::{Answer, Call};
 use crate::support::random::Random;
+use crate::support::skill::HELLO;
 use crate::support::zips::zip_folder;
 use crate::support::{postgres, script_skill};
 
@@ -221,6 +222,30 @@ fn a_skill_that_was_laid_into_one_folder_stays_there_until_it_is_shared() {
     assert_eq!((two.get("/v1/skills/own").status, one.get("/v1/skills/own").status), (200, 404));
     let own = Call::new(two.address(), "DELETE", "/v1/skills/own").send();
     assert_eq!((own.status, two.get("/v1/skills/own").status), (200, 404));
+}
+
+#[test]
+fn a_lock_that_a_script_holds_on_the_skills_folder_holds_up_no_run_of_others() {
+    if !postgres::installed("a held lock of the skills folder holds up no run") {
+        return;
+    }
+    let services = Services::new();
+    for name in ["a", "b"] {
+        script_skill(&skills_of(&services, name), "own", HELLO, json!({}));
+    }
+    let (a, b) = (own_skills(&services, "a"), own_skills(&services, "b"));
+    // As a script can as long as it runs, also in the sandbox: it may read the folder.
+    let held = fs::File::open(skills_of(&services, "b")).unwrap();
+    held.lock().unwrap();
+    install(&a, "1.0.0");
+    let began = Instant::now();
+    let created = b.post("/v1/jobs", &json!({"skill_id": "own", "runtime_options": {"no_cache": true}}));
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert!(began.elapsed() < Duration::from_secs(30), "it waited {:?} for the lock", began.elapsed());
+    let refused = b.post("/v1/jobs", &json!({"skill_id": "demo"}));
+    assert_ne!(refused.status, 201, "what could not be put in place is not run: {}", refused.text());
+    drop(held);
+    crate::crash::until("the new skill is there", || b.post("/v1/jobs", &json!({"skill_id": "demo"})).status == 201);
 }
 
 #[test]
