@@ -12,7 +12,7 @@ use skill_runner::store::{MemoryStore, NodeId, StoreClock};
 use uuid::Uuid;
 
 use super::files::Kept;
-use super::link::{Commit, Link};
+use super::link::Link;
 use super::node::{Common, Node, WallClock};
 use super::workers::Workers;
 use crate::clients::Client;
@@ -28,6 +28,11 @@ const STEP_MAX: Duration = Duration::from_millis(250);
 const CALM_STEP_MAX: Duration = Duration::from_millis(600);
 /// An engine whose service died ends within this time.
 const ENGINE_ENDS_IN: u64 = 1_500;
+/// How long a fault lasts that is aimed at an engine, in parts of a hundred of a lease: about where the service gives its lease up, where
+/// shims kill, and where the lease ends.
+const AIMED: &[u64] = &[45, 60, 78, 85, 97, 104, 115, 150, 300];
+/// Longer than a lease.
+const LONG: &[u64] = &[101, 110, 130, 170];
 
 /// All nodes of a world.
 pub struct Stage {
@@ -40,6 +45,8 @@ pub struct Stage {
     agenda: Vec<(Duration, Event)>,
     /// Clients at work.
     clients: Arc<AtomicUsize>,
+    /// The node that the last fault met.
+    left_out: Option<usize>,
 }
 
 /// What happens at its time.
@@ -51,7 +58,8 @@ enum Event {
     FilesBack(usize),
     SpeedUp(usize),
     EngineEnds(u32),
-    Lands(Commit),
+    /// What a dead node had sent arrives, if it has not.
+    Lands(usize),
 }
 
 /// What goes wrong.
@@ -61,12 +69,21 @@ pub enum Fault {
     CrashSoon,
     LosesDisk,
     Pauses,
+    StopsAsItSends,
     IsCutOff,
     IsDeaf,
     FilesAway,
     Slow,
     ClockJumps,
     IsToldToEnd,
+}
+
+/// What goes wrong last.
+#[derive(Debug, Clone, Copy)]
+enum Last {
+    Dies,
+    IsPaused,
+    IsCutOff,
 }
 
 struct Guard(Arc<AtomicUsize>);
@@ -124,6 +141,8 @@ impl Stage {
                     lease,
                     life: None,
                     paused: false,
+                    resumed_at: Duration::ZERO,
+                    gone: false,
                 }
             })
             .collect();
@@ -137,6 +156,7 @@ impl Stage {
             trace: 0,
             agenda: Vec::new(),
             clients: Arc::default(),
+            left_out: None,
         }
     }
 
@@ -178,11 +198,19 @@ impl Stage {
                 self.crash(at, false);
             } else if self.nodes[at].life.as_ref().is_some_and(|life| life.ended.load(Ordering::Relaxed)) {
                 self.ends(at);
+            } else if self.nodes[at].link.is_stopped() {
+                self.pause(at, world.dice.pick(LONG));
             }
         }
         self.now = until;
         world.set_time(until);
-        self.shims();
+        if world.has_engines() {
+            self.shims();
+            self.common.workers.engines_hold_leases(&world);
+        }
+        if world.sabotage == Sabotage::LeasesNeverEnd {
+            self.nodes.iter().for_each(|node| node.link.renew_for_ever());
+        }
         self.due();
     }
 
@@ -196,11 +224,18 @@ impl Stage {
     /// Shims kill engines at the end of the lease, whatever their service does.
     fn shims(&mut self) {
         let world = self.common.world.clone();
+        if world.sabotage == Sabotage::ShimsSleep {
+            return;
+        }
         for (pid, engine) in world.engines() {
             let until = engine.lease.as_ref().and_then(|lease| *lease.borrow());
             let node = self.nodes.iter().find(|node| node.number == engine.node);
             if until.zip(node).and_then(|(until, node)| node.moment(until)).is_some_and(|until| until <= self.now) {
-                world.note(format!("the shim kills engine {pid} of {}", world.name(engine.run)));
+                let name = world.name(engine.run);
+                world.note(format!("the shim kills engine {pid} of {name}"));
+                if node.is_some_and(|node| node.awake_for(self.now) > node.lease) {
+                    world.violated(format!("a service that is awake leaves engine {pid} of {name} to its shim"));
+                }
                 world.engine_ends(pid);
                 engine.killed.notify_one();
             }
@@ -226,18 +261,40 @@ impl Stage {
             Event::FilesBack(at) => self.nodes[at].link.take_files_away(false),
             Event::SpeedUp(at) => self.nodes[at].link.slow_down(0),
             Event::EngineEnds(pid) => world.engine_ends(pid),
-            Event::Lands(commit) => {
-                world.note("what a dead node had sent arrives");
-                let _ = commit();
-            }
+            Event::Lands(at) => self.nodes[at].link.drifts_in(true),
         }
     }
 
     fn resume(&mut self, at: usize) {
         if self.nodes[at].paused {
-            self.common.world.note(format!("n{} goes on", at + 1));
-            self.nodes[at].resume(&self.common.world, self.now);
+            let world = self.common.world.clone();
+            world.note(format!(
+                "n{} goes on{}",
+                at + 1,
+                if self.lost_lease(at) { ", and its lease is over" } else { "" }
+            ));
+            self.nodes[at].resume(&world, self.now);
         }
+    }
+
+    fn lost_lease(&self, at: usize) -> bool {
+        self.common.workers.has_lost_lease(at + 1)
+    }
+
+    /// Its processes are stopped for so many parts of a lease, but for the shims.
+    fn pause(&mut self, at: usize, percent: u64) {
+        self.nodes[at].paused = true;
+        self.later(self.lease().as_millis() as u64 * percent / 100, Event::Resume(at));
+    }
+
+    /// Nodes on which an engine works.
+    pub fn busy_nodes(&self) -> Vec<usize> {
+        if !self.common.world.has_engines() {
+            return Vec::new();
+        }
+        let engines = self.common.world.engines();
+        let works = |at: &usize| engines.iter().any(|(_, engine)| engine.begun && engine.node == at + 1);
+        (0..self.nodes.len()).filter(|at| self.nodes[*at].answers()).filter(works).collect()
     }
 
     /// A node dies.
@@ -252,11 +309,13 @@ impl Stage {
         self.nodes[at].end(&world);
         self.common.workers.dies(at + 1);
         let power_cut = loses_disk || dice.once_in(3);
-        if let Some(commit) = self.nodes[at].link.lands() {
-            match dice.below(3) {
-                0 => {}
-                1 => self.happens(Event::Lands(commit)),
-                _ => self.later(dice.below(3_000), Event::Lands(commit)),
+        if self.nodes[at].link.is_left_adrift() {
+            match dice.below(4) {
+                0 => self.nodes[at].link.drifts_in(false),
+                1 => self.happens(Event::Lands(at)),
+                2 => self.later(dice.below(3_000), Event::Lands(at)),
+                // When its run is taken over, or long after.
+                _ => self.later(2 * self.lease().as_millis() as u64, Event::Lands(at)),
             }
         }
         for (pid, engine) in mine {
@@ -292,13 +351,16 @@ impl Stage {
     pub fn fault(&mut self, fault: Fault) {
         let world = self.common.world.clone();
         let dice = &world.dice;
-        let at = dice.below(self.nodes.len() as u64) as usize;
+        let busy = self.busy_nodes();
+        let aimed = !busy.is_empty() && !dice.once_in(4);
+        let at = if aimed { dice.pick(&busy) } else { dice.below(self.nodes.len() as u64) as usize };
         let lease = self.lease().as_millis() as u64;
-        let lasts = dice.pick(&[500, lease / 3, lease / 3, lease * 3 / 2, lease * 3]);
+        let percent = if aimed { dice.pick(AIMED) } else { dice.pick(&[5, 33, 33, 150, 300]) };
+        let lasts = lease * percent / 100;
         if self.nodes[at].life.is_none() {
             return;
         }
-        world.note(format!("FAULT {fault:?} n{}", at + 1));
+        world.note(format!("FAULT {fault:?} n{}{}", at + 1, if aimed { ", where an engine works" } else { "" }));
         match fault {
             Fault::Crash => self.crash(at, false),
             Fault::LosesDisk => self.crash(at, true),
@@ -307,10 +369,8 @@ impl Stage {
                     life.crash_within(1 + dice.below(40));
                 }
             }
-            Fault::Pauses => {
-                self.nodes[at].paused = true;
-                self.later(lasts, Event::Resume(at));
-            }
+            Fault::Pauses => self.pause(at, percent),
+            Fault::StopsAsItSends => self.nodes[at].link.stop_at_send(),
             Fault::IsCutOff => {
                 self.nodes[at].link.cut(true);
                 self.later(lasts, Event::Heal(at));
@@ -412,23 +472,62 @@ impl Stage {
         found.lock().unwrap().take()
     }
 
-    /// Nothing goes wrong from now on: whatever is away comes back, but for nodes that are gone for good.
+    /// The last fault, aimed at a node where an engine works. It is not over when the others have to settle what that node worked on.
+    pub fn last_fault(&mut self) {
+        let world = self.common.world.clone();
+        // The first goes on.
+        let busy: Vec<usize> = self.busy_nodes().into_iter().filter(|at| *at > 0).collect();
+        if busy.is_empty() {
+            return;
+        }
+        let (at, last) = (world.dice.pick(&busy), world.dice.pick(&[Last::Dies, Last::IsPaused, Last::IsCutOff]));
+        world.note(format!("FAULT Last {last:?} n{}, where an engine works", at + 1));
+        match last {
+            Last::Dies => {
+                self.crash(at, world.dice.once_in(3));
+                self.nodes[at].gone = true;
+            }
+            Last::IsPaused => self.nodes[at].paused = true,
+            Last::IsCutOff => self.nodes[at].link.cut(true),
+        }
+        self.left_out = Some(at);
+        world.is_in_trouble(Some(at + 1));
+    }
+
+    /// The node that the last fault met is back, unless it is gone for good.
+    pub fn let_in(&mut self) {
+        if let Some(at) = self.left_out.take() {
+            self.nodes[at].link.heal();
+            self.resume(at);
+            // It needs a moment to have a lease again.
+            self.pass(Duration::from_secs(2));
+            self.common.world.is_in_trouble(None);
+        }
+    }
+
+    /// Nothing goes wrong from now on: whatever is away comes back, but for nodes that are gone for good and the one of the last fault.
     pub fn calm_down(&mut self) {
         let world = self.common.world.clone();
         world.calm_down();
         for at in 0..self.nodes.len() {
-            self.nodes[at].link.heal();
             self.nodes[at].clock.ahead.store(0, Ordering::Relaxed);
-            self.resume(at);
+            if self.left_out != Some(at) {
+                self.nodes[at].link.heal();
+                self.resume(at);
+            }
         }
         let agenda = std::mem::take(&mut self.agenda);
-        self.agenda =
-            agenda.into_iter().filter(|(_, event)| matches!(event, Event::EngineEnds(_) | Event::Lands(_))).collect();
+        let stays = |event: &Event| matches!(event, Event::EngineEnds(_) | Event::Lands(_));
+        let soon = self.now + Duration::from_secs(3);
+        self.agenda = (agenda.into_iter())
+            .filter(|(_, event)| stays(event))
+            .map(|(moment, event)| (moment.min(soon), event))
+            .collect();
         for at in 0..self.nodes.len() {
             if self.nodes[at].life.is_some() {
                 continue;
             }
-            if at > 0 && world.dice.once_in(3) {
+            if self.nodes[at].gone || at > 0 && world.dice.once_in(3) {
                 world.note(format!("n{} is gone for good", at + 1));
             } else {
                 self.start(at);

@@ -50,6 +50,7 @@ impl NodeStore {
         let (orders, received) = mpsc::unbounded_channel();
         let (tails, wake) = (Tails::default(), Arc::new(Notify::new()));
         workers.begins(world.node());
+        link.serves(&node);
         let writer = Writer { world: world.clone(), link: link.clone(), node: node.clone(), tails: tails.clone() };
         tokio::spawn(writer.write(received));
         tokio::spawn(listen(world.clone(), link.clone(), tails.clone()));
@@ -164,6 +165,8 @@ enum Fate {
     CommittedUnknown,
     /// The connection is lost before, and it is sent again.
     SentAgain,
+    /// The node is stopped before.
+    SentLate,
 }
 
 impl Writer {
@@ -193,20 +196,27 @@ impl Writer {
     }
 
     async fn append(&self, what: &str, run: RunId, commit: Commit, answer: oneshot::Sender<AppendResult>) {
-        self.link.takes_off(commit);
+        self.link.takes_off(run, commit);
         self.world.effect(what).await;
         let chaos = self.world.chaos();
         let fate = match () {
+            () if chaos && self.link.stops() => Fate::SentLate,
             () if chaos && self.world.dice.once_in(25) => Fate::CommittedUnknown,
             () if chaos && self.world.dice.once_in(25) => Fate::SentAgain,
             () => Fate::Answered,
         };
-        if matches!(fate, Fate::SentAgain) {
-            self.world.note(format!("not committed, and unknown: {what}"));
-            self.unknown().await;
+        match fate {
+            Fate::SentAgain => {
+                self.world.note(format!("not committed, and unknown: {what}"));
+                self.unknown().await;
+            }
+            Fate::SentLate => {
+                self.world.note(format!("stopped while committing: {what}"));
+                self.link.linger(1_000 + self.world.dice.below(30_000)).await;
+            }
+            Fate::Answered | Fate::CommittedUnknown => {}
         }
-        let Some(commit) = self.link.lands() else { return };
-        let outcome = commit();
+        let Some(outcome) = self.link.lands() else { return };
         if matches!(fate, Fate::CommittedUnknown) {
             self.world.note(format!("is committed, and unknown: {what}"));
             self.unknown().await;
@@ -236,7 +246,10 @@ fn committing(
     commit: impl FnOnce() -> AppendResult + Send + 'static,
 ) -> Commit {
     Box::new(move || {
-        let outcome = commit();
+        let mut outcome = commit();
+        if matches!(outcome, Err(Error::NotOwner)) && world.sabotage == Sabotage::EpochsIgnored {
+            outcome = ready(world.disk.append(append.clone()));
+        }
         match &outcome {
             Ok(head) => {
                 world.note(&what);
@@ -366,6 +379,7 @@ impl Cluster for NodeStore {
             self.link.reach().await?;
             let free = most.saturating_sub(self.lost.lock().unwrap().len());
             let taken = self.node.take(free, &bounds).await?;
+            self.workers.took(&self.world, &taken);
             let taken = self.taken(taken, most, "");
             self.link.pause().await;
             taken
@@ -379,6 +393,7 @@ impl Cluster for NodeStore {
                 return Ok(Vec::new());
             }
             let taken = self.node.take_abandoned(most).await?;
+            self.workers.took_over(&self.world, &taken);
             if !taken.is_empty() {
                 let names: Vec<String> = taken.iter().map(|run| self.world.name(*run)).collect();
                 self.world.note(format!("takes over {}", names.join(" ")));
@@ -392,6 +407,7 @@ impl Cluster for NodeStore {
         Box::pin(async move {
             self.link.reach().await?;
             self.world.note(format!("gives {} back", self.world.name(run)));
+            self.workers.gives_back(&self.world, run);
             self.node.release(run).await
         })
     }
