@@ -84,6 +84,8 @@ pub struct NodeLife {
     pub service: Arc<Mutex<Option<Orchestrator>>>,
     /// It has ended as it should, or could not start.
     pub ended: Arc<AtomicBool>,
+    /// It was told to end.
+    pub ending: bool,
 }
 
 impl NodeLife {
@@ -117,7 +119,16 @@ impl Node {
         };
         let (service, ended) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         runtime.spawn(begin(Beginning::of(self, common), service.clone(), ended.clone()));
-        self.life = Some(NodeLife { runtime: Some(runtime), life, lights_out, began, began_at: now, service, ended });
+        self.life = Some(NodeLife {
+            runtime: Some(runtime),
+            life,
+            lights_out,
+            began,
+            began_at: now,
+            service,
+            ended,
+            ending: false,
+        });
     }
 
     /// Lets it live up to this moment; whether it crashed.

@@ -395,7 +395,8 @@ impl Stage {
                 self.nodes[at].clock.ahead.store(ahead * 1_000_000, Ordering::Relaxed);
             }
             Fault::IsToldToEnd => {
-                let (Some(service), Some(life)) = (self.nodes[at].service(), &self.nodes[at].life) else { return };
+                let (Some(service), Some(life)) = (self.nodes[at].service(), &mut self.nodes[at].life) else { return };
+                life.ending = true;
                 let (ended, grace) = (life.ended.clone(), dice.pause());
                 self.nodes[at].spawn(async move {
                     service.drain(grace).await;
@@ -477,7 +478,7 @@ impl Stage {
         let world = self.common.world.clone();
         // The first goes on.
         let busy: Vec<usize> = self.busy_nodes().into_iter().filter(|at| *at > 0).collect();
-        if busy.is_empty() {
+        if busy.is_empty() || self.nodes[0].life.as_ref().is_some_and(|life| life.ending) {
             return;
         }
         let (at, last) = (world.dice.pick(&busy), world.dice.pick(&[Last::Dies, Last::IsPaused, Last::IsCutOff]));
