@@ -18,7 +18,8 @@ pub async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
     what_is_removed_must_be_put_again(&make()).await?;
     what_a_record_names_must_be_put_again(&make()).await?;
     a_removal_that_is_not_ended_is_begun_again(&make()).await?;
-    one_service_at_a_time_looks(&make()).await
+    one_service_at_a_time_looks(&make()).await?;
+    who_has_no_lease_can_have_files_looked_for(&make()).await
 }
 
 const NONE: [FileHash; 0] = [];
@@ -158,5 +159,20 @@ async fn one_service_at_a_time_looks(services: &Services) -> Result<(), Error> {
     assert!(one.cluster.looked_at(None).await?);
     two.cluster.look_again().await?;
     assert_eq!(turn(two, HOUR).await?, Some(None));
+    Ok(())
+}
+
+async fn who_has_no_lease_can_have_files_looked_for(services: &Services) -> Result<(), Error> {
+    let [one, .., last] = &services.views[..] else { return Ok(()) };
+    let turn_of_nobody = last.cluster.take_turn(HOUR).await;
+    assert!(matches!(turn_of_nobody, Err(Error::NotOwner)), "{turn_of_nobody:?}");
+    last.cluster.look_again().await?;
+    let [one_joined, ..] = joined(services).await? else { return Ok(()) };
+    assert_eq!(turn(one_joined, HOUR).await?, Some(None));
+    assert!(one.cluster.looked_at(None).await?);
+    assert_eq!(turn(one, HOUR).await?, None);
+    one.cluster.leave().await?;
+    one.cluster.look_again().await?;
+    assert_eq!(turn(last, HOUR).await?, Some(None), "others look at once");
     Ok(())
 }

@@ -21,10 +21,6 @@ impl Client {
             Error::Store(store::Error::Unreachable { .. }) | Error::Blobs(_) if self.world.node() > 0 => {
                 self.world.is_troubled()
             }
-            // A clean-up asks for the turn to remove shared files, which needs a lease.
-            Error::Store(store::Error::NotOwner) if doing == "clean up" && self.world.node() > 0 => {
-                self.world.is_troubled()
-            }
             Error::Store(store::Error::Full { .. }) => self.world.is_troubled(),
             // A run whose failure cannot be logged cannot be canceled either.
             Error::Io { doing, .. } if doing == "cancel the run" => self.world.is_troubled(),
