@@ -1,6 +1,5 @@
 //! The store as one of several nodes reaches it: one writer in each life, questions that are late or lost, wakes that do not come.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,13 +15,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::link::{Commit, Link, away};
 use super::workers::{WorkerId, Workers};
-use crate::store::{ready, words};
+use crate::store::{Orders, Tails, ready, words};
 use crate::world::{Sabotage, World};
 
 /// How often a node looks for heads that it was not told of.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-
-type Tails = Arc<Mutex<BTreeMap<RunId, Vec<watch::Sender<Seq>>>>>;
 
 /// The store in one life of a node.
 pub struct NodeStore {
@@ -30,7 +27,7 @@ pub struct NodeStore {
     link: Arc<Link>,
     pub(super) node: Arc<MemoryNode>,
     workers: Arc<Workers>,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Orders<Order>,
     tails: Tails,
     wake: Arc<Notify>,
     /// Runs that were taken, and the answer was lost.
@@ -47,7 +44,7 @@ impl NodeStore {
     pub fn open(link: &Arc<Link>, workers: &Arc<Workers>, id: NodeId) -> Arc<NodeStore> {
         let world = link.world.clone();
         let node = Arc::new(MemoryNode::new(world.disk.clone(), id));
-        let (orders, received) = mpsc::unbounded_channel();
+        let (orders, received) = Orders::new(&world);
         let (tails, wake) = (Tails::default(), Arc::new(Notify::new()));
         workers.begins(world.node());
         link.serves(&node);
@@ -67,18 +64,6 @@ impl NodeStore {
         });
         let (link, workers) = (link.clone(), workers.clone());
         Arc::new(NodeStore { world, link, node, workers, orders, tails, wake, lost: Mutex::default() })
-    }
-
-    fn order<T: Send + 'static>(
-        &self,
-        order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order,
-    ) -> BoxFuture<'static, Result<T, Error>> {
-        if self.world.ending() {
-            self.world.violated("something was written while the service was taken apart");
-        }
-        let (answer, answered) = oneshot::channel();
-        let _ = self.orders.send(order(answer));
-        Box::pin(async move { answered.await.unwrap_or(Err(Error::Closed)) })
     }
 
     /// Asks the store; its answer may be old when it comes.
@@ -268,7 +253,7 @@ impl EventStore for NodeStore {
         let by = self.workers.id(self.world.node());
         let commit = self.node.append_later(append.clone());
         let commit = committing(self.world.clone(), self.workers.clone(), by, append, what.clone(), commit);
-        self.order(|answer| Order::Append(what, run, commit, answer))
+        self.orders.give(|answer| Order::Append(what, run, commit, answer))
     }
 
     fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {
@@ -313,12 +298,12 @@ impl EventStore for NodeStore {
 
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {
         let run = *run;
-        self.order(|answer| Order::Delete(run, None, answer))
+        self.orders.give(|answer| Order::Delete(run, None, answer))
     }
 
     fn delete_run(&self, run: &RunId, index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
         let run = *run;
-        self.order(|answer| Order::Delete(run, Some(index), answer))
+        self.orders.give(|answer| Order::Delete(run, Some(index), answer))
     }
 
     fn raw(
