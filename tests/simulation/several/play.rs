@@ -19,7 +19,7 @@ use crate::world::Sabotage;
 /// A dead node's runs are settled within the time of a lease and this.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
 /// How long a fault waits for an engine.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(12);
 /// No world takes longer, in its own time.
 const CALM_MAX: Duration = Duration::from_secs(3 * 3600);
 
