@@ -1,5 +1,6 @@
 //! Several nodes on one store: what must hold for one service must hold for all of them together.
 
+mod calm;
 mod check;
 mod files;
 mod link;
