@@ -68,7 +68,7 @@ impl Shared {
         let deleted = state.deleted.contains(&append.run);
         let head = admission::admit(&append, state.head(&append.run), deleted, |key| Ok(state.rows.get(key).cloned()))?;
         if let Some(several) = &state.several {
-            several.removed.admit(&append.for_others)?;
+            several.removed.admit(&append.for_others.files, append.for_others.put_after)?;
         }
         if !append.events.is_empty() {
             state.logs.entry(append.run).or_default().extend(append.events);

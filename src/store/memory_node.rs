@@ -265,7 +265,7 @@ impl Records for MemoryNode {
     }
 
     fn change_record(&self, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>> {
-        Box::pin(ready(self.several(|several| several.records.change(change))))
+        Box::pin(ready(self.several(|several| several.records.change(change, &several.removed))))
     }
 
     fn records_changed(&self) -> watch::Receiver<u64> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use super::memory_removed::Removed;
 use super::{Changed, Error, Expected, Record, RecordChange, RecordList, records};
 
 /// The records of a store in memory.
@@ -48,7 +49,7 @@ impl MemoryRecords {
         self.kinds.get(kind).map_or(0, |kind| kind.revision)
     }
 
-    pub(super) fn change(&mut self, change: RecordChange) -> Result<Changed, Error> {
+    pub(super) fn change(&mut self, change: RecordChange, removed: &Removed) -> Result<Changed, Error> {
         records::check(&change)?;
         let kind = self.kinds.entry(change.kind).or_default();
         let found = kind.record(&change.key);
@@ -62,6 +63,9 @@ impl MemoryRecords {
         }
         if found.is_none() && change.value.is_none() {
             return Ok(Changed::Done { revision: kind.revision });
+        }
+        if change.value.is_some() {
+            removed.admit(&change.files, change.put_after)?;
         }
         kind.revision += 1;
         let revision = kind.revision;

@@ -101,7 +101,10 @@ impl Removals for MemoryNode {
     }
 
     fn look_again(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.as_me(|several, _| several.removed.all_looked_at = None)
+        Box::pin(ready(self.several(|several| {
+            several.removed.all_looked_at = None;
+            Ok(())
+        })))
     }
 
     fn begin_removal(&self, among: &[FileHash]) -> BoxFuture<'_, Result<Vec<FileHash>, Error>> {

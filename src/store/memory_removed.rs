@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use super::Error;
 use super::removals::FileHash;
-use super::{Error, ForOthers};
 
 /// What services agree on about removals.
 #[derive(Default)]
@@ -25,12 +25,12 @@ pub(super) struct Removal {
 }
 
 impl Removed {
-    /// Whether files that an append names are there.
-    pub(super) fn admit(&self, for_others: &ForOthers) -> Result<(), Error> {
+    /// Whether files that are named now, and were put after so many removals, are there.
+    pub(super) fn admit(&self, files: &[FileHash], put_after: u64) -> Result<(), Error> {
         let gone = |file: &FileHash| {
             let removal = self.files.get(file);
-            removal.is_some_and(|removal| removal.number.is_none_or(|number| number > for_others.put_after))
+            removal.is_some_and(|removal| removal.number.is_none_or(|number| number > put_after))
         };
-        if for_others.files.iter().any(gone) { Err(Error::FilesRemoved) } else { Ok(()) }
+        if files.iter().any(gone) { Err(Error::FilesRemoved) } else { Ok(()) }
     }
 }

@@ -20,7 +20,7 @@ pub async fn check(services: &[Arc<dyn Cluster>]) -> Result<(), Error> {
 
 fn put(kind: &'static str, key: &str, expected: Expected, value: &str) -> RecordChange {
     let value = Some(Bytes::copy_from_slice(value.as_bytes()));
-    RecordChange { kind, key: key.to_owned(), expected, value, files: Vec::new() }
+    RecordChange { kind, key: key.to_owned(), expected, value, files: Vec::new(), put_after: 0 }
 }
 
 fn removal(kind: &'static str, key: &str, expected: Expected) -> RecordChange {

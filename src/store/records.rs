@@ -50,6 +50,9 @@ pub struct RecordChange {
     pub value: Option<Bytes>,
     /// The shared files, by their SHA-256, that are kept as long as the record is this one. Put them before it names them.
     pub files: Vec<[u8; 32]>,
+    /// How many removals were over before those of the files were put that the record did not name yet
+    /// ([`EventStore::removals`](super::EventStore::removals)).
+    pub put_after: u64,
 }
 
 /// What became of a change.
@@ -75,7 +78,8 @@ pub trait Records: Send + Sync {
     fn record_revisions(&self, kinds: &[&'static str]) -> BoxFuture<'_, Result<Vec<u64>, Error>>;
 
     /// Changes a record if it is what is expected. Changes of a kind are made one after the other. Removing what is not there
-    /// changes no revision.
+    /// changes no revision. [`Error::FilesRemoved`] if one of its files is being removed, or was after it was put: nothing was
+    /// changed then, and all of them are to be put again.
     fn change_record(&self, change: RecordChange) -> BoxFuture<'_, Result<Changed, Error>>;
 
     /// Changes whenever records may have: the number has no meaning. It may come late, without reason, or not at all where

@@ -33,7 +33,7 @@ pub trait Removals: Send + Sync {
     /// Files up to this one were looked at, or all. Whether this service still has its turn.
     fn looked_at(&self, up_to: Option<FileHash>) -> BoxFuture<'_, Result<bool, Error>>;
 
-    /// The next turn may begin now.
+    /// The next turn may begin now. Whoever has no lease can ask for it as well.
     fn look_again(&self) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Begins the removal of those that nothing needs, and tells which. None while a service may be there that knows nothing of

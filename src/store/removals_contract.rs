@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::cluster_contract::{Services, View, joined};
 use super::contract::{events, run};
 use super::removals::BEGUN_FOR;
-use super::{Append, Error, FileHash, ForOthers, IndexChange, IndexKey};
+use super::{Append, Changed, Error, Expected, FileHash, ForOthers, IndexChange, IndexKey, RecordChange};
 use crate::domain::ids::Seq;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -16,8 +16,10 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub async fn check(make: impl Fn() -> Services) -> Result<(), Error> {
     only_what_nothing_needs_is_removed(&make()).await?;
     what_is_removed_must_be_put_again(&make()).await?;
+    what_a_record_names_must_be_put_again(&make()).await?;
     a_removal_that_is_not_ended_is_begun_again(&make()).await?;
-    one_service_at_a_time_looks(&make()).await
+    one_service_at_a_time_looks(&make()).await?;
+    who_has_no_lease_can_have_files_looked_for(&make()).await
 }
 
 const NONE: [FileHash; 0] = [];
@@ -85,6 +87,40 @@ async fn what_is_removed_must_be_put_again(services: &Services) -> Result<(), Er
     Ok(())
 }
 
+fn names(expected: Expected, files: &[FileHash], put_after: u64) -> RecordChange {
+    let value = Some(Bytes::from_static(b"v"));
+    RecordChange { kind: "k", key: "r".to_owned(), expected, value, files: files.to_vec(), put_after }
+}
+
+async fn what_a_record_names_must_be_put_again(services: &Services) -> Result<(), Error> {
+    let [one, two, ..] = joined(services).await? else { return Ok(()) };
+    let refused = |result: Result<Changed, Error>| matches!(result, Err(Error::FilesRemoved));
+    let before = one.store.removals().await?;
+    assert_eq!(two.cluster.begin_removal(&[file(1)]).await?, [file(1)]);
+    let during = one.store.removals().await?;
+    let change = one.cluster.change_record(names(Expected::Absent, &[file(1)], during)).await;
+    assert!(refused(change), "it is being removed");
+    two.cluster.end_removal(&[file(1)], &[]).await?;
+    // Put before the removal, or while it was under way: it may be gone.
+    for put_after in [before, during] {
+        assert!(refused(one.cluster.change_record(names(Expected::Absent, &[file(1), file(2)], put_after)).await));
+    }
+    assert_eq!(two.cluster.record("k", "r").await?, None, "nothing was changed");
+    assert_eq!(two.cluster.record_revisions(&["k"]).await?, [0]);
+    // Put again it can be named at once, however short ago it was removed.
+    let after = one.store.removals().await?;
+    let changed = one.cluster.change_record(names(Expected::Absent, &[file(1), file(2)], after)).await?;
+    assert_eq!(changed, Changed::Done { revision: 1 });
+    assert_eq!(removed(two, &[file(1), file(2), file(3)]).await?, [file(3)]);
+    // What it names already stays, and what names nothing depends on no removal.
+    let changed = one.cluster.change_record(names(Expected::At(1), &[file(2)], after)).await?;
+    assert_eq!(changed, Changed::Done { revision: 2 });
+    assert_eq!(removed(two, &[file(1), file(2)]).await?, [file(1)]);
+    let changed = one.cluster.change_record(names(Expected::At(2), &[], 0)).await?;
+    assert_eq!(changed, Changed::Done { revision: 3 });
+    Ok(())
+}
+
 async fn a_removal_that_is_not_ended_is_begun_again(services: &Services) -> Result<(), Error> {
     let [one, two, ..] = joined(services).await? else { return Ok(()) };
     assert_eq!(one.cluster.begin_removal(&[file(1)]).await?, [file(1)]);
@@ -123,5 +159,20 @@ async fn one_service_at_a_time_looks(services: &Services) -> Result<(), Error> {
     assert!(one.cluster.looked_at(None).await?);
     two.cluster.look_again().await?;
     assert_eq!(turn(two, HOUR).await?, Some(None));
+    Ok(())
+}
+
+async fn who_has_no_lease_can_have_files_looked_for(services: &Services) -> Result<(), Error> {
+    let [one, .., last] = &services.views[..] else { return Ok(()) };
+    let turn_of_nobody = last.cluster.take_turn(HOUR).await;
+    assert!(matches!(turn_of_nobody, Err(Error::NotOwner)), "{turn_of_nobody:?}");
+    last.cluster.look_again().await?;
+    let [one_joined, ..] = joined(services).await? else { return Ok(()) };
+    assert_eq!(turn(one_joined, HOUR).await?, Some(None));
+    assert!(one.cluster.looked_at(None).await?);
+    assert_eq!(turn(one, HOUR).await?, None);
+    one.cluster.leave().await?;
+    one.cluster.look_again().await?;
+    assert_eq!(turn(last, HOUR).await?, Some(None), "others look at once");
     Ok(())
 }

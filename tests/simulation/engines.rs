@@ -84,11 +84,14 @@ impl Players {
         let resume = words.iter().position(|word| word == "resume").map(|at| words[at + 1].clone());
         let runs = |script: &str| words.iter().any(|word| word.ends_with(script));
         let is_script = !words.iter().any(|word| word == "--json");
-        let part = match is_script {
+        let mut part = match is_script {
             true if runs("normalizer.sh") || runs("fallback.sh") => parts::helper(&world.dice),
             true => parts::script(&world.dice),
             false => parts::codex(&world.dice, resume.as_deref()),
         };
+        if self.workers.is_some() {
+            part.may_take_long(&world.dice);
+        }
         let input = String::from_utf8_lossy(&spec.launch.stdin).into_owned();
         // Steps behind the engine of a turn, and a session that is asked to mend its answer, begin no turn.
         let step = match () {
@@ -206,7 +209,7 @@ impl Player {
         self.world.note(format!("engine {} is told its input", self.pid));
         self.world.engine_goes(self.pid);
         if let Some(workers) = &self.workers {
-            workers.engine_goes(&self.world, self.run);
+            workers.engine_goes(&self.world, self.pid, self.run);
             flies_alone(&self.world, self.run);
             self.limits.hold(&self.world);
         }

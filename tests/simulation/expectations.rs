@@ -19,13 +19,11 @@ impl Client {
         let expected = match error {
             Error::Refused(_) | Error::Rejected { .. } | Error::QueueFull { .. } | Error::ShuttingDown => true,
             Error::Store(store::Error::Unreachable { .. }) | Error::Blobs(_) if self.world.node() > 0 => {
-                self.world.chaos()
+                self.world.is_troubled()
             }
-            // A clean-up asks for the turn to remove shared files, which needs a lease.
-            Error::Store(store::Error::NotOwner) if doing == "clean up" && self.world.node() > 0 => self.world.chaos(),
-            Error::Store(store::Error::Full { .. }) => self.world.chaos(),
+            Error::Store(store::Error::Full { .. }) => self.world.is_troubled(),
             // A run whose failure cannot be logged cannot be canceled either.
-            Error::Io { doing, .. } if doing == "cancel the run" => self.world.chaos(),
+            Error::Io { doing, .. } if doing == "cancel the run" => self.world.is_troubled(),
             Error::IdempotencyConflict => true,
             Error::RunNotFound { .. } | Error::FilesGone { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
@@ -101,7 +99,7 @@ impl Client {
     pub fn holds_repeat(&self, first: &Reply, again: Option<Replied>) {
         let gone = self.world.book.lock().unwrap().deleted.contains(&first.run);
         let wanted = first.key.as_ref().map(|_| first.receipt.clone());
-        if again != wanted && !gone && !(again.is_none() && self.world.chaos()) {
+        if again != wanted && !gone && !(again.is_none() && self.world.is_troubled()) {
             self.world.violated(format!("{first:?} was answered the second time with {again:?}"));
         }
     }

@@ -172,11 +172,28 @@ fn engines_that_survive_their_service_are_noticed() {
 
 /// Whether worlds of several nodes notice what is broken in them.
 fn is_noticed(sabotage: Sabotage, within: u64) {
-    assert!(!play_all(several::play, several::MET, 0, within, sabotage).0.is_empty(), "{sabotage:?}");
+    let failed = play_all(several::play, several::MET, 0, within, sabotage).0;
+    failed.iter().for_each(|outcome| eprintln!("{sabotage:?} in world {}: {:?}", outcome.seed, outcome.violations));
+    assert!(!failed.is_empty(), "{sabotage:?}");
 }
 
 #[test]
 fn nodes_notice_runs_and_files_that_nobody_keeps() {
     is_noticed(Sabotage::TakeOversForgotten, 100);
     is_noticed(Sabotage::FilesForgotten, 100);
+}
+
+#[test]
+fn nodes_notice_leases_that_never_end() {
+    is_noticed(Sabotage::LeasesNeverEnd, 60);
+}
+
+#[test]
+fn nodes_notice_shims_that_let_engines_outlive_their_lease() {
+    is_noticed(Sabotage::ShimsSleep, 60);
+}
+
+#[test]
+fn nodes_notice_a_store_that_takes_appends_of_an_earlier_owner() {
+    is_noticed(Sabotage::EpochsIgnored, 60);
 }

@@ -35,6 +35,16 @@ pub struct Part {
     pub result: Option<&'static str>,
 }
 
+impl Part {
+    /// Now and then it takes as long as a lease until it goes on.
+    pub fn may_take_long(&mut self, dice: &Dice) {
+        if dice.once_in(3) && !self.lines.is_empty() {
+            let at = dice.below(self.lines.len() as u64) as usize;
+            self.lines[at].0 += Duration::from_millis(2_000 + dice.below(18_000));
+        }
+    }
+}
+
 const GOOD: Ending = Ending::Exits(ProcessExit::Code(0));
 
 fn part(dice: &Dice, name: String, stdout: &[u8], stderr: &[u8], ending: Ending) -> Part {

@@ -25,13 +25,40 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::world::{Sabotage, World};
 
 /// A channel for each follower: which of several on one channel is woken first would be left to chance.
-type Tails = Arc<Mutex<BTreeMap<RunId, Vec<watch::Sender<Seq>>>>>;
+pub type Tails = Arc<Mutex<BTreeMap<RunId, Vec<watch::Sender<Seq>>>>>;
+
+/// Where orders for the one writer go.
+pub struct Orders<O> {
+    world: Arc<World>,
+    /// Unbounded, as there are only a handful of writers.
+    sender: mpsc::UnboundedSender<O>,
+}
+
+impl<O> Orders<O> {
+    /// And where the writer receives them.
+    pub fn new(world: &Arc<World>) -> (Orders<O>, mpsc::UnboundedReceiver<O>) {
+        let (sender, received) = mpsc::unbounded_channel();
+        (Orders { world: world.clone(), sender }, received)
+    }
+
+    /// Gives an order; what the writer answers.
+    pub fn give<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> O,
+    ) -> BoxFuture<'static, Result<T, Error>> {
+        if self.world.ending() {
+            self.world.violated("something was written while the service was taken apart");
+        }
+        let (answer, answered) = oneshot::channel();
+        let _ = self.sender.send(order(answer));
+        Box::pin(async move { answered.await.unwrap_or(Err(Error::Closed)) })
+    }
+}
 
 /// The store of one life.
 pub struct Store {
     world: Arc<World>,
-    /// Unbounded, as there are only a handful of writers.
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Orders<Order>,
     tails: Tails,
 }
 
@@ -44,7 +71,7 @@ enum Order {
 impl Store {
     /// Opens what became durable; on the runtime of this life.
     pub fn open(world: Arc<World>) -> Store {
-        let (orders, received) = mpsc::unbounded_channel();
+        let (orders, received) = Orders::new(&world);
         let tails = Tails::default();
         let slowness = if world.chaos() { world.dice.weighted(&[(4, 0), (2, 10), (1, 300), (1, 4000)]) } else { 0 };
         // Refusals that follow each other are met only where they are many.
@@ -53,18 +80,6 @@ impl Store {
         let writer = Writer { world: world.clone(), tails: tails.clone(), slowness, full_one_in, overtaken_one_in };
         tokio::spawn(writer.write(received));
         Store { world, orders, tails }
-    }
-
-    fn order<T: Send + 'static>(
-        &self,
-        order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order,
-    ) -> BoxFuture<'static, Result<T, Error>> {
-        if self.world.ending() {
-            self.world.violated("something was written while the service was taken apart");
-        }
-        let (answer, answered) = oneshot::channel();
-        let _ = self.orders.send(order(answer));
-        Box::pin(async move { answered.await.unwrap_or(Err(Error::Closed)) })
     }
 }
 
@@ -200,7 +215,7 @@ pub fn ready<T>(read: BoxFuture<'_, T>) -> T {
 
 impl EventStore for Store {
     fn append(&self, append: Append) -> BoxFuture<'static, AppendResult> {
-        self.order(|answer| Order::Append(append, answer))
+        self.orders.give(|answer| Order::Append(append, answer))
     }
 
     fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {
@@ -240,12 +255,12 @@ impl EventStore for Store {
 
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {
         let run = *run;
-        self.order(|answer| Order::DeleteEvents(run, answer))
+        self.orders.give(|answer| Order::DeleteEvents(run, answer))
     }
 
     fn delete_run(&self, run: &RunId, index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
         let run = *run;
-        self.order(|answer| Order::DeleteRun(run, index, answer))
+        self.orders.give(|answer| Order::DeleteRun(run, index, answer))
     }
 
     fn durability(&self) -> Durability {

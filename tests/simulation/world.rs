@@ -33,6 +33,12 @@ pub enum Sabotage {
     TakeOversForgotten,
     /// Some shared files are not kept.
     FilesForgotten,
+    /// Leases are renewed, whatever became of their nodes.
+    LeasesNeverEnd,
+    /// Shims do not kill at the end of the lease.
+    ShimsSleep,
+    /// The store takes appends whatever their epoch.
+    EpochsIgnored,
 }
 
 /// A world.
@@ -57,6 +63,8 @@ struct State {
     life: Life,
     lives: u32,
     chaos: bool,
+    /// The node that the last fault met.
+    troubled: Option<usize>,
     ids: u64,
     pids: u32,
     engines: BTreeMap<u32, Engine>,
@@ -129,6 +137,7 @@ impl World {
                 life: Life { began_at: GENESIS, ..Life::default() },
                 lives: 0,
                 chaos: false,
+                troubled: None,
                 ids: 0,
                 pids: 100,
                 engines: BTreeMap::new(),
@@ -210,6 +219,17 @@ impl World {
     /// Whether this life has faults besides its crash.
     pub fn chaos(&self) -> bool {
         self.state().chaos
+    }
+
+    /// Whether the service that has its turn may have trouble: all have it while there are faults, and one longer.
+    pub fn is_troubled(&self) -> bool {
+        let state = self.state();
+        state.chaos || state.troubled == Some(state.life.node)
+    }
+
+    /// This node alone has trouble for longer than all others; or none has.
+    pub fn is_in_trouble(&self, node: Option<usize>) {
+        self.state().troubled = node;
     }
 
     /// Whether the service of this life is being taken apart: nothing it does now may leave a trace.
@@ -376,6 +396,10 @@ impl World {
 
     pub fn engine_ends(&self, pid: u32) {
         self.state().engines.remove(&pid);
+    }
+
+    pub fn has_engines(&self) -> bool {
+        !self.state().engines.is_empty()
     }
 
     pub fn engines(&self) -> Vec<(u32, Engine)> {

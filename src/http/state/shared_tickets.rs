@@ -142,7 +142,7 @@ impl OfAll {
 }
 
 fn change(key: String, expected: Expected, value: Option<Bytes>) -> RecordChange {
-    RecordChange { kind: KIND, key, expected, value, files: Vec::new() }
+    RecordChange { kind: KIND, key, expected, value, files: Vec::new(), put_after: 0 }
 }
 
 #[cfg(test)]

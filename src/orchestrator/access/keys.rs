@@ -47,6 +47,7 @@ pub(crate) async fn make_known(
         expected: Expected::Absent,
         value: Some(Bytes::from(value)),
         files: Vec::new(),
+        put_after: 0,
     };
     // Whoever was first said the same.
     cluster.change_record(change).await?;

@@ -86,7 +86,8 @@ mod tests {
         known.look().await.unwrap();
         assert!(Arc::ptr_eq(&first, &known.now()), "nothing was changed");
         let (key, value) = ("a".to_owned(), Some("1".into()));
-        let change = RecordChange { kind: "tries", key, expected: Expected::Absent, value, files: Vec::new() };
+        let change =
+            RecordChange { kind: "tries", key, expected: Expected::Absent, value, files: Vec::new(), put_after: 0 };
         crate::store::Records::change_record(&*other, change).await.unwrap();
         let (first, second) = tokio::join!(known.look(), known.look());
         assert!(first.is_ok() && second.is_ok());

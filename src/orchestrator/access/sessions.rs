@@ -36,6 +36,7 @@ pub(crate) async fn open_session(
         expected: Expected::Any,
         value: Some(Bytes::from(value)),
         files: Vec::new(),
+        put_after: 0,
     };
     cluster.change_record(change).await?;
     Ok(text)
@@ -61,7 +62,7 @@ pub(crate) async fn close_session(cluster: &dyn Cluster, text: &str) -> Result<b
 }
 
 fn removal(hash: String) -> RecordChange {
-    RecordChange { kind: KIND, key: hash, expected: Expected::Any, value: None, files: Vec::new() }
+    RecordChange { kind: KIND, key: hash, expected: Expected::Any, value: None, files: Vec::new(), put_after: 0 }
 }
 
 /// The copy of a service, by the hash of a session's text.

@@ -68,6 +68,7 @@ pub(super) async fn change<T>(
             expected: found.as_ref().map_or(Expected::Absent, |record| Expected::At(record.revision)),
             value: Some(Bytes::from(text)),
             files: Vec::new(),
+            put_after: 0,
         };
         match cluster.change_record(change).await? {
             Changed::Done { .. } => return Ok(done),
@@ -180,7 +181,14 @@ mod tests {
     async fn a_damaged_record_opens_nothing_and_is_not_replaced() {
         let node: Arc<dyn Cluster> = Arc::new(MemoryNode::new(store_for_several(), NodeId(Uuid::now_v7())));
         let (key, value) = (KEY.to_owned(), Some(Bytes::from_static(b"[{]")));
-        let damage = RecordChange { kind: KIND, key, expected: Expected::Any, value: value.clone(), files: Vec::new() };
+        let damage = RecordChange {
+            kind: KIND,
+            key,
+            expected: Expected::Any,
+            value: value.clone(),
+            files: Vec::new(),
+            put_after: 0,
+        };
         node.change_record(damage).await.unwrap();
         let known = known_tokens(node.clone());
         known.look().await.unwrap();

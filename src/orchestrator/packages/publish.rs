@@ -3,10 +3,12 @@
 //! A change is made when its record is: before, nothing was changed anywhere; after it, every service follows. Two changes of a
 //! skill at once go one after the other, and the later one is judged by what the earlier one left.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::NamedTempFile;
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
@@ -22,10 +24,33 @@ use crate::orchestrator::packages::skill_change::{Change, rejected};
 use crate::orchestrator::shared::Shared;
 use crate::registry::{self, Done, InstallRefused, Installed, Plan, Staging};
 use crate::skill::{Finding, Intake};
-use crate::store::{Changed, Expected, RecordChange};
+use crate::store::removals::BEGUN_FOR;
+use crate::store::{self, Changed, Expected, RecordChange};
 
 /// How often a change is tried that others come before.
 const TRIES: usize = 32;
+
+/// Longer than a removal of a shared file can be under way.
+const REMOVED_WITHIN: Duration = BEGUN_FOR.saturating_add(Duration::from_secs(120));
+/// Pause before a package is put again.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// The package that a change names for the first time, if it names one.
+struct Put<'a> {
+    zip: Option<&'a Path>,
+    /// How many removals of shared files were over before it was put.
+    after: u64,
+}
+
+impl Put<'_> {
+    async fn again(&mut self, shared: &Shared, group: &Group<'_>) -> Result<(), Error> {
+        self.after = shared.store.removals().await?;
+        if let Some(zip) = self.zip {
+            group.blobs.put_file(zip).await?;
+        }
+        Ok(())
+    }
+}
 
 /// Why a package is not installed.
 enum NotPublished {
@@ -98,10 +123,11 @@ async fn publish(
     let (installed, zip, planned): (Installed, NamedTempFile, _) =
         shared.blocking.run("pack the package", pack).await??;
     installation.begin(&installed.skill);
+    let mut put = Put { zip: Some(zip.path()), after: shared.store.removals().await.map_err(Error::from)? };
     let package = group.blobs.put_file(zip.path()).await.map_err(Error::from)?;
     let by = By { id, now: shared.clock.now() };
     let mut planned = Some(planned);
-    let done = change(&group, &installed.skill.id, |record| match record {
+    let done = change(shared, &group, &installed.skill.id, &mut put, |record| match record {
         Some(record) => Ok(record.installed(&installed.skill, package, by)?),
         None => {
             planned.take().transpose()?;
@@ -123,20 +149,30 @@ async fn followed(shared: &Arc<Shared>, id: &str) {
 
 /// Changes the record of a skill as decided by what it is, after whoever was first.
 async fn change<E: From<Error>>(
+    shared: &Shared,
     group: &Group<'_>,
     id: &str,
+    put: &mut Put<'_>,
     mut decide: impl FnMut(Option<&SkillRecord>) -> Result<(SkillRecord, Done), E>,
 ) -> Result<Done, E> {
-    for _ in 0..TRIES {
+    let until = Instant::now() + REMOVED_WITHIN;
+    let mut tries = 0;
+    while tries < TRIES {
         let found = group.cluster.record(KIND, id).await.map_err(Error::from)?;
         let expected = found.as_ref().map_or(Expected::Absent, |found| Expected::At(found.revision));
         let record = found.map(|found| SkillRecord::read(id, &found.value)).transpose()?;
         let (next, done) = decide(record.as_ref())?;
         let (value, files) = (Some(next.to_value()?), next.files());
-        let change = RecordChange { kind: KIND, key: id.to_owned(), expected, value, files };
-        match group.cluster.change_record(change).await.map_err(Error::from)? {
-            Changed::Done { .. } => return Ok(done),
-            Changed::Refused { .. } => {}
+        let change = RecordChange { kind: KIND, key: id.to_owned(), expected, value, files, put_after: put.after };
+        match group.cluster.change_record(change).await {
+            Ok(Changed::Done { .. }) => return Ok(done),
+            Ok(Changed::Refused { .. }) => tries += 1,
+            Err(store::Error::FilesRemoved) if Instant::now() < until => {
+                info!(skill = id, "a package was removed since it was put; putting it again");
+                tokio::time::sleep(AGAIN_AFTER).await;
+                put.again(shared, group).await?;
+            }
+            Err(error) => return Err(Error::from(error).into()),
         }
     }
     Err(Error::InstallsBusy { limit: TRIES }.into())
@@ -181,7 +217,9 @@ pub(super) async fn change_shared(shared: &Arc<Shared>, id: &str, change: &Chang
         }
         Ok::<_, Error>((next, done))
     };
-    match self::change(&group, id, decide).await {
+    // Whatever it names is named already.
+    let mut put = Put { zip: None, after: shared.store.removals().await? };
+    match self::change(shared, &group, id, &mut put, decide).await {
         Ok(done) => {
             info!(skill = id, version = done.version.as_deref(), action = ?done.action, "changed on all services");
             followed(shared, id).await;

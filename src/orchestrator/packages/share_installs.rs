@@ -20,7 +20,8 @@ pub(crate) async fn share_install(shared: &Shared, install: &Install) {
     let share = async {
         let value = serde_json::to_vec(install).map_err(|error| Error::io("share the installation")(error.into()))?;
         let change = |key: String, value| {
-            let change = RecordChange { kind: KIND, key, expected: Expected::Any, value, files: Vec::new() };
+            let change =
+                RecordChange { kind: KIND, key, expected: Expected::Any, value, files: Vec::new(), put_after: 0 };
             group.cluster.change_record(change)
         };
         change(install.request_id.to_string(), Some(value.into())).await?;

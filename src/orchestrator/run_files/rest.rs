@@ -83,8 +83,12 @@ impl RunFiles {
             let mark = self.mark(run).await?;
             let running = state.status() == Status::Running;
             let here = if running { Mark::turn(state.turns, &files) } else { Mark::rest(&files) };
-            if mark.as_ref() != Some(&here) {
+            let is_here = mark.as_ref() == Some(&here);
+            if !is_here {
                 self.restore(state, &files).await?;
+            }
+            // The mark is set before a turn begins: this service may have died then, and another one begun the turn.
+            if running || !is_here {
                 self.extend_raw(run).await?;
             }
             let turn = if running { state.turns } else { state.turns.saturating_add(1) };

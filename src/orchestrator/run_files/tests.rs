@@ -12,14 +12,17 @@ use uuid::Uuid;
 use super::*;
 use crate::artifact::Manifest;
 use crate::blobs::Listed;
+use crate::domain::fact::Stream;
 use crate::domain::fair_queue::ShareRule;
 use crate::domain::ids::Seq;
 use crate::domain::outcome::{Evidence, StreamProof};
 use crate::domain::proven_file::ProvenFile;
 use crate::domain::run_file::{RunFile, RunFolder};
-use crate::domain::state::RunState;
+use crate::domain::state::{Phase, RunState};
 use crate::orchestrator::environment::{Clock, WallClock};
-use crate::store::{Append, Cluster, EventBatch, ForOthers, MemoryNode, MemoryStore, NodeId, NodeInfo, Removals};
+use crate::store::{
+    Append, Cluster, EventBatch, ForOthers, MemoryNode, MemoryStore, NodeId, NodeInfo, RawPiece, Removals,
+};
 
 const RUN: RunId = RunId(Uuid::from_u128(1));
 
@@ -85,9 +88,13 @@ struct Nodes {
 }
 
 fn nodes() -> Nodes {
+    nodes_on(MemoryStore::default())
+}
+
+fn nodes_on(store: MemoryStore) -> Nodes {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("blobs")).unwrap();
-    let store = Arc::new(MemoryStore::default());
+    let store = Arc::new(store);
     let node = |name: &str| {
         let blobs: Arc<dyn Blobs> = Arc::new(Folder(folder.path().join("blobs")));
         let layout = Layout::new(folder.path().join(name));
@@ -192,6 +199,38 @@ async fn what_was_changed_and_never_logged_is_restored_and_a_damaged_archive_is_
     nodes.damage();
     let error = nodes.b.take(&state()).await.err().unwrap();
     assert_eq!(error.code(), crate::domain::codes::ErrorCode::DataCorrupt);
+}
+
+#[tokio::test]
+async fn output_of_a_turn_that_another_node_began_is_had_by_one_that_died_before_it_could_begin_it() {
+    let nodes = nodes_on(MemoryStore::for_several(ShareRule { label: None, tokens: false }, Arc::new(|| 0)));
+    nodes.write(&in_run("a", "input.json"), "{}");
+    let along = nodes.a.at_rest(&state(), None, None).await.unwrap();
+    let mark = along.mark.clone();
+    nodes.append(along).await;
+    nodes.a.settled(RUN, mark).await;
+    // Both were about to begin the turn; the second one did.
+    nodes.a.take(&state()).await.unwrap().keep();
+    nodes.b.take(&state()).await.unwrap().keep();
+    let head = nodes.store.head(&RUN).await.unwrap();
+    let raw = vec![RawPiece { stream: Stream::Stderr, from: 0, bytes: Bytes::from_static(b"words") }];
+    let append = Append {
+        run: RUN,
+        expected_head: head,
+        events: vec![EventBatch { first: head.next(), count: 1, ndjson: "{}\n".into() }],
+        index: Vec::new(),
+        require_absent: None,
+        for_others: ForOthers { raw, ..ForOthers::default() },
+    };
+    nodes.store.append(append).await.unwrap();
+    // The first one is started anew and takes the run over.
+    let blobs: Arc<dyn Blobs> = Arc::new(Folder(nodes.folder.path().join("blobs")));
+    let layout = Layout::new(nodes.folder.path().join("a"));
+    let again = Arc::new(RunFiles::new(nodes.store.clone(), layout, Blocking::Threads, Some(blobs)));
+    let mut running = state();
+    (running.phase, running.turns) = (Phase::Running, 1);
+    again.take(&running).await.unwrap().keep();
+    assert_eq!(nodes.read(&in_run("a", "logs/stderr.txt")).as_deref(), Some("words"));
 }
 
 #[tokio::test]

@@ -126,8 +126,15 @@ impl Orchestrator {
             return Err(Refusal::RunFinal { status }.into());
         }
         if status == Status::Running {
-            if shared.member.as_ref().is_some_and(|member| !member.cluster.owns(run)) {
-                return Err(store::Error::NotOwner.into());
+            if let Some(member) = &shared.member {
+                if !member.cluster.owns(run) {
+                    return Err(store::Error::NotOwner.into());
+                }
+                if !shared.live.contains(run) {
+                    // This service took it over from one that is gone, and is about to say what became of it.
+                    tokio::time::sleep(LOOKED_AGAIN_AFTER).await;
+                    return Err(self.conflict(run).await?);
+                }
             }
             // Unless it has got its actor meanwhile, or its actor has just ended it, nobody drives it any more: its actor
             // broke and could not log it. Either the run is failed now, or the cancel is refused.

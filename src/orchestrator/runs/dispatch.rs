@@ -80,6 +80,8 @@ pub(crate) async fn give_back(shared: &Shared, member: &Membership, run: RunId) 
     if member.cluster.owns(run)
         && !shared.queue.holds(run)
         && !shared.live.contains(run)
+        // An actor that was overtaken does not give back what recovery has taken since.
+        && !member.is_recovering(run)
         && let Err(error) = member.cluster.release(run).await
     {
         warn!(run.id = %run, error = %chain(&error), "a run could not be given back; trying again");

@@ -62,6 +62,9 @@ pub(crate) async fn keep_lease(shared: Weak<Shared>, member: Arc<Membership>) {
             Err(_) => warn!("the lease was not renewed in time; engines are stopped"),
         }
         member.lost();
+        // What it owned is abandoned as soon as it joins again. Its engines have ended by then, or their shims have ended them.
+        let over = renewed + member.info.lease;
+        let _ = tokio::time::timeout_at(over, shared.live.until_none()).await;
         drop(shared);
         renewed = join_again(&member).await;
         member.joined(renewed);

@@ -110,7 +110,9 @@ pub(crate) async fn recover_abandoned(
     while left > 0 {
         let taken = {
             let _taking = member.taking.lock().await;
-            member.cluster.take_abandoned(left.min(AT_ONCE)).await?
+            let taken = member.cluster.take_abandoned(left.min(AT_ONCE)).await?;
+            member.recovers(&taken);
+            taken
         };
         if taken.is_empty() {
             return Ok(());
@@ -139,14 +141,16 @@ pub(crate) async fn recover_abandoned(
                 // It is still owned, and tried again by whoever finds the lease ended.
                 Err(error) => {
                     warn!(run.id = %run, error = %chain(&error), "a run could not be taken over; trying again");
-                    if let Some(left) = NotRecovered::now(shared, *run).await {
-                        tokio::spawn(recover_later(Arc::downgrade(shared), vec![left]));
+                    match NotRecovered::now(shared, *run).await {
+                        Some(left) => drop(tokio::spawn(recover_later(Arc::downgrade(shared), vec![left]))),
+                        None => member.recovered(*run),
                     }
                     continue;
                 }
             }
             // One that is final or waits was given back by the append; one that is in the queue is given back here.
             let _taking = member.taking.lock().await;
+            member.recovered(*run);
             give_back(shared, member, *run).await;
         }
         shared.queue.look_again();
@@ -272,6 +276,7 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<NotRecovered>) {
             let run = before.run;
             let _lock = shared.run_locks.lock(run).await;
             if NotRecovered::now(&shared, run).await.is_none_or(|now| before.moved_on(&now)) {
+                left_to_others(&shared, run);
                 continue;
             }
             match recover_run(&shared, run).await {
@@ -279,10 +284,11 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<NotRecovered>) {
                     wake(&shared, follow_up(&shared, &state).await.into_iter().collect());
                     if let Some(member) = &shared.member {
                         let _taking = member.taking.lock().await;
+                        member.recovered(run);
                         give_back(&shared, member, run).await;
                     }
                 }
-                Err(error) if not_owner(&error) => {}
+                Err(error) if not_owner(&error) => left_to_others(&shared, run),
                 Err(error) => {
                     warn!(run.id = %run, error = %chain(&error), "a run could still not be recovered; trying again");
                     left.push(before);
@@ -290,6 +296,14 @@ async fn recover_later(shared: Weak<Shared>, mut failed: Vec<NotRecovered>) {
             }
         }
         failed = left;
+    }
+}
+
+/// Somebody else says what became of the run: what was made of its files here is not what is on record.
+fn left_to_others(shared: &Shared, run: RunId) {
+    if let Some(member) = &shared.member {
+        member.recovered(run);
+        shared.files().forget(run);
     }
 }
 

@@ -95,6 +95,20 @@ impl LiveRuns {
         }
     }
 
+    /// Waits until no run has an actor.
+    pub(crate) async fn until_none(&self) {
+        loop {
+            let left = self.left.notified();
+            tokio::pin!(left);
+            // Register before looking: an end between the two would be missed.
+            left.as_mut().enable();
+            if self.actors().is_empty() {
+                return;
+            }
+            left.await;
+        }
+    }
+
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
     fn actors(&self) -> MutexGuard<'_, BTreeMap<RunId, Address>> {
         self.actors.lock().unwrap_or_else(PoisonError::into_inner)

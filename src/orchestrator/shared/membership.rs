@@ -30,6 +30,8 @@ pub(crate) struct Membership {
     unsettled: Mutex<BTreeMap<RunId, u32>>,
     /// Runs that could not be given back.
     kept: Mutex<BTreeSet<RunId>>,
+    /// Runs that were taken over and are being recovered here: nobody else of this service gives them back.
+    recovering: Mutex<BTreeSet<RunId>>,
     /// Held while runs are taken from the queue, until they are in this service's own.
     pub taking: tokio::sync::Mutex<()>,
 }
@@ -47,6 +49,7 @@ impl Membership {
             draining: AtomicBool::new(false),
             unsettled: Mutex::default(),
             kept: Mutex::default(),
+            recovering: Mutex::default(),
             taking: Default::default(),
         }
     }
@@ -121,6 +124,24 @@ impl Membership {
     /// The runs that the store is to be told of again.
     pub(crate) fn take_not_given_back(&self) -> BTreeSet<RunId> {
         std::mem::take(&mut *self.kept())
+    }
+
+    /// These were taken over.
+    pub(crate) fn recovers(&self, runs: &[RunId]) {
+        self.recovering().extend(runs);
+    }
+
+    /// What became of this one is on record, or is the concern of others.
+    pub(crate) fn recovered(&self, run: RunId) {
+        self.recovering().remove(&run);
+    }
+
+    pub(crate) fn is_recovering(&self, run: RunId) -> bool {
+        self.recovering().contains(&run)
+    }
+
+    fn recovering(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.recovering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeSet<RunId>> {

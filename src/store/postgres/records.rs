@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::failure;
 use super::member::Member;
 use crate::store::{BoxFuture, Changed, Error, Expected, Record, RecordChange, RecordList, Records, records};
 
@@ -16,7 +17,7 @@ const LIST: &str = "select record_kinds.revision, records.key, records.revision,
      left join records using (kind) where kind = $1 order by records.key collate \"C\"";
 const REVISIONS: &str = "select coalesce(revision, 0) from unnest($1::text[]) with ordinality as asked (kind, place) \
      left join record_kinds using (kind) order by place";
-const CHANGE: &str = "select o_done, o_found, o_value from change_record_1($1, $2, $3, $4, $5, $6)";
+const CHANGE: &str = "select o_done, o_found, o_value from change_record_2($1, $2, $3, $4, $5, $6, $7)";
 
 fn revision(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or_default()
@@ -92,6 +93,7 @@ impl Records for Member {
             records::check(&change)?;
             let files: Vec<Vec<u8>> = change.files.iter().map(|file| file.to_vec()).collect();
             let key = change.key.clone();
+            let put_after = i64::try_from(change.put_after).unwrap_or(i64::MAX);
             let (id, sent) = (Uuid::now_v7(), Arc::new((change, files)));
             let ask = self.link.ask("change a record of", move |reader| {
                 let sent = sent.clone();
@@ -100,11 +102,15 @@ impl Records for Member {
                     let statement = reader.prepared(CHANGE).await?;
                     let value = change.value.as_deref();
                     let expected = stored(change.expected);
-                    let values: [&(dyn ToSql + Sync); 6] = [&id, &change.kind, &change.key, &expected, &value, files];
-                    reader.client().query_one(&statement, &values).await
+                    let values: [&(dyn ToSql + Sync); 7] =
+                        [&id, &change.kind, &change.key, &expected, &value, files, &put_after];
+                    match reader.client().query_one(&statement, &values).await {
+                        Err(error) if failure::is_removed_file(&error) => Ok(None),
+                        answer => answer.map(Some),
+                    }
                 })
             });
-            let row = ask.await?;
+            let row = ask.await?.ok_or(Error::FilesRemoved)?;
             let Some(done) = row.get::<_, Option<i64>>(0) else {
                 let found = row.get::<_, Option<i64>>(1).map(|found| Record {
                     key,

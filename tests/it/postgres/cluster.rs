@@ -120,7 +120,7 @@ async fn tables_of_the_first_version_are_brought_up_to_date() {
         rows.concat()
     ));
     let one = view(&several(&schema));
-    assert_eq!(server.sql(&format!("select version, tables from {schema}.about")), "2|4");
+    assert_eq!(server.sql(&format!("select version, tables from {schema}.about")), "2|5");
     let info = NodeInfo {
         node: one.node,
         name: String::new(),

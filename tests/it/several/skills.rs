@@ -97,6 +97,27 @@ fn whole(skills: &Path) -> Option<String> {
 }
 
 #[test]
+fn a_package_is_installed_at_once_also_if_its_file_was_removed_just_before() {
+    if !postgres::installed("a package is installed at once also if its file was removed just before") {
+        return;
+    }
+    let database = postgres::shared();
+    let known = Services::new();
+    install(&known.serve("one"), "1.0.0");
+    let file = database.sql(&format!("select encode(sha256, 'hex') from {}.record_files", known.schema));
+    // On another store the same content was removed, a moment ago.
+    let services = Services::new();
+    let one = services.serve("one");
+    database.sql(&format!(
+        "insert into {0}.file_removals values (decode('{file}', 'hex'), gen_random_uuid(), clock_timestamp(), 1); \
+         update {0}.file_clean_up set removals = 1",
+        services.schema
+    ));
+    install(&one, "1.0.0");
+    assert_eq!(runs(&one), "1.0.0");
+}
+
+#[test]
 fn a_skill_that_is_changed_on_one_service_is_changed_on_all_at_once() {
     if !postgres::installed("a skill that is changed on one service is changed on all") {
         return;

@@ -1,5 +1,6 @@
 //! Several nodes on one store: what must hold for one service must hold for all of them together.
 
+mod calm;
 mod check;
 mod files;
 mod link;
@@ -39,13 +40,22 @@ pub const MET: &[(u64, &str)] = &[
     (100, "what a dead node had sent arrives"),
     (20, "the lease of this service has ended"),
     (20, "the lease was not renewed in time"),
-    (200, "the shim kills engine "),
-    (15, " is taken over from n"),
-    (15, " run.recovered "),
-    (100, "refused (another service works on this run)"),
+    // What the faults are aimed at: engines and turns about the end of a lease.
+    (2, ", where an engine works"),
+    (20, "FAULT Last Dies n"),
+    (20, "FAULT Last IsPaused n"),
+    (20, "FAULT Last IsCutOff n"),
+    (8, "stopped while committing: append "),
+    (4, " goes on, and its lease is over"),
+    (6, "the shim kills engine "),
+    (2, " is taken over in a turn"),
+    (30, "what an earlier owner had sent arrives now"),
+    (2, " is taken over from n"),
+    (2, " run.recovered "),
+    (5, "refused (another service works on this run)"),
     (50, "asks the owner of "),
     (300, "gives r"),
-    (20, " resumed on another node"),
+    (40, " resumed on another node"),
     (500, " was begun on another node before"),
     (10, "has followed "),
     (20, " run.cache_hit "),

@@ -57,6 +57,10 @@ pub struct Node {
     pub life: Option<NodeLife>,
     /// Its processes are stopped, but for the shims.
     pub paused: bool,
+    /// When it was stopped last, or its life began: how long it was awake since then tells what it could do.
+    pub resumed_at: Duration,
+    /// It never comes back.
+    pub gone: bool,
 }
 
 /// What all nodes have in common.
@@ -80,6 +84,8 @@ pub struct NodeLife {
     pub service: Arc<Mutex<Option<Orchestrator>>>,
     /// It has ended as it should, or could not start.
     pub ended: Arc<AtomicBool>,
+    /// It was told to end.
+    pub ending: bool,
 }
 
 impl NodeLife {
@@ -103,6 +109,7 @@ impl Node {
     pub fn start(&mut self, common: &Common, now: Duration, crash_at: Option<u64>) {
         let world = &common.world;
         fs::create_dir_all(&self.data).unwrap();
+        self.resumed_at = now;
         world.note(format!("n{} starts", self.number));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let (life, lights_out, began) = {
@@ -112,7 +119,16 @@ impl Node {
         };
         let (service, ended) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         runtime.spawn(begin(Beginning::of(self, common), service.clone(), ended.clone()));
-        self.life = Some(NodeLife { runtime: Some(runtime), life, lights_out, began, began_at: now, service, ended });
+        self.life = Some(NodeLife {
+            runtime: Some(runtime),
+            life,
+            lights_out,
+            began,
+            began_at: now,
+            service,
+            ended,
+            ending: false,
+        });
     }
 
     /// Lets it live up to this moment; whether it crashed.
@@ -132,9 +148,15 @@ impl Node {
         crashed
     }
 
+    /// For how long it has had its turns.
+    pub fn awake_for(&self, now: Duration) -> Duration {
+        if self.paused { Duration::ZERO } else { now.saturating_sub(self.resumed_at) }
+    }
+
     /// Its processes go on; meanwhile time has passed.
     pub fn resume(&mut self, world: &World, now: Duration) {
         self.paused = false;
+        self.resumed_at = now;
         let Some(life) = self.life.as_mut() else { return };
         let Some(runtime) = &life.runtime else { return };
         world.swap_life(&mut life.life);

@@ -18,6 +18,8 @@ use crate::world::Sabotage;
 
 /// A dead node's runs are settled within the time of a lease and this.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
+/// How long a fault waits for an engine.
+const PATIENCE: Duration = Duration::from_secs(12);
 /// No world takes longer, in its own time.
 const CALM_MAX: Duration = Duration::from_secs(3 * 3600);
 
@@ -50,6 +52,8 @@ fn chaos(stage: &mut Stage) {
     let mut sessions = 3 + dice.below(8);
     let mut faults = 1 + dice.below(7);
     let (mut next_fault, mut next_client) = (stage.now + dice.pause(), stage.now);
+    // Most faults wait for an engine, so that they meet one.
+    let mut patience = stage.now + PATIENCE;
     let until = Duration::from_secs(150);
     while stage.now < until && (sessions > 0 || faults > 0 || stage.clients() > 0) {
         if sessions > 0 && stage.now >= next_client {
@@ -60,14 +64,17 @@ fn chaos(stage: &mut Stage) {
                 false => stage.send_client(1 + dice.below(4)),
             }
         }
-        if faults > 0 && stage.now >= next_fault {
+        let waits = !faults.is_multiple_of(3) && stage.now < patience && stage.busy_nodes().is_empty();
+        if faults > 0 && stage.now >= next_fault && !waits {
             faults -= 1;
             next_fault = stage.now + dice.pause();
+            patience = next_fault + PATIENCE;
             stage.fault(dice.weighted(&[
                 (3, Fault::Crash),
                 (3, Fault::CrashSoon),
                 (2, Fault::LosesDisk),
                 (4, Fault::Pauses),
+                (3, Fault::StopsAsItSends),
                 (4, Fault::IsCutOff),
                 (2, Fault::IsDeaf),
                 (2, Fault::FilesAway),
@@ -77,6 +84,15 @@ fn chaos(stage: &mut Stage) {
             ]));
         }
         stage.step();
+    }
+    // The last one waits, too.
+    if !dice.once_in(4) {
+        stage.send_twins();
+        let until = stage.now + PATIENCE;
+        while stage.now < until && stage.busy_nodes().iter().all(|at| *at == 0) {
+            stage.step();
+        }
+        stage.last_fault();
     }
     stage.calm_down();
 }
@@ -88,6 +104,7 @@ fn calm(stage: &mut Stage) {
     for run in stage.common.workers.abandoned() {
         world.violated(format!("{} was not taken over in time", world.name(run)));
     }
+    stage.let_in();
     let until = stage.now + CALM_MAX;
     let runs: Vec<RunId> = ready(world.disk.runs(None, 100)).unwrap().into_iter().map(|(run, _)| run).collect();
     for run in runs {

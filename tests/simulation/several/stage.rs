@@ -12,7 +12,7 @@ use skill_runner::store::{MemoryStore, NodeId, StoreClock};
 use uuid::Uuid;
 
 use super::files::Kept;
-use super::link::{Commit, Link};
+use super::link::Link;
 use super::node::{Common, Node, WallClock};
 use super::workers::Workers;
 use crate::clients::Client;
@@ -28,6 +28,11 @@ const STEP_MAX: Duration = Duration::from_millis(250);
 const CALM_STEP_MAX: Duration = Duration::from_millis(600);
 /// An engine whose service died ends within this time.
 const ENGINE_ENDS_IN: u64 = 1_500;
+/// How long a fault lasts that is aimed at an engine, in parts of a hundred of a lease: about where the service gives its lease up, where
+/// shims kill, and where the lease ends.
+const AIMED: &[u64] = &[45, 60, 78, 85, 97, 104, 115, 150, 300];
+/// Longer than a lease.
+const LONG: &[u64] = &[101, 110, 130, 170];
 
 /// All nodes of a world.
 pub struct Stage {
@@ -37,13 +42,15 @@ pub struct Stage {
     step: Duration,
     trace: usize,
     /// What is to happen, and when.
-    agenda: Vec<(Duration, Event)>,
+    pub(super) agenda: Vec<(Duration, Event)>,
     /// Clients at work.
     clients: Arc<AtomicUsize>,
+    /// The node that the last fault met.
+    pub(super) left_out: Option<usize>,
 }
 
 /// What happens at its time.
-enum Event {
+pub(super) enum Event {
     Start(usize),
     Resume(usize),
     Heal(usize),
@@ -51,7 +58,8 @@ enum Event {
     FilesBack(usize),
     SpeedUp(usize),
     EngineEnds(u32),
-    Lands(Commit),
+    /// What a dead node had sent arrives, if it has not.
+    Lands(usize),
 }
 
 /// What goes wrong.
@@ -61,6 +69,7 @@ pub enum Fault {
     CrashSoon,
     LosesDisk,
     Pauses,
+    StopsAsItSends,
     IsCutOff,
     IsDeaf,
     FilesAway,
@@ -124,6 +133,8 @@ impl Stage {
                     lease,
                     life: None,
                     paused: false,
+                    resumed_at: Duration::ZERO,
+                    gone: false,
                 }
             })
             .collect();
@@ -137,6 +148,7 @@ impl Stage {
             trace: 0,
             agenda: Vec::new(),
             clients: Arc::default(),
+            left_out: None,
         }
     }
 
@@ -178,11 +190,19 @@ impl Stage {
                 self.crash(at, false);
             } else if self.nodes[at].life.as_ref().is_some_and(|life| life.ended.load(Ordering::Relaxed)) {
                 self.ends(at);
+            } else if self.nodes[at].link.is_stopped() {
+                self.pause(at, world.dice.pick(LONG));
             }
         }
         self.now = until;
         world.set_time(until);
-        self.shims();
+        if world.has_engines() {
+            self.shims();
+            self.common.workers.engines_hold_leases(&world);
+        }
+        if world.sabotage == Sabotage::LeasesNeverEnd {
+            self.nodes.iter().for_each(|node| node.link.renew_for_ever());
+        }
         self.due();
     }
 
@@ -196,11 +216,18 @@ impl Stage {
     /// Shims kill engines at the end of the lease, whatever their service does.
     fn shims(&mut self) {
         let world = self.common.world.clone();
+        if world.sabotage == Sabotage::ShimsSleep {
+            return;
+        }
         for (pid, engine) in world.engines() {
             let until = engine.lease.as_ref().and_then(|lease| *lease.borrow());
             let node = self.nodes.iter().find(|node| node.number == engine.node);
             if until.zip(node).and_then(|(until, node)| node.moment(until)).is_some_and(|until| until <= self.now) {
-                world.note(format!("the shim kills engine {pid} of {}", world.name(engine.run)));
+                let name = world.name(engine.run);
+                world.note(format!("the shim kills engine {pid} of {name}"));
+                if node.is_some_and(|node| node.awake_for(self.now) > node.lease) {
+                    world.violated(format!("a service that is awake leaves engine {pid} of {name} to its shim"));
+                }
                 world.engine_ends(pid);
                 engine.killed.notify_one();
             }
@@ -226,18 +253,40 @@ impl Stage {
             Event::FilesBack(at) => self.nodes[at].link.take_files_away(false),
             Event::SpeedUp(at) => self.nodes[at].link.slow_down(0),
             Event::EngineEnds(pid) => world.engine_ends(pid),
-            Event::Lands(commit) => {
-                world.note("what a dead node had sent arrives");
-                let _ = commit();
-            }
+            Event::Lands(at) => self.nodes[at].link.drifts_in(true),
         }
     }
 
-    fn resume(&mut self, at: usize) {
+    pub(super) fn resume(&mut self, at: usize) {
         if self.nodes[at].paused {
-            self.common.world.note(format!("n{} goes on", at + 1));
-            self.nodes[at].resume(&self.common.world, self.now);
+            let world = self.common.world.clone();
+            world.note(format!(
+                "n{} goes on{}",
+                at + 1,
+                if self.lost_lease(at) { ", and its lease is over" } else { "" }
+            ));
+            self.nodes[at].resume(&world, self.now);
         }
+    }
+
+    fn lost_lease(&self, at: usize) -> bool {
+        self.common.workers.has_lost_lease(at + 1)
+    }
+
+    /// Its processes are stopped for so many parts of a lease, but for the shims.
+    fn pause(&mut self, at: usize, percent: u64) {
+        self.nodes[at].paused = true;
+        self.later(self.lease().as_millis() as u64 * percent / 100, Event::Resume(at));
+    }
+
+    /// Nodes on which an engine works.
+    pub fn busy_nodes(&self) -> Vec<usize> {
+        if !self.common.world.has_engines() {
+            return Vec::new();
+        }
+        let engines = self.common.world.engines();
+        let works = |at: &usize| engines.iter().any(|(_, engine)| engine.begun && engine.node == at + 1);
+        (0..self.nodes.len()).filter(|at| self.nodes[*at].answers()).filter(works).collect()
     }
 
     /// A node dies.
@@ -252,11 +301,13 @@ impl Stage {
         self.nodes[at].end(&world);
         self.common.workers.dies(at + 1);
         let power_cut = loses_disk || dice.once_in(3);
-        if let Some(commit) = self.nodes[at].link.lands() {
-            match dice.below(3) {
-                0 => {}
-                1 => self.happens(Event::Lands(commit)),
-                _ => self.later(dice.below(3_000), Event::Lands(commit)),
+        if self.nodes[at].link.is_left_adrift() {
+            match dice.below(4) {
+                0 => self.nodes[at].link.drifts_in(false),
+                1 => self.happens(Event::Lands(at)),
+                2 => self.later(dice.below(3_000), Event::Lands(at)),
+                // When its run is taken over, or long after.
+                _ => self.later(2 * self.lease().as_millis() as u64, Event::Lands(at)),
             }
         }
         for (pid, engine) in mine {
@@ -292,13 +343,16 @@ impl Stage {
     pub fn fault(&mut self, fault: Fault) {
         let world = self.common.world.clone();
         let dice = &world.dice;
-        let at = dice.below(self.nodes.len() as u64) as usize;
+        let busy = self.busy_nodes();
+        let aimed = !busy.is_empty() && !dice.once_in(4);
+        let at = if aimed { dice.pick(&busy) } else { dice.below(self.nodes.len() as u64) as usize };
         let lease = self.lease().as_millis() as u64;
-        let lasts = dice.pick(&[500, lease / 3, lease / 3, lease * 3 / 2, lease * 3]);
+        let percent = if aimed { dice.pick(AIMED) } else { dice.pick(&[5, 33, 33, 150, 300]) };
+        let lasts = lease * percent / 100;
         if self.nodes[at].life.is_none() {
             return;
         }
-        world.note(format!("FAULT {fault:?} n{}", at + 1));
+        world.note(format!("FAULT {fault:?} n{}{}", at + 1, if aimed { ", where an engine works" } else { "" }));
         match fault {
             Fault::Crash => self.crash(at, false),
             Fault::LosesDisk => self.crash(at, true),
@@ -307,10 +361,8 @@ impl Stage {
                     life.crash_within(1 + dice.below(40));
                 }
             }
-            Fault::Pauses => {
-                self.nodes[at].paused = true;
-                self.later(lasts, Event::Resume(at));
-            }
+            Fault::Pauses => self.pause(at, percent),
+            Fault::StopsAsItSends => self.nodes[at].link.stop_at_send(),
             Fault::IsCutOff => {
                 self.nodes[at].link.cut(true);
                 self.later(lasts, Event::Heal(at));
@@ -335,7 +387,8 @@ impl Stage {
                 self.nodes[at].clock.ahead.store(ahead * 1_000_000, Ordering::Relaxed);
             }
             Fault::IsToldToEnd => {
-                let (Some(service), Some(life)) = (self.nodes[at].service(), &self.nodes[at].life) else { return };
+                let (Some(service), Some(life)) = (self.nodes[at].service(), &mut self.nodes[at].life) else { return };
+                life.ending = true;
                 let (ended, grace) = (life.ended.clone(), dice.pause());
                 self.nodes[at].spawn(async move {
                     service.drain(grace).await;
@@ -410,29 +463,5 @@ impl Stage {
             self.step();
         }
         found.lock().unwrap().take()
-    }
-
-    /// Nothing goes wrong from now on: whatever is away comes back, but for nodes that are gone for good.
-    pub fn calm_down(&mut self) {
-        let world = self.common.world.clone();
-        world.calm_down();
-        for at in 0..self.nodes.len() {
-            self.nodes[at].link.heal();
-            self.nodes[at].clock.ahead.store(0, Ordering::Relaxed);
-            self.resume(at);
-        }
-        let agenda = std::mem::take(&mut self.agenda);
-        self.agenda =
-            agenda.into_iter().filter(|(_, event)| matches!(event, Event::EngineEnds(_) | Event::Lands(_))).collect();
-        for at in 0..self.nodes.len() {
-            if self.nodes[at].life.is_some() {
-                continue;
-            }
-            if at > 0 && world.dice.once_in(3) {
-                world.note(format!("n{} is gone for good", at + 1));
-            } else {
-                self.start(at);
-            }
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! The store as one of several nodes reaches it: one writer in each life, questions that are late or lost, wakes that do not come.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,13 +15,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::link::{Commit, Link, away};
 use super::workers::{WorkerId, Workers};
-use crate::store::{ready, words};
+use crate::store::{Orders, Tails, ready, words};
 use crate::world::{Sabotage, World};
 
 /// How often a node looks for heads that it was not told of.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-
-type Tails = Arc<Mutex<BTreeMap<RunId, Vec<watch::Sender<Seq>>>>>;
 
 /// The store in one life of a node.
 pub struct NodeStore {
@@ -30,7 +27,7 @@ pub struct NodeStore {
     link: Arc<Link>,
     pub(super) node: Arc<MemoryNode>,
     workers: Arc<Workers>,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Orders<Order>,
     tails: Tails,
     wake: Arc<Notify>,
     /// Runs that were taken, and the answer was lost.
@@ -47,9 +44,10 @@ impl NodeStore {
     pub fn open(link: &Arc<Link>, workers: &Arc<Workers>, id: NodeId) -> Arc<NodeStore> {
         let world = link.world.clone();
         let node = Arc::new(MemoryNode::new(world.disk.clone(), id));
-        let (orders, received) = mpsc::unbounded_channel();
+        let (orders, received) = Orders::new(&world);
         let (tails, wake) = (Tails::default(), Arc::new(Notify::new()));
         workers.begins(world.node());
+        link.serves(&node);
         let writer = Writer { world: world.clone(), link: link.clone(), node: node.clone(), tails: tails.clone() };
         tokio::spawn(writer.write(received));
         tokio::spawn(listen(world.clone(), link.clone(), tails.clone()));
@@ -66,18 +64,6 @@ impl NodeStore {
         });
         let (link, workers) = (link.clone(), workers.clone());
         Arc::new(NodeStore { world, link, node, workers, orders, tails, wake, lost: Mutex::default() })
-    }
-
-    fn order<T: Send + 'static>(
-        &self,
-        order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order,
-    ) -> BoxFuture<'static, Result<T, Error>> {
-        if self.world.ending() {
-            self.world.violated("something was written while the service was taken apart");
-        }
-        let (answer, answered) = oneshot::channel();
-        let _ = self.orders.send(order(answer));
-        Box::pin(async move { answered.await.unwrap_or(Err(Error::Closed)) })
     }
 
     /// Asks the store; its answer may be old when it comes.
@@ -164,6 +150,8 @@ enum Fate {
     CommittedUnknown,
     /// The connection is lost before, and it is sent again.
     SentAgain,
+    /// The node is stopped before.
+    SentLate,
 }
 
 impl Writer {
@@ -193,20 +181,27 @@ impl Writer {
     }
 
     async fn append(&self, what: &str, run: RunId, commit: Commit, answer: oneshot::Sender<AppendResult>) {
-        self.link.takes_off(commit);
+        self.link.takes_off(run, commit);
         self.world.effect(what).await;
         let chaos = self.world.chaos();
         let fate = match () {
+            () if chaos && self.link.stops() => Fate::SentLate,
             () if chaos && self.world.dice.once_in(25) => Fate::CommittedUnknown,
             () if chaos && self.world.dice.once_in(25) => Fate::SentAgain,
             () => Fate::Answered,
         };
-        if matches!(fate, Fate::SentAgain) {
-            self.world.note(format!("not committed, and unknown: {what}"));
-            self.unknown().await;
+        match fate {
+            Fate::SentAgain => {
+                self.world.note(format!("not committed, and unknown: {what}"));
+                self.unknown().await;
+            }
+            Fate::SentLate => {
+                self.world.note(format!("stopped while committing: {what}"));
+                self.link.linger(1_000 + self.world.dice.below(30_000)).await;
+            }
+            Fate::Answered | Fate::CommittedUnknown => {}
         }
-        let Some(commit) = self.link.lands() else { return };
-        let outcome = commit();
+        let Some(outcome) = self.link.lands() else { return };
         if matches!(fate, Fate::CommittedUnknown) {
             self.world.note(format!("is committed, and unknown: {what}"));
             self.unknown().await;
@@ -236,7 +231,10 @@ fn committing(
     commit: impl FnOnce() -> AppendResult + Send + 'static,
 ) -> Commit {
     Box::new(move || {
-        let outcome = commit();
+        let mut outcome = commit();
+        if matches!(outcome, Err(Error::NotOwner)) && world.sabotage == Sabotage::EpochsIgnored {
+            outcome = ready(world.disk.append(append.clone()));
+        }
         match &outcome {
             Ok(head) => {
                 world.note(&what);
@@ -255,7 +253,7 @@ impl EventStore for NodeStore {
         let by = self.workers.id(self.world.node());
         let commit = self.node.append_later(append.clone());
         let commit = committing(self.world.clone(), self.workers.clone(), by, append, what.clone(), commit);
-        self.order(|answer| Order::Append(what, run, commit, answer))
+        self.orders.give(|answer| Order::Append(what, run, commit, answer))
     }
 
     fn head(&self, run: &RunId) -> BoxFuture<'_, Result<Seq, Error>> {
@@ -300,12 +298,12 @@ impl EventStore for NodeStore {
 
     fn delete_events(&self, run: &RunId) -> BoxFuture<'static, Result<(), Error>> {
         let run = *run;
-        self.order(|answer| Order::Delete(run, None, answer))
+        self.orders.give(|answer| Order::Delete(run, None, answer))
     }
 
     fn delete_run(&self, run: &RunId, index: Vec<IndexKey>) -> BoxFuture<'static, Result<(), Error>> {
         let run = *run;
-        self.order(|answer| Order::Delete(run, Some(index), answer))
+        self.orders.give(|answer| Order::Delete(run, Some(index), answer))
     }
 
     fn raw(
@@ -366,6 +364,7 @@ impl Cluster for NodeStore {
             self.link.reach().await?;
             let free = most.saturating_sub(self.lost.lock().unwrap().len());
             let taken = self.node.take(free, &bounds).await?;
+            self.workers.took(&self.world, &taken);
             let taken = self.taken(taken, most, "");
             self.link.pause().await;
             taken
@@ -379,6 +378,7 @@ impl Cluster for NodeStore {
                 return Ok(Vec::new());
             }
             let taken = self.node.take_abandoned(most).await?;
+            self.workers.took_over(&self.world, &taken);
             if !taken.is_empty() {
                 let names: Vec<String> = taken.iter().map(|run| self.world.name(*run)).collect();
                 self.world.note(format!("takes over {}", names.join(" ")));
@@ -392,6 +392,7 @@ impl Cluster for NodeStore {
         Box::pin(async move {
             self.link.reach().await?;
             self.world.note(format!("gives {} back", self.world.name(run)));
+            self.workers.gives_back(&self.world, run);
             self.node.release(run).await
         })
     }

@@ -25,6 +25,12 @@ pub struct Workers {
 #[derive(Default)]
 struct State {
     nodes: BTreeMap<usize, Lease>,
+    /// When the lease of each ended, or ends, by the store's clock.
+    ends: BTreeMap<WorkerId, i64>,
+    /// Who owns a run, by what the store has given and taken.
+    owners: BTreeMap<RunId, WorkerId>,
+    /// Engines that were let go, and in whose name.
+    engines: BTreeMap<u32, WorkerId>,
     turns: BTreeMap<RunId, Turn>,
     orphans: Vec<(RunId, Seq)>,
     /// Where each run had its last turn.
@@ -83,14 +89,26 @@ impl Workers {
         let lasts = lease.as_micros() as i64;
         let until = (self.clock)() + lasts;
         let mut state = self.state();
-        let kept = state.nodes.entry(world.node()).or_default();
-        *kept = Lease { number: kept.number + 1, lasts, until, dead: false };
+        let node = world.node();
+        let kept = state.nodes.entry(node).or_default();
+        let number = kept.number + 1;
+        *kept = Lease { number, lasts, until, dead: false };
+        // Whatever it had before is over, and what it owned may be taken.
+        state.ends.entry((node, number - 1)).and_modify(|end| *end = until - lasts);
+        state.ends.insert((node, number), until);
     }
 
     pub fn renews(&self, world: &World) {
-        let now = (self.clock)();
-        if let Some(lease) = self.state().nodes.get_mut(&world.node()) {
-            lease.until = now + lease.lasts;
+        let (node, now) = (world.node(), (self.clock)());
+        let mut state = self.state();
+        let Some(lease) = state.nodes.get_mut(&node) else { return };
+        let ended = lease.until <= now;
+        lease.until = now + lease.lasts;
+        let (worker, until) = ((node, lease.number), lease.until);
+        state.ends.insert(worker, until);
+        drop(state);
+        if ended {
+            world.violated(format!("n{node} renews a lease that has ended"));
         }
     }
 
@@ -98,6 +116,73 @@ impl Workers {
         if let Some(lease) = self.state().nodes.get_mut(&node) {
             lease.dead = true;
         }
+    }
+
+    /// Whether the lease of a node is over, and it may not know.
+    pub fn has_lost_lease(&self, node: usize) -> bool {
+        let state = self.state();
+        state.nodes.get(&node).is_some_and(|lease| state.is_over((node, lease.number), (self.clock)()))
+    }
+
+    /// Runs were given to a node.
+    pub fn took(&self, world: &World, runs: &[RunId]) {
+        let worker = self.id(world.node());
+        self.state().owners.extend(runs.iter().map(|run| (*run, worker)));
+        for run in runs {
+            self.others_are_late(world, *run);
+        }
+    }
+
+    /// Runs were taken over by a node.
+    pub fn took_over(&self, world: &World, runs: &[RunId]) {
+        for run in runs {
+            if world.engines().iter().any(|(_, engine)| engine.run == *run && engine.begun) {
+                world.violated(format!("{} is taken over while its engine lives", world.name(*run)));
+            }
+            if self.state().turns.contains_key(run) {
+                world.note(format!("{} is taken over in a turn", world.name(*run)));
+            }
+        }
+        self.took(world, runs);
+    }
+
+    pub fn gives_back(&self, world: &World, run: RunId) {
+        let worker = self.id(world.node());
+        let mut state = self.state();
+        if state.owners.get(&run) == Some(&worker) {
+            state.owners.remove(&run);
+        }
+    }
+
+    /// What others had sent to the run's log arrives now, at times: they are late.
+    fn others_are_late(&self, world: &World, run: RunId) {
+        let here = world.node();
+        for (_, link) in (1..).zip(self.links.get().into_iter().flatten()).filter(|(node, _)| *node != here) {
+            if world.chaos() && !world.dice.once_in(4) {
+                link.arrives_late(run);
+            }
+        }
+    }
+
+    /// No engine lives longer than the lease in whose name it was let go, by the store's clock.
+    pub fn engines_hold_leases(&self, world: &World) {
+        let now = (self.clock)();
+        let mut state = self.state();
+        let alive = world.engines();
+        state.engines.retain(|pid, _| alive.iter().any(|(other, _)| other == pid));
+        let late = |pid: &u32| {
+            let worker = state.engines.get(pid)?;
+            state.ends.get(worker).filter(|end| **end <= now)
+        };
+        let late: Vec<_> = alive.iter().filter(|(pid, _)| late(pid).is_some()).collect();
+        let told: Vec<String> = (late.iter())
+            .map(|(pid, engine)| format!("engine {pid} of {} outlives its lease", world.name(engine.run)))
+            .collect();
+        let gone: Vec<u32> = late.iter().map(|(pid, _)| *pid).collect();
+        // Each is told of once.
+        state.engines.retain(|pid, _| !gone.contains(pid));
+        drop(state);
+        told.into_iter().for_each(|words| world.violated(words));
     }
 
     /// A node died: what it worked on is to be recovered.
@@ -122,10 +207,13 @@ impl Workers {
     }
 
     /// An engine is let go on the node that has its turn.
-    pub fn engine_goes(&self, world: &World, run: RunId) {
+    pub fn engine_goes(&self, world: &World, pid: u32, run: RunId) {
         let (node, now) = (world.node(), (self.clock)());
-        let state = self.state();
+        let mut state = self.state();
         let may = state.turns.get(&run).is_some_and(|turn| turn.worker.0 == node && !state.is_over(turn.worker, now));
+        if let Some(worker) = state.turns.get(&run).map(|turn| turn.worker) {
+            state.engines.insert(pid, worker);
+        }
         drop(state);
         if !may {
             world.violated(format!("an engine of {} is let go where nobody works on it", world.name(run)));
@@ -151,6 +239,15 @@ impl Workers {
         let now = (self.clock)();
         let mut state = self.state();
         let mut wrong = None;
+        if let Some(owner) = state.owners.get(&run).copied()
+            && owner != by
+            && !state.is_over(owner, now)
+        {
+            wrong = Some(format!("{name}: n{} writes, and n{} owns it", by.0, owner.0));
+        }
+        if status != Status::Running && state.turns.contains_key(&run) || status.is_final() {
+            state.owners.remove(&run);
+        }
         let mut before = Vec::new();
         if let Some(turn) = state.turns.get(&run)
             && turn.worker != by
