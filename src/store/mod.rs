@@ -27,7 +27,7 @@ mod memory_node;
 mod memory_records;
 mod memory_removals;
 mod memory_removed;
-mod output_contract;
+pub mod output_contract;
 mod patience;
 mod pieces;
 mod postgres;

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use skill_runner::domain::ids::Seq;
 use skill_runner::domain::statechart::Status;
 use skill_runner::store::cluster_contract::{self, Services, View};
-use skill_runner::store::removals_contract;
 use skill_runner::store::{
     Append, Error, EventStore, IndexChange, IndexKey, MemoryNode, MemoryStore, NodeId, RunFilter, SledStore, Space,
     contract,
 };
+use skill_runner::store::{output_contract, removals_contract};
 
 mod crash;
 mod full;
@@ -58,6 +58,7 @@ async fn several_services_in_memory_keep_the_contract() {
         Services { views: views.collect(), pass: Box::new(pass) }
     };
     cluster_contract::check(&make).await.unwrap();
+    output_contract::check(&make).await.unwrap();
     removals_contract::check(&make).await.unwrap();
     let lone = || {
         let store = MemoryStore::for_several(cluster_contract::share_rule(), Arc::new(|| 0));

@@ -28,6 +28,8 @@ pub struct Book {
     pub installed: Option<u64>,
     /// Runs that were deleted, or may have been.
     pub deleted: Vec<RunId>,
+    /// Runs to which somebody else wrote.
+    pub written_by_others: BTreeSet<RunId>,
     /// How far logs were followed, and what was read: each goes on where it was, on any node.
     pub followed: BTreeMap<RunId, (u64, Vec<u8>)>,
     /// Numbers for keys and answers.

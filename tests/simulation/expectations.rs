@@ -24,6 +24,11 @@ impl Client {
             Error::Store(store::Error::Full { .. }) => self.world.is_troubled(),
             // A run whose failure cannot be logged cannot be canceled either.
             Error::Io { doing, .. } if doing == "cancel the run" => self.world.is_troubled(),
+            // The actor of a run does not look at what others write: until it writes itself, its log takes nothing.
+            Error::Corrupt { run, .. } => {
+                let book = self.world.book.lock().unwrap();
+                book.written_by_others.iter().any(|other| other.to_string() == *run)
+            }
             Error::IdempotencyConflict => true,
             Error::RunNotFound { .. } | Error::FilesGone { .. } => !self.world.book.lock().unwrap().deleted.is_empty(),
             Error::Store(_)
@@ -36,7 +41,6 @@ impl Client {
             | Error::FieldNotFound { .. }
             | Error::Contract(_)
             | Error::SandboxMissing { .. }
-            | Error::Corrupt { .. }
             | Error::Damaged { .. }
             | Error::FilesBusy
             | Error::FilesTooLarge { .. }

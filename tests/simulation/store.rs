@@ -189,6 +189,7 @@ impl Writer {
                 for_others: Default::default(),
             };
             self.world.note(format!("a second writer: {}", words(&self.world, &append)));
+            self.world.book.lock().unwrap().written_by_others.insert(run);
             self.world.disk.append(append).await.unwrap();
         }
     }
