@@ -1,5 +1,7 @@
 //! `automation.fs_scope`: where a run can write, by each of its values.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::support::{Server, sandbox};
@@ -69,6 +71,34 @@ fn what_the_operator_lets_every_run_read_is_seen_and_not_written_to() {
         let data = server.get(&format!("/v1/jobs/{run}/result")).json()["result"]["data"].take();
         assert_eq!(data, json!({"shown": "words", "other": "", "written": "no"}), "{id}");
     }
+}
+
+#[test]
+fn a_pipe_and_a_program_at_work_can_be_shown_where_they_are_there_already() {
+    if sandbox::left_out("file_scopes::a_pipe_and_a_program_at_work_can_be_shown_where_they_are_there_already") {
+        return;
+    }
+    // Each is in a folder that is shown, too. The sandbox has a place for it then, and must not open what is there.
+    let shown = tempfile::tempdir_in("/tmp").unwrap();
+    let [pipe, program] = ["pipe", "program"].map(|name| shown.path().join(name));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // Copied by a process of its own: no other one that is started meanwhile can write to it.
+    assert!(Command::new("cp").args(["/bin/sleep".as_ref(), program.as_os_str()]).status().unwrap().success());
+    let mut at_work = Command::new(&program).arg("600").spawn().unwrap();
+    let read = [shown.path(), &pipe, &program].map(|path| path.to_str().unwrap()).join(",");
+    let server = Server::with(&[("sandbox", "on"), ("sandbox_read", &read)]);
+    let looks = format!(
+        "cat >/dev/null\nif test -p {} && test -x {}; then seen=true; else seen=false; fi\n\
+         printf '{{\"success\":true,\"data\":{{\"seen\":%s}}}}' $seen\n",
+        pipe.display(),
+        program.display()
+    );
+    server.skill("looks", &looks, json!({"hard_timeout_seconds": 20}));
+    let (_, run) = server.finished("looks");
+    let result = server.get(&format!("/v1/jobs/{run}/result")).json();
+    at_work.kill().unwrap();
+    at_work.wait().unwrap();
+    assert_eq!(result["result"]["data"], json!({"seen": true}), "{result}");
 }
 
 #[test]

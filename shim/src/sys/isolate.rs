@@ -109,9 +109,11 @@ pub(crate) fn mount_new(kind: &[u8], target: &[u8], options: &[u8], devices: boo
     unsafe { call(number::MOUNT, [path(kind)?, path(target)?, path(kind)?, flags, options]) }.map(drop)
 }
 
+/// What cannot be made because it is there.
+const EEXIST: Errno = Errno(17);
+
 /// Makes a folder; one that is there already is as good.
 pub(crate) fn make_folder(ended: &[u8]) -> Result<()> {
-    const EEXIST: Errno = Errno(17);
     // SAFETY: the path ends with a NUL byte.
     match unsafe { call(number::MKDIRAT, [word(AT_FDCWD), path(ended)?, 0o755]) } {
         Ok(_) | Err(EEXIST) => Ok(()),
@@ -119,13 +121,18 @@ pub(crate) fn make_folder(ended: &[u8]) -> Result<()> {
     }
 }
 
-/// Makes an empty file, unless it is there.
+/// Makes an empty file, unless something is there. That is not opened: it may be a program at work, or a pipe.
 pub(crate) fn make_file(ended: &[u8]) -> Result<()> {
-    const WRITE_CREATE_CLOEXEC: usize = 1 | 0o100 | 0o2_000_000;
+    const WRITE_CREATE_NEW_CLOEXEC: usize = 1 | 0o100 | 0o200 | 0o2_000_000;
     // SAFETY: the path ends with a NUL byte.
-    let file = unsafe { call(number::OPENAT, [word(AT_FDCWD), path(ended)?, WRITE_CREATE_CLOEXEC, 0o600]) }?;
-    super::close(Fd(file as i32));
-    Ok(())
+    match unsafe { call(number::OPENAT, [word(AT_FDCWD), path(ended)?, WRITE_CREATE_NEW_CLOEXEC, 0o600]) } {
+        Ok(file) => {
+            super::close(Fd(file as i32));
+            Ok(())
+        }
+        Err(EEXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Makes a link. Both words end with a NUL byte.
