@@ -260,7 +260,9 @@ fn denials(event: &Map<String, Value>) -> Vec<Denial> {
 fn usage_of(usage: &Value, cost_usd: Option<f64>) -> Usage {
     let cached = count(usage, "/cache_read_input_tokens");
     Usage {
-        input_tokens: count(usage, "/input_tokens") + cached + count(usage, "/cache_creation_input_tokens"),
+        input_tokens: count(usage, "/input_tokens")
+            .saturating_add(cached)
+            .saturating_add(count(usage, "/cache_creation_input_tokens")),
         cached_input_tokens: cached,
         output_tokens: count(usage, "/output_tokens"),
         cost_usd,

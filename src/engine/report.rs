@@ -71,6 +71,8 @@ pub struct TurnReport {
     messages: usize,
     /// The messages so far, the oldest first.
     kept: VecDeque<String>,
+    /// How many bytes they have.
+    kept_bytes: usize,
     /// What is masked in messages.
     secrets: Vec<String>,
     /// The error that was told last.
@@ -102,6 +104,7 @@ impl TurnReport {
             handle_kind,
             messages: 0,
             kept: VecDeque::new(),
+            kept_bytes: 0,
             secrets: Vec::new(),
             told_error: None,
             longest_wait: None,
@@ -152,8 +155,9 @@ impl TurnReport {
         self.told_error = None;
         self.final_text = Some(text.clone());
         self.kept.push_back(text.clone());
-        while self.kept.len() > 1 && self.kept.iter().map(String::len).sum::<usize>() > MESSAGES_KEPT {
-            self.kept.pop_front();
+        self.kept_bytes += text.len();
+        while self.kept.len() > 1 && self.kept_bytes > MESSAGES_KEPT {
+            self.kept_bytes -= self.kept.pop_front().map_or(0, |oldest| oldest.len());
         }
         let message_id = message_id.map_or_else(|| format!("message-{}", self.messages), str::to_owned);
         Some(Event::AssistantMessage(AssistantMessage { message_id, text: shown(text) }))
@@ -235,7 +239,7 @@ impl TurnReport {
 
     /// Takes back the last message: the engine asks its model again.
     pub(crate) fn take_back(&mut self) {
-        self.kept.pop_back();
+        self.kept_bytes -= self.kept.pop_back().map_or(0, |last| last.len());
         self.final_text = self.kept.back().cloned();
     }
 

@@ -97,8 +97,8 @@ impl OpenCode {
 fn usage(part: &Map<String, Value>) -> Usage {
     let tokens = part.get("tokens").unwrap_or(&Value::Null);
     let cached = count(tokens, "/cache/read");
-    let input = count(tokens, "/input") + cached + count(tokens, "/cache/write");
-    let output = count(tokens, "/output") + count(tokens, "/reasoning");
+    let input = count(tokens, "/input").saturating_add(cached).saturating_add(count(tokens, "/cache/write"));
+    let output = count(tokens, "/output").saturating_add(count(tokens, "/reasoning"));
     Usage {
         input_tokens: input,
         cached_input_tokens: cached,

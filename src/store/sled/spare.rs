@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use tracing::warn;
 
@@ -41,7 +41,9 @@ impl Spare {
         if self.state.get() != State::Missing {
             return;
         }
-        let Ok(file) = File::options().create(true).truncate(false).write(true).open(&self.path) else { return };
+        // Neither through a link, nor at the other end of a pipe for which nobody may ever come.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::open(&self.path, flags, Mode::RUSR | Mode::WUSR).map(File::from) else { return };
         self.state.set(match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, SPARE_BYTES) {
             Ok(()) => State::Kept,
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => State::Impossible,

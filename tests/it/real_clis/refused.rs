@@ -14,6 +14,15 @@ on_every_cli!(
     a_service_whose_name_nobody_knows_is_tried_again_later,
 );
 
+/// Keeps a port on which nobody listens from others.
+fn kept_port(address: std::net::SocketAddr) -> std::os::fd::OwnedFd {
+    use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    bind(&socket, &address).unwrap();
+    socket
+}
+
 /// A body for the skill `say`; its runs are equal but for what the model says.
 fn say(retry: &Value) -> Value {
     json!({"skill_id": "say", "runtime_options": {"no_cache": true, "retry": retry}})
@@ -64,8 +73,10 @@ fn a_refused_key_is_told_and_too_many_requests_are_tried_again_in_a_new_attempt_
 
 fn a_service_that_cannot_be_reached_is_tried_again_later(name: &str) {
     let mut service = service(name);
-    // Nobody listens any more where the CLI looks for its model.
+    // Nobody listens any more where the CLI looks for its model, and no other test gets that port meanwhile.
+    let before = service.model.address;
     service.model = ModelServer::start();
+    let _kept = kept_port(before);
     let run = service.start(&[], say(&json!({"times": 1, "backoff_seconds": 3600})));
     let why = scheduled(&service, &run);
     let told = (&why["error"]["code"], &why["error"]["details"]["cause"]);
