@@ -70,3 +70,22 @@ impl Spare {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_or_a_link_in_place_of_the_file_is_neither_waited_for_nor_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let spare = folder.path().join("spare");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &spare, Mode::RUSR | Mode::WUSR).unwrap();
+        Spare::new(folder.path()).keep();
+
+        fs::remove_file(&spare).unwrap();
+        let elsewhere = folder.path().join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, &spare).unwrap();
+        Spare::new(folder.path()).keep();
+        assert!(!elsewhere.exists());
+    }
+}
