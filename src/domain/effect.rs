@@ -29,7 +29,7 @@ pub(crate) fn effects(run: &RunState) -> Vec<Effect> {
         Phase::Queued => vec![Effect::Enqueue],
         Phase::Running | Phase::Asking(_) if run.cancel_requested => vec![Effect::Supervise, Effect::StopEngine],
         Phase::Running | Phase::Asking(_) => vec![Effect::Supervise],
-        Phase::WaitingUser(pending) if run.options.interactive_auto_reply => {
+        Phase::WaitingUser(pending) if run.decides_without_user() => {
             vec![Effect::DecideAt(pending.asked_at.plus_seconds(run.options.interactive_reply_timeout_sec))]
         }
         Phase::WaitingUser(_) => vec![],

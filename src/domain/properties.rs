@@ -81,7 +81,7 @@ proptest! {
         prop_assert_eq!(decide(Some(&state), reconcile(), None, now.plus_seconds(1)), Ok(Decision::default()));
         prop_assert!(state.status() != Status::Running, "nothing is left running");
         prop_assert_eq!(effects(&state).is_empty(), !state.status().is_final() && (state.awaiting_upload
-            || (state.status() == Status::WaitingUser && !state.options.interactive_auto_reply)));
+            || (state.status() == Status::WaitingUser && !state.decides_without_user())));
     }
 
     #[test]

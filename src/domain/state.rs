@@ -199,7 +199,16 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+/// How many questions of a run can be decided without a person. The next one waits, so that an engine that always asks does not go on
+/// for ever.
+const DECIDED_WITHOUT_USER_MAX: u64 = 100;
+
 impl RunState {
+    /// Whether the question under way is decided without a person when its time is over.
+    pub(crate) fn decides_without_user(&self) -> bool {
+        self.options.interactive_auto_reply && self.interaction_count <= DECIDED_WITHOUT_USER_MAX
+    }
+
     /// The state after a run's first event.
     pub(crate) fn open(run_id: RunId, started: &Started, at: Timestamp) -> Self {
         Self {

@@ -29,7 +29,7 @@ pub fn answer(
     let failure = match (&report.end, exit) {
         (Some(ReportedEnd::Succeeded), ProcessExit::Code(0) | ProcessExit::Dismissed)
         | (Some(ReportedEnd::InPlainText), ProcessExit::Code(_) | ProcessExit::Dismissed) => {
-            let text = report.final_text.clone().unwrap_or_default();
+            let text = report.final_text().unwrap_or_default().to_owned();
             return Ok(EngineAnswer { text, structured: report.structured.clone() });
         }
         (Some(ReportedEnd::Failed(failure)), _) => failure.clone(),

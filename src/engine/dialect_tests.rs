@@ -85,7 +85,7 @@ fn what_a_sub_agent_says_is_not_the_assistants_word() {
     };
     let (events, report) = read("claude", &[says("mine", None), says("__SKILL_DONE__", Some("toolu_1"))]);
     assert_eq!(events.len(), 1);
-    assert_eq!(report.final_text.as_deref(), Some("mine"));
+    assert_eq!(report.final_text(), Some("mine"));
 }
 
 #[test]
@@ -159,4 +159,35 @@ fn only_what_a_resumed_session_used_anew_is_reported() {
     };
     assert_eq!(used(Some("01a1e212-7b08-7880-8338-1569b3c6ebe6")), Some((30, 1)));
     assert_eq!(used(None), Some((130, 21)));
+}
+
+/// One line makes at most a few thousand events, and no id of it is repeated in each of them at its full length: a line of 8 MB would
+/// else become terabytes.
+#[test]
+fn a_message_of_very_many_blocks_stays_raw_text_and_a_long_id_is_cut() {
+    let id = "i".repeat(100_000);
+    let message = |blocks: usize| {
+        let content = vec![json!({ "type": "text", "text": "x" }); blocks];
+        json!({ "type": "assistant", "message": { "id": id, "content": content } })
+    };
+    for engine in ["claude", "qwen"] {
+        let (events, report) = read(engine, &[message(4096)]);
+        let written: usize = events.iter().map(|event| serde_json::to_vec(&format!("{event:?}")).unwrap().len()).sum();
+        assert_eq!(events.len(), 4096);
+        assert!(written < 4096 * 500, "{engine}: {written} bytes of events");
+        assert_eq!(report.messages().len(), 4096);
+        let (events, report) = read(engine, &[message(4097)]);
+        assert_eq!(warning_codes(&events), ["ENGINE_OUTPUT_UNRECOGNIZED"]);
+        assert_eq!((events.len(), report.messages().len()), (1, 0));
+        assert_eq!(report.unrecognized, ["(too many blocks)"]);
+    }
+}
+
+#[test]
+fn denials_are_told_in_a_warning_that_fits_the_store_however_many_there_are() {
+    let denial = json!({ "tool_name": "T".repeat(1000), "tool_use_id": "i".repeat(1000) });
+    let line = json!({ "type": "result", "is_error": false, "result": "done", "permission_denials": vec![denial; 1000] });
+    let (_, report) = read("claude", &[line]);
+    let cut = Denial { tool: "T".repeat(256), call_id: "i".repeat(256) };
+    assert_eq!(report.denials, vec![cut; 100]);
 }

@@ -9,6 +9,9 @@ pub(crate) const EXCERPT_MAX: usize = 64 * 1024;
 /// The same as JSON, in which control characters take six bytes. One event may carry two of them.
 const EXCERPT_JSON_MAX: usize = JSON_TEXT_MAX / 2;
 
+/// Longest id or name, in bytes of JSON.
+const NAME_MAX: usize = 256;
+
 /// The text, or its beginning with a mark that says how much is missing.
 pub(crate) fn text(text: &str) -> String {
     let kept = beginning(&text[..text.floor_char_boundary(EXCERPT_MAX)], EXCERPT_JSON_MAX);
@@ -16,6 +19,11 @@ pub(crate) fn text(text: &str) -> String {
         return text.to_owned();
     }
     format!("{kept}\n[cut: {} of {} bytes shown]", kept.len(), text.len())
+}
+
+/// An id or the name of a tool, cut when it is too long. It is no text that anybody reads, and one message may repeat it many times.
+pub(crate) fn name(name: &str) -> String {
+    beginning(name, NAME_MAX).to_owned()
 }
 
 /// The value with its long strings cut; one that is still too large becomes a cut text.

@@ -1,9 +1,9 @@
 //! The message format that claude and qwen share: `system`, `assistant`, `user` and `result` lines.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
+use super::calls::{Call, Calls};
+use super::excerpt;
 use super::failure::Failure;
 use super::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
 use super::report::{Denial, TurnReport, remark, shown, since};
@@ -12,6 +12,11 @@ use crate::domain::outcome::Usage;
 
 /// Kinds of lines without a meaning for clients.
 const QUIET: [&str; 3] = ["stream_event", "rate_limit_event", "tool_progress"];
+
+/// Most blocks in one message: each becomes an event, and all of them are made at once.
+const BLOCKS_MAX: usize = 4096;
+/// How many denials of one turn are told.
+const DENIALS_MAX: usize = 100;
 
 /// The differences between the engines.
 #[derive(Debug, Clone, Copy)]
@@ -32,14 +37,13 @@ pub(crate) fn dialect(idiom: Idiom, usage_before: Usage) -> Box<dyn Dialect> {
         true => usage_before,
         false => Usage { cost_usd: usage_before.cost_usd, ..Usage::default() },
     };
-    Box::new(Messages { idiom, usage_before, calls: BTreeMap::new(), unanswered: false })
+    Box::new(Messages { idiom, usage_before, calls: Calls::default(), unanswered: false })
 }
 
 struct Messages {
     idiom: Idiom,
     usage_before: Usage,
-    /// Calls without a result so far, by id: tool and input.
-    calls: BTreeMap<String, (String, Value)>,
+    calls: Calls,
     /// Whether the last thing was a text of the request under way, which a retry takes back.
     unanswered: bool,
 }
@@ -105,6 +109,9 @@ impl Messages {
     fn assistant(&mut self, event: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
         let message = event.get("message")?.as_object()?;
         let blocks = message.get("content")?.as_array()?;
+        if blocks.len() > BLOCKS_MAX {
+            return Some(too_many_blocks());
+        }
         let mut events = Vec::new();
         for block in blocks {
             let block = block.as_object()?;
@@ -131,7 +138,7 @@ impl Messages {
         let tool = block.get("name")?.as_str()?;
         let input = block.get("input").cloned().unwrap_or_default();
         let started = self.call(id, tool, &input, None, "", Progress::Started);
-        self.calls.insert(id.to_owned(), (tool.to_owned(), input));
+        self.calls.begin(id, Call { tool: tool.to_owned(), input });
         Some(started)
     }
 
@@ -139,10 +146,13 @@ impl Messages {
         let content = event.get("message")?.get("content")?;
         // What the engine itself tells the model is text without blocks, or a text block.
         let Value::Array(blocks) = content else { return Some(Line::Quiet) };
+        if blocks.len() > BLOCKS_MAX {
+            return Some(too_many_blocks());
+        }
         let mut events = Vec::new();
         for block in blocks.iter().filter_map(Value::as_object).filter(|block| text(block, "type") == "tool_result") {
             let id = block.get("tool_use_id")?.as_str()?;
-            let (tool, input) = self.calls.remove(id).unwrap_or_default();
+            let Call { tool, input } = self.calls.end(id);
             let output = block.get("content").map(flat).unwrap_or_default();
             let failed = block.get("is_error") == Some(&Value::Bool(true));
             let exit_code = if failed { exit_code(&output) } else { None };
@@ -180,7 +190,7 @@ impl Messages {
             turn.failed(failure);
         } else {
             if let Some(last_words) = event.get("result").and_then(Value::as_str) {
-                turn.final_text = Some(last_words.to_owned());
+                turn.answered(last_words.to_owned());
             }
             turn.structured = event.get(self.idiom.structured).filter(|value| !value.is_null()).cloned();
             turn.succeeded();
@@ -192,6 +202,10 @@ impl Messages {
         }
         Some(Line::Says(events))
     }
+}
+
+fn too_many_blocks() -> Line {
+    Line::Unknown("(too many blocks)".to_owned())
 }
 
 /// A text of the assistant, unless it is the engine's own report of an error or part of a sub-agent's work.
@@ -250,10 +264,10 @@ fn denials(event: &Map<String, Value>) -> Vec<Denial> {
     let listed = event.get("permission_denials").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let listed = listed.iter().filter_map(Value::as_object);
     let denial = |denied: &Map<String, Value>| Denial {
-        tool: text(denied, "tool_name").to_owned(),
-        call_id: text(denied, "tool_use_id").to_owned(),
+        tool: excerpt::name(text(denied, "tool_name")),
+        call_id: excerpt::name(text(denied, "tool_use_id")),
     };
-    listed.map(denial).collect()
+    listed.take(DENIALS_MAX).map(denial).collect()
 }
 
 /// Input tokens read from and written to the cache are reported apart; they count as input.

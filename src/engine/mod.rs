@@ -3,6 +3,7 @@
 
 mod adapter;
 mod answer;
+mod calls;
 pub(crate) mod config;
 mod excerpt;
 mod failure;

@@ -238,8 +238,8 @@ impl Progress {
 
 pub(crate) fn tool_call(call_id: &str, tool: &str, input: &Value, output: &str, progress: Progress) -> Event {
     Event::ToolCall(ToolCall {
-        call_id: call_id.to_owned(),
-        tool: tool.to_owned(),
+        call_id: excerpt::name(call_id),
+        tool: excerpt::name(tool),
         input: excerpt::value(input),
         output: excerpt::text(output),
         status: progress.as_str().to_owned(),

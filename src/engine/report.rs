@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Map, Value};
 
+use super::excerpt;
 use super::failure::Failure;
 use crate::domain::codes::{ErrorCode, WarningCode};
 use crate::domain::event::{AssistantMessage, Event, SessionBound};
@@ -24,6 +25,12 @@ const NAMES_MAX: usize = 20;
 /// Longest of them, in bytes of JSON.
 const NAME_MAX: usize = 200;
 
+/// Most tokens of one turn, and most US dollars: an engine that reports more is mistaken, and one such number would spoil every sum.
+const TOKENS_MAX: u64 = 1_000_000_000_000;
+const COST_MAX: f64 = 1_000_000.0;
+/// So much of an error is compared with the one before.
+const TOLD_MAX: usize = 1000;
+
 /// The end of a turn as the engine reported it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReportedEnd {
@@ -42,6 +49,16 @@ pub(crate) struct Denial {
     pub(crate) call_id: String,
 }
 
+/// What the turn's answer is read from.
+#[derive(Debug, Clone, Default, PartialEq)]
+enum FinalText {
+    #[default]
+    None,
+    /// The last message that is kept.
+    LastMessage,
+    Own(String),
+}
+
 /// Everything known about a turn; `verdict` judges it when the process is gone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnReport {
@@ -49,8 +66,6 @@ pub struct TurnReport {
     pub(crate) resumed_from: Option<String>,
     /// The session the engine named.
     pub handle: Option<String>,
-    /// The assistant's last message.
-    pub(crate) final_text: Option<String>,
     /// The engine's own structured output.
     pub(crate) structured: Option<Value>,
     /// The tokens and cost of this turn.
@@ -67,6 +82,7 @@ pub struct TurnReport {
     pub(crate) stderr_tail: String,
     /// Names of output the parser does not know, each once.
     pub(crate) unrecognized: Vec<String>,
+    final_text: FinalText,
     handle_kind: &'static str,
     messages: usize,
     /// The messages so far, the oldest first.
@@ -92,7 +108,6 @@ impl TurnReport {
         Self {
             resumed_from: resumed_from.map(str::to_owned),
             handle: None,
-            final_text: None,
             structured: None,
             usage: None,
             end: None,
@@ -101,6 +116,7 @@ impl TurnReport {
             denials: Vec::new(),
             stderr_tail: String::new(),
             unrecognized: Vec::new(),
+            final_text: FinalText::None,
             handle_kind,
             messages: 0,
             kept: VecDeque::new(),
@@ -145,7 +161,7 @@ impl TurnReport {
         if text.trim().is_empty() {
             return None;
         }
-        let text = &self.secrets.iter().fold(text.to_owned(), |text, secret| match text.contains(secret.as_str()) {
+        let text = self.secrets.iter().fold(text.to_owned(), |text, secret| match text.contains(secret.as_str()) {
             true => text.replace(secret.as_str(), &"*".repeat(secret.len())),
             false => text,
         });
@@ -153,25 +169,76 @@ impl TurnReport {
         // An answer of the model means that an earlier error was overcome.
         self.last_error = None;
         self.told_error = None;
-        self.final_text = Some(text.clone());
-        self.kept.push_back(text.clone());
-        self.kept_bytes += text.len();
+        let shown = shown(&text);
+        self.final_text = FinalText::LastMessage;
+        self.kept_bytes += room(&text);
+        self.kept.push_back(text);
         while self.kept.len() > 1 && self.kept_bytes > MESSAGES_KEPT {
-            self.kept_bytes -= self.kept.pop_front().map_or(0, |oldest| oldest.len());
+            self.kept_bytes -= self.kept.pop_front().map_or(0, |oldest| room(&oldest));
         }
-        let message_id = message_id.map_or_else(|| format!("message-{}", self.messages), str::to_owned);
-        Some(Event::AssistantMessage(AssistantMessage { message_id, text: shown(text) }))
+        let message_id = message_id.map_or_else(|| format!("message-{}", self.messages), excerpt::name);
+        Some(Event::AssistantMessage(AssistantMessage { message_id, text: shown }))
+    }
+
+    /// Takes a whole message that continues the final text so far, on a line of its own.
+    pub(crate) fn says_on(&mut self, message_id: Option<&str>, text: &str) -> Option<Event> {
+        let before = match std::mem::take(&mut self.final_text) {
+            FinalText::None => None,
+            FinalText::LastMessage => self.kept.back().cloned(),
+            FinalText::Own(before) => Some(before),
+        };
+        let event = self.said(message_id, text);
+        let more = if event.is_some() { self.kept.back().map(String::as_str) } else { None };
+        self.final_text = match (before, more) {
+            (Some(mut before), Some(more)) if before.len() + more.len() < MESSAGES_KEPT => {
+                before.push('\n');
+                before.push_str(more);
+                FinalText::Own(before)
+            }
+            (_, Some(_)) => FinalText::LastMessage,
+            (Some(before), None) => FinalText::Own(before),
+            (None, None) => FinalText::None,
+        };
+        event
+    }
+
+    /// What the turn's answer is read from: the last message, or what the engine itself says is its answer.
+    pub fn final_text(&self) -> Option<&str> {
+        match &self.final_text {
+            FinalText::None => None,
+            FinalText::LastMessage => self.kept.back().map(String::as_str),
+            FinalText::Own(text) => Some(text),
+        }
+    }
+
+    /// The engine says itself what its answer is.
+    pub(crate) fn answered(&mut self, text: String) {
+        self.final_text = FinalText::Own(text);
+    }
+
+    /// What was said so far is not the answer: the engine goes on.
+    pub(crate) fn goes_on(&mut self) {
+        self.final_text = FinalText::None;
     }
 
     /// Every message of the turn, in order; the last one as the engine reports it in the end, where that differs.
     pub(crate) fn messages(&self) -> Vec<String> {
-        let last = self.final_text.iter().filter(|text| self.kept.back() != Some(text));
-        self.kept.iter().chain(last).cloned().collect()
+        let own = match &self.final_text {
+            FinalText::Own(text) => Some(text).filter(|text| self.kept.back() != Some(text)),
+            FinalText::None | FinalText::LastMessage => None,
+        };
+        self.kept.iter().chain(own).cloned().collect()
     }
 
     /// Takes a report of usage. The reports of one turn add up; one of zero tokens is no event.
     pub(crate) fn spent(&mut self, usage: Usage) -> Option<Event> {
         if usage.input_tokens == 0 && usage.output_tokens == 0 {
+            return None;
+        }
+        let counts = [usage.input_tokens, usage.cached_input_tokens, usage.output_tokens];
+        let credible = |cost: f64| (0.0..=COST_MAX).contains(&cost);
+        if counts.iter().any(|count| *count > TOKENS_MAX) || !usage.cost_usd.is_none_or(credible) {
+            self.does_not_know("(usage beyond belief)".to_owned());
             return None;
         }
         self.usage = Some(self.usage.map_or(usage, |before| before.plus(usage)));
@@ -228,7 +295,7 @@ impl TurnReport {
 
     /// An error that is not necessarily the end; no event when the engine has just said the same.
     pub(crate) fn engine_error(&mut self, message: &str) -> Option<Event> {
-        let told = message.trim_matches(['[', ']', ' ', '\n']);
+        let told = beginning(message.trim_matches(['[', ']', ' ', '\n']), TOLD_MAX);
         let again = self.told_error.as_deref().is_some_and(|before| before.contains(told) || told.contains(before));
         if again && !told.is_empty() {
             return None;
@@ -239,8 +306,8 @@ impl TurnReport {
 
     /// Takes back the last message: the engine asks its model again.
     pub(crate) fn take_back(&mut self) {
-        self.kept_bytes -= self.kept.pop_back().map_or(0, |last| last.len());
-        self.final_text = self.kept.back().cloned();
+        self.kept_bytes -= self.kept.pop_back().map_or(0, |last| room(&last));
+        self.final_text = FinalText::LastMessage;
     }
 
     /// Remembers the name of an unknown kind of line.
@@ -278,6 +345,11 @@ pub(crate) fn shown(text: &str) -> String {
     if kept.len() == text.len() { text.to_owned() } else { format!("{kept}…") }
 }
 
+/// About how many bytes of memory a kept message takes.
+fn room(message: &str) -> usize {
+    message.len() + 64
+}
+
 /// What was used since `before`, for engines that report the sum over a whole session.
 pub(crate) fn since(before: Usage, total: Usage) -> Usage {
     Usage {
@@ -296,9 +368,72 @@ pub(crate) fn remark(message: &str) -> Event {
 fn warned(code: WarningCode, message: &str, level: WarningLevel) -> Event {
     Event::Warned(Warning {
         code: code.as_str().to_owned(),
-        message: super::excerpt::text(message),
+        message: excerpt::text(message),
         level,
         normalization_level: None,
         details: Map::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> TurnReport {
+        TurnReport::new("session_id", None)
+    }
+
+    #[test]
+    fn the_messages_that_are_kept_take_bounded_memory_however_short_each_is() {
+        let mut turn = report();
+        let many = MESSAGES_KEPT / 64 + 1000;
+        for _ in 0..many {
+            turn.said(None, "x");
+        }
+        assert!(turn.kept.len() < many, "{} of {many} messages are kept", turn.kept.len());
+        let sum: usize = turn.kept.iter().map(|message| room(message)).sum();
+        assert_eq!(turn.kept_bytes, sum);
+        assert!(sum <= MESSAGES_KEPT);
+        let half = "y".repeat(MESSAGES_KEPT / 2);
+        turn.said(None, &half);
+        turn.said(None, &half);
+        assert_eq!(turn.messages(), [half.clone()]);
+        turn.take_back();
+        assert_eq!((turn.kept_bytes, turn.final_text()), (0, None));
+    }
+
+    #[test]
+    fn a_message_that_is_taken_back_uncovers_the_one_before_it() {
+        let mut turn = report();
+        turn.said(None, "first");
+        turn.said(None, "second");
+        turn.take_back();
+        assert_eq!((turn.final_text(), turn.messages()), (Some("first"), vec!["first".to_owned()]));
+    }
+
+    #[test]
+    fn texts_of_one_step_are_one_answer_in_which_secrets_are_masked() {
+        let mut turn = report();
+        turn.mask(vec!["secret".to_owned()]);
+        turn.says_on(None, "a secret");
+        turn.says_on(None, " ");
+        turn.says_on(None, "and more");
+        assert_eq!(turn.final_text(), Some("a ******\nand more"));
+        assert_eq!(turn.messages(), ["a ******", "and more", "a ******\nand more"]);
+        turn.goes_on();
+        turn.says_on(None, "next");
+        assert_eq!(turn.final_text(), Some("next"));
+    }
+
+    #[test]
+    fn usage_beyond_belief_is_named_as_not_recognized_and_spoils_no_sum() {
+        let tokens = |input_tokens, cost_usd| Usage { input_tokens, output_tokens: 1, cost_usd, ..Usage::default() };
+        let mut turn = report();
+        assert!(turn.spent(tokens(5, Some(0.5))).is_some());
+        for absurd in [tokens(u64::MAX, None), tokens(1, Some(f64::MAX)), tokens(1, Some(-1.0))] {
+            assert_eq!(turn.spent(absurd), None);
+        }
+        assert_eq!(turn.usage, Some(tokens(5, Some(0.5))));
+        assert_eq!(turn.unrecognized, ["(usage beyond belief)"]);
+    }
 }

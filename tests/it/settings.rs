@@ -455,11 +455,17 @@ fn settings_of_telemetry_and_retention_are_checked_and_read_from_the_usual_varia
     assert_eq!(described(&settings, "keep_labels").0, "team:a=3,keep:yes=forever");
     let over_tls = load("", &[], &[("otlp_endpoint", "https://collector:4318/")]).unwrap();
     assert_eq!(described(&over_tls, "otlp_endpoint").0, "https://collector:4318");
+    let of_six = load("", &[], &[("otlp_endpoint", "http://[::1]:4318/path")]).unwrap();
+    assert_eq!(described(&of_six, "otlp_endpoint").0, "http://[::1]:4318/path");
     // Unset is what an empty variable means to OpenTelemetry.
     assert_eq!(described(&load("", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "")], &[]).unwrap(), "otlp_endpoint").0, "none");
     for (key, value, part) in [
         ("otlp_endpoint", "https:///v1", "must be a URL"),
         ("otlp_endpoint", "collector:4318", "must be a URL"),
+        ("otlp_endpoint", "http://[::1", "must be a URL"),
+        ("otlp_endpoint", "http://[::1]4318", "must be a URL"),
+        ("otlp_endpoint", "http://collector:port", "must be a URL"),
+        ("otlp_endpoint", "http://two words", "must be a URL"),
         ("otlp_endpoint", "http://ann:secret@collector", "otlp_headers"),
         ("otlp_headers", "no pair", "name=value"),
         ("keep_labels", "team=3", "cannot be one of its values"),

@@ -26,7 +26,7 @@ use crate::workspace::{Layout, Tokens};
 /// How long open connections may take to end once no run is left.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Serves the HTTP API until SIGTERM or SIGINT
+/// Serves the HTTP API until SIGTERM, SIGINT or SIGHUP
 ///
 /// After the first signal no new run is started; running engines get drain_grace_seconds to finish and are then ended.
 /// A second signal ends the service at once.
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     no_work: bool,
 }
 
-/// Works on runs of a store that several services share, without an API, until SIGTERM or SIGINT
+/// Works on runs of a store that several services share, without an API, until SIGTERM, SIGINT or SIGHUP
 ///
 /// It takes runs from the queue that all services share. Needs a database as store, and blobs. What the signals do is the same as
 /// with `serve`.

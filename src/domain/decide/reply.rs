@@ -72,7 +72,7 @@ pub(super) fn auto_decide(run: &RunState, now: Timestamp) -> Result<Decision, Re
     };
     let timeout_sec = run.options.interactive_reply_timeout_sec;
     let due = pending.asked_at.plus_seconds(timeout_sec) <= now;
-    if !run.options.interactive_auto_reply || !due {
+    if !run.decides_without_user() || !due {
         return Err(Refusal::Illegal { status: run.status() });
     }
     Ok(Decision::of(vec![

@@ -291,6 +291,12 @@ fn the_deadline_decides_when_it_has_passed_and_only_for_a_user_who_is_not_to_be_
     assert_eq!(decided(&waiting(false), Command::AutoDecide), Err(Refusal::Illegal { status: Status::WaitingUser }));
     let status = Status::Running;
     assert_eq!(decided(&running(), Command::AutoDecide), Err(Refusal::InteractionNotPending { status }));
+    // An engine that always asks is not answered for ever.
+    for (count, expected) in [(100, Ok(())), (101, Err(Refusal::Illegal { status: Status::WaitingUser }))] {
+        let run = RunState { interaction_count: count, ..waiting(true) };
+        assert_eq!(decided(&run, Command::AutoDecide).map(drop), expected);
+        assert_eq!(effects(&run).is_empty(), expected.is_err());
+    }
 }
 
 #[test]

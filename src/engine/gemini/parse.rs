@@ -1,11 +1,10 @@
 //! The lines of `gemini --output-format stream-json`.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
 use crate::domain::event::Event;
 use crate::domain::outcome::Usage;
+use crate::engine::calls::{Call, Calls};
 use crate::engine::failure::Failure;
 use crate::engine::parser::{Dialect, Line, Progress, command, count, object, text, tool_call};
 use crate::engine::report::{TurnReport, remark};
@@ -21,8 +20,7 @@ pub(crate) fn dialect(_: Usage) -> Box<dyn Dialect> {
 struct Gemini {
     /// The message under way.
     message: String,
-    /// Calls without a result so far, by id: tool and parameters.
-    calls: BTreeMap<String, (String, Value)>,
+    calls: Calls,
     /// The error with which the answer under way broke off.
     broken: Option<String>,
 }
@@ -100,15 +98,15 @@ impl Gemini {
         let id = event.get("tool_id")?.as_str()?;
         let tool = event.get("tool_name")?.as_str()?;
         let parameters = event.get("parameters").cloned().unwrap_or_default();
-        turn.final_text = None;
+        turn.goes_on();
         let started = call(id, tool, &parameters, "", Progress::Started);
-        self.calls.insert(id.to_owned(), (tool.to_owned(), parameters));
+        self.calls.begin(id, Call { tool: tool.to_owned(), input: parameters });
         Some(started)
     }
 
     fn answered(&mut self, event: &Map<String, Value>) -> Option<Event> {
         let id = event.get("tool_id")?.as_str()?;
-        let (tool, parameters) = self.calls.remove(id).unwrap_or_default();
+        let Call { tool, input: parameters } = self.calls.end(id);
         let failure = event.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
         let output = failure.unwrap_or_else(|| text(event, "output"));
         Some(call(id, &tool, &parameters, output, Progress::ended(text(event, "status") == "success")))

@@ -19,8 +19,6 @@ pub(crate) fn dialect(_: Usage) -> Box<dyn Dialect> {
 #[derive(Default)]
 struct OpenCode {
     broken_steps: usize,
-    /// What was said in the step under way.
-    said: Vec<String>,
 }
 
 impl Dialect for OpenCode {
@@ -54,11 +52,10 @@ impl OpenCode {
         let part = || event.get("part").and_then(Value::as_object);
         let says = match text(event, "type") {
             "step_start" => {
-                self.said.clear();
-                turn.final_text = None;
+                turn.goes_on();
                 return Some(Line::Quiet);
             }
-            "text" => return self.text(part()?, turn),
+            "text" => return said(part()?, turn),
             "reasoning" => {
                 Event::AssistantReasoning(AssistantReasoning { text: shown(part()?.get("text")?.as_str()?) })
             }
@@ -68,14 +65,6 @@ impl OpenCode {
             _ => return None,
         };
         Some(Line::Says(vec![says]))
-    }
-
-    fn text(&mut self, part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
-        let said = part.get("text")?.as_str()?;
-        let Some(event) = turn.said(part.get("id").and_then(Value::as_str), said) else { return Some(Line::Quiet) };
-        self.said.push(said.to_owned());
-        turn.final_text = Some(self.said.join("\n"));
-        Some(Line::Says(vec![event]))
     }
 
     fn step_finish(&mut self, part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
@@ -91,6 +80,12 @@ impl OpenCode {
         }
         Some(Line::Says(turn.spent(usage(part)).into_iter().collect()))
     }
+}
+
+/// What is said in a step is one text.
+fn said(part: &Map<String, Value>, turn: &mut TurnReport) -> Option<Line> {
+    let event = turn.says_on(part.get("id").and_then(Value::as_str), part.get("text")?.as_str()?);
+    Some(Line::Says(event.into_iter().collect()))
 }
 
 /// OpenCode reports input tokens read from and written to the cache apart; they count as input.

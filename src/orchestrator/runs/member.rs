@@ -94,13 +94,29 @@ fn load(shared: &Shared, member: &Membership) -> NodeLoad {
 /// Sees to what was asked of this service, and to runs whose service is gone, until this one ends.
 pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
     let asked = member.cluster.wake();
-    let mut counted: Option<Instant> = None;
+    let (mut counted, mut looked): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
         let Some(held) = shared.upgrade().filter(|shared| !shared.closing.is_cancelled()) else { return };
-        if member.has_lease()
-            && let Some(Err(error)) = unbroken("look at runs of other services", look(&held, &member)).await
-        {
-            debug!(error = %chain(&error), "runs of other services could not be looked at; trying again");
+        let due = looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
+        if due {
+            looked = Some(Instant::now());
+        }
+        if member.has_lease() {
+            let round = async {
+                answer(&held, &member).await?;
+                if due { look(&held, &member).await } else { Ok(false) }
+            };
+            match unbroken("look at runs of other services", round).await {
+                // What is asked of this service does not wait until all of them are seen to.
+                Some(Ok(true)) => {
+                    looked = None;
+                    member.cluster.wake().notify_one();
+                }
+                Some(Err(error)) => {
+                    debug!(error = %chain(&error), "runs of other services could not be looked at; trying again");
+                }
+                Some(Ok(false)) | None => {}
+            }
         }
         if counted.is_none_or(|last| last.elapsed() >= COUNT_EVERY) {
             counted = Some(Instant::now());
@@ -115,12 +131,13 @@ pub(crate) async fn look_often(shared: Weak<Shared>, member: Arc<Membership>) {
             biased;
             () = closing.cancelled() => return,
             () = asked.notified() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep_until(looked.unwrap_or_else(Instant::now) + LOOK_EVERY) => {}
         }
     }
 }
 
-async fn look(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Error> {
+/// Does what was asked of this service, and has it look at the queue.
+async fn answer(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Error> {
     for (run, control) in member.cluster.asked().await? {
         let Control::Cancel { requested_by, reason } = control;
         let orchestrator = Orchestrator { shared: shared.clone() };
@@ -137,7 +154,12 @@ async fn look(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Erro
     }
     // Whoever was woken for the queue is told so.
     shared.queue.look_again();
-    recovery::recover_abandoned(shared, member, AT_ONCE).await?;
+    Ok(())
+}
+
+/// Sees to runs that nobody sees to. Whether there may be more of them.
+async fn look(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<bool, Error> {
+    let more = recovery::recover_abandoned(shared, member, AT_ONCE).await?;
     for run in member.cluster.due(AT_ONCE).await? {
         if let Err(error) = deadlines::decide(shared, run).await {
             warn!(run.id = %run, error = %chain(&error), "what was due for a run could not be done; trying again");
@@ -149,5 +171,5 @@ async fn look(shared: &Arc<Shared>, member: &Arc<Membership>) -> Result<(), Erro
     if !unsealed.is_empty() {
         shared.sealer.seal_anew(unsealed);
     }
-    Ok(())
+    Ok(more)
 }

@@ -100,12 +100,12 @@ pub(crate) async fn recover_here(shared: &Arc<Shared>) -> Result<(), Error> {
     sweep_folders(shared).await
 }
 
-/// Take up to so many runs over whose service is gone, and bring each into a state that is true now.
+/// Take up to so many runs over whose service is gone, and bring each into a state that is true now. Whether there may be more of them.
 pub(crate) async fn recover_abandoned(
     shared: &Arc<Shared>,
     member: &Arc<Membership>,
     most: usize,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let mut left = most;
     while left > 0 {
         let taken = {
@@ -115,7 +115,7 @@ pub(crate) async fn recover_abandoned(
             taken
         };
         if taken.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         left = left.saturating_sub(taken.len());
         for run in &taken {
@@ -155,7 +155,7 @@ pub(crate) async fn recover_abandoned(
         }
         shared.queue.look_again();
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Open runs by what is to be done with them, each in the order of their ids.

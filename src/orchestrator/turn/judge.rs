@@ -143,7 +143,7 @@ fn keep_message(place: &Path, parser: &TurnParser, verdict: &Verdict) -> Result<
 }
 
 fn final_text(parser: &TurnParser) -> &str {
-    parser.report().final_text.as_deref().unwrap_or_default()
+    parser.report().final_text().unwrap_or_default()
 }
 
 fn keep_answer(place: &Path, verdict: &Verdict) -> Result<(), Error> {

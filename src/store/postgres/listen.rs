@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{MissedTickBehavior, timeout};
+use tokio::time::{Instant, MissedTickBehavior, timeout};
 use uuid::Uuid;
 
 use super::heads::{Heads, Wake};
@@ -26,6 +26,12 @@ const LOOK: Duration = Duration::from_secs(2);
 const MOST_NAMED: usize = 100;
 /// Said instead of more runs.
 const MANY: &str = "*";
+/// How long others are not told of what came into the queue: mostly this process takes it itself at once, whose files it has.
+const OTHERS_AFTER: Duration = Duration::from_millis(5);
+/// Tells others, and of the queue only if something waits in it.
+const TELL: &str = "select set_config('synchronous_commit', 'off', false), pg_notify($1, said) from (select case \
+         when $3 and exists (select from runs where waits and owner is null) then concat_ws(' ', nullif($2, ''), '+') \
+         else $2 end) as telling (said) where said <> ''";
 /// Said when something may be taken from the queue.
 const QUEUED: &str = "+";
 /// Said before the node of which something is asked.
@@ -46,13 +52,27 @@ pub(super) async fn tell(
     mut wakes: mpsc::UnboundedReceiver<Wake>,
 ) {
     let channel = channel(&place);
-    while let Some(first) = wakes.recv().await {
+    let mut queued: Option<Instant> = None;
+    loop {
+        let due = async {
+            match queued {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut next = tokio::select! {
+            biased;
+            wake = wakes.recv() => match wake {
+                Some(first) => Some(first),
+                None => return,
+            },
+            () = due => None,
+        };
         let (mut said, mut followed) = (Said::default(), Vec::new());
-        let mut next = Some(first);
         while let Some(wake) = next {
             match wake {
                 Wake::Appended(run, head) => drop(said.appended.insert(run, head)),
-                Wake::Queued => said.queued = true,
+                Wake::Queued => drop(queued.get_or_insert_with(|| Instant::now() + OTHERS_AFTER)),
                 Wake::Asked(node) => drop(said.asked.insert(node)),
                 Wake::Records => said.records = true,
                 Wake::Followed(run) => followed.push(run),
@@ -62,16 +82,18 @@ pub(super) async fn tell(
         if !followed.is_empty() {
             look_up(&questions, &heads, followed).await;
         }
-        if said != Said::default() {
+        let of_queue = queued.is_some_and(|at| at <= Instant::now());
+        if of_queue {
+            queued = None;
+        }
+        if of_queue || said != Said::default() {
             let (channel, text) = (channel.clone(), said.payload());
             // Not durable: a lost one costs a moment.
             let told = link.ask("notify others of", move |reader| {
                 let (channel, text) = (channel.clone(), text.clone());
                 Box::pin(async move {
-                    let statement = reader
-                        .prepared("select set_config('synchronous_commit', 'off', false), pg_notify($1, $2)")
-                        .await?;
-                    reader.client().execute(&statement, &[&channel, &text]).await
+                    let statement = reader.prepared(TELL).await?;
+                    reader.client().execute(&statement, &[&channel, &text, &of_queue]).await
                 })
             });
             let _ = told.await;

@@ -34,7 +34,10 @@ const RENEW: &str = "update nodes set lease_until = clock_timestamp() + $2 * int
      returning draining, (select count(*) from runs where waits and owner is null)";
 const LEAVE: &str =
     "update nodes set over = true, lease_until = least(lease_until, clock_timestamp()) where incarnation = $1";
-const TAKE: &str = "select o_run, o_epoch from take_1($1, $2, $3, $4, $5, $6)";
+/// Nothing is decided where nothing waits: that is found by an index alone, and every service asks whenever one is woken.
+const TAKE: &str = "select o_run, o_epoch from (select where exists (select from runs where waits and owner is null) \
+         or exists (select from runs where owner = $1 and waits and run <> all ($2))) as something, \
+     lateral take_1($1, $2, $3, $4, $5, $6)";
 const TAKE_ABANDONED: &str = "select o_run, o_epoch from take_abandoned_1($1, $2, $3)";
 const RELEASE: &str = "update runs set owner = null where run = $1 and owner = $2 and epoch = $3";
 const DUE: &str = "select run from runs where due_at <= micros() order by due_at limit $1";

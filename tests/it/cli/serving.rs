@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use rustix::process::Signal;
@@ -11,9 +12,9 @@ use serde_json::{Value, json};
 use super::place::{Place, Ran};
 
 #[test]
-fn the_service_prints_its_address_leaves_it_in_the_data_folder_and_ends_on_sigterm() {
+fn the_service_prints_its_address_leaves_it_in_the_data_folder_and_ends_on_a_signal() {
     let place = Place::new();
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let (running, line) = place.start(&["serve", "--port", "0"], "listening on ");
         let url = line.strip_prefix("listening on ").unwrap();
         let address = url.strip_prefix("http://").unwrap();
@@ -26,7 +27,34 @@ fn the_service_prints_its_address_leaves_it_in_the_data_folder_and_ends_on_sigte
         assert!(!place.path().join("data/service.json").exists());
     }
     let log = fs::read_to_string(place.path().join("data/logs/skill-runner.log")).unwrap();
-    assert_eq!(log.matches("the service is ready").count(), 2, "{log}");
+    assert_eq!(log.matches("the service is ready").count(), 3, "{log}");
+}
+
+/// `nohup` starts a program with SIGHUP ignored, so that it outlives its terminal.
+#[test]
+fn a_service_that_was_started_to_ignore_a_hangup_goes_on_after_it() {
+    let place = Place::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" serve --port 0", env!("CARGO_BIN_EXE_skill-runner")]);
+    command.current_dir(place.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (running, line) = Place::started(command, "listening on ");
+    running.signal(Signal::HUP);
+    let url = line.strip_prefix("listening on ").unwrap();
+    let answered = place.run(&["run", "tiny", "--server", url]);
+    assert_eq!(answered.code, Some(0), "{answered:?}");
+    running.signal(Signal::TERM);
+    let ran = running.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// Variables of the libraries it is made of are no settings of the program, and a wrong one must not end it.
+#[test]
+fn a_wrong_number_of_threads_in_the_environment_is_of_no_effect() {
+    for wrong in ["0", "many"] {
+        let place = Place::new();
+        let ran = place.run_with(("TOKIO_WORKER_THREADS", wrong), &["run", "tiny"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Print the stored bytes, one event per line
     #[arg(long, conflicts_with = "serve")]
     json: bool,
-    /// Serve the run as a live feed until SIGTERM or SIGINT
+    /// Serve the run as a live feed until SIGTERM, SIGINT or SIGHUP
     #[arg(long)]
     serve: bool,
     /// Port to listen on; 0 chooses a free one [default: 8000]
