@@ -1,6 +1,8 @@
 //! The durable heads that this process knows of, and who waits for them.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, watch};
@@ -16,6 +18,8 @@ pub(super) struct Heads {
     tails: Tails,
     /// Where other processes are told of appends, and heads of others are looked up.
     others: Option<mpsc::UnboundedSender<Wake>>,
+    /// Whether this process takes runs from the queue.
+    takes_runs: AtomicBool,
 }
 
 /// What is to be told or looked up.
@@ -34,7 +38,7 @@ pub(super) enum Wake {
 
 impl Heads {
     pub(super) fn new(others: Option<mpsc::UnboundedSender<Wake>>) -> Heads {
-        Heads { known: Mutex::default(), tails: Tails::default(), others }
+        Heads { known: Mutex::default(), tails: Tails::default(), others, takes_runs: AtomicBool::new(false) }
     }
 
     pub(super) fn load(&self, heads: impl Iterator<Item = (RunId, Seq)>) {
@@ -61,6 +65,15 @@ impl Heads {
         if let Some(others) = &self.others {
             let _ = others.send(Wake::Appended(*run, head));
         }
+    }
+
+    /// Whether this process takes runs from the queue, too.
+    pub(super) fn takes_runs(&self) -> bool {
+        self.takes_runs.load(Relaxed)
+    }
+
+    pub(super) fn set_takes_runs(&self, takes_runs: bool) {
+        self.takes_runs.store(takes_runs, Relaxed);
     }
 
     /// There may be something to take from the queue: here and elsewhere.

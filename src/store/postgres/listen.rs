@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_secs(2);
 const MOST_NAMED: usize = 100;
 /// Said instead of more runs.
 const MANY: &str = "*";
-/// How long others are not told of what came into the queue: mostly this process takes it itself at once, whose files it has.
-const OTHERS_AFTER: Duration = Duration::from_millis(5);
+/// How long a service that starts runs does not tell others of what came into the queue: mostly it takes it itself at once, and has its
+/// files.
+const OTHERS_AFTER: Duration = Duration::from_millis(25);
 /// Tells others, and of the queue only if something waits in it.
 const TELL: &str = "select set_config('synchronous_commit', 'off', false), pg_notify($1, said) from (select case \
          when $3 and exists (select from runs where waits and owner is null) then concat_ws(' ', nullif($2, ''), '+') \
@@ -72,7 +73,10 @@ pub(super) async fn tell(
         while let Some(wake) = next {
             match wake {
                 Wake::Appended(run, head) => drop(said.appended.insert(run, head)),
-                Wake::Queued => drop(queued.get_or_insert_with(|| Instant::now() + OTHERS_AFTER)),
+                Wake::Queued => {
+                    let patience = if heads.takes_runs() { OTHERS_AFTER } else { Duration::ZERO };
+                    queued.get_or_insert_with(|| Instant::now() + patience);
+                }
                 Wake::Asked(node) => drop(said.asked.insert(node)),
                 Wake::Records => said.records = true,
                 Wake::Followed(run) => followed.push(run),

@@ -171,7 +171,7 @@ fn node_of(row: &Row) -> Node {
 impl Cluster for Member {
     fn join(&self, info: NodeInfo) -> BoxFuture<'_, Result<(), Error>> {
         let lease = Lease { incarnation: Uuid::now_v7(), duration: info.lease };
-        let before = self.held.before();
+        let (before, works) = (self.held.before(), info.works);
         let info = Arc::new(info);
         Box::pin(async move {
             let ask = self.link.ask("join", move |reader| {
@@ -189,6 +189,7 @@ impl Cluster for Member {
                 })
             });
             ask.await?;
+            self.heads.set_takes_runs(works);
             self.held.joined(lease);
             Ok(())
         })
