@@ -19,11 +19,8 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     // tokio panics where one of its threads cannot be started, or waits for ever.
     files::can_start_threads(cores + KEPT_THREADS).map_err(Failure::broken("start the runtime"))?;
     // The number is given, because tokio panics where the environment has a wrong one.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores)
-        .enable_all()
-        .thread_keep_alive(KEPT)
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().thread_keep_alive(KEPT).build();
     let runtime = runtime.map_err(Failure::broken("start the runtime"))?;
     runtime.spawn(keep_threads());
     Ok(runtime)

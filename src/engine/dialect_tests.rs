@@ -186,7 +186,8 @@ fn a_message_of_very_many_blocks_stays_raw_text_and_a_long_id_is_cut() {
 #[test]
 fn denials_are_told_in_a_warning_that_fits_the_store_however_many_there_are() {
     let denial = json!({ "tool_name": "T".repeat(1000), "tool_use_id": "i".repeat(1000) });
-    let line = json!({ "type": "result", "is_error": false, "result": "done", "permission_denials": vec![denial; 1000] });
+    let line =
+        json!({ "type": "result", "is_error": false, "result": "done", "permission_denials": vec![denial; 1000] });
     let (_, report) = read("claude", &[line]);
     let cut = Denial { tool: "T".repeat(256), call_id: "i".repeat(256) };
     assert_eq!(report.denials, vec![cut; 100]);

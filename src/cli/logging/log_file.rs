@@ -26,6 +26,11 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), file, length, max_bytes, backups })
     }
 
+    #[cfg(test)]
+    pub(crate) fn onto(file: std::os::fd::OwnedFd, path: &Path) -> Self {
+        Self { path: path.to_owned(), file: file.into(), length: 0, max_bytes: u64::MAX, backups: 0 }
+    }
+
     /// Renames the full file and begins a new one.
     fn rotate(&mut self) -> io::Result<()> {
         for number in (1..=self.backups).rev() {

@@ -1,5 +1,6 @@
 //! The program's own log.
 
+mod access_file;
 mod log_file;
 mod setup;
 mod stderr;

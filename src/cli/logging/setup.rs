@@ -13,6 +13,7 @@ use tracing_subscriber::fmt::{FormatFields, layer};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::cli::logging::access_file::{AccessFile, AccessWritten};
 use crate::cli::logging::log_file::LogFile;
 use crate::cli::logging::stderr::Stderr;
 use crate::cli::terminal::look::Look;
@@ -49,10 +50,12 @@ pub(crate) fn to_terminal(level: LogLevel) {
     let _ = tracing_subscriber::registry().with(stderr).try_init();
 }
 
-/// Log to the file, and to standard error from another level on. Requests have a file of their own.
-pub(crate) fn to_file(log: &Log, terminal_level: LogLevel) -> io::Result<()> {
+/// Log to the file, and to standard error from another level on. Requests have a file of their own; whoever answers some keeps what is
+/// returned until the last one.
+pub(crate) fn to_file(log: &Log, terminal_level: LogLevel) -> io::Result<AccessWritten> {
     let file = Mutex::new(LogFile::open(&log.file, log.max_bytes, log.backup_count)?);
-    let registry = tracing_subscriber::registry().with(access_layer(log)?);
+    let (access, written) = access_layer(log)?;
+    let registry = tracing_subscriber::registry().with(access);
     let usual = || filter_fn(|line| line.target() != ACCESS_TARGET);
     let most = filter(log.level).max(filter(terminal_level));
     // Only a second call could fail, so what `try_init` says is of no use.
@@ -60,13 +63,13 @@ pub(crate) fn to_file(log: &Log, terminal_level: LogLevel) -> io::Result<()> {
         let both = Stderr::default().with_max_level(level(terminal_level)).and(file.with_max_level(level(log.level)));
         let lines = layer().json().flatten_event(true).with_current_span(false).with_writer(both);
         let _ = registry.with(lines.with_filter(usual().and(most))).try_init();
-        return Ok(());
+        return Ok(written);
     }
     if !Look::of(&io::stderr()).colour {
         // The same text for both, so it is made once.
         let both = Stderr::default().with_max_level(level(terminal_level)).and(file.with_max_level(level(log.level)));
         let _ = registry.with(layer().with_writer(both).with_ansi(false).with_filter(usual().and(most))).try_init();
-        return Ok(());
+        return Ok(written);
     }
     let stderr =
         layer().with_writer(Stderr::default()).with_ansi(true).with_filter(usual().and(filter(terminal_level)));
@@ -76,23 +79,26 @@ pub(crate) fn to_file(log: &Log, terminal_level: LogLevel) -> io::Result<()> {
         .with_ansi(false)
         .with_filter(usual().and(filter(log.level)));
     let _ = registry.with(stderr).with(file).try_init();
-    Ok(())
+    Ok(written)
 }
 
+type AccessLayer<S> = Option<Box<dyn tracing_subscriber::Layer<S> + Send + Sync>>;
+
 /// Writes each request to its own file, if that is asked for.
-fn access_layer<S>(log: &Log) -> io::Result<Option<Box<dyn tracing_subscriber::Layer<S> + Send + Sync>>>
+fn access_layer<S>(log: &Log) -> io::Result<(AccessLayer<S>, AccessWritten)>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
-    let Some(path) = &log.access else { return Ok(None) };
-    let file = Mutex::new(LogFile::open(path, log.max_bytes, log.backup_count)?);
+    let Some(path) = &log.access else { return Ok((None, AccessWritten::nothing())) };
+    let (file, written) = AccessFile::new(LogFile::open(path, log.max_bytes, log.backup_count)?)?;
     let requests = filter_fn(|line| line.target() == ACCESS_TARGET);
     let lines = layer().with_ansi(false).with_target(false).with_level(false).with_writer(file);
-    Ok(Some(match log.format {
+    let layer = match log.format {
         LogFormat::Text => lines.with_filter(requests).boxed(),
         LogFormat::Json => {
             let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
             lines.with_filter(requests).boxed()
         }
-    }))
+    };
+    Ok((Some(layer), written))
 }

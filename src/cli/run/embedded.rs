@@ -23,7 +23,7 @@ use crate::domain::similar::most_like;
 use crate::fcmp::read_envelope;
 use crate::orchestrator::{CreateRequest, Created, Delivery, Orchestrator};
 use crate::registry::{Registry, builtin};
-use crate::settings::{Described, LogLevel, Settings, Source};
+use crate::settings::{Described, Log, LogLevel, Settings, Source};
 use crate::store::EventBatch;
 use crate::workspace::{Layout, Sent, SentPart};
 
@@ -162,7 +162,8 @@ async fn follow(
 fn log(settings: &Settings) {
     let asked = |found: &&Described| found.key == "log_level" && found.source != Source::Default;
     let level = if settings.describe().iter().find(asked).is_some() { settings.log.level } else { LogLevel::Warn };
-    if let Err(error) = logging::to_file(&settings.log, level) {
+    // No requests are answered here.
+    if let Err(error) = logging::to_file(&Log { access: None, ..settings.log.clone() }, level) {
         logging::to_terminal(level);
         tracing::warn!(file = %settings.log.file.display(), %error, "the log file cannot be written");
     }

@@ -86,7 +86,7 @@ pub(crate) fn work(global: &Global, _args: &WorkerArgs) -> Result<(), Failure> {
 
 fn start(settings: Settings, role: Role) -> Result<(), Failure> {
     let closed = data_folder::close(&settings)?;
-    logging::to_file(&settings.log, settings.log.level).map_err(|error| {
+    let access_written = logging::to_file(&settings.log, settings.log.level).map_err(|error| {
         let (key, place) = ("log_file".to_owned(), settings.log.file.display().to_string());
         Failure::Configuration(vec![Problem { key, place, message: format!("cannot be written: {error}") }])
     })?;
@@ -103,6 +103,7 @@ fn start(settings: Settings, role: Role) -> Result<(), Failure> {
     });
     // No run is left. What threads still do for a client, such as an export of many gigabytes, is not waited for.
     runtime.shutdown_background();
+    drop(access_written);
     ended
 }
 
