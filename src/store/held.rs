@@ -1,12 +1,15 @@
 //! What a service knows of its own lease, and of the runs that it owns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
 use crate::domain::ids::RunId;
+
+/// How many runs are known at most that were brought into the queue. Others wait a moment longer for their turn.
+const QUEUED_MAX: usize = 1024;
 
 /// In whose name an append is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,6 +37,8 @@ struct Inner {
     /// The last incarnation of this process, also after its lease was lost.
     before: Option<Uuid>,
     runs: HashMap<RunId, i64>,
+    /// Runs that it has perhaps brought into the queue, oldest first, and when.
+    queued: VecDeque<(RunId, Instant)>,
 }
 
 impl Held {
@@ -47,14 +52,14 @@ impl Held {
 
     /// It has joined, and owns nothing yet.
     pub(super) fn joined(&self, lease: Lease) {
-        *self.inner() = Inner { lease: Some(lease), before: Some(lease.incarnation), runs: HashMap::new() };
+        *self.inner() = Inner { lease: Some(lease), before: Some(lease.incarnation), ..Inner::default() };
     }
 
     /// The lease of this incarnation is over.
     pub(super) fn lost(&self, incarnation: Uuid) {
         let mut inner = self.inner();
         if inner.lease.is_some_and(|lease| lease.incarnation == incarnation) {
-            (inner.lease, inner.runs) = (None, HashMap::new());
+            *inner = Inner { before: inner.before, ..Inner::default() };
         }
     }
 
@@ -74,6 +79,23 @@ impl Held {
         if inner.runs.get(&run).copied() == epoch {
             inner.runs.remove(&run);
         }
+    }
+
+    /// The run waits in the queue now, or is over.
+    pub(super) fn queued(&self, run: RunId) {
+        let mut inner = self.inner();
+        if inner.queued.len() == QUEUED_MAX {
+            inner.queued.pop_front();
+        }
+        inner.queued.push_back((run, Instant::now()));
+    }
+
+    /// The runs that it brought into the queue within this time, and perhaps others.
+    pub(super) fn queued_within(&self, time: Duration) -> Vec<RunId> {
+        let mut inner = self.inner();
+        let kept = inner.queued.partition_point(|(_, at)| at.elapsed() > time);
+        inner.queued.drain(..kept);
+        inner.queued.iter().map(|(run, _)| *run).collect()
     }
 
     pub(super) fn author(&self, run: RunId) -> Author {

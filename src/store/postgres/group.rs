@@ -1,6 +1,7 @@
 //! Requests to the writer as calls of the database, and what the database answered.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -9,6 +10,7 @@ use tokio_postgres::{Client, Error as ServerError, Row, Statement};
 use uuid::Uuid;
 
 use super::filter::Columns;
+use super::heads::Heads;
 use super::row_key::{RowKey, key_of};
 use crate::domain::fact::Stream;
 use crate::domain::fair_queue::ShareRule;
@@ -40,6 +42,7 @@ pub(super) struct Scope {
     /// For one service: then nothing is kept for others.
     pub(super) alone: bool,
     pub(super) share: ShareRule,
+    pub(super) heads: Arc<Heads>,
 }
 
 /// What the writer is asked to do, and where the answer goes.
@@ -248,13 +251,18 @@ impl AppendCall {
             RowKey::State(run) | RowKey::Open(run) => (0, run.as_bytes().to_vec()),
             RowKey::Other(kind, key) => (kind, key),
         });
+        let mut columns = row.as_deref().map(|row| Columns::of_row(row, &scope.share)).unwrap_or_default();
+        if columns.place.waits && !scope.heads.takes_runs() {
+            // From the beginning for every service.
+            columns.place.not_before.get_or_insert(0);
+        }
         AppendCall {
             run: append.run.0,
             expected: number(append.expected_head),
             head: number(head),
             batches,
             row_change,
-            columns: row.as_deref().map(|row| Columns::of_row(row, &scope.share)).unwrap_or_default(),
+            columns,
             row,
             open,
             rows: (!rows.kinds.is_empty()).then_some(rows),

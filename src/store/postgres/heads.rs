@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
@@ -20,6 +21,8 @@ pub(super) struct Heads {
     others: Option<mpsc::UnboundedSender<Wake>>,
     /// Whether this process takes runs from the queue.
     takes_runs: AtomicBool,
+    /// How long others leave its runs to it then.
+    own_first: Duration,
 }
 
 /// What is to be told or looked up.
@@ -37,8 +40,9 @@ pub(super) enum Wake {
 }
 
 impl Heads {
-    pub(super) fn new(others: Option<mpsc::UnboundedSender<Wake>>) -> Heads {
-        Heads { known: Mutex::default(), tails: Tails::default(), others, takes_runs: AtomicBool::new(false) }
+    pub(super) fn new(others: Option<mpsc::UnboundedSender<Wake>>, own_first: Duration) -> Heads {
+        let takes_runs = AtomicBool::new(false);
+        Heads { known: Mutex::default(), tails: Tails::default(), others, takes_runs, own_first }
     }
 
     pub(super) fn load(&self, heads: impl Iterator<Item = (RunId, Seq)>) {
@@ -70,6 +74,11 @@ impl Heads {
     /// Whether this process takes runs from the queue, too.
     pub(super) fn takes_runs(&self) -> bool {
         self.takes_runs.load(Relaxed)
+    }
+
+    /// How long others leave a run to this process that it brings into the queue.
+    pub(super) fn own_first(&self) -> Duration {
+        if self.takes_runs() { self.own_first } else { Duration::ZERO }
     }
 
     pub(super) fn set_takes_runs(&self, takes_runs: bool) {

@@ -26,9 +26,6 @@ const LOOK: Duration = Duration::from_secs(2);
 const MOST_NAMED: usize = 100;
 /// Said instead of more runs.
 const MANY: &str = "*";
-/// How long a service that starts runs does not tell others of what came into the queue: mostly it takes it itself at once, and has its
-/// files.
-const OTHERS_AFTER: Duration = Duration::from_millis(25);
 /// Tells others, and of the queue only if something waits in it.
 const TELL: &str = "select set_config('synchronous_commit', 'off', false), pg_notify($1, said) from (select case \
          when $3 and exists (select from runs where waits and owner is null) then concat_ws(' ', nullif($2, ''), '+') \
@@ -74,8 +71,7 @@ pub(super) async fn tell(
             match wake {
                 Wake::Appended(run, head) => drop(said.appended.insert(run, head)),
                 Wake::Queued => {
-                    let patience = if heads.takes_runs() { OTHERS_AFTER } else { Duration::ZERO };
-                    queued.get_or_insert_with(|| Instant::now() + patience);
+                    queued.get_or_insert_with(|| Instant::now() + heads.own_first());
                 }
                 Wake::Asked(node) => drop(said.asked.insert(node)),
                 Wake::Records => said.records = true,

@@ -35,9 +35,10 @@ const RENEW: &str = "update nodes set lease_until = clock_timestamp() + $2 * int
 const LEAVE: &str =
     "update nodes set over = true, lease_until = least(lease_until, clock_timestamp()) where incarnation = $1";
 /// Nothing is decided where nothing waits: that is found by an index alone, and every service asks whenever one is woken.
-const TAKE: &str = "select o_run, o_epoch from (select where exists (select from runs where waits and owner is null) \
+const TAKE: &str = "select o_run, o_epoch from (select where exists (select from runs where waits and owner is null \
+             and (not_before is not null or coalesce(came, 0) <= micros() - $8 or run = any ($7))) \
          or exists (select from runs where owner = $1 and waits and run <> all ($2))) as something, \
-     lateral take_1($1, $2, $3, $4, $5, $6)";
+     lateral take_2($1, $2, $3, $4, $5, $6, $7, $8)";
 const TAKE_ABANDONED: &str = "select o_run, o_epoch from take_abandoned_1($1, $2, $3)";
 const RELEASE: &str = "update runs set owner = null where run = $1 and owner = $2 and epoch = $3";
 const DUE: &str = "select run from runs where due_at <= micros() order by due_at limit $1";
@@ -120,16 +121,20 @@ impl Member {
         let incarnation = self.lease()?.incarnation;
         let known: Arc<Vec<Uuid>> = Arc::new(self.held.runs().into_iter().map(|run| run.0).collect());
         let (most, patience) = (small(most), i32::try_from(PATIENCE).unwrap_or(i32::MAX));
+        let own_first = self.heads.own_first();
+        let own: Arc<Vec<Uuid>> =
+            Arc::new(self.held.queued_within(own_first * 2).into_iter().map(|run| run.0).collect());
+        let own_first = whole_micros(own_first);
         let rows = self
             .link
             .ask("take runs of", move |reader| {
-                let known = known.clone();
+                let (known, own) = (known.clone(), own.clone());
                 Box::pin(async move {
                     let statement = reader.prepared(sql).await?;
                     match limits {
                         Some([engine, skill]) => {
-                            let values: [&(dyn ToSql + Sync); 6] =
-                                [&incarnation, &*known, &most, &engine, &skill, &patience];
+                            let values: [&(dyn ToSql + Sync); 8] =
+                                [&incarnation, &*known, &most, &engine, &skill, &patience, &*own, &own_first];
                             reader.client().query(&statement, &values).await
                         }
                         None => reader.client().query(&statement, &[&incarnation, &*known, &most]).await,

@@ -17,6 +17,8 @@ pub struct Postgres {
     pub to_fill: bool,
     /// By what those are told apart who share the queue; the same for all services. Runs that wait keep what they had.
     pub share: ShareRule,
+    /// How long other services leave a run to the one that brought it into the queue, which has its files.
+    pub own_first: Duration,
     /// How long appends wait for a lost server before the store gives up.
     pub write_patience: Duration,
     /// How long reads do before they fail; later ones are tried again.
@@ -36,6 +38,7 @@ impl Postgres {
             alone: true,
             to_fill: false,
             share: ShareRule::default(),
+            own_first: Duration::from_millis(25),
             write_patience: Duration::from_secs(300),
             read_patience: Duration::from_secs(60),
             answer_patience: Duration::from_secs(60),

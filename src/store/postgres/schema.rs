@@ -31,6 +31,7 @@ const VERSIONS: &[Version] = &[
     Version { sql: include_str!("schema_3.sql"), oldest: 2 },
     Version { sql: include_str!("schema_4.sql"), oldest: 2 },
     Version { sql: include_str!("schema_5.sql"), oldest: 2 },
+    Version { sql: include_str!("schema_6.sql"), oldest: 2 },
 ];
 
 /// How long a start waits for services that use the tables while it changes them.

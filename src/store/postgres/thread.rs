@@ -146,10 +146,10 @@ async fn begin(
         let (wakes, woken) = mpsc::unbounded_channel();
         (Some(wakes), Some(woken))
     };
-    let heads = Arc::new(Heads::new(wakes));
+    let heads = Arc::new(Heads::new(wakes, options.own_first));
     let Identity { node, folder, held } = identity;
     let rules = Rules {
-        scope: Scope { alone: options.alone, share: options.share.clone() },
+        scope: Scope { alone: options.alone, share: options.share.clone(), heads: heads.clone() },
         patience: options.write_patience,
         answer_patience: options.answer_patience,
         lock_patience: options.lock_patience,

@@ -266,6 +266,7 @@ impl Writer {
                 self.held.forget(append.run, author.epoch);
                 // It may wait in the queue now, or have kept others from being started.
                 if append.index.iter().any(|change| matches!(change, IndexChange::Put(IndexKey::Run(_), _))) {
+                    self.held.queued(append.run);
                     self.heads.queued();
                 }
             }

@@ -13,8 +13,10 @@ use crate::support::postgres::{self, fresh};
 
 const FREE: Bounds = Bounds { running: 9, waiting: 9, per_engine: None, per_skill: None };
 
+/// Every service may take every run at once.
 fn several(schema: &str) -> Postgres {
-    Postgres { alone: false, share: cluster_contract::share_rule(), ..options(postgres::shared(), schema) }
+    let own_first = std::time::Duration::ZERO;
+    Postgres { alone: false, own_first, share: cluster_contract::share_rule(), ..options(postgres::shared(), schema) }
 }
 
 fn view(options: &Postgres) -> View {
@@ -46,6 +48,39 @@ async fn several_services_keep_the_contract() {
     cluster_contract::check(&make).await.unwrap();
     output_contract::check(&make).await.unwrap();
     removals_contract::check(&make).await.unwrap();
+}
+
+/// A service has the files of the runs that it brings into the queue: others leave those to it for a moment, and no longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_first_left_to_the_service_that_queued_it() {
+    if !postgres::installed("a run in PostgreSQL is first left to the service that queued it") {
+        return;
+    }
+    let (server, schema) = (postgres::shared(), fresh());
+    // So long that only the test can let it pass.
+    let options = Postgres { own_first: LONG, ..several(&schema) };
+    let (one, two, idle) = (view(&options), view(&options), view(&options));
+    for (view, works) in [(&one, true), (&two, true), (&idle, false)] {
+        let (name, version) = ("node".to_owned(), "1".to_owned());
+        view.cluster
+            .join(NodeInfo { node: view.node, name, version, address: None, works, lease: LONG })
+            .await
+            .unwrap();
+    }
+    let queue = async |view: &View, n: u128| cluster_contract::queue(&*view.store, n).await.unwrap();
+    let take = async |view: &View| view.cluster.take(9, &FREE).await.unwrap();
+    queue(&one, 1).await;
+    queue(&two, 2).await;
+    assert_eq!(take(&two).await, [contract::run(2)]);
+    assert_eq!(take(&one).await, [contract::run(1)]);
+    // Whoever starts no runs leaves them to everybody at once.
+    queue(&idle, 3).await;
+    assert_eq!(take(&two).await, [contract::run(3)]);
+    queue(&one, 4).await;
+    assert_eq!(take(&two).await, []);
+    let earlier = format!("came = came - {}", LONG.as_micros());
+    server.sql(&format!("update {schema}.runs set {earlier} where run = '{}'", contract::run(4)));
+    assert_eq!(take(&two).await, [contract::run(4)]);
 }
 
 /// The database has given the service a run, and the service does not know it.
@@ -121,7 +156,7 @@ async fn tables_of_the_first_version_are_brought_up_to_date() {
         rows.concat()
     ));
     let one = view(&several(&schema));
-    assert_eq!(server.sql(&format!("select version, tables from {schema}.about")), "2|5");
+    assert_eq!(server.sql(&format!("select version, tables from {schema}.about")), "2|6");
     let info = NodeInfo {
         node: one.node,
         name: String::new(),
