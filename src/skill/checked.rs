@@ -9,9 +9,10 @@ use super::engines::effective_engines;
 use super::finding::Finding;
 use super::front_matter::FrontMatter;
 use super::input_schema::{FileField, file_fields, rest_field};
-use super::manifest::{EntrypointKind, Manifest};
+use super::manifest::{self, EntrypointKind, Manifest};
 use super::python::PythonNeeds;
 use super::schema::Validator;
+use crate::domain::codes::FindingCode;
 use crate::domain::engine::Engine;
 use crate::engine::tools::{self, AllowedTool, NotKept};
 use crate::engine::{self, Adapter};
@@ -78,6 +79,18 @@ impl Skill {
             }
         }
         not_kept.into_iter().map(|(asked, engines)| format!("{asked} (on {})", engines.join(", "))).collect()
+    }
+
+    /// What `automation` says that has no effect, whatever confines the run, and why.
+    pub(crate) fn asked_in_vain(&self) -> Vec<(String, &str)> {
+        // A list without an entry that is in force reaches nobody, as it says.
+        let lists_hosts = !self.manifest.automation.allowlist.is_empty();
+        let in_vain = self.findings.iter().filter(|finding| {
+            let without_effect =
+                finding.code == FindingCode::UnknownKey || finding.code == FindingCode::AllowlistUnused && lists_hosts;
+            without_effect && finding.file == manifest::PATH && finding.pointer.starts_with("/automation/")
+        });
+        in_vain.map(|finding| (finding.pointer.replace('/', ".").split_off(1), finding.message.as_str())).collect()
     }
 
     fn agents(&self) -> impl Iterator<Item = &'static Adapter> {

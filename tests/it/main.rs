@@ -7,6 +7,7 @@ mod support;
 mod architecture;
 mod artifacts;
 mod asked;
+mod asked_in_vain;
 mod blobs;
 mod cache;
 mod cli;

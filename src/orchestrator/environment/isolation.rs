@@ -92,8 +92,11 @@ impl IsolationOfSkill {
         let here = IsolationHere::of(settings.runs.sandbox, confinement, engine);
         let automation = &skill.manifest.automation;
         let in_words = |words: Vec<&'static str>| words.into_iter().map(str::to_owned);
-        let asked = in_words(automation.asks_for()).chain(skill.allowed_tools().map(|_| "allowed-tools".to_owned()));
-        let not_enforced = in_words(automation.not_kept_by(here.keeper())).chain(skill.tools_not_enforced());
+        let in_vain = || skill.asked_in_vain().into_iter().map(|(asked, _)| asked);
+        let tools = skill.allowed_tools().map(|_| "allowed-tools".to_owned());
+        let asked = in_words(automation.asks_for()).chain(in_vain()).chain(tools);
+        let not_kept = in_words(automation.not_kept_by(here.keeper()));
+        let not_enforced = not_kept.chain(in_vain()).chain(skill.tools_not_enforced());
         IsolationOfSkill { here, asked: asked.collect(), not_enforced: not_enforced.collect() }
     }
 }

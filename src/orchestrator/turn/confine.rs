@@ -114,8 +114,24 @@ pub(crate) fn in_force(sandbox: Option<&Sandbox>, skill: &Skill, is_cli: bool, e
     InForce { tier: Tier::Sandbox, parts, files, network }
 }
 
-/// The warning for what the skill asks and nothing enforces.
-pub(crate) fn not_enforced(shared: &Shared, skill: &Skill, in_force: &InForce) -> Option<Warning> {
+/// The warnings for what the skill asks and nothing enforces.
+pub(crate) fn not_enforced(shared: &Shared, skill: &Skill, in_force: &InForce) -> Vec<Warning> {
+    not_confined(shared, skill, in_force).into_iter().chain(asked_in_vain(skill)).collect()
+}
+
+/// No warning names more of them.
+const IN_VAIN_MAX: usize = 10;
+
+fn asked_in_vain(skill: &Skill) -> Option<Warning> {
+    let in_vain: Vec<(String, &str)> = skill.asked_in_vain().into_iter().take(IN_VAIN_MAX).collect();
+    let why = in_vain.iter().map(|(asked, why)| format!("{asked} is not enforced: {why}")).collect::<Vec<_>>();
+    let asked: Vec<&String> = in_vain.iter().map(|(asked, _)| asked).collect();
+    let mut warning = Warning::new(WarningCode::IsolationNotEnforced, why.join("; "));
+    warning.details.insert("asked".into(), json!(asked));
+    Some(warning).filter(|_| !asked.is_empty())
+}
+
+fn not_confined(shared: &Shared, skill: &Skill, in_force: &InForce) -> Option<Warning> {
     let (keeper, why) = match &shared.confinement {
         Confinement::Works { .. } => (Keeper::Sandbox, format!("it is {FILE_SCOPES}, and is taken for \"run\" here")),
         Confinement::Off => (outside_ours(in_force), "sandbox is off".to_owned()),

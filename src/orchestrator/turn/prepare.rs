@@ -158,7 +158,7 @@ fn script_start(shared: &Shared, skill: &Skill, state: &RunState, paths: &RunPat
     let stage = call.stage(shared, skill, state, paths, None);
     let isolation = confine::in_force(stage.sandbox.as_ref(), skill, false, false);
     Start {
-        warnings: confine::not_enforced(shared, skill, &isolation).into_iter().collect(),
+        warnings: confine::not_enforced(shared, skill, &isolation),
         shown_argv: stage.launch.argv.clone(),
         stage,
         engine_version: script::PROTOCOL.to_owned(),
