@@ -93,7 +93,7 @@ fn a_pipe_and_a_program_at_work_can_be_shown_where_they_are_there_already() {
         pipe.display(),
         program.display()
     );
-    server.skill("looks", &looks, json!({"hard_timeout_seconds": 20}));
+    server.skill("looks", &looks, json!({"runner": {"automation": {"timeout_sec": 20}}}));
     let (_, run) = server.finished("looks");
     let result = server.get(&format!("/v1/jobs/{run}/result")).json();
     at_work.kill().unwrap();

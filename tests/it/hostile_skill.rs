@@ -96,6 +96,7 @@ impl Bait {
             "all": all,
             "other_run": other_run,
             "data_file": data.join("signing-key"),
+            "operators_file": data.join("agent-home/claude/kept"),
             "home_file": self.home.path().join("file"),
             "tmp_file": self.tmp.path().join("file"),
             "outside": self.outside.path(),
@@ -133,6 +134,14 @@ pub fn successes(report: &Value) -> Vec<(String, String)> {
     told.filter(|(_, outcome)| !outcome.starts_with("refused")).collect()
 }
 
+/// A file that the operator keeps beside the login of an engine.
+pub fn keep_for(data: &Path, engine: &str) -> PathBuf {
+    let home = data.join("agent-home").join(engine);
+    fs::create_dir_all(&home).unwrap();
+    fs::write(home.join("kept"), "secret").unwrap();
+    home.join("kept")
+}
+
 /// What a run leaves that others may want.
 const VICTIM: &str = "cat >/dev/null; echo secret > artifacts/own; echo '{\"success\":true,\"data\":{}}'\n";
 
@@ -152,6 +161,7 @@ fn attacked(bait: &Bait, sandbox: &str, all: bool, network: &str) -> (Server, Va
     let server =
         Server::with(&[("sandbox", sandbox), ("control_groups", if sandbox == "off" { "off" } else { "auto" })]);
     fs::write(server.data().join("signing-key"), "secret").unwrap();
+    keep_for(&server.data(), "claude");
     server.skill("victim", VICTIM, json!({}));
     let (_, victim) = server.create("victim");
     server.finish(&victim);
@@ -177,7 +187,7 @@ fn a_hostile_script_gets_nowhere_and_its_refused_ways_out_are_told() {
     for network in ["off", "on", "allowlist"] {
         let (server, job) = attacked(&bait, "on", true, network);
         let report = report(&server, &job);
-        assert!(report.as_object().unwrap().len() > 56, "{report:#}");
+        assert!(report.as_object().unwrap().len() > 57, "{report:#}");
         assert_eq!(successes(&report), [], "{network}: {report:#}");
         assert!(!bait.was_written_to());
         let isolation = &job["isolation"];
@@ -208,6 +218,7 @@ fn without_the_sandbox_the_same_script_gets_what_it_wants_and_the_log_says_that_
     let all = [
         "another run",
         "the data folder",
+        "what the operator keeps for the engine",
         "a home",
         "the machine's /tmp",
         "writing outside",
@@ -266,6 +277,7 @@ fn a_service_of_a_plain_user_confines_its_runs_as_well() {
     let data = home.join("data");
     let other_run = data.join("runs").join(run("victim")).join("input.json");
     assert!(other_run.exists());
+    keep_for(&data, "claude");
     write_hostile(&home.join("skills"), &bait.aim(&data, &other_run, address, true), "on");
     let hostile = run("hostile");
     let job = Call::new(address, "GET", &format!("/v1/jobs/{hostile}")).send().json();
@@ -274,7 +286,7 @@ fn a_service_of_a_plain_user_confines_its_runs_as_well() {
     assert!(parts.contains(&json!("user-namespace")), "{job:#}");
     let result = Call::new(address, "GET", &format!("/v1/jobs/{hostile}/result")).send().json();
     let report = &result["result"]["data"];
-    assert!(report.as_object().unwrap().len() > 56, "{report:#}");
+    assert!(report.as_object().unwrap().len() > 57, "{report:#}");
     assert_eq!(successes(report), [], "{report:#}");
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::interactive::pose::{Pose, says};
-use crate::support::{SHIPPED, Server, of_type, script_skill};
+use crate::support::{SHIPPED, Server, of_type, sandbox, script_skill};
 
 /// Answers with what it was told by the engine.
 const ECHO: &str = "cat > told.json\necho '40% reading' >&2\n\
@@ -19,8 +19,14 @@ struct Scene {
 
 impl Scene {
     fn new(script: &str) -> Scene {
+        Scene::with(script, &[])
+    }
+
+    fn with(script: &str, settings: &[(&str, &str)]) -> Scene {
         let pose = Pose::new();
-        let server = Server::with(&[("engines.codex.command", &pose.command()), ("repair", "on")]);
+        let command = pose.command();
+        let own: [(&str, &str); 2] = [("engines.codex.command", &command), ("repair", "on")];
+        let server = Server::with(&[&own, settings].concat());
         let runner = json!({
             "execution_modes": ["auto", "interactive"],
             "entrypoint": {"type": "hybrid", "script": {"command": "sh scripts/run.sh"}},
@@ -66,6 +72,31 @@ fn the_script_gets_the_engines_words_and_makes_the_result() {
     assert!(prompt.contains("A script reads that message") && !prompt.contains("# Output schema"), "{prompt}");
     let session = of_type(&events, "session.bound")[0]["handle"].as_str().unwrap().to_owned();
     assert!(!scene.pose.noted(&session, "argv")[0].contains("output-schema"));
+}
+
+#[test]
+fn the_script_behind_an_engine_is_in_the_sandbox_of_its_run() {
+    if sandbox::left_out("hybrid::the_script_behind_an_engine_is_in_the_sandbox_of_its_run") {
+        return;
+    }
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let planted = outside.path().join("planted");
+    let script = format!(
+        "cat >/dev/null\ntouch {}\nnamespaces=\nfor of in net pid mnt; do namespaces=\"$namespaces $(readlink /proc/self/ns/$of)\"; done\n\
+         echo \"{{\\\"success\\\":true,\\\"data\\\":{{\\\"text\\\":\\\"$namespaces\\\"}}}}\"\n",
+        planted.display()
+    );
+    let scene = Scene::with(&script, &[("sandbox", "on")]);
+    let run = scene.create(&[says("plain words")], json!({}));
+    scene.server.finish(&run);
+    let result = scene.result(&run);
+    let found = result["data"]["text"].as_str().unwrap_or_else(|| panic!("{result:#}"));
+    assert_eq!(found.split_whitespace().count(), 3, "{found}");
+    for of in ["net", "pid", "mnt"] {
+        let own = fs::read_link(format!("/proc/self/ns/{of}")).unwrap();
+        assert!(!found.contains(own.to_str().unwrap()), "{found}");
+    }
+    assert!(!planted.exists(), "the script wrote to the machine");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::support::{Server, left_out, of_type, sandbox};
 
 /// Long enough for a loaded machine, and the end of a script that nothing stops.
 const NET: (&str, &str) = ("hard_timeout_seconds", "50");
+/// The same of a script, whose own limit stands above the setting.
+const NET_SECONDS: u64 = 50;
 
 /// What a script prints that was not stopped.
 const OWN_END: &str = "its own end";
@@ -17,7 +19,7 @@ const OWN_END: &str = "its own end";
 fn stopped(setting: (&str, &str), script: &str) -> Value {
     // What the service itself watches; what the kernel bounds is in `control_groups.rs`.
     let server = Server::with(&[NET, setting, ("control_groups", "off")]);
-    server.skill("hog", script, json!({}));
+    server.skill("hog", script, json!({"runner": {"automation": {"timeout_sec": NET_SECONDS}}}));
     server.skill("hello", HELLO, json!({}));
     let (_, run) = server.create("hog");
     let (_, other) = server.finished("hello");
@@ -175,6 +177,34 @@ fn very_many_files_are_noticed_however_small_they_are() {
     let error = stopped(("limits.disk_bytes", "16 MiB"), &many);
     seen(&error, "disk_bytes", 16 << 20);
     assert_eq!(error["details"]["files"], 1025, "{error}");
+}
+
+/// Attaches as much as the file system takes to each of many files that are empty.
+const ATTRIBUTES: &str = r#"cat >/dev/null
+exec python3 -c '
+import errno, os, time
+for n in range(3000):
+    name = "f%d" % n
+    open(name, "w").close()
+    size = 60000
+    while size > 100:
+        try:
+            os.setxattr(name, "user.held", os.urandom(size))
+            break
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.E2BIG, errno.ERANGE): raise
+            size //= 2
+    if size <= 100: break
+time.sleep(600)
+print("its own end", flush=True)'
+"#;
+
+#[test]
+fn attributes_of_files_count_as_disk_space() {
+    let limit = 16 << 20;
+    let error = stopped(("limits.disk_bytes", "16 MiB"), ATTRIBUTES);
+    // The blocks of the attributes, or the number of the files: whichever comes first.
+    assert!(seen(&error, "disk_bytes", limit) > limit || error["details"]["files"] == 1025, "{error}");
 }
 
 #[test]

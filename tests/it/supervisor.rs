@@ -243,6 +243,36 @@ fn passes_in_its_own_process(test: &str) {
     );
 }
 
+/// Python with twenty subreapers below each other, each in a session of its own and with an orphan that it has adopted, and prints the
+/// pids of all. Then it ends.
+const SUBREAPERS: &str = r#"
+import ctypes, os, sys, time
+prctl = ctypes.CDLL(None).prctl
+told, tell = os.pipe()
+def stay():
+    os.write(tell, b'%d\n' % os.getpid())
+    os.closerange(0, 100)
+    time.sleep(1000)
+def nest(depth):
+    os.setsid()
+    prctl(36, 1, 0, 0, 0)
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.setsid()
+            stay()
+        os._exit(0)
+    os.wait()
+    if depth > 1 and os.fork() == 0:
+        nest(depth - 1)
+    stay()
+if os.fork() == 0:
+    nest(20)
+pids = b''
+while pids.count(b'\n') < 40:
+    pids += os.read(told, 1000)
+sys.stdout.write(pids.decode())
+sys.exit(5)"#;
+
 /// Python that leaves a daemon behind: own session, forked twice, environment cleared, no pipe held. Prints its pid.
 const DAEMON: &str = r#"
 import os, sys

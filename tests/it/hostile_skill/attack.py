@@ -64,6 +64,9 @@ def _(): return read(aim["other_run"])
 @attempt("the data folder", "ENOENT")
 def _(): return read(aim["data_file"])
 
+@attempt("what the operator keeps for the engine", "ENOENT")
+def _(): return read(aim["operators_file"])
+
 @attempt("a home", "ENOENT")
 def _(): return read(aim["home_file"])
 

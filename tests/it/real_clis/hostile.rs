@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::on_every_cli;
 use super::service::Service;
-use crate::hostile_skill::{ANSWERED_WITHIN, ATTACK, Bait, HOG, HOGS, answering, met, successes};
+use crate::hostile_skill::{ANSWERED_WITHIN, ATTACK, Bait, HOG, HOGS, answering, keep_for, met, successes};
 use crate::interactive::pose;
 use crate::support::model_server::Reply;
 use crate::support::sandbox;
@@ -30,7 +30,8 @@ fn a_command_of_a_hostile_skill_gets_nowhere(name: &str) {
     service.finish(&victim);
 
     fs::write(say.join("attack.py"), ATTACK).unwrap();
-    let aim = bait.aim(&data, &service.run_dir(&victim).join("input.json"), service.address, true);
+    let mut aim = bait.aim(&data, &service.run_dir(&victim).join("input.json"), service.address, true);
+    aim["operators_file"] = json!(keep_for(&data, name));
     fs::write(say.join("attack.json"), aim.to_string()).unwrap();
     let attack = "find . -name attack.py -exec python3 {} ';' > report.json";
     let run = service.start(&[Reply::Shell(attack.to_owned()), done], body);
@@ -39,7 +40,7 @@ fn a_command_of_a_hostile_skill_gets_nowhere(name: &str) {
     assert_eq!((&job["status"], &job["isolation"]["tier"]), (&json!("succeeded"), &json!("sandbox")), "{events:#?}");
     let report = fs::read(service.run_dir(&run).join("report.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();
-    assert!(report["data"].as_object().unwrap().len() > 30, "{report:#}");
+    assert!(report["data"].as_object().unwrap().len() > 57, "{report:#}");
     assert_eq!(successes(&report["data"]), [], "{report:#}");
     assert!(!bait.was_written_to());
     service.close();

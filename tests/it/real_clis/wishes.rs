@@ -68,7 +68,8 @@ fn not_enforced(job: &Value) -> Vec<Value> {
 fn a_command_that_the_skill_does_not_allow_is_not_run_or_the_log_says_that_it_may(name: &str) {
     let mut service = Service::with(name);
     with_tools(&service, "Read Bash(mkdir:*)");
-    let commands = ["touch refused", "mkdir made"].map(|command| Reply::Shell(command.to_owned()));
+    let tried = ["touch refused", "mkdir made", "mkdir made; touch refused", "mkdir made$(touch refused)"];
+    let commands = tried.map(|command| Reply::Shell(command.to_owned()));
     let run = service.start(&[&commands[..], &[done()]].concat(), body());
     let events = service.finish(&run);
     let job = service.get(&format!("/v1/jobs/{run}"));

@@ -37,6 +37,15 @@ async fn who_outlives_the_engine_is_killed_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn subreapers_below_each_other_are_gone_with_all_that_they_adopted() {
+    let Some(room) = confined("subreapers_below_each_other_are_gone_with_all_that_they_adopted") else { return };
+    let finished = room.run(&room.python(SUBREAPERS)).await;
+    // The pids are those of its own namespace.
+    assert_eq!((finished.pids().len(), finished.ended), (40, room.ended(ProcessExit::Code(5), 40)));
+    assert!(of_run(&room).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_engine_is_asked_to_stop_and_then_killed_with_everything_it_started() {
     let Some(room) = confined("an_engine_is_asked_to_stop_and_then_killed_with_everything_it_started") else { return };
     let polite = Launch {

@@ -1,13 +1,14 @@
 //! How one engine ends, and that nothing of it is left.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use skill_runner::engine::{Launch, PoliteSignal};
 use skill_runner::supervisor::{Error, ProcessExit, sweep};
 
-use super::{AMPLE, DAEMON, LONG, Room, finish, hear_until, is_alive, kill, parent_of, wait_for};
+use super::{AMPLE, DAEMON, LONG, Room, SUBREAPERS, finish, hear_until, is_alive, kill, parent_of, wait_for};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_polite_engine_has_its_last_word() {
@@ -71,6 +72,14 @@ sys.exit(5)";
     let finished = room.run(&room.python(script)).await;
     assert_eq!(finished.pids().into_iter().filter(|pid| is_alive(*pid)).count(), 0);
     assert_eq!((finished.pids().len(), finished.ended), (2, room.ended(ProcessExit::Code(5), 2)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subreapers_below_each_other_are_gone_with_all_that_they_adopted() {
+    let room = Room::new();
+    let finished = room.run(&room.python(SUBREAPERS)).await;
+    assert_eq!(finished.pids().into_iter().filter(|pid| is_alive(*pid)).count(), 0);
+    assert_eq!((finished.pids().len(), finished.ended), (40, room.ended(ProcessExit::Code(5), 40)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,6 +210,55 @@ time.sleep(1000)";
     process.stop(Duration::ZERO);
     finish(process, heard).await;
     assert!(asked.elapsed() < LONG / 2, "{:?}", asked.elapsed());
+    assert_eq!(sweep(&room.root).unwrap(), []);
+}
+
+/// A program of 37 bytes of code that goes on under another pid, in another session, as fast as the kernel makes processes. It gives up by
+/// itself after two million times.
+#[cfg(target_arch = "x86_64")]
+fn hopper(path: &std::path::Path) {
+    let code = [
+        &[0xbb][..],
+        &2_000_000_u32.to_le_bytes(),
+        // fork; the parent leaves
+        &[0xb8, 57, 0, 0, 0, 0x0f, 0x05, 0x85, 0xc0, 0x75, 0x0b],
+        // setsid, and on
+        &[0xb8, 112, 0, 0, 0, 0x0f, 0x05, 0xff, 0xcb, 0x75, 0xea],
+        // exit
+        &[0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05],
+    ]
+    .concat();
+    let (heads, place) = (64 + 56, 0x40_0000_u64);
+    let size = (heads + code.len()) as u64;
+    let numbers = |list: &[u64]| list.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let file = [
+        b"\x7fELF\x02\x01\x01".to_vec(),
+        vec![0; 9],
+        // A program for this machine: its entry, its one segment, and the sizes of heads.
+        [2_u16, 62].iter().flat_map(|number| number.to_le_bytes()).collect(),
+        1_u32.to_le_bytes().to_vec(),
+        numbers(&[place + heads as u64, 64, 0]),
+        0_u32.to_le_bytes().to_vec(),
+        [64_u16, 56, 1, 0, 0, 0].iter().flat_map(|number| number.to_le_bytes()).collect(),
+        [1_u32, 5].iter().flat_map(|number| number.to_le_bytes()).collect(),
+        numbers(&[0, place, place, size, size, 0x1000]),
+        code,
+    ];
+    fs::write(path, file.concat()).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_on_in_another_session_all_the_time_is_killed_all_the_same() {
+    let room = Room::new();
+    hopper(&room.work("hopper"));
+    let mut process = room.spawn(&room.sh("./hopper & ./hopper & ./hopper & echo ready; exec sleep 1000")).await;
+    let heard = hear_until(&mut process, "ready").await;
+    let asked = Instant::now();
+    process.stop(Duration::ZERO);
+    finish(process, heard).await;
+    assert!(asked.elapsed() < LONG / 4, "{:?}", asked.elapsed());
     assert_eq!(sweep(&room.root).unwrap(), []);
 }
 
