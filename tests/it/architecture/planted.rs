@@ -39,6 +39,7 @@ fn every_planted_fault_fits_the_code_once_and_its_tests_are_there() {
     let sources =
         |folder: &str| super::sources_in(folder).into_iter().map(|source| source.text).collect::<Vec<_>>().join("\n");
     let (lib, it, simulation) = (sources("src"), sources("tests/it"), sources("tests/simulation"));
+    let security = std::fs::read_to_string(root.join("docs/security.md")).unwrap();
     for fault in &planted.fault {
         let first = (&fault.file, &fault.old, &fault.new);
         let also = fault.also.iter().map(|change| (&change.file, &change.old, &change.new));
@@ -58,6 +59,9 @@ fn every_planted_fault_fits_the_code_once_and_its_tests_are_there() {
             };
             let name = path.rsplit("::").next().unwrap();
             assert!(code.contains(&format!("fn {name}(")), "{}: there is no test {test}", fault.name);
+            let protection = fault.name.strip_prefix("protection: ");
+            let told = protection.is_none_or(|protection| security.contains(protection) && security.contains(name));
+            assert!(told, "{}: docs/security.md does not name it, or not its test {test}", fault.name);
         }
     }
 }
