@@ -26,6 +26,8 @@ pub(crate) struct LogAudit<'a> {
     /// The streams that events refer to; none if there is only a log.
     streams: Option<Streams<'a>>,
     violations: Vec<Violation>,
+    /// Raw texts that differ from their bytes, or are no texts of theirs.
+    differences: Vec<(Stream, Violation)>,
     /// The byte at which each event ends and the next one begins.
     ends: Vec<u64>,
     known: Outcome,
@@ -52,6 +54,7 @@ impl<'a> LogAudit<'a> {
             auditor: Auditor::default(),
             streams,
             violations: Vec::new(),
+            differences: Vec::new(),
             ends: Vec::new(),
             known: Outcome::default(),
         }
@@ -131,6 +134,11 @@ impl<'a> LogAudit<'a> {
         if report.signed_by.is_some() {
             report.trust = Trust::UnknownKey;
         }
+        let changed = self.auditor.changed_logs().clone();
+        for stream in &changed {
+            let file = Streams::name(*stream);
+            report.not_checked.push(format!("{file} against its events: the run itself changed it, as its log says"));
+        }
         let ends = self.ends;
         let found = self.auditor.finish(files, expect).into_iter().map(|violation| {
             let seq = (violation.seq > 0).then_some(violation.seq);
@@ -140,6 +148,8 @@ impl<'a> LogAudit<'a> {
         });
         report.violations.extend(found);
         report.violations.extend(self.violations);
+        let differences = self.differences.into_iter().filter(|(stream, _)| !changed.contains(stream));
+        report.violations.extend(differences.map(|(_, violation)| violation));
         self.known
     }
 
@@ -171,13 +181,13 @@ impl<'a> LogAudit<'a> {
         };
         let RawRef { stream, byte_from, byte_to, .. } = raw_ref;
         let Some(streams) = &mut self.streams else { return };
-        if self.violations.len() >= DIFFERENCES_MAX {
+        if self.differences.len() >= DIFFERENCES_MAX {
             return;
         }
         // A text is never shorter than its bytes. A log of others could name all bytes of a stream in each of its events.
         if byte_to.saturating_sub(*byte_from) > raw.text.len() as u64 {
             let file = Streams::name(*stream);
-            return self.violated("RAW", format!("its text is shorter than bytes {byte_from}..{byte_to} of {file}"));
+            return self.differs(*stream, format!("its text is shorter than bytes {byte_from}..{byte_to} of {file}"));
         }
         // A missing file is reported once.
         let Some(bytes) = streams.bytes(*stream, *byte_from, *byte_to) else { return };
@@ -188,15 +198,25 @@ impl<'a> LogAudit<'a> {
             let exact = std::str::from_utf8(&bytes).is_ok();
             let place = if exact { format!(", from byte {} on", byte_from + same) } else { String::new() };
             let file = Streams::name(*stream);
-            self.violated("RAW", format!("its text differs from bytes {byte_from}..{byte_to} of {file}{place}"));
+            self.differs(*stream, format!("its text differs from bytes {byte_from}..{byte_to} of {file}{place}"));
         }
+    }
+
+    /// The raw text that is being taken does not fit its stream.
+    fn differs(&mut self, stream: Stream, message: String) {
+        self.differences.push((stream, self.here("RAW", message)));
     }
 
     /// Something is wrong with the event that is being taken.
     fn violated(&mut self, rule: &'static str, message: String) {
+        let violation = self.here(rule, message);
+        self.violations.push(violation);
+    }
+
+    fn here(&self, rule: &'static str, message: String) -> Violation {
         let byte = Some(self.ends.last().copied().unwrap_or_default());
         let seq = Some(self.ends.len() as u64 + 1);
-        self.violations.push(Violation { rule, file: EVENTS.to_owned(), seq, byte, message });
+        Violation { rule, file: EVENTS.to_owned(), seq, byte, message }
     }
 }
 

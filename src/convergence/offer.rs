@@ -76,6 +76,20 @@ impl Offer {
         self.marker == Some(Value::Bool(false))
     }
 
+    /// How many values it holds, those inside others included.
+    pub(super) fn values(&self) -> usize {
+        let (mut count, mut waiting) = (0, vec![self.value()]);
+        while let Some(value) = waiting.pop() {
+            count += 1;
+            match value {
+                Value::Array(items) => waiting.extend(items),
+                Value::Object(members) => waiting.extend(members.values()),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        count
+    }
+
     fn value(&self) -> &Value {
         self.parsed.value.as_ref().unwrap_or(&Value::Null)
     }

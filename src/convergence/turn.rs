@@ -19,28 +19,52 @@ pub(crate) struct TurnWords<'a> {
     pub(crate) result_file: Option<&'a str>,
 }
 
-/// What may be the result of a turn, and whether a line says that it is done.
-#[derive(Debug)]
+/// Most values of JSON in the offers of all messages together: each takes many times its bytes in memory. Those of the oldest messages
+/// are forgotten first.
+const VALUES_MAX: usize = 2_000_000;
+/// How many values an offer counts besides its own.
+const AROUND_OFFER: usize = 8;
+
+/// What may be the result of a turn, and whether anything says that it is done.
+#[derive(Debug, Default)]
 pub(crate) struct Offers {
     /// In the order in which they were made.
     pub(crate) offers: Vec<Offer>,
     marked_line: bool,
+    marked_object: bool,
 }
 
 /// Everything in a turn that may be its result. An ask block describes a question: its content is neither output nor a
 /// marker.
 pub(crate) fn offers(words: &TurnWords<'_>) -> Offers {
-    let mut made = Offers { offers: Vec::new(), marked_line: false };
-    for (index, message) in words.messages.iter().enumerate() {
+    let mut made = Offers::default();
+    let (mut newest_first, mut left, mut stated) = (Vec::new(), VALUES_MAX, false);
+    for (index, message) in words.messages.iter().enumerate().rev() {
         let (text, marked) = bare(message);
         made.marked_line |= marked;
-        made.offers.extend(Offer::all_in(Source::Message(index + 1), &text));
+        let mut of_message = Offer::all_in(Source::Message(index + 1), &text);
+        made.marked_object |= of_message.iter().any(says_done);
+        let values: usize = of_message.iter().map(|offer| AROUND_OFFER + offer.values()).sum();
+        if values > left {
+            // Only the last word on whether it is done counts.
+            of_message.retain(|offer| offer.marker.is_some() && !stated);
+            of_message.drain(..of_message.len().saturating_sub(1));
+        }
+        left = left.saturating_sub(values);
+        stated |= of_message.iter().any(|offer| offer.marker.is_some());
+        newest_first.push(of_message);
     }
+    made.offers = newest_first.into_iter().rev().flatten().collect();
     let others = [(Source::StructuredOutput, words.structured), (Source::ResultFile, words.result_file)];
     for (source, text) in others {
         made.offers.extend(text.into_iter().flat_map(|text| Offer::all_in(source, text)));
     }
+    made.marked_object |= made.offers.iter().any(says_done);
     made
+}
+
+fn says_done(offer: &Offer) -> bool {
+    offer.marker == Some(Value::Bool(true))
 }
 
 impl Offers {
@@ -55,7 +79,7 @@ impl Offers {
 
     /// Whether anything says that the work is done.
     fn marked(&self) -> bool {
-        self.marked_line || self.offers.iter().any(|offer| offer.marker == Some(Value::Bool(true)))
+        self.marked_line || self.marked_object
     }
 }
 
@@ -208,8 +232,11 @@ fn bare(text: &str) -> (String, bool) {
     let asked: Vec<_> = blocks(text).collect();
     asked.iter().for_each(|block| blank(block.start, block.end));
     let (mut marked, mut at) = (false, 0);
+    // Both stand in the order of the text: each block is passed once.
+    let mut ahead = asked.iter().peekable();
     for line in text.split_inclusive('\n') {
-        if is_marker(line) && !asked.iter().any(|block| block.contains(&at)) {
+        while ahead.next_if(|block| block.end <= at).is_some() {}
+        if is_marker(line) && !ahead.peek().is_some_and(|block| block.contains(&at)) {
             marked = true;
             blank(at, at + line.len());
         }
@@ -294,6 +321,25 @@ mod tests {
         let block = "<ASK_USER_YAML>\nkind: confirm\nprompt: Go on?\n</ASK_USER_YAML>";
         let TurnVerdict::Ask(asked) = decide(&[block, "I wait for you."]) else { panic!("not asked") };
         assert_eq!(asked.interaction.prompt, "Go on?");
+    }
+
+    #[test]
+    fn values_of_many_messages_take_bounded_memory_and_no_word_on_the_end_is_lost() {
+        let large = format!("[{}1]", "1,".repeat(900_000));
+        let mut messages = vec![r#"{"name": "early", "__SKILL_DONE__": true}"#.to_owned()];
+        messages.extend(std::iter::repeat_n(large, 5));
+        let made = offers(&TurnWords { messages: &messages, structured: None, result_file: None });
+        let values: usize = made.offers.iter().map(Offer::values).sum();
+        assert!(values <= VALUES_MAX, "{values} values are held");
+        assert_eq!(made.offers.last().map(|offer| offer.source), Some(Source::Message(6)));
+        assert!(made.marked() && made.statement().is_some_and(|said| said.source == Source::Message(1)));
+    }
+
+    #[test]
+    fn markers_in_and_between_very_many_ask_blocks_are_told_apart_in_time() {
+        let pair = "<ASK_USER_YAML>\n__SKILL_DONE__\n</ASK_USER_YAML>\n";
+        assert!(!bare(&pair.repeat(100_000)).1);
+        assert!(bare(&format!("{0}__SKILL_DONE__\n{0}", pair.repeat(100_000))).1);
     }
 
     #[test]

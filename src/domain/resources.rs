@@ -178,6 +178,9 @@ impl fmt::Display for Exceeded {
             Resource::Cpu => write!(f, "its processes used {seen} s of processor time, the limit is {limit}"),
             Resource::File => write!(f, "one of its files reached the largest size of {limit} bytes"),
             Resource::OpenFiles => write!(f, "one of its processes had {seen} open files, the limit is {limit}"),
+            Resource::Disk if files.is_none() => {
+                write!(f, "the events of what it said took {seen} bytes, the limit is {limit}")
+            }
             Resource::Disk => {
                 let files = files.unwrap_or_default();
                 let most = limit / BYTES_PER_FILE;

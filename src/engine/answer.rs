@@ -52,7 +52,7 @@ pub fn answer(
         Some(unreached) => unreached.into_error().with("engine_message", failure.message),
         None => failure.into_error(),
     };
-    Err(error.with("exit_code", json!(exit_code)).with("stderr", report.stderr_tail.trim_end()))
+    Err(error.with("exit_code", json!(exit_code)).with("stderr", report.stderr_tail().trim_end()))
 }
 
 /// The engine's message about a session it does not know, on standard error or in its final error.
@@ -74,7 +74,7 @@ fn unfinished(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Fail
     match &report.last_error {
         Some(error) => Failure { message: format!("{how}; its last error was: {}", error.message), ..error.clone() },
         None => {
-            let message = match (exit, complaint(&report.stderr_tail)) {
+            let message = match (exit, complaint(report.stderr_tail())) {
                 (ProcessExit::Code(code), Some(line)) if code != 0 => {
                     format!("{how}; on standard error it said: {line}")
                 }
@@ -82,7 +82,7 @@ fn unfinished(adapter: &Adapter, report: &TurnReport, exit: ProcessExit) -> Fail
             };
             // Standard error is full of harmless remarks: it may tell the kind of a failure, but not that there is one.
             let connection = Failure::classify(None, &message).connection;
-            Failure { message, connection, ..Failure::classify(None, &report.stderr_tail) }
+            Failure { message, connection, ..Failure::classify(None, report.stderr_tail()) }
         }
     }
 }

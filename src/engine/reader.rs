@@ -86,7 +86,12 @@ impl StreamReader {
 
     /// Whether an unfinished line is held back.
     pub(crate) fn holds_unfinished_line(&self) -> bool {
-        self.framer.held() > 0
+        self.held() > 0
+    }
+
+    /// Bytes of an unfinished line.
+    pub(crate) fn held(&self) -> usize {
+        self.framer.held()
     }
 
     /// Take the next bytes; every finished line becomes (part of) a fact.

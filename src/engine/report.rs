@@ -13,6 +13,8 @@ use crate::domain::outcome::{Usage, Warning, WarningLevel};
 
 /// Characters of standard error kept for the error of a failed turn.
 const STDERR_KEPT: usize = 2000;
+/// Bytes of it from which on what is too much is cut off: after each line, that would take longer than reading the line.
+const STDERR_HELD: usize = 32 * STDERR_KEPT;
 /// Longest text of a message or of reasoning in an event, in bytes: escaped it can be six times as long, and an append
 /// to the store takes at most 1 MiB.
 const TEXT_MAX: usize = 128 * 1024;
@@ -78,8 +80,8 @@ pub struct TurnReport {
     pub(crate) lost_session: Option<String>,
     /// Tools the engine was not allowed to use.
     pub(crate) denials: Vec<Denial>,
-    /// The last characters of standard error.
-    pub(crate) stderr_tail: String,
+    /// What the engine wrote to standard error last, or more of it.
+    stderr: String,
     /// Names of output the parser does not know, each once.
     pub(crate) unrecognized: Vec<String>,
     final_text: FinalText,
@@ -114,7 +116,7 @@ impl TurnReport {
             last_error: None,
             lost_session: None,
             denials: Vec::new(),
-            stderr_tail: String::new(),
+            stderr: String::new(),
             unrecognized: Vec::new(),
             final_text: FinalText::None,
             handle_kind,
@@ -319,13 +321,22 @@ impl TurnReport {
     }
 
     pub(crate) fn wrote_stderr(&mut self, line: &str) {
-        self.stderr_tail.push_str(line);
-        self.stderr_tail.push('\n');
-        let excess = self.stderr_tail.chars().count().saturating_sub(STDERR_KEPT);
-        if excess > 0 {
-            self.stderr_tail = self.stderr_tail.chars().skip(excess).collect();
+        self.stderr.push_str(end_of(line, STDERR_KEPT));
+        self.stderr.push('\n');
+        if self.stderr.len() > STDERR_HELD {
+            self.stderr = self.stderr_tail().to_owned();
         }
     }
+
+    /// The end of what the engine wrote to standard error.
+    pub(crate) fn stderr_tail(&self) -> &str {
+        end_of(&self.stderr, STDERR_KEPT)
+    }
+}
+
+/// The last characters of a text.
+fn end_of(text: &str, characters: usize) -> &str {
+    text.char_indices().rev().nth(characters.saturating_sub(1)).map_or(text, |(at, _)| &text[at..])
 }
 
 /// Why the name of a session is not given back to the engine as an argument, or nothing. One that begins with `-` would be
@@ -400,6 +411,23 @@ mod tests {
         assert_eq!(turn.messages(), std::slice::from_ref(&half));
         turn.take_back();
         assert_eq!((turn.kept_bytes, turn.final_text()), (0, None));
+    }
+
+    #[test]
+    fn of_standard_error_the_last_characters_stay_and_each_line_costs_little() {
+        let mut turn = report();
+        let mut all = String::new();
+        for number in 0..100_000 {
+            let line = if number % 9_000 == 0 { "ä".repeat(5000) } else { number.to_string() };
+            turn.wrote_stderr(&line);
+            all.push_str(&line);
+            all.push('\n');
+            assert!(turn.stderr.len() <= STDERR_HELD && turn.stderr.capacity() <= 4 * STDERR_HELD);
+            if number % 1000 == 0 || number % 9_000 < 3 {
+                assert_eq!(turn.stderr_tail(), end_of(&all, STDERR_KEPT));
+            }
+        }
+        assert_eq!(turn.stderr_tail().chars().count(), STDERR_KEPT);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::envelope::{Envelope, RawRef, read_envelope};
 use super::head::Chain;
 use super::signature::verify;
 use crate::bounded;
+use crate::domain::codes::WarningCode;
 use crate::domain::event::{Event, StateChanged};
 use crate::domain::fact::Stream;
 use crate::domain::ids::RunId;
@@ -70,6 +71,8 @@ pub struct Auditor {
     last: Option<Event>,
     terminal: Option<Proof>,
     tiles: BTreeMap<Stream, Vec<(u64, u64, u64)>>,
+    /// The streams whose log the run changed itself, as its log says.
+    changed_logs: BTreeSet<Stream>,
 }
 
 impl Default for Auditor {
@@ -93,6 +96,7 @@ impl Default for Auditor {
             last: None,
             terminal: None,
             tiles: BTreeMap::new(),
+            changed_logs: BTreeSet::new(),
         }
     }
 }
@@ -128,6 +132,11 @@ impl Auditor {
         self.last = envelope.event;
     }
 
+    /// The streams whose log the run changed itself: their events need not fit it.
+    pub(crate) fn changed_logs(&self) -> &BTreeSet<Stream> {
+        &self.changed_logs
+    }
+
     /// What is wrong, given the stream files as they are.
     pub fn finish(mut self, files: &BTreeMap<Stream, StreamProof>, expect: Expect) -> Vec<Violation> {
         if expect == Expect::Final && self.terminal.is_none() {
@@ -141,6 +150,7 @@ impl Auditor {
         }
         for (stream, tiles) in std::mem::take(&mut self.tiles) {
             let length = files.get(&stream).map_or(0, |file| file.bytes);
+            let length = Some(length).filter(|_| !self.changed_logs.contains(&stream));
             self.tiled(stream, tiles, length, expect);
         }
         for (stream, file) in files {
@@ -243,9 +253,13 @@ impl Auditor {
             | Event::RawStderr(_)
             | Event::Normalized(_)
             | Event::ArtifactIndexed(_)
-            | Event::Warned(_)
             | Event::CancelRequested(_)
             | Event::Recovered(_) => {}
+            Event::Warned(warning) if warning.code == WarningCode::LogChanged => {
+                let stream = warning.details.get("stream").and_then(|name| serde_json::from_value(name.clone()).ok());
+                self.changed_logs.extend::<Option<Stream>>(stream);
+            }
+            Event::Warned(_) => {}
         }
     }
 
@@ -293,8 +307,8 @@ impl Auditor {
         self.tiles.entry(raw.stream).or_default().push((raw.byte_from, raw.byte_to, self.seq));
     }
 
-    /// While a run is live its file may be ahead of the log, never behind.
-    fn tiled(&mut self, stream: Stream, mut tiles: Vec<(u64, u64, u64)>, length: u64, expect: Expect) {
+    /// While a run is live its file may be ahead of the log, never behind. `length` is that of the file, where that counts.
+    fn tiled(&mut self, stream: Stream, mut tiles: Vec<(u64, u64, u64)>, length: Option<u64>, expect: Expect) {
         tiles.sort_unstable();
         let mut end = 0;
         for (from, to, seq) in tiles {
@@ -303,6 +317,7 @@ impl Auditor {
             }
             end = to;
         }
+        let Some(length) = length else { return };
         if end > length || (expect == Expect::Final && end != length) {
             self.violated_at("OR-06", 0, format!("events cover {end} of {length} bytes of {}", stream.as_str()));
         }

@@ -154,7 +154,8 @@ fn run_routes(table: RouteTable, prefix: &str, upload: Access) -> RouteTable {
         .post(&at("/events/ticket"), Read, &[], ticket::ticket)
         .slow_get(&at("/events/history"), Read, HISTORY, Pace::SlowWith(TIMES), history::history)
         .post(&at("/cancel"), Run, &[], cancel::cancel)
-        .get(&at("/explain/cache"), Read, &[], explain_cache::explain)
+        // Thousands of rows are looked through.
+        .slow_get(&at("/explain/cache"), Read, &[], Pace::Slow, explain_cache::explain)
         .slow_get(&at("/interaction/pending"), Read, AT_SEQ, Pace::SlowWith(AT_SEQ), interaction::pending)
         .post(&at("/interaction/reply"), Run, &[], interaction::reply)
 }

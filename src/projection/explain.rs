@@ -161,8 +161,13 @@ impl Trail {
         // A repair is what the assistant said when it was asked once more.
         let message = matches!(source, "assistant_message" | "repair");
         let stream = self.turn().map(|(stream, _)| stream);
-        let of_stream = || self.candidates.iter().filter(|candidate| Some(candidate.stream) == stream);
-        let candidate_at = |place: &Range<u64>| of_stream().find(|candidate| candidate.bytes.contains(&place.start));
+        // The bytes of a stream are logged in order.
+        let of_stream: Vec<&Candidate> =
+            self.candidates.iter().filter(|candidate| Some(candidate.stream) == stream).collect();
+        let candidate_at = |place: &Range<u64>| {
+            let at = of_stream.partition_point(|candidate| candidate.bytes.end <= place.start);
+            of_stream.get(at).filter(|candidate| candidate.bytes.contains(&place.start)).copied()
+        };
         let found: Vec<_> = places.iter().filter_map(|place| Some((candidate_at(place)?, place))).collect();
         let in_message = found.iter().rev().find(|(candidate, _)| message && candidate.is_message);
         if let Some((candidate, place)) = in_message.or(found.last()) {

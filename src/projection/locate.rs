@@ -9,13 +9,22 @@ use serde_json::value::RawValue;
 use super::pointer::{Pointer, span};
 use crate::bounded;
 
-/// Most bytes that are parsed as JSON in one search; nested brackets are parsed again at each level.
-const WORK_MAX: usize = 64 * 1024 * 1024;
+/// Longest line of JSON whose strings are looked into: so many places are held for each of them.
+const LINE_MAX: usize = 8 * 1024 * 1024;
+
+/// How many bytes may still be parsed as JSON in the searches for one answer; nested brackets are parsed again at each level.
+pub(crate) struct Work(usize);
+
+impl Default for Work {
+    fn default() -> Self {
+        Self(64 * 1024 * 1024)
+    }
+}
 
 /// Every place of a field in a raw text where the whole value is around it, in the order of the text. A value whose syntax
 /// had to be repaired is not found.
-pub(crate) fn places(raw: &str, value: &Value, field: &Pointer) -> Vec<Range<usize>> {
-    let mut search = Search { value, field, work: WORK_MAX };
+pub(crate) fn places(raw: &str, value: &Value, field: &Pointer, work: &mut Work) -> Vec<Range<usize>> {
+    let mut search = Search { value, field, work };
     let mut found = search.plain(raw);
     let mut line_at = 0;
     for line in raw.split_inclusive('\n') {
@@ -29,7 +38,7 @@ pub(crate) fn places(raw: &str, value: &Value, field: &Pointer) -> Vec<Range<usi
 struct Search<'a> {
     value: &'a Value,
     field: &'a Pointer,
-    work: usize,
+    work: &'a mut Work,
 }
 
 impl Search<'_> {
@@ -46,6 +55,9 @@ impl Search<'_> {
         };
         let mut found = Vec::new();
         for (at, _) in text.bytes().enumerate().filter(|(_, byte)| *byte == opens) {
+            if self.work.0 == 0 {
+                break;
+            }
             let Some(document) = self.document(&text[at..]) else { continue };
             if bounded::json::from_str(document).is_ok_and(|other: Value| self.is_it(&other)) {
                 found.extend(span(document, self.field).map(|place| at + place.start..at + place.end));
@@ -56,11 +68,16 @@ impl Search<'_> {
 
     /// The JSON document that a text begins with.
     fn document<'t>(&mut self, text: &'t str) -> Option<&'t str> {
-        self.work.checked_sub(1)?;
-        let first = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>().next();
-        let document = first?.ok()?.get();
-        self.work = self.work.saturating_sub(document.len());
-        Some(document)
+        let first = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>().next()?;
+        let (read, document) = match first {
+            Ok(document) => (document.get().len(), Some(document.get())),
+            Err(error) => {
+                let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+                (lines.map(str::len).sum::<usize>() + error.column(), None)
+            }
+        };
+        self.work.0 = self.work.0.saturating_sub(read.max(1));
+        document
     }
 
     /// The same value; members that the runner removed, such as the completion marker, may be there too.
@@ -77,7 +94,7 @@ impl Search<'_> {
     /// Places where the value is inside the strings of a line of JSON.
     fn inside_strings(&mut self, line: &str) -> Vec<Range<usize>> {
         let mut found = Vec::new();
-        if !line.contains('\\') || bounded::json::from_str::<IgnoredAny>(line).is_err() {
+        if line.len() > LINE_MAX || !line.contains('\\') || bounded::json::from_str::<IgnoredAny>(line).is_err() {
             return found;
         }
         for literal in literals(line) {
@@ -142,7 +159,10 @@ mod tests {
     use super::*;
 
     fn found<'a>(raw: &'a str, value: &Value, pointer: &str) -> Vec<&'a str> {
-        places(raw, value, &Pointer::parse(pointer).unwrap()).into_iter().map(|place| &raw[place]).collect()
+        places(raw, value, &Pointer::parse(pointer).unwrap(), &mut Work::default())
+            .into_iter()
+            .map(|place| &raw[place])
+            .collect()
     }
 
     #[test]
@@ -159,6 +179,17 @@ mod tests {
         assert_eq!(found(&format!("{line}\n{line}"), &value, "/n").len(), 2);
         assert_eq!(found("{\"name\": \"Ann\", \"n\": [1, 3]}", &value, "/name"), [""; 0]);
         assert_eq!(found("{\"name\": \"Ann\", \"n\": [1, 2],}", &value, "/name"), [""; 0], "its syntax was repaired");
+    }
+
+    #[test]
+    fn text_that_is_read_again_and_again_is_given_up_in_time() {
+        // From each bracket on, all brackets up to the depth at which JSON ends are read before it is known to be broken.
+        let hostile = "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,".repeat(1 << 18);
+        let mut work = Work::default();
+        assert_eq!(places(&hostile, &json!([2]), &Pointer::parse("").unwrap(), &mut work).len(), 0);
+        assert_eq!(work.0, 0);
+        let whole = "[2]".to_owned() + &hostile;
+        assert_eq!(places(&whole, &json!([2]), &Pointer::parse("").unwrap(), &mut Work::default())[..], [0_usize..3]);
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! A stream's log file: appended, hashed as it grows, bounded, made durable on request.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
+use tracing::warn;
 
 use super::output::StreamTotals;
 use super::restore::restore;
@@ -52,17 +53,24 @@ impl LogFile {
     }
 
     /// To be called when no process of the run is left: an engine may have changed its own log, or put something else at
-    /// its path. A file that was moved or removed is restored; changed content cannot be, and is an error.
-    pub(crate) fn check_and_restore(&self) -> io::Result<()> {
+    /// its path. A file that was moved or removed is restored, and what was put behind its end is cut off. Content that was
+    /// changed cannot be restored: then this is what the file is now, in place of what was `kept` in it.
+    pub(crate) fn check_and_restore(&self, kept: &StreamTotals) -> io::Result<Option<StreamTotals>> {
         let found = self.file.metadata()?;
         if !found.is_file() {
             // A device such as /dev/null, chosen by whoever started the engine.
-            return Ok(());
+            return Ok(None);
         }
-        if found.len() != self.written.load(Ordering::Acquire) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the run has changed its own log"));
+        if found.len() > kept.bytes {
+            warn!(path = %self.path.display(), "the run wrote behind the end of its own log; cutting it off");
+            self.file.set_len(kept.bytes)?;
         }
-        Ok(restore(&self.file, &self.path)?)
+        (&self.file).rewind()?;
+        let (mut sha256, bytes) = (Sha256::new(), found.len().min(kept.bytes));
+        hash_existing(&self.file, bytes, &mut sha256)?;
+        restore(&self.file, &self.path)?;
+        let is = StreamTotals { bytes, sha256: hex::encode(sha256.finalize()), dropped: kept.dropped };
+        Ok((is != *kept).then_some(is))
     }
 }
 

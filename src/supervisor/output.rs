@@ -36,6 +36,11 @@ pub enum Output {
         stream: Stream,
         error: io::Error,
     },
+    /// The run changed its own log: what the engine wrote there is not all there any more. `Ended` tells what the file is now.
+    LogChanged {
+        /// The stream whose log was changed.
+        stream: Stream,
+    },
     /// The last: the pipes are drained, every process of the run is gone and reaped, its temporary folder is removed.
     Ended(Ended),
 }

@@ -125,12 +125,12 @@ impl Watcher {
         let _ = self.tree_gone.send(true);
         self.stdin.abort();
         self.served.iter().for_each(JoinHandle::abort);
-        let (Ok(stdout), Ok(stderr)) = ((&mut self.stdout).await, (&mut self.stderr).await) else {
+        let (Ok(mut stdout), Ok(mut stderr)) = ((&mut self.stdout).await, (&mut self.stderr).await) else {
             // Only the runtime's shutdown cancels the readers, and then the owner is gone too.
             return;
         };
         let exceeded = self.verdict(exit).await;
-        self.tidy().await;
+        self.tidy([&mut stdout, &mut stderr]).await;
         let way_out = self.way_out.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ended = Ended { exit, stdout, stderr, stragglers_killed, exceeded, way_out };
         let _ = self.outputs.send(Output::Ended(ended)).await;
@@ -250,16 +250,28 @@ impl Watcher {
         }
     }
 
-    /// To be called when no process of the run is left that could change its files again.
-    async fn tidy(&self) {
+    /// To be called when no process of the run is left that could change its files again. `totals` are what was written to its
+    /// logs, and then what they are.
+    async fn tidy(&self, mut totals: [&mut StreamTotals; 2]) {
         let (logs, tmp_dir) = (self.logs.clone(), self.tmp_dir.clone());
+        let kept = totals.each_ref().map(|totals| StreamTotals::clone(totals));
         // All in one, because the way to another thread and back takes longer than the work.
-        let tidied = spawn_blocking(move || (logs.map(|log| log.check_and_restore()), files::remove_tree(&tmp_dir)));
+        let tidied = spawn_blocking(move || {
+            let [stdout, stderr] = logs;
+            let checked = [stdout.check_and_restore(&kept[0]), stderr.check_and_restore(&kept[1])];
+            (checked, files::remove_tree(&tmp_dir))
+        });
         let Ok((checked, removed)) = tidied.await else { return };
-        for (stream, checked) in [Stream::Stdout, Stream::Stderr].into_iter().zip(checked) {
-            if let Err(error) = checked {
-                let _ = self.outputs.send(Output::LogFailed { stream, error }).await;
-            }
+        for ((stream, checked), totals) in [Stream::Stdout, Stream::Stderr].into_iter().zip(checked).zip(&mut totals) {
+            let told = match checked {
+                Ok(None) => continue,
+                Ok(Some(changed)) => {
+                    **totals = changed;
+                    Output::LogChanged { stream }
+                }
+                Err(error) => Output::LogFailed { stream, error },
+            };
+            let _ = self.outputs.send(told).await;
         }
         if let Err(error) = removed {
             warn!(run.id = %self.run, %error, "the run's temporary folder could not be removed");

@@ -45,6 +45,8 @@ pub(crate) enum Stop {
         /// Because there was no room for it.
         disk_full: bool,
     },
+    /// It changed its own log.
+    LogChanged,
     /// It used more of the machine than it may.
     Resources(Exceeded),
     Shutdown,
@@ -59,6 +61,7 @@ impl Stop {
             Stop::Stalled { .. } => "stalled",
             Stop::OutputLimit { .. } => "output_limit",
             Stop::LogFailed { .. } => "log_failed",
+            Stop::LogChanged => "log_changed",
             Stop::Resources(_) => "resources",
             Stop::Shutdown => "shutdown",
         }
@@ -97,6 +100,10 @@ impl Stop {
                 let code = if *disk_full { ErrorCode::InsufficientStorage } else { ErrorCode::Internal };
                 RunError::new(code, format!("the engine's output could not be kept: {message}"))
             }
+            Stop::LogChanged => RunError::new(
+                ErrorCode::LogChangedByRun,
+                "a process of the run changed what was written to logs/; let it write to its own folders only",
+            ),
             Stop::Resources(exceeded) => resources(exceeded),
             Stop::Shutdown => RunError::new(
                 ErrorCode::OrchestratorRestartInterrupted,

@@ -1,5 +1,6 @@
 //! Hostile requests: each gets its code, and leaves nothing behind.
 
+mod crowded_output;
 mod damaged_rows;
 mod egress;
 mod exports;

@@ -138,6 +138,7 @@ struct Finished {
     stderr_from: Option<u64>,
     limit_exceeded: usize,
     logs_failed: Vec<(Stream, ErrorKind)>,
+    logs_changed: Vec<Stream>,
     rewritten: Vec<Stream>,
     ended: Option<Ended>,
 }
@@ -158,6 +159,7 @@ impl Finished {
             Output::Rewritten { stream } => self.rewritten.push(stream),
             Output::EgressRefused { .. } => panic!("{output:?}"),
             Output::LogFailed { stream, error } => self.logs_failed.push((stream, error.kind())),
+            Output::LogChanged { stream } => self.logs_changed.push(stream),
             Output::Ended(ended) => assert_eq!(self.ended.replace(ended), None),
         }
     }

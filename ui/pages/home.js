@@ -140,7 +140,7 @@ function Runs() {
     ${jobs && jobs.length > 0 && html`<${RunTable} jobs=${jobs} />`}
     ${jobs && (query.get('before') || runs.data.next_before) && html`<footer class="row paging">
       ${query.get('before') && html`<a class="button s" href=${withQuery({ before: null })}>${t('paging.newest')}</a>`}<span class="grow"></span>
-      ${runs.data.next_before && jobs.length === LIMIT && html`<a class="button s" href=${withQuery({ before: runs.data.next_before })}>${t('paging.older')}</a>`}</footer>`}
+      ${runs.data.next_before && html`<a class="button s" href=${withQuery({ before: runs.data.next_before })}>${t('paging.older')}</a>`}</footer>`}
   <//>`;
 }
 

@@ -88,6 +88,8 @@ codes! {
             => run(both("details name the processes that were running; raise the setting stall_timeout_seconds if silence is normal")),
         OutputLimitExceeded = "OUTPUT_LIMIT_EXCEEDED", "The script wrote more than the limit for its output."
             => run(both("let the script write large data into artifacts and print only its answer")),
+        LogChangedByRun = "LOG_CHANGED_BY_RUN", "A process of the run changed the log of its own output."
+            => run(both("let the skill write into its own folders, and not into logs")),
         ResourceLimitExceeded = "RESOURCE_LIMIT_EXCEEDED", "The run used more of a resource than it may, or the machine had none left for it."
             => request(503, Failed, both("try it again later, use less, or raise the limit that the message names"))
                 .in_kinds(&[Kind::Request, Kind::Run]),

@@ -33,6 +33,8 @@ codes! {
             => "check that the result is complete",
         IsolationNotEnforced = "ISOLATION_NOT_ENFORCED", "Something of the run is not confined, though the skill asks for it or the rest of the run is: the message says what."
             => "run `skill-runner doctor`, which says why there is no sandbox; run only skills that you trust until then",
+        LogChanged = "LOG_CHANGED", "A process of the run changed the log of its own output, so raw output and events differ."
+            => "let the skill write into its own folders only",
         LogLimitExceeded = "LOG_LIMIT_EXCEEDED", "The engine wrote more than max_log_bytes; the rest was dropped."
             => "raise the setting max_log_bytes if the rest matters",
         ModelNotInCatalog = "MODEL_NOT_IN_CATALOG", "The model is not in the list of models of this version of the engine's CLI."

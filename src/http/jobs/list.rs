@@ -2,24 +2,31 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 
 use crate::domain::statechart::Status;
 use crate::http::answer::problem::Problem;
 use crate::http::request::query::Query;
 use crate::http::state::app::App;
-use crate::orchestrator::{ListFilter, Listing};
+use crate::orchestrator::ListFilter;
 use crate::store::RunFilter;
 
 const DEFAULT_LIMIT: u64 = 50;
 const MAX_LIMIT: u64 = 500;
+/// Most labels that are asked for: a run has no more, and each is looked for in every run.
+const MAX_LABELS: usize = 16;
 
-pub(crate) async fn list(State(app): State<App>, query: Query) -> Result<Json<Listing>, Problem> {
-    Ok(Json(app.orchestrator().list(&asked(query, None)?).await?))
+pub(crate) async fn list(State(app): State<App>, query: Query) -> Result<Response, Problem> {
+    listed(&app, &asked(query, None)?).await
 }
 
 /// Only runs that bring their own skill.
-pub(crate) async fn temporary(State(app): State<App>, query: Query) -> Result<Json<Listing>, Problem> {
-    Ok(Json(app.orchestrator().list(&asked(query, Some(true))?).await?))
+pub(crate) async fn temporary(State(app): State<App>, query: Query) -> Result<Response, Problem> {
+    listed(&app, &asked(query, Some(true))?).await
+}
+
+async fn listed(app: &App, filter: &ListFilter) -> Result<Response, Problem> {
+    app.room().make(async { Ok(Json(app.orchestrator().list(filter).await?).into_response()) }).await
 }
 
 /// The runs that a query asks for.
@@ -32,7 +39,7 @@ pub(crate) fn asked(mut query: Query, temporary: Option<bool>) -> Result<ListFil
         skill_id: query.text("skill_id"),
         engine: query.text("engine"),
         temporary,
-        labels: query.all("label").into_iter().map(label).collect::<Result<_, _>>()?,
+        labels: labels(query.all("label"))?,
         since: query.time("since")?,
         until: query.time("until")?,
     };
@@ -40,6 +47,13 @@ pub(crate) fn asked(mut query: Query, temporary: Option<bool>) -> Result<ListFil
     let filter = ListFilter { runs, before: before.transpose()?, limit };
     query.finish()?;
     Ok(filter)
+}
+
+fn labels(given: Vec<String>) -> Result<Vec<(String, String)>, Problem> {
+    if given.len() > MAX_LABELS {
+        return Err(Problem::invalid("label", format!("must not be given more than {MAX_LABELS} times")));
+    }
+    given.into_iter().map(label).collect()
 }
 
 fn label(text: String) -> Result<(String, String), Problem> {

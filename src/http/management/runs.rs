@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -15,17 +16,20 @@ use crate::store::RunCounts;
 
 /// A page of runs, and how many runs of each status the filter finds on all pages, whatever status it asks for.
 #[derive(Serialize)]
-pub(crate) struct Counted {
+struct Counted {
     #[serde(flatten)]
     listing: Listing,
     counts: Value,
 }
 
-pub(crate) async fn list(State(app): State<App>, query: Query) -> Result<Json<Counted>, Problem> {
+pub(crate) async fn list(State(app): State<App>, query: Query) -> Result<Response, Problem> {
     let filter = asked(query, None)?;
     let counts = app.orchestrator().counts(&filter.runs).await?;
-    let listing = app.orchestrator().list(&filter).await?;
-    Ok(Json(Counted { listing, counts: shown(&counts) }))
+    let made = async {
+        let listing = app.orchestrator().list(&filter).await?;
+        Ok(Json(Counted { listing, counts: shown(&counts) }).into_response())
+    };
+    app.room().make(made).await
 }
 
 fn shown(counts: &RunCounts) -> Value {

@@ -17,7 +17,7 @@ use crate::files::{open_beneath, read_beneath};
 use crate::orchestrator::error::Error;
 use crate::orchestrator::inspect::proven_run::ProvenRun;
 use crate::orchestrator::log::run_log::RunLog;
-use crate::projection::{Explanation, FilePlace, Origin, Pointer, Precision, Trail, places, span};
+use crate::projection::{Explanation, FilePlace, Origin, Pointer, Precision, Trail, Work, places, span};
 use crate::store::EventBatch;
 
 /// Longest result that is read, and most bytes of raw output that are looked through.
@@ -103,12 +103,14 @@ fn origin(root: &Path, trail: &Trail, data: &Value, field: &Pointer) -> Result<O
     if let Some((seq, source_run_id)) = trail.taken_from {
         return Ok(Origin::Run { seq, source_run_id });
     }
+    let mut work = Work::default();
     if trail.in_a_file()
-        && let Some(origin) = written(root, data, field)
+        && let Some(origin) = Written::read(root).origin(data, field, &mut work)
     {
         return Ok(origin);
     }
-    let found = spoken_text(root, trail).map(|(raw, from)| within(&raw, from, data, field)).unwrap_or_default();
+    let found = spoken_text(root, trail).map(|(raw, from)| within(&raw, from, data, field, &mut work));
+    let found = found.unwrap_or_default();
     Ok(if trail.turn().is_some() { trail.spoken(&found) } else { Origin::Unknown })
 }
 
@@ -122,21 +124,36 @@ pub(super) fn spoken_text(root: &Path, trail: &Trail) -> Option<(String, u64)> {
 }
 
 /// The places of a field in a part of a stream that begins at `from`.
-pub(super) fn within(raw: &str, from: u64, data: &Value, field: &Pointer) -> Vec<std::ops::Range<u64>> {
-    let found = places(raw, data, field).into_iter();
+pub(super) fn within(
+    raw: &str,
+    from: u64,
+    data: &Value,
+    field: &Pointer,
+    work: &mut Work,
+) -> Vec<std::ops::Range<u64>> {
+    let found = places(raw, data, field, work).into_iter();
     found.map(|place| from + place.start as u64..from + place.end as u64).collect()
 }
 
-/// The file that the output was in: the skill's own result file, or what a later step wrote there.
-pub(super) fn written(root: &Path, data: &Value, field: &Pointer) -> Option<Origin> {
-    let texts: Vec<_> = WRITTEN_RESULTS.into_iter().filter_map(|file| Some((file, text(root, file)?))).collect();
-    for (file, text) in &texts {
-        if let Some(place) = places(text, data, field).pop() {
-            return Some(Origin::File { precision: Precision::Field, place: in_file(*file, place) });
-        }
+/// The files that the output may have been in: the skill's own result file, and what later steps wrote there.
+pub(super) struct Written(Vec<(RunFile, String)>);
+
+impl Written {
+    /// Blocks.
+    pub(super) fn read(root: &Path) -> Self {
+        Self(WRITTEN_RESULTS.into_iter().filter_map(|file| Some((file, text(root, file)?))).collect())
     }
-    let (file, text) = texts.first()?;
-    Some(Origin::File { precision: Precision::File, place: in_file(*file, 0..text.len()) })
+
+    /// Where a field was in them.
+    pub(super) fn origin(&self, data: &Value, field: &Pointer, work: &mut Work) -> Option<Origin> {
+        for (file, text) in &self.0 {
+            if let Some(place) = places(text, data, field, work).pop() {
+                return Some(Origin::File { precision: Precision::Field, place: in_file(*file, place) });
+            }
+        }
+        let (file, text) = self.0.first()?;
+        Some(Origin::File { precision: Precision::File, place: in_file(*file, 0..text.len()) })
+    }
 }
 
 fn in_file(file: RunFile, place: std::ops::Range<usize>) -> FilePlace {

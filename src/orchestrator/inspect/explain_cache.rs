@@ -11,16 +11,14 @@ use crate::domain::statechart::Status;
 use crate::fcmp::read_envelope;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::intake::plan::key_of;
-use crate::orchestrator::log::journal::parse_head;
 use crate::orchestrator::log::run_log::RunLog;
+use crate::orchestrator::runs::{ROWS_AT_ONCE, read_rows};
 use crate::store::EventBatch;
 use crate::workspace::Manifest;
 
 /// Earlier runs looked at, and those of the same skill that are compared part by part.
 const RUNS_LOOKED_AT: usize = 10_000;
 const RUNS_COMPARED: usize = 200;
-/// Rows read at once.
-const SCAN_PAGE: usize = 256;
 /// Bytes of events read at once: what is wanted is near the beginning.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -128,12 +126,12 @@ impl RunLog {
         let mut nearest: Option<(RunId, Vec<DifferingPart>)> = None;
         let (mut before, mut looked_at, mut compared) = (state.run_id, 0, 0);
         while looked_at < RUNS_LOOKED_AT && compared < RUNS_COMPARED {
-            let rows = self.rows(Some(before), SCAN_PAGE).await?;
+            let rows = self.rows(Some(before), ROWS_AT_ONCE).await?;
             let Some((last, _)) = rows.last() else { break };
             before = *last;
             looked_at += rows.len();
-            for (run, row) in rows {
-                let other = parse_head(run, &row)?.state;
+            for other in read_rows(self.blocking(), rows).await?.into_iter().flatten() {
+                let run = other.run_id;
                 // A run that took its result from another is no nearer than that one.
                 let may_serve = other.status() == Status::Succeeded && other.shared_key().is_some() && !other.cache_hit;
                 if !may_serve || other.skill.id != state.skill.id {

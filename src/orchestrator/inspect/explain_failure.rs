@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::explain::{WRITTEN_RESULTS, spoken_text, text, within, written};
+use super::explain::{WRITTEN_RESULTS, Written, spoken_text, text, within};
 use crate::bounded;
 use crate::convergence;
 use crate::domain::codes::ErrorCode;
@@ -16,7 +16,7 @@ use crate::fcmp::read_envelope;
 use crate::files::open_beneath;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::run_log::RunLog;
-use crate::projection::{FailureExplanation, FailureTrail, Origin, Pointer, Refused, Trail, Violation, places};
+use crate::projection::{FailureExplanation, FailureTrail, Origin, Pointer, Refused, Trail, Violation, Work, places};
 use crate::store::EventBatch;
 
 /// How much of standard error is shown.
@@ -83,16 +83,16 @@ fn violations(root: &Path, trail: &Trail, refused: Refused) -> Vec<Violation> {
     let Refused { errors, whole_answer } = refused;
     let output = judged_output(root, trail, whole_answer);
     let spoken = output.as_ref().filter(|_| !trail.in_a_file()).and_then(|output| Spoken::of(root, trail, output));
-    let origin = |path: &str| -> Origin {
+    let written = if trail.in_a_file() { Some(Written::read(root)) } else { None };
+    // For all of them together: each is looked for in the same text.
+    let mut work = Work::default();
+    let mut origin = |path: &str| -> Origin {
         let (Some(output), Ok(field)) = (&output, Pointer::parse(path)) else { return trail.spoken(&[]) };
-        if trail.in_a_file()
-            && let Some(origin) = written(root, output, &field)
-        {
+        if let Some(origin) = written.as_ref().and_then(|written| written.origin(output, &field, &mut work)) {
             return origin;
         }
-        trail.spoken(
-            &spoken.as_ref().map(|spoken| within(&spoken.text, spoken.from, output, &field)).unwrap_or_default(),
-        )
+        let found = spoken.as_ref().map(|spoken| within(&spoken.text, spoken.from, output, &field, &mut work));
+        trail.spoken(&found.unwrap_or_default())
     };
     let violation = |error: crate::domain::event::ValidationError| Violation {
         value: output.as_ref().and_then(|output| output.pointer(&error.path)).cloned(),
@@ -113,7 +113,7 @@ impl Spoken {
     /// The lines around the last place of the output. Every violation is looked for in them, so they must be short.
     fn of(root: &Path, trail: &Trail, output: &Value) -> Option<Self> {
         let (raw, from) = spoken_text(root, trail)?;
-        let whole = places(&raw, output, &Pointer::parse("").ok()?).pop()?;
+        let whole = places(&raw, output, &Pointer::parse("").ok()?, &mut Work::default()).pop()?;
         let start = raw[..whole.start].rfind('\n').map_or(0, |at| at + 1);
         let end = raw[whole.end..].find('\n').map_or(raw.len(), |at| whole.end + at);
         (end - start <= NARROW_MAX).then(|| Self { text: raw[start..end].to_owned(), from: from + start as u64 })

@@ -27,7 +27,8 @@ pub(super) fn check_tags(request: &CreateRequest) -> Result<(), Error> {
     if request.labels.as_ref().is_some_and(|labels| labels.len() > LABELS_MAX) {
         wrong("/labels".into(), format!("must not have more than {LABELS_MAX} labels"));
     }
-    for (name, value) in request.labels.iter().flatten() {
+    // Of too many labels it is not told what is wrong with each: that would be many times what was sent.
+    for (name, value) in request.labels.iter().filter(|labels| labels.len() <= LABELS_MAX).flatten() {
         let path = format!("/labels/{}", name.replace('~', "~0").replace('/', "~1"));
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
         if name.is_empty() || name.len() > LABEL_NAME_MAX || !name.chars().all(plain) {

@@ -45,6 +45,8 @@ pub(crate) struct Journal {
     /// What is encoded and not on disk, in order. Only the first of them can be under way.
     waiting: VecDeque<Write>,
     under_way: Option<BoxFuture<'static, AppendResult>>,
+    /// How many bytes were encoded since the log was opened.
+    encoded: u64,
     /// Raw output that the next append carries; none where nobody else reads it.
     raw: Option<Vec<RawPiece>>,
 }
@@ -91,7 +93,8 @@ impl Journal {
         let raw = shares_output.then(Vec::new);
         let head = read_head(&*store, run).await?;
         let encoder = Encoder::resume(head.clone()).signed_by(signer.clone());
-        Ok(Self { store, clock, signer, metrics, head, encoder, waiting: VecDeque::new(), under_way: None, raw })
+        let (waiting, under_way, encoded) = (VecDeque::new(), None, 0);
+        Ok(Self { store, clock, signer, metrics, head, encoder, waiting, under_way, encoded, raw })
     }
 
     /// Create a run. Its creation and the steps that follow at once are one append where they fit one, so that nobody
@@ -113,7 +116,8 @@ impl Journal {
         measured(&store, append, rows.along.sources, metrics.clone()).await?;
         metrics.moved(None, &head.state);
         let raw = shares_output.then(Vec::new);
-        let mut journal = Self { store, clock, signer, metrics, head, encoder, waiting, under_way: None, raw };
+        let (under_way, encoded) = (None, 0);
+        let mut journal = Self { store, clock, signer, metrics, head, encoder, waiting, under_way, encoded, raw };
         journal.settle().await?;
         Ok(journal)
     }
@@ -159,6 +163,7 @@ impl Journal {
         let mut encoder = self.encoder.clone();
         let mut writes = plan(&mut encoder, vec![step], &*self.clock)?;
         self.encoder = encoder;
+        self.encoded += writes.iter().map(|write| write.bytes as u64).sum::<u64>();
         if let (Some(first), Some(raw)) = (writes.front_mut(), &mut self.raw) {
             // No event may be read before the bytes that it cites.
             first.for_others.raw = std::mem::take(raw);
@@ -171,6 +176,11 @@ impl Journal {
         if let Some(raw) = &mut self.raw {
             raw.push(RawPiece { stream, from, bytes: bytes.clone() });
         }
+    }
+
+    /// How many bytes of events were encoded since the log was opened.
+    pub(crate) fn encoded(&self) -> u64 {
+        self.encoded
     }
 
     /// How many appends are still to come, the one under way included.

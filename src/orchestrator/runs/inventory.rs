@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tracing::warn;
@@ -16,6 +17,7 @@ use crate::domain::time::Timestamp;
 use crate::environments::Totals;
 use crate::files;
 use crate::orchestrator::admission::cache;
+use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::log::idempotency::idempotency_row;
@@ -24,8 +26,14 @@ use crate::projection::Job;
 use crate::store::{EventStore, IndexKey, RunCounts, RunFilter};
 use crate::workspace::{self, removable};
 
-/// Rows looked at in one step of a scan.
-const SCAN_PAGE: usize = 256;
+/// Rows that are read at once: that of a run with many warnings has hundreds of kilobytes.
+pub(crate) const ROWS_AT_ONCE: usize = 64;
+/// So many are read first for a list: they tell how long the others may be.
+const FIRST_ROWS: usize = 16;
+/// From so many bytes of rows on, a page of a list is full, whatever its limit.
+const LISTED_BYTES: usize = 4 * 1024 * 1024;
+/// So many bytes of rows are parsed in place; more would hold up others.
+const PARSED_IN_PLACE: usize = 256 * 1024;
 /// Runs that are deleted side by side: they share the store's commits, so that a clean-up keeps up with those who create runs.
 const DELETED_AT_ONCE: usize = 16;
 
@@ -93,13 +101,36 @@ fn readable(run: RunId, row: &[u8]) -> Option<RunState> {
     }
 }
 
+/// What some rows tell, on another thread if they are long.
+pub(crate) async fn read_rows(blocking: &Blocking, rows: Vec<(RunId, Bytes)>) -> Result<Vec<Option<RunState>>, Error> {
+    let bytes: usize = rows.iter().map(|(_, row)| row.len()).sum();
+    let read = move || rows.iter().map(|(run, row)| readable(*run, row)).collect();
+    if bytes <= PARSED_IN_PLACE { Ok(read()) } else { blocking.run("read the rows of runs", read).await }
+}
+
 impl ListFilter {
-    /// The runs, newest first, and where the next page begins.
-    pub(crate) async fn read(&self, store: &dyn EventStore) -> Result<(Vec<RunState>, Option<RunId>), Error> {
-        let rows = store.runs_with(&self.runs, self.before, self.limit).await?;
-        let next_before = rows.last().filter(|_| rows.len() >= self.limit).map(|(run, _)| *run);
-        let states = rows.iter().filter_map(|(run, row)| readable(*run, row));
-        Ok((states.collect(), next_before))
+    /// The runs, newest first, and where the next page begins. Rows may be long: then a page has fewer of them than its limit.
+    pub(crate) async fn read(
+        &self,
+        store: &dyn EventStore,
+        blocking: &Blocking,
+    ) -> Result<(Vec<RunState>, Option<RunId>), Error> {
+        let (mut found, mut before, mut left, mut bytes) = (Vec::new(), self.before, self.limit, 0);
+        while left > 0 && bytes < LISTED_BYTES {
+            // Usual rows have some kilobytes.
+            let usual = !found.is_empty() && bytes <= found.len() * 8 * 1024;
+            let wanted = left.min(if usual { ROWS_AT_ONCE } else { FIRST_ROWS });
+            let rows = store.runs_with(&self.runs, before, wanted).await?;
+            let there = rows.len();
+            before = rows.last().map(|(run, _)| *run);
+            bytes += rows.iter().map(|(_, row)| row.len()).sum::<usize>();
+            found.extend(read_rows(blocking, rows).await?.into_iter().flatten());
+            if there < wanted {
+                return Ok((found, None));
+            }
+            left -= wanted;
+        }
+        Ok((found, before))
     }
 }
 
@@ -108,7 +139,7 @@ impl Orchestrator {
         let (found, next_before) = loop {
             // Looked up before the rows are read: what was recovered since then may be read as it was before.
             let unrecovered = self.shared.unrecovered.all();
-            let page = filter.read(&*self.shared.store).await?;
+            let page = filter.read(&*self.shared.store, &self.shared.blocking).await?;
             let early: Vec<RunId> =
                 page.0.iter().map(|run| run.run_id).filter(|run| unrecovered.contains(run)).collect();
             if early.is_empty() || self.shared.closing.is_cancelled() {
@@ -157,7 +188,7 @@ impl Orchestrator {
         let mut needed = Needed::default();
         let began = self.shared.clock.now();
         loop {
-            let rows = self.shared.store.runs(before, SCAN_PAGE).await?;
+            let rows = self.shared.store.runs(before, ROWS_AT_ONCE).await?;
             let Some((last, _)) = rows.last() else {
                 cleaned.bytes_freed += self.remove_unneeded(needed, began).await?;
                 let environments = self.remove_unused_environments().await?;
@@ -167,12 +198,12 @@ impl Orchestrator {
             };
             before = Some(*last);
             let mut due = Vec::new();
-            for (run, row) in rows {
-                let Some(state) = readable(run, &row) else {
+            for state in read_rows(&self.shared.blocking, rows).await? {
+                let Some(state) = state else {
                     needed.unknown = true;
                     continue;
                 };
-                let is_over = state.status().is_final() && !self.shared.live.contains(run);
+                let is_over = state.status().is_final() && !self.shared.live.contains(state.run_id);
                 if !is_over || keeps(&state, newer) {
                     newer += u64::from(is_over);
                     needed.add(state);
@@ -218,11 +249,14 @@ impl Orchestrator {
         let alone = shared.sharing.write().await;
         let mut before = None;
         'new: loop {
-            let rows = shared.store.runs(before, SCAN_PAGE).await?;
+            let rows = shared.store.runs(before, ROWS_AT_ONCE).await?;
             let Some((last, _)) = rows.last() else { break };
             before = Some(*last);
-            for (run, row) in rows {
-                let state = parse_head(run, &row)?.state;
+            for state in read_rows(&shared.blocking, rows).await? {
+                let Some(state) = state else {
+                    // Nobody knows what it needs.
+                    return Ok(0);
+                };
                 if state.created_at.as_micros() + i64::try_from(CREATION_MAX.as_micros()).unwrap_or(i64::MAX)
                     < began.as_micros()
                 {
@@ -293,5 +327,60 @@ impl Orchestrator {
             })
             .await??;
         Ok((freed, u64::from(entry.is_some())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::codes::WarningCode;
+    use crate::domain::ids::Seq;
+    use crate::domain::outcome::Warning;
+    use crate::domain::request::ExecutionMode;
+    use crate::domain::samples::{at, started};
+    use crate::store::{Append, IndexChange, MemoryStore};
+
+    /// A store with so many runs, each with a row of so many bytes at least.
+    async fn store_of(runs: u128, bytes: usize) -> MemoryStore {
+        let store = MemoryStore::default();
+        for number in 1..=runs {
+            let run = RunId(Uuid::from_u128(number));
+            let mut state = RunState::open(run, &started(ExecutionMode::Auto, false, false), at(0));
+            state.warnings.push(Warning::new(WarningCode::EngineError, "x".repeat(bytes)));
+            let row = json!({"state": state, "chain": "0".repeat(64)}).to_string();
+            let index = vec![IndexChange::Put(IndexKey::Run(run), row.into())];
+            let (events, for_others) = Default::default();
+            let rows = Append { run, expected_head: Seq::START, events, index, require_absent: None, for_others };
+            store.append(rows).await.unwrap();
+        }
+        store
+    }
+
+    /// How many runs each page of a list has, from the first to the last.
+    async fn pages(store: &MemoryStore, limit: usize) -> Vec<usize> {
+        let (mut pages, mut before, mut seen) = (Vec::new(), None, Vec::new());
+        loop {
+            let filter = ListFilter { before, limit, ..ListFilter::default() };
+            let (found, next) = filter.read(store, &Blocking::Threads).await.unwrap();
+            pages.push(found.len());
+            seen.extend(found.iter().map(|state| state.run_id));
+            match next {
+                Some(next) => before = Some(next),
+                None => break,
+            }
+        }
+        assert!(seen.windows(2).all(|pair| pair[0] > pair[1]), "newest first, each once");
+        pages
+    }
+
+    #[tokio::test]
+    async fn a_page_of_runs_with_long_rows_is_shorter_and_no_run_is_left_out() {
+        assert_eq!(pages(&store_of(130, 1).await, 500).await, [130]);
+        assert_eq!(pages(&store_of(130, 1).await, 65).await, [65, 65, 0]);
+        assert_eq!(pages(&store_of(100, 100_000).await, 500).await, [48, 48, 4]);
+        assert_eq!(pages(&store_of(20, 400_000).await, 7).await, [7, 7, 6]);
     }
 }

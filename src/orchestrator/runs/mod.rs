@@ -17,4 +17,5 @@ pub(crate) mod temp_sweep;
 
 pub use cancel::Canceled;
 pub use inventory::{Cleaned, ListFilter, Listing};
+pub(crate) use inventory::{ROWS_AT_ONCE, read_rows};
 pub use reply::{PendingQuestion, Replied};

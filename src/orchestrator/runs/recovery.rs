@@ -36,6 +36,9 @@ const AT_ONCE: usize = 64;
 /// Waiting and queued runs that are recovered before the service is ready; all others later, or when something is asked of
 /// them.
 const RECOVERED_FIRST: usize = 64;
+/// A run that was running with more events than this is recovered later, too: all of them are read, which takes a second for each
+/// hundred thousand or two.
+const EVENTS_READ_FIRST: Seq = Seq(200_000);
 /// When runs that could not be recovered are tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How often it is looked whether the actor of a run that was overtaken is gone.
@@ -180,8 +183,10 @@ async fn sort(shared: &Shared, runs: Vec<RunId>) -> Result<Open, Error> {
             shared.recovered.fetch_add(1, Relaxed);
             shared.metrics.found(&labels.engine, labels.status);
         }
+        let ran = labels.as_ref().is_some_and(|labels| labels.status == Status::Running);
         let list = match labels {
             Some(labels) if labels.status.is_final() && !labels.temporary => &mut open.over,
+            Some(_) if ran && shared.store.head(&run).await? > EVENTS_READ_FIRST => &mut open.later,
             Some(labels) if may_wait(shared, labels.status) => match first.checked_sub(1) {
                 Some(left) => {
                     first = left;

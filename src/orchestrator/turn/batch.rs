@@ -37,4 +37,39 @@ impl Batch {
     pub(crate) fn take(&mut self) -> Vec<Fact> {
         std::mem::take(self).facts
     }
+
+    /// The first facts, about as many as one append may carry: one long line can be thousands of them.
+    pub(crate) fn take_part(&mut self) -> Vec<Fact> {
+        let bytes_each = self.bytes / self.facts.len().max(1);
+        let count = (FULL / (bytes_each + AROUND_EVENT)).max(1);
+        if count >= self.facts.len() {
+            return self.take();
+        }
+        let rest = self.facts.split_off(count);
+        self.bytes -= bytes_each * count;
+        std::mem::replace(&mut self.facts, rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::{Event, Progress};
+
+    #[test]
+    fn the_facts_of_one_long_line_come_in_parts_of_about_one_append_and_in_their_order() {
+        let fact =
+            |percent: i32| Fact::own(Event::Progress(Progress { percent: percent.into(), message: String::new() }));
+        let facts: Vec<Fact> = (0..4000).map(fact).collect();
+        let mut batch = Batch::of(facts.clone());
+        batch.count(8 * 1024 * 1024);
+        let mut parts = Vec::new();
+        while !batch.is_empty() {
+            parts.push(batch.take_part());
+        }
+        assert!(parts.iter().all(|part| part.len() <= 4000 * FULL / (8 * 1024 * 1024)), "{}", parts.len());
+        assert_eq!(parts.concat(), facts);
+        let mut small = Batch::of(facts[..100].to_vec());
+        assert_eq!((small.take_part().len(), small.is_empty()), (100, true));
+    }
 }

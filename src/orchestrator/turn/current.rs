@@ -87,7 +87,9 @@ impl Turn<'_> {
         self.ended = ended;
         // These end the turn, whichever of its processes they met.
         let ends_turn = match &process.stop {
-            Some(Stop::Canceled | Stop::Shutdown | Stop::LogFailed { .. } | Stop::Resources(_)) => true,
+            Some(Stop::Canceled | Stop::Shutdown | Stop::LogFailed { .. } | Stop::LogChanged | Stop::Resources(_)) => {
+                true
+            }
             Some(Stop::HardTimeout { .. } | Stop::Stalled { .. } | Stop::OutputLimit { .. }) | None => false,
         };
         if ends_turn {

@@ -182,6 +182,7 @@ fn failure_of(end: &FinishedProcess) -> Option<String> {
         (Some(Stop::Stalled { seconds, .. }), _) => Some(format!("it wrote nothing for {seconds} s")),
         (Some(Stop::OutputLimit { limit }), _) => Some(format!("it wrote more than {limit} bytes to standard output")),
         (Some(Stop::LogFailed { message, .. }), _) => Some(format!("its output could not be kept: {message}")),
+        (Some(Stop::LogChanged), _) => Some("it changed the log of the run".to_owned()),
         (Some(Stop::Resources(exceeded)), _) => Some(format!("it was stopped because {exceeded}")),
         (Some(Stop::Canceled), _) => Some("the run was canceled meanwhile".to_owned()),
         (Some(Stop::Shutdown), _) => Some("the service ended meanwhile".to_owned()),

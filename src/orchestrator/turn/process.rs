@@ -129,6 +129,8 @@ pub(crate) fn attempt<'a>(
         },
         mailbox,
         metrics: shared.metrics.clone(),
+        blocking: shared.blocking.clone(),
+        log_max: shared.settings.resources.disk_bytes,
         stopping: shared.stopping.clone(),
         lease: shared.lease(),
         lease_until: shared.member.as_ref().map(|member| member.lease_until()),

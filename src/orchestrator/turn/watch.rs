@@ -1,5 +1,6 @@
 //! One process of a turn, from its start to the end of the last process it left.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +16,13 @@ use crate::domain::event::Event;
 use crate::domain::fact::{Fact, Stream};
 use crate::domain::ids::RunId;
 use crate::domain::outcome::Warning;
+use crate::domain::resources::{Exceeded, Resource};
 use crate::domain::statechart::Status;
+use crate::engine::script::ScriptParser;
 use crate::engine::{StreamReader, WayOut};
 use crate::files::Shortage;
 use crate::metrics::Metrics;
+use crate::orchestrator::environment::Blocking;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::Journal;
 use crate::orchestrator::shared::live::{CancelMessage, Mailbox};
@@ -34,6 +38,11 @@ use crate::verdict::stop::{LastSeen, Stop};
 const LAST_WORDS_WAIT: Duration = Duration::from_millis(50);
 /// An unfinished line is shown after this long.
 const UNFINISHED_LINE_WAITS: Duration = Duration::from_millis(500);
+
+/// A line from so many bytes on is read on another thread: to read what is in it can take as long as a hundred short requests.
+const LONG_LINE: usize = 256 * 1024;
+/// A piece of output from so many bytes on lets others go first.
+const LONG_PIECE: usize = 16 * 1024;
 
 /// How much of the last output the error of a stalled run shows.
 const LAST_OUTPUT: usize = 1024;
@@ -84,6 +93,9 @@ pub(crate) struct Attempt<'a> {
     pub clocks: Clocks,
     pub mailbox: &'a mut Mailbox,
     pub metrics: Arc<Metrics>,
+    pub blocking: Blocking,
+    /// Most bytes of events: a few bytes can become an event of hundreds.
+    pub log_max: u64,
     /// Canceled when the service ends.
     pub stopping: CancellationToken,
     /// Canceled when others may take the run over soon.
@@ -104,7 +116,7 @@ impl Attempt<'_> {
     /// Watch the process to its end: log what it writes, enforce the time limits, carry out a cancel. `facts` are logged first.
     pub(crate) async fn watch(mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<Watched, Error> {
         match self.attend(journal, facts).await {
-            Ok((facts, ended, dismissed)) => Ok(self.over(facts, ended, dismissed)),
+            Ok((facts, ended, dismissed)) => self.over(facts, ended, dismissed).await,
             Err(error) => {
                 // Whoever logs the failure needs files that no process writes to any more.
                 end(self.process).await;
@@ -115,7 +127,7 @@ impl Attempt<'_> {
 
     async fn attend(&mut self, journal: &mut Journal, facts: Vec<Fact>) -> Result<(Vec<Fact>, Ended, bool), Error> {
         let mut batch = Batch::of(facts);
-        self.record(journal, &mut batch)?;
+        self.record(journal, &mut batch).await?;
         journal.settle().await?;
         if self.member.as_ref().is_some_and(|member| !member.may_work_on(self.run)) {
             // Its start is on record, and the answer came so late that another service goes on with the run.
@@ -145,12 +157,15 @@ impl Attempt<'_> {
                 () = renewed(&mut self.lease_until) => self.tell_lease(),
                 advanced = journal.advance(), if journal.waiting() > 0 => advanced?,
                 output = self.process.next(), if !batch.is_full() => {
-                    let taken = match self.take(output, &mut batch, journal)? {
-                        Taken::Bytes => self.take_ready(&mut batch, journal)?.unwrap_or(Taken::Bytes),
+                    let taken = match self.take(output, &mut batch, journal).await? {
+                        Taken::Bytes => self.take_ready(&mut batch, journal).await?.unwrap_or(Taken::Bytes),
                         taken => taken,
                     };
                     match taken {
                         Taken::Ended(ended) => {
+                            if batch.is_full() {
+                                self.record(journal, &mut batch).await?;
+                            }
                             journal.settle().await?;
                             return Ok((batch.take(), ended, dismissed));
                         }
@@ -192,7 +207,7 @@ impl Attempt<'_> {
                 _ => false,
             };
             if now {
-                self.record(journal, &mut batch)?;
+                self.record(journal, &mut batch).await?;
             }
         }
     }
@@ -224,11 +239,11 @@ impl Attempt<'_> {
     }
 
     /// Take the output that is there already, up to a bound; the end, if it is there.
-    fn take_ready(&mut self, batch: &mut Batch, journal: &mut Journal) -> Result<Option<Taken>, Error> {
+    async fn take_ready(&mut self, batch: &mut Batch, journal: &mut Journal) -> Result<Option<Taken>, Error> {
         while !batch.is_full()
             && let Some(output) = self.process.try_next()
         {
-            if let ended @ Taken::Ended(_) = self.take(Some(output), batch, journal)? {
+            if let ended @ Taken::Ended(_) = self.take(Some(output), batch, journal).await? {
                 return Ok(Some(ended));
             }
         }
@@ -236,26 +251,71 @@ impl Attempt<'_> {
     }
 
     /// Encode a batch, while the bytes it points to are made durable: they are on disk before the events.
-    fn record(&mut self, journal: &mut Journal, batch: &mut Batch) -> Result<(), Error> {
+    async fn record(&mut self, journal: &mut Journal, batch: &mut Batch) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
         let synced = self.process.sync_logs();
         let synced = Box::pin(async { synced.await.map_err(Error::io("sync the run's logs")) });
-        journal.prepare(batch.take(), synced)
+        journal.prepare(batch.take_part(), synced)?;
+        while !batch.is_empty() {
+            tokio::task::yield_now().await;
+            // It is appended behind the first part, whose bytes are durable by then, and so are these.
+            journal.prepare(batch.take_part(), Box::pin(ready(Ok(()))))?;
+        }
+        if journal.encoded() > self.log_max && self.stop.is_none() {
+            let (resource, limit, seen) = (Resource::Disk, self.log_max, journal.encoded());
+            self.process.stop(Duration::ZERO);
+            self.stop = Some(Stop::Resources(Exceeded { resource, limit, seen, files: None }));
+        }
+        Ok(())
     }
 
-    fn take(&mut self, output: Option<Output>, batch: &mut Batch, journal: &mut Journal) -> Result<Taken, Error> {
+    /// Reads one of the streams, on another thread if that may take `long`.
+    async fn read(
+        &mut self,
+        stream: Stream,
+        long: bool,
+        facts: &mut Vec<Fact>,
+        read: impl FnOnce(&mut StreamReader, &mut TurnReader, &mut Vec<Fact>) + Send + 'static,
+    ) -> Result<(), Error> {
+        if !long {
+            let Self { stdout, stderr, reader, .. } = self;
+            read(if stream == Stream::Stderr { stderr } else { stdout }, reader, facts);
+            return Ok(());
+        }
+        let mut lines = std::mem::replace(self.lines_of(stream), StreamReader::new(stream, 0, 1));
+        let mut reader = std::mem::replace(&mut self.reader, TurnReader::Script(ScriptParser::default()));
+        let mut all = std::mem::take(facts);
+        let read = move || {
+            read(&mut lines, &mut reader, &mut all);
+            (lines, reader, all)
+        };
+        let (lines, reader, all) = self.blocking.run("read a long line", read).await?;
+        *self.lines_of(stream) = lines;
+        (self.reader, *facts) = (reader, all);
+        Ok(())
+    }
+
+    fn lines_of(&mut self, stream: Stream) -> &mut StreamReader {
+        if stream == Stream::Stderr { &mut self.stderr } else { &mut self.stdout }
+    }
+
+    async fn take(&mut self, output: Option<Output>, batch: &mut Batch, journal: &mut Journal) -> Result<Taken, Error> {
         match output {
             Some(Output::Chunk { stream, from, bytes }) => {
                 journal.add_raw(stream, from, &bytes);
-                let reader = match stream {
-                    Stream::Stdout | Stream::Pty => &mut self.stdout,
-                    Stream::Stderr => &mut self.stderr,
-                };
                 self.reader.has_seconds(self.clocks.seconds_left());
-                reader.push(&bytes, &mut self.reader, &mut batch.facts);
+                let long = self.lines_of(stream).held() + bytes.len() > LONG_LINE && bytes.contains(&b'\n');
+                let piece = bytes.clone();
+                let push = move |lines: &mut StreamReader, reader: &mut TurnReader, facts: &mut Vec<Fact>| {
+                    lines.push(&piece, reader, facts);
+                };
+                self.read(stream, long, &mut batch.facts, push).await?;
                 batch.count(bytes.len());
+                if bytes.len() >= LONG_PIECE {
+                    tokio::task::yield_now().await;
+                }
                 let shown = &bytes[bytes.len().saturating_sub(LAST_OUTPUT)..];
                 let kept = self.last_output.len().min(LAST_OUTPUT - shown.len());
                 self.last_output.drain(..self.last_output.len() - kept);
@@ -279,15 +339,22 @@ impl Attempt<'_> {
                 self.stop(Stop::LogFailed { message: format!("{}: {error}", stream.as_str()), disk_full });
                 Ok(Taken::Nothing)
             }
+            Some(Output::LogChanged { stream }) => {
+                batch.facts.push(warned(log_changed(stream)));
+                self.stop(Stop::LogChanged);
+                Ok(Taken::Nothing)
+            }
             Some(Output::Ended(ended)) => Ok(Taken::Ended(ended)),
             None => Err(Error::io("watch the engine")(std::io::Error::other("its supervisor is gone"))),
         }
     }
 
     /// The last process is gone: everything is read to its end.
-    fn over(mut self, mut facts: Vec<Fact>, ended: Ended, dismissed: bool) -> Watched {
-        self.stdout.flush(&mut self.reader, &mut facts);
-        self.stderr.flush(&mut self.reader, &mut facts);
+    async fn over(mut self, mut facts: Vec<Fact>, ended: Ended, dismissed: bool) -> Result<Watched, Error> {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let long = self.lines_of(stream).held() > LONG_LINE;
+            self.read(stream, long, &mut facts, |lines, reader, facts| lines.flush(reader, facts)).await?;
+        }
         facts.extend(self.reader.finish().into_iter().map(Fact::own));
         facts.extend(warnings(&ended).into_iter().map(warned));
         if dismissed && !self.reader.waits_too_long() {
@@ -306,7 +373,7 @@ impl Attempt<'_> {
         let by_force = matches!(ended.exit, ProcessExit::Signal(signal) if signal == Signal::KILL.as_raw());
         metrics.killed(u64::from(ended.stragglers_killed) + u64::from(by_force));
         let process = FinishedProcess { exit, stop, reader, stderr_from, way_out };
-        Watched { process, ended, facts }
+        Ok(Watched { process, ended, facts })
     }
 
     fn show_unfinished(&mut self, batch: &mut Batch) {
@@ -384,6 +451,16 @@ fn rewritten(stream: Stream) -> Warning {
     let name = stream.as_str();
     let message = format!("the engine changed what it had written to its {name}; some of it may be missing or twice");
     let mut warning = Warning::new(WarningCode::EngineOutputRewritten, message);
+    warning.details.insert("stream".into(), name.into());
+    warning
+}
+
+/// What an audit knows by why raw output and events differ.
+fn log_changed(stream: Stream) -> Warning {
+    let name = stream.as_str();
+    let message =
+        format!("a process of the run changed the log of its {name}; what it wrote there is in the events alone");
+    let mut warning = Warning::new(WarningCode::LogChanged, message);
     warning.details.insert("stream".into(), name.into());
     warning
 }

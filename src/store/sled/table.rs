@@ -15,8 +15,8 @@ use crate::domain::time::Timestamp;
 use crate::store::Error;
 use crate::store::labels::{Labels, RunCounts, RunFilter};
 
-/// Rows that are read at once.
-const PAGE: usize = 256;
+/// Rows that are read at once: nothing is written meanwhile, and one may have hundreds of kilobytes.
+const PAGE: usize = 64;
 
 #[derive(Default)]
 pub(super) struct RunTable {

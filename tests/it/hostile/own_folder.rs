@@ -151,6 +151,49 @@ fn whatever_is_in_the_place_of_the_logs_a_killed_run_ends_and_gets_nothing_of_ot
     }
 }
 
+/// Skills that change what they wrote, once it is in the log.
+const FORGERS: [(&str, &str); 3] = [
+    ("truncates", ": > logs/stderr.txt"),
+    ("overwrites", "printf T | dd of=logs/stderr.txt conv=notrunc 2>/dev/null"),
+    ("truncates-and-goes-on", ": > logs/stderr.txt; echo more >&2; sleep 0.2; : > logs/stdout.txt"),
+];
+
+#[test]
+fn a_run_that_changes_its_own_logs_is_told_so_and_no_disk_is_blamed() {
+    let place = Place::new();
+    let wait = "cat >/dev/null\necho one >&2\nuntil grep -q one logs/stderr.txt; do sleep 0.01; done\n";
+    for (id, change) in FORGERS {
+        place.skill(id, &format!("{wait}{ANSWER}{change}\n"));
+    }
+    place.skill("appends", &format!("{wait}echo forged >> logs/stderr.txt\n{ANSWER}"));
+    let (_running, line) = place.start(&["serve", "--port", "0"], "listening on ");
+    let address: SocketAddr = line.strip_prefix("listening on http://").unwrap().parse().unwrap();
+    for (id, _) in FORGERS {
+        let run = create(address, id);
+        let told = follow(address, &run).until_end();
+        let last = told.last().unwrap();
+        assert_eq!(last["data"]["error"]["code"], "LOG_CHANGED_BY_RUN", "{id}: {last:#}");
+        let warned = told
+            .iter()
+            .any(|event| event["data"]["code"] == "LOG_CHANGED" && event["data"]["details"]["stream"] == "stderr");
+        assert!(warned, "{id}: {told:?}");
+        let audit = get(address, &format!("/v1/jobs/{run}/audit"));
+        let not_checked = "logs/stderr.txt against its events: the run itself changed it, as its log says";
+        assert_eq!(audit["ok"], true, "{id}: {audit:#}");
+        assert!(audit["not_checked"].as_array().unwrap().contains(&json!(not_checked)), "{id}: {audit:#}");
+        for path in ["logs", "logs/range?stream=stderr", "export", "explain"] {
+            assert_eq!(Call::new(address, "GET", &format!("/v1/jobs/{run}/{path}")).send().status, 200, "{id} {path}");
+        }
+    }
+    // What stands behind the end of a log can be told from it, and goes.
+    let run = create(address, "appends");
+    let told = follow(address, &run).until_end();
+    assert_eq!(told.last().unwrap()["type"], "conversation.completed", "{told:?}");
+    assert_eq!(get(address, &format!("/v1/jobs/{run}/logs"))["stderr"], "one\n");
+    assert_eq!(get(address, &format!("/v1/jobs/{run}/audit"))["ok"], true);
+    assert_eq!(get(address, "/v1/system")["integrity"]["damaged"], 0);
+}
+
 #[test]
 fn logs_that_a_run_has_closed_or_replaced_are_refused_with_a_code_until_it_ends() {
     let home = OwnHome::new();

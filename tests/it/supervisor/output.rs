@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
 use std::time::Duration;
 
+use skill_runner::domain::cache_key::sha256_hex;
 use skill_runner::engine::Launch;
 use skill_runner::supervisor::{Ended, Error, Limits, ProcessExit, Stream, StreamTotals};
 
@@ -144,8 +144,11 @@ async fn logs_that_an_engine_removed_or_replaced_are_in_their_place_at_the_end()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_changes_its_own_log_is_told_on() {
-    for change in [": > ../stderr.txt", "echo forged >> ../stderr.txt"] {
+async fn an_engine_that_changes_its_own_log_is_told_on_and_what_it_puts_behind_the_end_is_cut_off() {
+    let overwrite = "printf T | dd of=../stderr.txt conv=notrunc 2>/dev/null";
+    for (change, left) in
+        [(": > ../stderr.txt", Some("")), (overwrite, Some("Tne\n")), ("echo forged >> ../stderr.txt", None)]
+    {
         let room = Room::new();
         let gate = room.work("gate");
         assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
@@ -158,6 +161,11 @@ async fn an_engine_that_changes_its_own_log_is_told_on() {
         });
         opened.await.unwrap();
         let finished = finish(process, heard).await;
-        assert_eq!(finished.logs_failed, [(Stream::Stderr, ErrorKind::InvalidData)], "{change}");
+        assert_eq!(finished.logs_failed, [], "{change}");
+        assert_eq!(finished.logs_changed, left.map_or(vec![], |_| vec![Stream::Stderr]), "{change}");
+        let left = left.unwrap_or("one\n");
+        assert_eq!(fs::read_to_string(room.root.join("stderr.txt")).unwrap(), left, "{change}");
+        let told = finished.ended.unwrap().stderr;
+        assert_eq!((told.bytes, told.sha256), (left.len() as u64, sha256_hex(left.as_bytes())), "{change}");
     }
 }

@@ -65,7 +65,8 @@ async fn inside_a_flood() {
             Output::StdoutLimitExceeded
             | Output::Rewritten { .. }
             | Output::EgressRefused { .. }
-            | Output::LogFailed { .. } => panic!("{output:?}"),
+            | Output::LogFailed { .. }
+            | Output::LogChanged { .. } => panic!("{output:?}"),
             Output::Ended(ended) => assert_eq!(ended.stdout.bytes, 300_000_000),
         }
     }

@@ -21,7 +21,7 @@ use crate::store::{EventStore, SledStore};
 use crate::workspace::{Layout, NEW_STORE, NamedToken, OLD_STORE};
 
 /// Rows looked at in one step.
-const PAGE: usize = 256;
+const PAGE: usize = 64;
 /// What a folder holds while it is not a whole backup.
 const UNFINISHED: &str = "UNFINISHED-BACKUP";
 /// What a whole backup says of itself.
