@@ -11,6 +11,8 @@ mod s3;
 mod shared;
 
 pub use self::error::Error;
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::s3::foreign;
 pub use self::shared::{Blob, Blobs, Listed};
 
 /// The shared files of a setting. A folder must be there; a server is first asked when something is wanted of it.

@@ -18,3 +18,7 @@ mod terminal;
 mod time_span;
 
 pub use command_line::main;
+#[cfg(any(test, fuzzing))]
+pub(crate) use connect::event_stream::foreign as foreign_event_stream;
+#[cfg(any(test, fuzzing))]
+pub(crate) use terminal::foreign::Foreign as ForeignText;

@@ -121,6 +121,14 @@ pub(super) fn read(said: &str, log: &str) -> Complaint {
     }
 }
 
+/// What is made of the words of an installer: its lengths are bounded.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn foreign(said: &str, log: &str) -> (&'static str, bool, bool) {
+    let complaint = read(said, log);
+    assert!(complaint.line.chars().count() <= LINE_MAX + 1, "{}", complaint.line);
+    (complaint.reason.as_str(), complaint.package.is_some(), complaint.line.is_empty())
+}
+
 /// `Could not fetch URL http://…: 502 Server Error: Bad Gateway …`; an index without the package answers 404.
 fn not_fetched(log: &str) -> Option<&str> {
     let mut lines =

@@ -16,6 +16,8 @@ mod record;
 mod variables;
 
 pub(crate) use cache::{Environments, InUse, Totals, UnderWay};
+#[cfg(any(test, fuzzing))]
+pub(crate) use complaint::foreign as foreign_complaint;
 pub(crate) use installer::installer_here;
 pub use make::make_if_asked;
 pub(crate) use order::{MAKE, Order, Wanted};

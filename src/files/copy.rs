@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::error::Error;
 use super::open::create_new;
+use super::step::step;
 
 /// Copies an open file to a path where no file is yet, executable if the source is; returns its length. The copy shares the
 /// source's blocks where the file system can do that, but is never a hard link: an edit of the source does not reach it.
@@ -16,5 +17,6 @@ pub(crate) fn copy_new(mut source: &File, to: &Path) -> Result<u64, Error> {
     if rustix::fs::ioctl_ficlone(&target, source).is_ok() {
         return Ok(found.len());
     }
+    step("write", to)?;
     io::copy(&mut source, &mut target).map_err(Error::on("copy to", to))
 }

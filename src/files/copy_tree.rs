@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use super::step::step;
 
 /// Copies a file, a link or a folder with all that is in it to a path; what is there already is replaced. Returns the bytes of the
 /// files. What goes while it is copied is left out, as is what is no file: pipes, sockets, devices. Modes are kept.
@@ -33,6 +34,7 @@ pub(crate) fn copy_tree_but(from: &Path, to: &Path, leave_out: &dyn Fn(&OsStr) -
 
 fn copy_one(source: &Path, target: &Path, left: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<u64> {
     let found = source.symlink_metadata()?;
+    step("copy to", target)?;
     if found.is_dir() {
         match fs::DirBuilder::new().mode(found.mode() & 0o777 | 0o700).create(target) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),

@@ -34,11 +34,13 @@ pub(crate) fn create_folder_with_mode(path: &Path, mode: u32) -> Result<(), Erro
 
 /// Creates a folder that only its owner can enter; one that exists keeps its permissions.
 pub(crate) fn create_private_folder(path: &Path) -> Result<(), Error> {
+    step("create", path)?;
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::on("create", path))
 }
 
 /// Creates a folder that only its owner can enter, in a folder that is there; an error if anything is at its path.
 pub(crate) fn create_new_folder(path: &Path) -> Result<(), Error> {
+    step("create", path)?;
     DirBuilder::new().mode(0o700).create(path).map_err(Error::on("create", path))
 }
 

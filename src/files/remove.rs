@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use super::rename::rename;
 use super::step::step;
 
 /// Removes a file; that it does not exist is no error.
@@ -16,6 +17,11 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::on("remove", path)(error)),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Removes a folder that nothing is in; whether it did.
+pub(crate) fn remove_empty(folder: &Path) -> bool {
+    step("remove", folder).is_ok() && fs::remove_dir(folder).is_ok()
 }
 
 /// Removes a folder with all that is in it, or a single file; returns the bytes that this freed. That nothing is there
@@ -39,6 +45,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<u64, Error> {
     match fs::symlink_metadata(path) {
         Ok(found) => {
             if !trash.folder.exists() {
+                step("create", &trash.folder)?;
                 match fs::create_dir(&trash.folder) {
                     // A full disk has no room for another folder. To make some, the removal begins where it is.
                     Err(error) if error.kind() == io::ErrorKind::StorageFull && found.is_dir() => {
@@ -67,7 +74,7 @@ pub(crate) fn set_aside(folder: &Path, stays: impl Fn(&str) -> bool) -> Vec<Path
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let Ok(name) = entry.file_name().into_string() else { continue };
         let moved = folder.join(format!(".unneeded-{name}"));
-        if !name.starts_with('.') && !stays(&name) && fs::rename(entry.path(), &moved).is_ok() {
+        if !name.starts_with('.') && !stays(&name) && rename(&entry.path(), &moved).is_ok() {
             aside.push(moved);
         }
     }
@@ -133,6 +140,7 @@ impl Trash {
             step("remove", &folder)?;
             fs::remove_dir(&folder).map_err(Error::on("remove", &folder))?;
         }
+        step("remove", &self.folder)?;
         match fs::remove_dir(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::on("remove", &self.folder)(error)),
             Ok(()) | Err(_) => Ok(self.freed),
@@ -161,6 +169,7 @@ impl Trash {
             fs::set_permissions(path, Permissions::from_mode(0o700))
                 .map_err(Error::on("change the permissions of", path))?;
         }
+        step("move", path)?;
         self.moved += 1;
         let moved = self.folder.join(self.moved.to_string());
         fs::rename(path, &moved).map_err(Error::on("move", path))?;

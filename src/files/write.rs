@@ -55,6 +55,7 @@ pub(crate) fn write_own(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut temporary = create_beside(path, READABLE_BY_ALL)?;
     write_all(temporary.as_file_mut(), path, bytes)?;
+    step("sync", path)?;
     temporary.as_file().sync_all().map_err(Error::on("sync", path))?;
     rename_to(temporary, path)?;
     sync(parent(path))
@@ -74,7 +75,9 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 pub(crate) fn create_private_durably(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut temporary = create_beside(path, PRIVATE)?;
     write_all(temporary.as_file_mut(), path, bytes)?;
+    step("sync", path)?;
     temporary.as_file().sync_all().map_err(Error::on("sync", path))?;
+    step("rename to", path)?;
     match temporary.persist_noclobber(path) {
         Ok(_) => sync(parent(path)),
         Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -5,9 +5,11 @@
 // Nothing here is a part of the program.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is what is looked for")]
 
+mod answers;
 mod engines;
 mod files;
 mod requests;
+mod settings;
 mod texts;
 mod ways;
 
@@ -57,6 +59,21 @@ pub fn targets() -> Vec<Target> {
         target("proxy-head", requests::proxy_head, requests::PROXY),
         target("multipart", requests::multipart, requests::MULTIPART),
         target("create-body", requests::create_body, requests::CREATE),
+        target("headers", requests::headers, requests::HEADERS),
+        target("settings", settings::service, settings::SERVICE),
+        target("engine-config", settings::engine, settings::ENGINE),
+        target("allowed-tools", settings::allowed_tools, settings::TOOLS),
+        target("own-tests", settings::own_tests, settings::OWN_TESTS),
+        target("object-store", answers::objects, answers::OBJECTS),
+        target("object-keys", answers::keys, answers::KEYS),
+        target("notification", answers::notification, answers::NOTIFICATION),
+        target("installer", answers::installer, answers::INSTALLER),
+        target("program", answers::program, answers::PROGRAM),
+        target("event-stream", answers::event_stream, answers::EVENTS),
+        target("terminal", answers::terminal, answers::TERMINAL),
+        target("process-name", answers::process, answers::PROCESS),
+        target("run-row", texts::run_row, texts::LOG),
+        target("places", texts::places, texts::JSON),
     ];
     agents.chain(others).collect()
 }

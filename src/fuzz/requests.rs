@@ -2,7 +2,6 @@
 
 use super::ways::way;
 use crate::http::foreign;
-use crate::orchestrator::CreateRequest;
 use crate::supervisor::{end_of_head, read_head};
 
 pub(super) const QUERY: &[&str] = &[
@@ -47,6 +46,30 @@ pub(super) const PROXY: &[&str] = &[
     "Proxy-Connection: x",
     "Transfer-Encoding: chunked",
 ];
+pub(super) const HEADERS: &[&str] = &[
+    "\nhost: ",
+    "\norigin: ",
+    "\ncookie: ",
+    "\nauthorization: ",
+    "\ntraceparent: ",
+    "\nidempotency-key: ",
+    "\nprefer: wait=",
+    "\naccess-control-request-method: GET",
+    "localhost",
+    "[::1]",
+    "a.example",
+    ":8000",
+    "http://",
+    "https://app.example",
+    "skill_runner_session",
+    "_8000=",
+    "; ",
+    "@",
+    ",",
+    "Bearer ",
+    "Basic YTpi",
+    "null",
+];
 pub(super) const MULTIPART: &[&str] = &[
     "--EDGE\r\n",
     "--EDGE--\r\n",
@@ -61,6 +84,9 @@ pub(super) const MULTIPART: &[&str] = &[
 ];
 pub(super) const CREATE: &[&str] = &[
     "\"skill_id\":",
+    "\"interaction_id\":",
+    "\"response\":",
+    "\"labels\":",
     "\"engine\":",
     "\"model\":",
     "\"input\":",
@@ -113,6 +139,9 @@ pub(super) fn multipart(bytes: &[u8]) -> u64 {
 }
 
 pub(super) fn create_body(bytes: &[u8]) -> u64 {
-    let read = serde_json::from_slice::<CreateRequest>(bytes);
-    way(read.map(|_| ()).map_err(|error| error.to_string().split(' ').take(3).collect::<Vec<_>>().join(" ")))
+    way(foreign::body(bytes).map(|wrong| wrong.map(|wrong| wrong.split(' ').take(8).collect::<String>())))
+}
+
+pub(super) fn headers(bytes: &[u8]) -> u64 {
+    way(foreign::headers(bytes))
 }

@@ -8,12 +8,14 @@ use super::ways::{about, way};
 use crate::bounded;
 use crate::convergence::{Attempts, TurnWords, WordsVerdict, judge_turn, judge_words, parse};
 use crate::fcmp::audit::{Auditor, Expect};
-use crate::fcmp::read_envelope;
+use crate::fcmp::{LogHead, read_envelope};
+use crate::projection::{Pointer, places as places_of, span};
 use crate::skill::front_matter::{split, split_leniently};
 use crate::skill::lint::{Intake, lint};
 use crate::skill::package::PackageFiles;
 use crate::skill::python::{Requirement, Specifiers, inline_of};
 use crate::skill::schema::Validator;
+use crate::store::Labels;
 
 pub(super) const JSON: &[&str] = &[
     "```json\n",
@@ -253,7 +255,7 @@ pub(super) const LOG: &[&str] = &[
 /// Longest text that is tried: no line and no message is longer by much, and time counts.
 const TEXT_MAX: usize = 64 * 1024;
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..TEXT_MAX).unwrap_or(bytes)).into_owned()
 }
 
@@ -427,4 +429,28 @@ pub(super) fn log_line(bytes: &[u8]) -> u64 {
     rules.sort_unstable();
     rules.dedup();
     way((ways, rules))
+}
+
+/// A row of the store: what is read of it is written and read the same again.
+pub(super) fn run_row(bytes: &[u8]) -> u64 {
+    let read = LogHead::from_row(bytes).ok();
+    if let Some(head) = &read {
+        let written = head.to_row().unwrap();
+        assert_eq!(LogHead::from_row(&written).as_ref().ok(), Some(head));
+        assert!(Labels::of_row(&written).is_some());
+    }
+    way((read.map(|head| (head.state.status(), head.state.turns)), Labels::of_row(bytes).map(|labels| labels.status)))
+}
+
+/// A result, a pointer into it and the raw output that it came from, with zero bytes between.
+pub(super) fn places(bytes: &[u8]) -> u64 {
+    let text = text(bytes);
+    let mut parts = text.splitn(3, '\0');
+    let [result, pointer, raw] = [(); 3].map(|()| parts.next().unwrap_or_default());
+    let (Ok(value), Ok(pointer)) = (serde_json::from_str::<Value>(result), Pointer::parse(pointer)) else { return 0 };
+    let found = places_of(raw, &value, &pointer);
+    for place in &found {
+        assert!(raw.get(place.clone()).is_some(), "{place:?}");
+    }
+    way((span(result, &pointer).is_some(), about(found.len())))
 }

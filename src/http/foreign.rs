@@ -4,13 +4,23 @@ use std::ops::Range;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 
+use super::answer::problem::Problem;
 use super::attachment;
-use super::request::multipart;
+use super::jobs::create::{idempotency_key, trace_parent};
+use super::jobs::interaction::Reply;
 use super::request::query::Query;
+use super::request::wait::preferred_wait;
+use super::request::{json_body, multipart};
+use super::server::cookie;
+use super::server::grant::{basic, bearer};
+use super::server::header::one;
+use super::server::host::is_allowed;
+use super::server::origin::{Origin, preflight};
+use crate::orchestrator::CreateRequest;
 
 /// Which kinds of values a query string has, or that it is refused.
 pub(crate) fn query(text: &str) -> Vec<bool> {
@@ -60,4 +70,84 @@ pub(crate) fn multipart(bytes: &[u8]) -> (Vec<usize>, bool) {
     };
     // Everything is there, so it never waits.
     read.now_or_never().unwrap_or_default()
+}
+
+/// Names by which the service is known here, and pages that may use it.
+const HOSTS: [&str; 3] = ["localhost", "[::1]", "*.example"];
+const LISTED: &str = "https://app.example";
+/// Most headers that are read.
+const HEADERS_MAX: usize = 100;
+
+/// Which headers of a request count, given as lines of `name: value`. One that lets a client in is exactly what it has to be.
+pub(crate) fn headers(lines: &[u8]) -> Vec<bool> {
+    let mut headers = HeaderMap::new();
+    for line in lines.split(|byte| *byte == b'\n').take(HEADERS_MAX) {
+        let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':').unwrap_or(line.len()));
+        let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii();
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    let host = one(&headers, &header::HOST).unwrap_or_default();
+    let allowed = is_allowed(&HOSTS.map(str::to_owned), host);
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    assert!(!allowed || host.bytes().all(plain), "{host:?}");
+    let host = host.to_lowercase();
+    let named = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map_or(host.as_str(), |(name, _)| name);
+    assert!(!allowed || ["localhost", "[::1]"].contains(&named) || named.ends_with(".example"), "{host:?}");
+
+    let listed = [LISTED.to_owned()];
+    let origin = Origin::of(&headers, &listed);
+    let text = one(&headers, &header::ORIGIN).unwrap_or_default().to_lowercase();
+    match &origin {
+        Origin::None => assert!(!headers.contains_key(header::ORIGIN)),
+        Origin::Own => assert!([format!("http://{host}"), format!("https://{host}")].contains(&text), "{text:?}"),
+        Origin::Listed(_) => assert!([LISTED.to_owned(), format!("{LISTED}:443")].contains(&text), "{text:?}"),
+        Origin::Foreign => {}
+    }
+    let asked = preflight(&Method::OPTIONS, &headers, &origin);
+    assert!(!matches!(asked, Some(Ok(_))) || matches!(origin, Origin::Listed(_)), "{origin:?}");
+
+    let session = cookie::given(&headers);
+    let told = |session: &str| {
+        let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+        lines.into_iter().any(|line| line.contains(&format!("={session}")))
+    };
+    assert!(session.is_none_or(told), "{session:?}");
+    let authorization = one(&headers, &header::AUTHORIZATION);
+    let trace = trace_parent(&headers);
+    assert!(trace.as_ref().is_none_or(|trace| trace.len() == 55 && trace.is_ascii()), "{trace:?}");
+    let key = idempotency_key(&headers);
+    let is_key = |key: &String| (1..=256).contains(&key.len()) && key.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    assert!(key.as_ref().ok().and_then(Option::as_ref).is_none_or(is_key), "{key:?}");
+    vec![
+        allowed,
+        origin == Origin::Own,
+        matches!(origin, Origin::Listed(_)),
+        asked.is_some(),
+        session.is_some(),
+        authorization.and_then(bearer).is_some(),
+        authorization.and_then(basic).is_some(),
+        trace.is_some(),
+        key.is_err(),
+        preferred_wait(&headers).is_some(),
+    ]
+}
+
+/// What is wrong with a body as the request of a run, and as an answer to a question.
+pub(crate) fn body(bytes: &[u8]) -> [Option<String>; 2] {
+    [
+        json_body::parse::<CreateRequest>(bytes).err().map(what_is_wrong),
+        json_body::parse::<Reply>(bytes).err().map(what_is_wrong),
+    ]
+}
+
+/// The message; its place is a JSON pointer.
+fn what_is_wrong(problem: Problem) -> String {
+    if let Problem::InvalidRequest { details, .. } = &problem {
+        for place in details {
+            assert!(place.path.is_empty() || place.path.starts_with('/'), "{place:?}");
+        }
+    }
+    problem.to_string()
 }

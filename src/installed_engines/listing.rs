@@ -223,6 +223,14 @@ impl InstalledEngines {
     }
 }
 
+/// How many models are found in what a CLI prints. No name is more than a word.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn foreign_models(output: &str) -> usize {
+    let found = entries(output);
+    assert!(found.iter().all(|entry| entry.id.bytes().all(|byte| byte.is_ascii_graphic())));
+    found.len()
+}
+
 /// The lines of the form `provider/model`; others are remarks.
 fn entries(output: &str) -> Vec<Entry> {
     let is_model = |line: &&str| {

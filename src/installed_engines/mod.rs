@@ -19,6 +19,8 @@ mod version;
 
 pub use installed::InstalledEngines;
 pub(crate) use listing::Models;
+#[cfg(any(test, fuzzing))]
+pub(crate) use listing::foreign_models;
 pub use listing::{ListSource, Manifest};
 pub use model_names::Entry;
 pub use program::{Found, Source};
@@ -27,5 +29,7 @@ pub(crate) use snapshots::SnapshotRefused;
 pub use status::Status;
 pub use upgrade::UpgradeRefused;
 pub use upgrade_records::{Upgrade, UpgradeStatus};
+#[cfg(any(test, fuzzing))]
+pub(crate) use version::foreign_version;
 
 pub(crate) use tool_version::tool_version;

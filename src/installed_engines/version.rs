@@ -185,6 +185,14 @@ fn version_in(output: &str) -> Option<String> {
     words.into_iter().find(is_version).map(str::to_owned)
 }
 
+/// The version that is found in what a program prints, which is a short word.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn foreign_version(output: &str) -> bool {
+    let found = version_in(output);
+    assert!(found.iter().all(|found| found.len() <= 64 && found.bytes().all(|byte| byte.is_ascii_graphic())));
+    found.is_some()
+}
+
 /// The message of a program that failed to print its version.
 fn error_text(output: &Output) -> String {
     let said = if output.stderr.trim().is_empty() { &output.stdout } else { &output.stderr };

@@ -84,12 +84,12 @@ impl Staging {
         // So that no other process takes the new folder for an abandoned one before it is locked.
         let _skills_lock = SkillsLock::acquire_within(skills_dir, patience)?;
         let dir = skills_dir.join(format!("{PREFIX}{id}"));
-        fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
+        files::create_folder_with_mode(&dir, 0o777)?;
         let lock = File::open(&dir).map_err(Error::on("open", &dir))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(Error::on("lock", &dir))?;
         let staging = Self { id, dir, lock, patience };
         let unpacked = staging.unpacked();
-        fs::create_dir(&unpacked).map_err(Error::on("create", &unpacked))?;
+        files::create_folder_with_mode(&unpacked, 0o777)?;
         Ok(staging)
     }
 

@@ -31,6 +31,20 @@ pub(super) fn read(from: &mut Reader) -> Option<BlobsPlace> {
     }
 }
 
+impl BlobsPlace {
+    /// The URL of a bucket.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn url(&self) -> Option<String> {
+        match self {
+            Self::Folder(_) => None,
+            Self::S3(place) => {
+                let (scheme, host, path) = place.url();
+                Some(format!("{scheme}://{host}{path}"))
+            }
+        }
+    }
+}
+
 impl Named {
     fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') && !text.contains('\0') {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::blobs_place;
 use super::layers::{self, Problem};
 use super::reader::{Described, Reader};
+use super::url::names_place;
 use super::{
     Connections, E2eClient, EngineSettings, Groups, Http, LegacyMode, LegacyUiApi, Limits, Log, LogFormat, LogLevel,
     Otlp, Paths, Python, RestartQueued, Runs, Sandbox, Scrub, Settings, Several, Store, StoreKind, Times, UiLogin,
@@ -301,26 +302,11 @@ fn retention(from: &mut Reader) -> Retention {
     Retention { keep_days, keep_last, by_label }
 }
 
-/// Whether the rest of a URL after `//` begins with a host, and a port if it has one.
-fn names_host(rest: &str) -> bool {
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let (is_host, after) = match authority.strip_prefix('[').map(|address| address.split_once(']')) {
-        Some(Some((address, after))) => (address.parse::<std::net::Ipv6Addr>().is_ok(), after),
-        Some(None) => (false, ""),
-        None => {
-            let (host, after) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-            (!host.is_empty() && host.bytes().all(plain), after)
-        }
-    };
-    is_host && (after.is_empty() || after.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()))
-}
-
 fn otlp(from: &mut Reader) -> Option<Otlp> {
     let endpoint = from.optional("otlp_endpoint", |text| match text.trim_end_matches('/') {
         "" => Ok(None),
         url if url.contains('@') => Err("must not hold a password: put it into otlp_headers".to_owned()),
-        url if ["http://", "https://"].iter().any(|scheme| url.strip_prefix(scheme).is_some_and(names_host)) => {
+        url if ["http://", "https://"].iter().any(|scheme| url.strip_prefix(scheme).is_some_and(names_place)) => {
             Ok(Some(url.to_owned()))
         }
         _ => Err(format!("must be a URL such as http://127.0.0.1:4318, not {text:?}")),

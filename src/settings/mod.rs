@@ -9,6 +9,7 @@ mod load;
 mod reader;
 mod s3;
 mod store_place;
+mod url;
 
 pub(crate) use about::{about, listed};
 pub use blobs_place::BlobsPlace;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::reader::{Reader, Secret};
+use super::url::names_host;
 
 pub(super) const SCHEME: &str = "s3://";
 const PREFIX_MAX: usize = 512;
@@ -144,9 +145,8 @@ fn endpoint(text: &str) -> Result<String, String> {
         _ => return Err(wrong()),
     };
     let (host, path) = rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
-    let is_host = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
     let is_path = |c: char| c.is_ascii_alphanumeric() || ".-_~/".contains(c);
-    if host.is_empty() || host.starts_with(':') || !host.chars().all(is_host) || !path.chars().all(is_path) {
+    if !names_host(host) || !path.chars().all(is_path) {
         return Err(wrong());
     }
     let host = host.strip_suffix(usual_port).unwrap_or(host);

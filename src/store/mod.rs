@@ -49,6 +49,8 @@ pub use self::labels::{RunCounts, RunFilter};
 pub use self::memory::MemoryStore;
 pub use self::memory_cluster::StoreClock;
 pub use self::memory_node::MemoryNode;
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::postgres::foreign_notification;
 pub use self::postgres::{Postgres, PostgresStore};
 pub use self::records::{Changed, Expected, MAX_RECORD_BYTES, Record, RecordChange, RecordList, Records};
 pub use self::removals::{FileHash, Removals, Turn};

@@ -60,3 +60,5 @@ pub use spawn::{Error, Limits, Spec, spawn};
 pub(crate) use spawner::ProcessSpawner;
 pub use spawner::{Spawner, Spawning};
 pub use sweep::{Swept, sweep};
+#[cfg(any(test, fuzzing))]
+pub(crate) use usage::foreign as foreign_process;

@@ -34,6 +34,13 @@ impl Task {
     }
 }
 
+/// Whether a process is seen as it is whatever it calls itself.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn foreign(name: &[u8]) -> bool {
+    let line = [b"7 (", name, b") S 1 7 7 0 -1 0 0 0 0 0 3 4 5 6 20 0 9 0 1000 4096000 25 0"].concat();
+    Task::parse(7, &line) == Some(Task { pid: 7, parent: 1, started: 1000, threads: 9, ticks: 18, pages: 25 })
+}
+
 /// All processes of one moment, each below its parent.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {

@@ -1,7 +1,6 @@
 //! The home of an engine for one run: its sessions are the run's own, logins and settings are links to the operator's.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -97,7 +96,7 @@ impl EngineHome {
         if let Some(folder) = link.parent() {
             files::create_private_folder(folder)?;
         }
-        symlink(&target, &link).map_err(Error::on("link", &link))
+        files::link_to(&target, &link)
     }
 
     /// Engines that write a file whole put it in the place of the link; others write through it.
@@ -135,7 +134,7 @@ fn is_like(new: &[u8], old: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::{Duration, SystemTime};
 
     use super::*;

@@ -51,14 +51,14 @@ fn regain(paths: &RunPaths) -> Result<(), Error> {
 pub(crate) fn remove_unused(paths: &RunPaths, skill_copy: &Path) {
     // One that holds something is not removed, and neither is what it is in.
     for folder in [RunFolder::Artifacts, RunFolder::Uploads] {
-        let _ = fs::remove_dir(paths.folder(folder));
+        files::remove_empty(&paths.folder(folder));
     }
     let way = skill_copy.strip_prefix(&paths.root).unwrap_or(skill_copy);
     if files::clear_way(&paths.root, way).is_err() {
         return;
     }
     for folder in skill_copy.ancestors().take_while(|folder| *folder != paths.root) {
-        if fs::remove_dir(folder).is_err() {
+        if !files::remove_empty(folder) {
             return;
         }
     }

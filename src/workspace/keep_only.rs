@@ -1,7 +1,6 @@
 //! A folder rid of everything but what is named.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::files::{self, Error};
@@ -32,7 +31,7 @@ fn prune(folder: &Path, kept: &[&[&str]]) -> Result<(), Error> {
             continue;
         }
         // Whatever was done to it, it is ours.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(Error::on("open", &path))?;
+        files::set_mode(&path, 0o700)?;
         prune(&path, &below)?;
     }
     Ok(())
@@ -40,7 +39,7 @@ fn prune(folder: &Path, kept: &[&[&str]]) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 

@@ -1,6 +1,5 @@
 //! Files that two runs have in common: one copy on the disk, two names.
 
-use std::fs;
 use std::path::Path;
 
 use crate::files::{self, Error, open_beneath};
@@ -12,8 +11,7 @@ pub(crate) fn share_file(from: &Path, file: &Path, to: &Path) -> Result<(), Erro
     let (source, target) = (from.join(file), to.join(file));
     files::create_parent(&target)?;
     files::remove_file(&target)?;
-    files::step("link", &target)?;
-    if fs::hard_link(&source, &target).is_ok() {
+    if files::link(&source, &target).is_ok() {
         return Ok(());
     }
     let opened = open_beneath(from, file).map_err(Error::on("read", &source))?;
@@ -22,8 +20,7 @@ pub(crate) fn share_file(from: &Path, file: &Path, to: &Path) -> Result<(), Erro
 
 /// Gives a file of the runner's own a second name, where no file is yet, or copies it where that is impossible.
 pub(crate) fn link_or_copy(source: &Path, target: &Path) -> Result<(), Error> {
-    files::step("link", target)?;
-    if fs::hard_link(source, target).is_ok() {
+    if files::link(source, target).is_ok() {
         return Ok(());
     }
     files::copy_new(&files::open_regular(source)?, target).map(drop)
@@ -31,6 +28,7 @@ pub(crate) fn link_or_copy(source: &Path, target: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
 
     use super::*;

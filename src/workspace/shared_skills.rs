@@ -2,8 +2,8 @@
 //! every use.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -141,8 +141,7 @@ fn make_read_only(folder: &Path) -> Result<(), Error> {
     for path in files_in(folder)? {
         let path = folder.join(path);
         let found = fs::symlink_metadata(&path).map_err(Error::on("look at", &path))?;
-        fs::set_permissions(&path, Permissions::from_mode(found.mode() & 0o555))
-            .map_err(Error::on("change the permissions of", &path))?;
+        files::set_mode(&path, found.mode() & 0o555)?;
     }
     Ok(())
 }
@@ -162,6 +161,8 @@ pub(crate) fn holds_only(folder: &Path, files: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use super::*;

@@ -4,10 +4,10 @@
 //! followed; everything else is left out. An archive is unpacked into a new folder, links last, so that no path leads through one.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use crate::files::{self, Error};
@@ -246,13 +246,14 @@ pub(crate) fn unpack(archive: &File, to: &Path, most: Most) -> io::Result<()> {
         let mode = u32::from_le_bytes(number(&mut from)?) & 0o777;
         let path = to.join(checked(name(&mut from)?)?);
         match kind {
-            FOLDER => DirBuilder::new().mode(mode | 0o700).create(&path)?,
+            FOLDER => files::create_folder_with_mode(&path, mode | 0o700)?,
             FILE => {
                 let size = u64::from_le_bytes(number(&mut from)?);
                 bytes = bytes.saturating_add(size);
                 if bytes > most.bytes {
                     return Err(wrong("it has too many bytes"));
                 }
+                files::step("create", &path)?;
                 let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
                 if io::copy(&mut (&mut from).take(size), &mut file)? != size {
                     return Err(wrong("it ends within a file"));
@@ -266,7 +267,7 @@ pub(crate) fn unpack(archive: &File, to: &Path, most: Most) -> io::Result<()> {
     if u64::from_le_bytes(number(&mut from)?) != entries || from.read(&mut [0])? != 0 {
         return Err(wrong("its end does not fit"));
     }
-    links.into_iter().try_for_each(|(target, link)| symlink(target, link))
+    Ok(links.into_iter().try_for_each(|(target, link)| files::link_to(&target, &link))?)
 }
 
 fn wrong(reason: &str) -> io::Error {
@@ -304,6 +305,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use std::os::unix::fs::symlink;
 
     use super::*;
 

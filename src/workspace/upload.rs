@@ -79,7 +79,7 @@ pub fn stage_uploads(
     let staged = stage(archive, &assigned, &parts, staging, request);
     if staged.is_err() && created_request {
         // Best effort: an empty folder that stays does no harm.
-        let _ = fs::remove_dir(request);
+        files::remove_empty(request);
     }
     Ok(Staged { manifest: staged?, ignored: assigned.ignored })
 }
@@ -203,6 +203,6 @@ pub fn promote_uploads(staging: &Path, uploads: &Path) -> Result<(), Error> {
     }
     sync_files(uploads, std::slice::from_ref(&uploads.to_owned()))?;
     // Only an empty folder is removed: the request's folder may hold its engine configuration.
-    let _ = staging.parent().map(fs::remove_dir);
+    staging.parent().map(files::remove_empty);
     Ok(())
 }

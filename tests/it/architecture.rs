@@ -2,6 +2,7 @@
 
 mod code_literals;
 mod engine_names;
+mod file_steps;
 mod foreign_json;
 mod imports;
 mod one_place;
@@ -43,7 +44,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("orchestrator", 7),
     ("http", 8),
     ("cli", 9),
-    ("fuzz", 9),
+    ("fuzz", 10),
 ];
 
 /// Layers up to this one are pure.
@@ -74,7 +75,6 @@ const HTTP: &[&str] = &[
     "state",
     "request",
     "attachment",
-    "foreign",
     "server",
     "feeds",
     "jobs",
@@ -87,6 +87,7 @@ const HTTP: &[&str] = &[
     "openapi",
     "router",
     "serve",
+    "foreign",
 ];
 
 /// The parts of the command line, lowest first.

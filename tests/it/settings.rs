@@ -252,6 +252,7 @@ fn a_bucket_is_named_by_blobs_and_reached_by_settings_of_its_own() {
         ("blobs: s3://my-bucket\n", "s3_region"),
         ("blobs: s3://my-bucket\ns3_endpoint: ftp://x", "s3_endpoint"),
         ("blobs: s3://my-bucket\ns3_endpoint: https://a:b@x", "s3_endpoint"),
+        ("blobs: s3://my-bucket\ns3_endpoint: https://a:port", "s3_endpoint"),
         ("blobs: s3://my-bucket\ns3_region: a b", "s3_region"),
     ] {
         let problems = reached(file, &[]).unwrap_err();
@@ -465,6 +466,9 @@ fn settings_of_telemetry_and_retention_are_checked_and_read_from_the_usual_varia
         ("otlp_endpoint", "http://[::1", "must be a URL"),
         ("otlp_endpoint", "http://[::1]4318", "must be a URL"),
         ("otlp_endpoint", "http://collector:port", "must be a URL"),
+        ("otlp_endpoint", "http://collector:+80", "must be a URL"),
+        ("otlp_endpoint", "http://collector/a path", "must be a URL"),
+        ("otlp_endpoint", "http://collector/a?key=b", "must be a URL"),
         ("otlp_endpoint", "http://two words", "must be a URL"),
         ("otlp_endpoint", "http://ann:secret@collector", "otlp_headers"),
         ("otlp_headers", "no pair", "name=value"),

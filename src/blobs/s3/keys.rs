@@ -48,7 +48,7 @@ fn from_file(path: &Path) -> Result<Keys, Error> {
     keys.ok_or_else(|| unreachable(format!("{} {wanted}", path.display())))
 }
 
-fn parse(text: &str) -> Option<Keys> {
+pub(super) fn parse(text: &str) -> Option<Keys> {
     let (mut section, mut found) = ("", [None, None, None]);
     for line in text.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {

@@ -45,7 +45,7 @@ impl Objects {
 }
 
 /// What else is there is passed over.
-fn as_listed(prefix: &str, found: &Element, now: Option<i64>) -> Option<Listed> {
+pub(super) fn as_listed(prefix: &str, found: &Element, now: Option<i64>) -> Option<Listed> {
     let (part, name) = found.text_of("Key")?.strip_prefix(prefix)?.split_once('/')?;
     let sha256 = hash_of(name).filter(|_| name.starts_with(part) && part.len() == 2)?;
     let put = found.text_of("LastModified")?.parse::<Timestamp>().ok()?;

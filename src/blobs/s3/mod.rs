@@ -10,6 +10,8 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 mod client;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod foreign;
 mod keys;
 mod listing;
 mod object;

@@ -102,6 +102,13 @@ impl<R: BufRead> SseReader<R> {
     }
 }
 
+/// The events that are found in the bytes of a stream which come in pieces of this length.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn foreign(bytes: &[u8], piece: usize) -> Vec<Bytes> {
+    let mut reader = SseReader { stream: std::io::BufReader::with_capacity(piece, bytes) };
+    std::iter::from_fn(|| reader.next_chat_event().ok().flatten()).collect()
+}
+
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let value = line.strip_prefix(name)?;
     Some(value.strip_prefix(b" ").unwrap_or(value))

@@ -149,7 +149,7 @@ pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<Box<str>> {
     Some(TraceParent::parse(given)?.to_string().into())
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     const NAME: HeaderName = HeaderName::from_static("idempotency-key");
     if !headers.contains_key(NAME) {
         return Ok(None);

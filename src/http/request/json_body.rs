@@ -110,7 +110,7 @@ async fn read(body: Body, app: &App, place: &mut Place, most: usize) -> Result<B
     Ok(bytes)
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     check_names(bytes).map_err(|error| not_valid(String::new(), error.to_string()))?;
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {

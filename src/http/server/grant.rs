@@ -361,12 +361,12 @@ impl<S: Sync> FromRequestParts<S> for Granted {
     }
 }
 
-fn bearer(value: &str) -> Option<&str> {
+pub(crate) fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-fn basic(value: &str) -> Option<Vec<u8>> {
+pub(crate) fn basic(value: &str) -> Option<Vec<u8>> {
     let (scheme, coded) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(coded.trim()).ok())?
 }

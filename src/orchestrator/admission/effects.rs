@@ -9,6 +9,7 @@ use crate::domain::state::RunState;
 use crate::domain::statechart::Status;
 use crate::domain::{Effect, effects};
 use crate::orchestrator::admission::cache::{self, Wanted};
+use crate::orchestrator::admission::spent_config;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::{lost_race, met_final};
 use crate::orchestrator::packages::temporary;
@@ -24,6 +25,7 @@ pub(crate) fn perform(shared: &Arc<Shared>, state: &RunState) {
                 tell_end(shared, state);
                 shared.sealer.seal_soon(state.run_id);
                 leader_ended(shared, state);
+                spent_config::remove_soon(shared, state);
             }
             Effect::RemovePackage => temporary::remove_soon(shared, state),
             Effect::DecideAt(moment) | Effect::EnqueueAt(moment) => shared.deadlines.at(moment, state.run_id),
@@ -52,7 +54,10 @@ pub(crate) async fn perform_again(shared: &Arc<Shared>, state: &RunState) -> Opt
     for effect in effects(state) {
         match effect {
             Effect::Enqueue => later = enter_again(shared, state).await,
-            Effect::Seal => shared.sealer.seal_anew(vec![run]),
+            Effect::Seal => {
+                shared.sealer.seal_anew(vec![run]);
+                spent_config::remove_soon(shared, state);
+            }
             Effect::RemovePackage => temporary::remove_soon(shared, state),
             // Nothing runs after a restart.
             Effect::Supervise | Effect::StopEngine => {}

@@ -3,3 +3,4 @@
 pub(crate) mod admit;
 pub(crate) mod cache;
 pub(crate) mod effects;
+pub(crate) mod spent_config;

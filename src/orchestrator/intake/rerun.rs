@@ -8,6 +8,7 @@ use crate::domain::codes::ErrorCode;
 use crate::domain::event::Started;
 use crate::domain::ids::RunId;
 use crate::domain::run_file::RunFolder;
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::intake::create::Created;
@@ -97,7 +98,7 @@ impl Orchestrator {
         self.shared.has_room_for(files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size)))?;
         let beside = self.shared.layout.tmp();
         let copy = move || {
-            std::fs::create_dir_all(&beside)?;
+            files::create_folder(&beside).map_err(std::io::Error::from)?;
             let folder = tempfile::Builder::new().prefix("rerun-").tempdir_in(&beside)?;
             copy_uploads(&uploads, &files, folder.path()).map(|sent| (sent, folder))
         };

@@ -100,7 +100,7 @@ fn read_request(kept: &Path) -> Result<CreateRequest, Error> {
 fn unpack(zip: &Path, tmp: &Path, limits: &UploadLimits) -> Result<(TempDir, Installed, String), Error> {
     let doing = || format!("unpack a package in {}", tmp.display());
     let sha256 = file_proof(zip)?.map(|proof| proof.sha256).unwrap_or_default();
-    std::fs::create_dir_all(tmp).map_err(Error::io(doing()))?;
+    files::create_folder(tmp)?;
     let folder = tempfile::Builder::new().prefix("package-").tempdir_in(tmp).map_err(Error::io(doing()))?;
     let installed = unpack_package(zip, folder.path(), limits)?;
     Ok((folder, installed, sha256))

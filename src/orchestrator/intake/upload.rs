@@ -130,14 +130,20 @@ impl Orchestrator {
             let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));
             return Err(error);
         }
-        let _ = std::fs::remove_file(shared.layout.kept_request(state.request_id));
-        let uploads = shared.layout.run(run).folder(RunFolder::Uploads);
-        if let Err(error) = workspace::promote_uploads(&shared.layout.request_uploads(state.request_id), &uploads) {
+        let (layout, request) = (shared.layout.clone(), state.request_id);
+        let move_files = move || {
+            let _ = files::remove_file(&layout.kept_request(request));
+            let uploads = layout.run(run).folder(RunFolder::Uploads);
+            let moved = workspace::promote_uploads(&layout.request_uploads(request), &uploads);
+            // Where it held nothing else.
+            files::remove_empty(&layout.request(request));
+            moved
+        };
+        let moved = shared.blocking.run("move the uploaded files", move_files).await;
+        if let Err(error) = moved.and_then(|moved| Ok(moved?)) {
             // The upload is on record, so the run goes on: its turn moves them, or tells why it cannot begin.
             warn!(run.id = %run, error = %chain(&error), "the uploaded files were not moved to their run yet");
         }
-        // Where it held nothing else.
-        let _ = std::fs::remove_dir(shared.layout.request(state.request_id));
         held.settled(shared.files(), mark).await;
         let cache_hit = self.admit(journal.state(), place).await;
         Ok(Uploaded {
@@ -187,7 +193,7 @@ impl Orchestrator {
         if let Err(error) = check_list(&manifest) {
             let _ = files::remove_tree(&shared.layout.request_uploads(state.request_id));
             // Where it held nothing else.
-            let _ = std::fs::remove_dir(shared.layout.request(state.request_id));
+            files::remove_empty(&shared.layout.request(state.request_id));
             return Err(error);
         }
         let warnings = ignored_entries(&ignored).chain(unexpected_endings(&named, rest.as_ref(), &manifest)).collect();

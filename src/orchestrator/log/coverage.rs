@@ -123,18 +123,11 @@ impl Rest {
 }
 
 fn cut(path: &Path, covered: u64) -> Result<(), Error> {
-    let doing = || format!("open {}", path.display());
-    // An engine can write in this folder: a link in the file's place would have another file cut.
-    let file = match files::open_regular_to_write(path) {
+    match files::cut(path, covered) {
         // A stream without output may have been removed with a start that was undone.
-        Err(error) if error.kind() == ErrorKind::NotFound && covered == 0 => return Ok(()),
-        opened => opened?,
-    };
-    if file.metadata().map_err(Error::io(doing()))?.len() > covered {
-        files::step("cut", path)?;
-        file.set_len(covered).map_err(Error::io(doing()))?;
+        Err(error) if error.kind() == ErrorKind::NotFound && covered == 0 => Ok(()),
+        cut => Ok(cut?),
     }
-    Ok(())
 }
 
 /// After a crash every line is evidence, and none is an event of the engine.

@@ -230,7 +230,7 @@ impl Worker {
             for run in runs {
                 if pending.runs().contains(&run) {
                     let paths = layout.run(run);
-                    let _ = std::fs::remove_file(paths.file(RunFile::Events));
+                    let _ = files::remove_file(&paths.file(RunFile::Events));
                     let _ = workspace::remove_sealed(&paths);
                 }
             }

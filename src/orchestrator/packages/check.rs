@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::files;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::handle::Orchestrator;
 use crate::orchestrator::packages::record::InstallFailure;
@@ -44,7 +45,7 @@ impl Orchestrator {
         let look = move || {
             let tmp = shared.layout.tmp();
             let failed = || Error::io(format!("make a folder in {}", tmp.display()));
-            std::fs::create_dir_all(&tmp).map_err(failed())?;
+            files::create_folder(&tmp)?;
             let place = tempfile::Builder::new().prefix("check-").tempdir_in(&tmp).map_err(failed())?;
             let loaded = match unpack::unpack(&zip, place.path(), &limits)? {
                 Ok(folder) => match registry::load_dir(&folder, Intake::New) {

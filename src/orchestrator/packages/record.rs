@@ -224,7 +224,7 @@ impl Records {
     pub(crate) fn forget_old(&self) {
         for id in self.ids().iter().rev().skip(KEPT) {
             // What cannot be removed is tried again the next time.
-            let _ = fs::remove_file(self.file(*id));
+            let _ = files::remove_file(&self.file(*id));
         }
     }
 

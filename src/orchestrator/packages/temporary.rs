@@ -43,7 +43,7 @@ pub(crate) fn remove_copies(root: &Path) -> Result<(), files::Error> {
     for engine in engines.filter(|path| path.symlink_metadata().is_ok_and(|found| found.is_dir())) {
         files::remove_tree(&engine.join("skills"))?;
         // Where it held nothing else.
-        let _ = std::fs::remove_dir(&engine);
+        files::remove_empty(&engine);
     }
     Ok(())
 }

@@ -63,7 +63,8 @@ pub(super) fn used(paths: &RunPaths) {
 }
 
 pub(super) fn set_used(paths: &RunPaths, moment: SystemTime) {
-    let file = std::fs::OpenOptions::new().append(true).open(&paths.state);
+    let noted = files::step("mark", &paths.state).map_err(std::io::Error::from);
+    let file = noted.and_then(|()| std::fs::OpenOptions::new().append(true).open(&paths.state));
     // Not noted, they may have to be fetched again.
     let _ = file.and_then(|file| file.set_modified(moment));
 }

@@ -16,7 +16,7 @@ use crate::domain::outcome::RunError;
 use crate::domain::resources::ResourceLimits;
 use crate::domain::run_file::RunFile;
 use crate::domain::statechart::Status;
-use crate::files::Shortage;
+use crate::files::{self, Shortage};
 use crate::orchestrator::admission::cache::Wanted;
 use crate::orchestrator::admission::effects::finish_from_cache;
 use crate::orchestrator::error::Error;
@@ -217,8 +217,12 @@ async fn drive(shared: &Arc<Shared>, run: RunId, mailbox: &mut Mailbox, is_named
     };
     if let Err(error) = started {
         let paths = shared.layout.run(run);
-        undo_start(process, [(paths.file(RunFile::Stdout), from.stdout), (paths.file(RunFile::Stderr), from.stderr)])
-            .await;
+        undo_start(
+            shared,
+            process,
+            [(paths.file(RunFile::Stdout), from.stdout), (paths.file(RunFile::Stderr), from.stderr)],
+        )
+        .await;
         return Err(error);
     }
     info!(engine = journal.state().engine, turn = journal.state().turns, pid, "run started");
@@ -296,16 +300,15 @@ async fn begin(
 
 /// The engine's start could not be logged (a cancel came first): it never happened, so nothing of it may stay.
 /// What earlier turns wrote stays.
-async fn undo_start(mut process: supervisor::Process, begins: [(PathBuf, u64); 2]) {
+async fn undo_start(shared: &Shared, mut process: supervisor::Process, begins: [(PathBuf, u64); 2]) {
     process.never_begin();
     end(process).await;
-    for (log, from) in begins {
-        if from == 0 {
-            let _ = std::fs::remove_file(log);
-        } else {
-            let _ = std::fs::OpenOptions::new().write(true).open(log).and_then(|log| log.set_len(from));
+    let undo = move || {
+        for (log, from) in begins {
+            let _ = if from == 0 { files::remove_file(&log) } else { files::cut(&log, from) };
         }
-    }
+    };
+    let _ = shared.blocking.run("undo the start of an engine", undo).await;
 }
 
 /// The runner itself failed: the run fails with what can still be said.

@@ -16,6 +16,7 @@ use crate::domain::statechart::Status;
 use crate::engine;
 use crate::files;
 use crate::orchestrator::admission::effects::{perform_again, tell_end, wake};
+use crate::orchestrator::admission::spent_config;
 use crate::orchestrator::environment::unbroken;
 use crate::orchestrator::error::Error;
 use crate::orchestrator::log::journal::{Journal, lost_race, not_owner};
@@ -383,8 +384,14 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         share_install(shared, install).await;
     }
     let (mut known, mut unknown) = (Known::default(), Known::default());
+    let mut over = Vec::new();
     for request in requests {
         let row = shared.store.index(&IndexKey::Request(request)).await?;
+        if let Some(row) = &row
+            && is_over(shared, row).await?
+        {
+            over.push(request);
+        }
         if row.is_some() { &mut known } else { &mut unknown }.requests.push(request);
     }
     for run in runs {
@@ -394,6 +401,8 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
     let (layout, are_shared) = (shared.layout.clone(), shared.files().are_shared());
     let lost = shared.blocking.run("remove left-over folders", move || {
         keep(&layout, &known);
+        // The service died between the end of their runs and this.
+        over.into_iter().for_each(|request| spent_config::remove(&layout, request));
         remove_unfinished(&layout, unknown, are_shared)
     });
     let lost = lost.await?;
@@ -402,6 +411,13 @@ async fn sweep_folders(shared: &Arc<Shared>) -> Result<(), Error> {
         warn!("{trouble}");
     }
     Ok(())
+}
+
+/// Whether the run is over that the row of a request names.
+async fn is_over(shared: &Shared, request: &[u8]) -> Result<bool, Error> {
+    let Ok(run) = request.try_into().map(RunId::from_bytes) else { return Ok(false) };
+    let row = shared.store.index(&IndexKey::Run(run)).await?;
+    Ok(row.and_then(|row| Labels::of_row(&row)).is_some_and(|labels| labels.status.is_final()))
 }
 
 /// Runs and requests of which there are files.

@@ -286,12 +286,6 @@ async fn log(turn: Turn<'_>, concluded: Concluded) -> Result<(), Error> {
     let state = turn.journal.state();
     turn.shared.files().settled(state.run_id, mark).await;
     perform(turn.shared, state);
-    let request = turn.shared.layout.request_engine_config(state.request_id);
-    if state.status().is_final() && request.exists() {
-        // The configuration a client sent may hold secrets; nobody needs it any more.
-        let _ = std::fs::remove_file(&request);
-        let _ = request.parent().map(std::fs::remove_dir);
-    }
     Ok(())
 }
 

@@ -141,6 +141,17 @@ impl Said {
     }
 }
 
+/// Whether a notification with this text names what it tells of. What it was read as is written and read the same again.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn foreign(payload: &str) -> bool {
+    let said = Said::parse(payload);
+    if let Some(said) = &said {
+        let written = said.payload();
+        assert!(written == MANY || Said::parse(&written).as_ref() == Some(said), "{written}");
+    }
+    said.is_some()
+}
+
 /// Who is woken here when there may be something to take, something was asked, or records were changed.
 pub(super) struct Waker {
     pub(super) node: NodeId,

@@ -15,6 +15,8 @@ use uuid::Uuid;
 use self::folder::Folder;
 use self::group::Request;
 use self::heads::Heads;
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::listen::foreign as foreign_notification;
 use self::member::Member;
 pub use self::options::Postgres;
 use self::place::Place;

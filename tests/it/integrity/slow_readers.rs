@@ -62,6 +62,40 @@ fn a_slow_reader_of_a_run_that_is_cleaned_up_gets_all_of_it_or_is_cut_off() {
     }
 }
 
+/// Leaves files that are longer than what sockets hold.
+const LONG_FILES: &str = "cat >/dev/null\nhead -c 24000000 /dev/urandom > artifacts/noise.bin\n\
+    cat artifacts/noise.bin | base64 >&2\necho '{\"success\":true,\"action\":\"run\",\"data\":{}}'\n";
+
+#[test]
+fn a_slow_reader_of_a_file_of_a_run_that_is_cleaned_up_gets_all_of_it_or_is_cut_off() {
+    let server = Server::with(&[("seal_grace_seconds", "0")]);
+    server.skill("files", LONG_FILES, json!({"artifacts": [{"role": "a", "pattern": "*.bin", "required": true}]}));
+    for file in ["artifacts/artifacts/noise.bin", "bundle", "export"] {
+        let run = sealed(&server, "files");
+        let request = format!("/v1/jobs/{run}/{file}");
+        let (mut told, mut came) = (0, 0);
+        let mut connection = TcpStream::connect(server.address).unwrap();
+        connection.set_read_timeout(Some(LONG)).unwrap();
+        write!(connection, "GET {request} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address).unwrap();
+        let mut chunk = vec![0; 64 * 1024];
+        while let Ok(count @ 1..) = connection.read(&mut chunk) {
+            if told == 0 {
+                let text = String::from_utf8_lossy(&chunk[..count]).to_lowercase();
+                assert!(text.starts_with("http/1.1 200"), "{text}");
+                let head = text.find("\r\n\r\n").unwrap() + 4;
+                told = text.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap().parse().unwrap();
+                came = count - head;
+                assert_eq!(server.post("/v1/jobs/cleanup", &json!({})).json()["runs_deleted"], 1);
+                assert_eq!(server.get(&format!("/v1/jobs/{run}")).status, 404);
+            } else {
+                came += count;
+            }
+        }
+        assert!(told > 23_000_000, "{file}: {told}");
+        assert_eq!(came, told, "{file}: whoever has begun reads to the end");
+    }
+}
+
 #[test]
 fn a_slow_reader_of_a_run_whose_events_leave_the_store_meanwhile_gets_all_of_it() {
     let server = Server::with(&[("seal_grace_seconds", "2")]);

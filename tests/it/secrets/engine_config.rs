@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::interactive::pose::{self, Pose, done};
+use crate::interactive::pose::{self, Pose, done, says};
 use crate::support::sandbox;
 use crate::support::zips::zip_folder;
-use crate::support::{Server, of_type};
+use crate::support::{LONG, Server, of_type};
 
 const CANARY: &str = "canary-77aa-secret";
 
@@ -97,6 +97,48 @@ fn what_a_request_may_set_reaches_the_engine() {
     assert_eq!(events.last().unwrap()["type"], "conversation.completed", "{events:#?}");
     let session = of_type(&events, "session.bound")[0]["handle"].as_str().unwrap().to_owned();
     assert!(pose.noted(&session, "argv")[0].contains("model_verbosity=\"low\""));
+}
+
+/// The configurations that clients sent and that are still on the disk.
+fn kept_configs(data: &Path) -> Vec<std::path::PathBuf> {
+    let requests = fs::read_dir(data.join("requests")).into_iter().flatten().flatten();
+    requests.map(|entry| entry.path().join("engine_config.json")).filter(|path| path.exists()).collect()
+}
+
+#[test]
+fn the_configuration_that_a_client_sent_goes_with_the_end_of_its_run_however_it_ends() {
+    let (pose, server) = scene(&[("max_running_jobs", "1")]);
+    let gone = || {
+        let limit = std::time::Instant::now() + LONG;
+        while !kept_configs(&server.data()).is_empty() {
+            assert!(std::time::Instant::now() < limit, "it stays: {:?}", kept_configs(&server.data()));
+            std::thread::yield_now();
+        }
+    };
+    let body = |mode: &str| {
+        json!({"skill_id": "ask", "engine": "codex", "codex_config": {"model_verbosity": "low"},
+               "runtime_options": {"execution_mode": mode, "no_cache": true}})
+    };
+    let (_, run) = server.create_with(&body("auto"));
+    server.finish(&run);
+    gone();
+
+    pose.plays(&[says("What is your name?")]);
+    let (_, waits) = server.create_with(&body("interactive"));
+    crate::support::Sse::until_status(server.address, &waits, "waiting_user");
+    assert_eq!(kept_configs(&server.data()).len(), 1);
+    assert_eq!(server.post(&format!("/v1/jobs/{waits}/cancel"), &json!({})).json()["status"], "canceled");
+    server.finish(&waits);
+    gone();
+
+    // Where the service dies between the end of a run and this.
+    let request = server.get(&format!("/v1/jobs/{waits}")).json()["request_id"].as_str().unwrap().to_owned();
+    let folder = server.data().join("requests").join(request);
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("engine_config.json"), "{}").unwrap();
+    let server = server.restarted(&[]);
+    assert_eq!(kept_configs(&server.data()), Vec::<std::path::PathBuf>::new());
+    assert!(!folder.exists(), "nothing else was in it");
 }
 
 #[test]

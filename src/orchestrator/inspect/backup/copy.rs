@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -167,7 +166,7 @@ fn finish(unfinished: &Path, folder: &Path, now: Timestamp, copied: Copied) -> R
     files::sync_file_system(unfinished)?;
     files::remove_file(&unfinished.join(UNFINISHED))?;
     files::sync(unfinished)?;
-    fs::rename(unfinished, folder).map_err(Error::io(format!("rename to {}", folder.display())))?;
+    files::rename(unfinished, folder)?;
     folder.parent().map_or(Ok(()), files::sync)?;
     Ok(())
 }
@@ -175,6 +174,7 @@ fn finish(unfinished: &Path, folder: &Path, now: Timestamp, copied: Copied) -> R
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::fs;
 
     use super::*;
     use crate::orchestrator::Blocking;
