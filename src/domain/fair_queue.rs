@@ -109,7 +109,7 @@ impl FairQueue {
         // A run that can start at once does not wait, so free slots count as well.
         let free_slots = self.bounds.running.saturating_sub(self.running.len());
         let promised: usize = self.promised.values().sum();
-        let taken = self.waiting() + self.elsewhere.values().sum::<usize>() + promised;
+        let taken = self.waiting() + self.waiting_elsewhere() + promised;
         let left = (self.bounds.waiting + free_slots).saturating_sub(taken);
         left > 0 && (share.is_empty() || self.held(share) < left + free_slots)
     }
@@ -117,6 +117,10 @@ impl FairQueue {
     /// So many runs of each share wait in a queue that this service shares with others.
     pub(crate) fn wait_elsewhere(&mut self, runs: BTreeMap<String, usize>) {
         self.elsewhere = runs;
+    }
+
+    pub(crate) fn waiting_elsewhere(&self) -> usize {
+        self.elsewhere.values().sum()
     }
 
     /// How many more runs may run.

@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::contract::{events, run};
 use super::{
-    Append, BoxFuture, Changed, Cluster, Control, Error, EventStore, Expected, ForOthers, IndexChange, IndexKey, NodeId,
-    NodeInfo, NodeLoad, RawPiece, Record, RecordChange, record_contract,
+    Append, BoxFuture, Changed, Cluster, Control, Error, EventStore, Expected, ForOthers, IndexChange, IndexKey,
+    NodeId, NodeInfo, NodeLoad, RawPiece, Record, RecordChange, record_contract,
 };
 use crate::domain::event::Started;
 use crate::domain::fact::Stream;
@@ -289,7 +289,8 @@ async fn of_appends_of_runs_at_work_at_once_each_stands_or_fails_alone(services:
         let sent: Vec<_> = appends.iter().map(|append| view.store.append(append.clone())).collect();
         async move { join_all(sent).await.into_iter().map(|told| format!("{told:?}")).collect::<Vec<_>>() }
     };
-    let (done, elsewhere) = (|head| format!("Ok(Seq({head}))"), |head| format!("Err(Conflict {{ actual: Seq({head}) }})"));
+    let (done, elsewhere) =
+        (|head| format!("Ok(Seq({head}))"), |head| format!("Err(Conflict {{ actual: Seq({head}) }})"));
     let not_owner = || "Err(NotOwner)".to_owned();
     let expected = [
         done(3),

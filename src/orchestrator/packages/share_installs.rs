@@ -131,8 +131,10 @@ impl Shared {
         if revision != known.revision {
             let list = group.cluster.records(KIND).await?;
             let is_open = |record: &Record| Told::read(record).is_ok_and(|told| !told.install.status.is_final());
-            *known =
-                OpenInstalls { revision: Some(list.revision), open: list.records.into_iter().filter(is_open).collect() };
+            *known = OpenInstalls {
+                revision: Some(list.revision),
+                open: list.records.into_iter().filter(is_open).collect(),
+            };
         }
         for record in &known.open {
             let Told { install, lease } = Told::read(record)?;

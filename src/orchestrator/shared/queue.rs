@@ -131,10 +131,10 @@ impl Queue {
         self.position(run).is_some()
     }
 
-    /// How many wait and how many run.
+    /// How many wait, those in the store's queue included, and how many run.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let inner = self.lock();
-        (inner.runs.waiting(), inner.runs.running())
+        (inner.runs.waiting() + inner.runs.waiting_elsewhere(), inner.runs.running())
     }
 
     /// Nothing can panic while it holds the lock, so a poisoned one is as good as any.
@@ -206,5 +206,6 @@ mod tests {
         assert!(queue.refuses("@one") && !queue.refuses("@two") && !queue.refuses(""));
         wait(&[("@one", 6), ("@two", 3), ("", 1)]);
         assert!(queue.refuses("@three") && queue.refuses(""));
+        assert_eq!(queue.sizes(), (10, 0));
     }
 }

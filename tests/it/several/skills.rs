@@ -422,7 +422,10 @@ fn told(service: &Service, id: &str) -> Value {
 
 #[track_caller]
 fn is_interrupted(told: &Value) {
-    assert_eq!((&told["status"], &told["error"]["code"]), (&json!("failed"), &json!("ORCHESTRATOR_RESTART_INTERRUPTED")));
+    assert_eq!(
+        (&told["status"], &told["error"]["code"]),
+        (&json!("failed"), &json!("ORCHESTRATOR_RESTART_INTERRUPTED"))
+    );
 }
 
 #[test]
@@ -431,8 +434,7 @@ fn an_installation_whose_service_was_killed_is_ended_by_another_one_or_by_itself
         return;
     }
     let mut services = Services::new();
-    let (first, again) =
-        (Gate::before(&mut services, "one", CHANGE), Gate::before(&mut services, "three", CHANGE));
+    let (first, again) = (Gate::before(&mut services, "one", CHANGE), Gate::before(&mut services, "three", CHANGE));
     let (mut one, two) = (own_skills(&services, "one"), own_skills(&services, "two"));
     let id = first.install(&one, "1.0.0");
     assert_eq!(told(&two, &id)["status"], "queued");
